@@ -7,6 +7,7 @@ encryption and decoding packages raise becomes an observation here, and only her
 from __future__ import annotations
 
 import contextlib
+import copy
 import re
 from collections.abc import Collection
 from functools import lru_cache
@@ -150,6 +151,13 @@ class Examiner:
         """Forget which encryption keys opened what: a new run counts what it sees itself, and nothing else."""
         self.readers.start_over()
         self._reader = None
+
+    def apart(self) -> Examiner:
+        """Return one that reads in the same way, whose values do not speak for those of this run, nor the other way."""
+        other = copy.copy(self)
+        other.readers = self.readers.apart()
+        other._last_opened = other._reader = None  # noqa: SLF001 - its own
+        return other
 
     def learn_custom_resources(self, source: Source) -> None:
         """Read every CRD and APIService, in scope or not.

@@ -57,6 +57,20 @@ class KeptRevision(msgspec.Struct, frozen=True, gc=False):
     stored: StoredValue | None
 
 
+class ReadableRevision(msgspec.Struct, frozen=True):
+    """An earlier value of an unreadable key that opens, decodes and fits its key, and is still kept.
+
+    Attributes:
+        at: The newest revision at which it stands, for ``--from-revision`` and ``--revision``.
+        mod_revision: Its own.
+        same_object: The unreadable value is proven to be one of the same object.
+    """
+
+    at: int
+    mod_revision: int
+    same_object: bool
+
+
 class GroupResource(NamedTuple):
     """API group and plural resource; prints like Kubernetes does (``deployments.apps``)."""
 

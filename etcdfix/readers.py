@@ -6,6 +6,7 @@ That depends on the configuration, and on the CRDs and APIServices of the cluste
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -139,6 +140,13 @@ class ResourceReaders:
         """Forget which encryption keys opened what, and every reader that counts it."""
         self.opened = OpenedSpans()
         self._made.clear()
+
+    def apart(self) -> ResourceReaders:
+        """Return readers of the same resources that count for themselves what is opened."""
+        other = copy.copy(self)
+        other.opened = OpenedSpans()
+        other._made = {}  # noqa: SLF001 - its own
+        return other
 
     def learn(self, source: Source, plugins: Plugins | None) -> None:
         """Read every CRD and APIService, in scope or not.

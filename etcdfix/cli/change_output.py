@@ -63,20 +63,43 @@ class Teller:
             say(f"no document could be written ({type(exc).__name__})")
 
     def tell(
-        self, done: Result, outcome: ChangeOutcome, again: RepeatedOptions, more: Sequence[str] = ()
+        self,
+        done: Result,
+        outcome: ChangeOutcome,
+        again: RepeatedOptions,
+        more: Sequence[str] = (),
+        *,
+        unread: bool = False,
     ) -> int:
-        """Tell an outcome, with further lines where it is told as text; return the exit code."""
+        """Tell an outcome, with further lines where it is told as text; return the exit code.
+
+        Args:
+            done: What it is called when all goes well.
+            outcome: What it came to.
+            again: Options that commands must repeat.
+            more: Further lines.
+            unread: An encrypted value was put back without a configuration.
+        """
         assert self.key is not None  # else there would be no outcome
         self._told = True
         code = change_exit_code(outcome)
-        lines = [*outcome_lines(self.key, done, outcome, again), *more]
+        lines = [*outcome_lines(self.key, done, outcome, again, unread=unread), *more]
         if self._output == _TEXT:
             show_outcome(lines)
             return code
         try:
             name = self._cluster_name
             self._show(
-                outcome_report(self._verb, self.key, done, outcome, again, cluster_name=name, exit_code=code)
+                outcome_report(
+                    self._verb,
+                    self.key,
+                    done,
+                    outcome,
+                    again,
+                    cluster_name=name,
+                    exit_code=code,
+                    unread=unread,
+                )
             )
         except Exception as exc:  # noqa: BLE001 - the change is made: it must be told one way or the other
             say(f"no document could be written ({type(exc).__name__}); what it came to:")

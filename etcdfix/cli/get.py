@@ -270,7 +270,7 @@ def _write_decrypted(
         stream.write(value.data)
         if outcome not in WRONG:
             return ExitCode.NOTHING_WRONG
-    lines.explain(value.found, secret=value.data is None)
+    lines.explain(value.found, secret=value.data is None, readable=value.readable)
     undetermined = outcome in {Outcome.UNDETERMINED, Outcome.READABLE}
     return ExitCode.INCOMPLETE if undetermined else ExitCode.FINDINGS
 

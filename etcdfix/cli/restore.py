@@ -33,10 +33,12 @@ from etcdfix.cli.safety import (
     show,
 )
 from etcdfix.cli.variables import ChangingCommand
+from etcdfix.operations.change.candidate import Candidate
 from etcdfix.operations.change.preview import restore_preview_lines
-from etcdfix.operations.change.restore import Candidate, RestoreRequest, run_restore
+from etcdfix.operations.change.restore import RestoreRequest, run_restore
 from etcdfix.operations.opening import open_cluster
 from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.preflight.noencryption import looks_enveloped
 
 _PATH = click.Path(path_type=Path)
 
@@ -59,7 +61,10 @@ _PATH = click.Path(path_type=Path)
     "or was put there instead of this backup.",
 )  # fmt: skip
 @click.option(
-    "--accept-unlisted-source", is_flag=True, help="Take a value that is no backup of this audit log."
+    "--accept-unlisted-source",
+    is_flag=True,
+    help="Take a value that is no backup of this audit log, or a revision of which nothing shows that it is of the "
+    "same object.",
 )
 @click.option(
     "--expect-value-sha256", "candidate_sha256", metavar="sha256:HEX", default="",
@@ -144,4 +149,5 @@ def _restore(
             preview=lambda shown: show(restore_preview_lines(cluster, shown), err=True),
             progress=progress_of(cluster.source),
         )
-        return teller.tell(Result.RESTORED, outcome, inputs.same_again())
+        unread = not cluster.configured and looks_enveloped(candidate.stored.value)
+        return teller.tell(Result.RESTORED, outcome, inputs.same_again(), unread=unread)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -27,12 +27,11 @@ from etcdfix.graph.references import owners_of
 from etcdfix.graph.users import secret_state, users_of
 from etcdfix.graph.uses import ANY, Role
 from etcdfix.model import Confidence, StoredValue
+from etcdfix.readable_revision import Kept, kept_of_history, newest_kept, reads
 from etcdfix.sources.base import Source
 from etcdfix.verdicts.examination import Examination
 
 _PODS: Final = "pods"
-_MOST_STEPS: Final = 50
-"""Revisions that are looked at one by one; for more, one look at the history costs less."""
 
 
 def assess(
@@ -137,18 +136,20 @@ def last_known(
     """
     reader = reader or ContentReader(examiner)
     found = (
-        _newest_readable(source, examiner, index.key(node), generations=generations, closed=closed)
+        _newest_object(source, examiner, index.key(node), generations=generations, closed=closed)
         if source is not None
         else None
     )
     stated = _stated_uids(index, node)
     if found is not None:
-        examination, current, same_generation, readable_at = found
+        examination, at_revision, same_object = found
+        current = not at_revision and index.exists(node)
+        readable_at = at_revision if reads(examination) else 0
         decoded = examination.decoded
         uid = decoded.uid.decode("utf-8", "replace") if decoded is not None and decoded.uid else ""
         if current and not uid:
             uid = index.uid(node)  # of a custom resource that no readable CRD claims
-        if uid and same_generation:
+        if uid and same_object:
             basis = "current" if current else "history"
             told = _told(reader, examination, uid, Confidence.CERTAIN, basis, stated)
             return msgspec.structs.replace(told, readable_at=readable_at)
@@ -156,7 +157,7 @@ def last_known(
             # The key was deleted and made again since; references to the old uid may be as old.
             confidence = Confidence.LIKELY if stated.keys() == {uid} else Confidence.POSSIBLE
             told = _told(reader, examination, uid, confidence, "earlier-generation", stated)
-            return msgspec.structs.replace(told, readable_at=readable_at, node="")
+            return msgspec.structs.replace(told, node="")
     if not stated:
         return LastKnown("", Confidence.POSSIBLE, "none")
     ranked = sorted(stated.items(), key=lambda item: (-item[1], item[0]))
@@ -176,66 +177,21 @@ def _stands_for_others(index: ImpactIndex, node: int) -> bool:
     )
 
 
-class _Readable(NamedTuple):
-    """A readable revision: what it is, whether it is the present one and of its generation, and when it stood."""
-
-    examination: Examination
-    current: bool
-    same_generation: bool
-    readable_at: int
-
-
-def _newest_readable(
+def _newest_object(
     source: Source, examiner: Examiner, key: bytes, *, generations: bool, closed: StoredValue | None
-) -> _Readable | None:
-    """Return the newest readable revision.
-
-    Step by step from the present one back, since a step costs little and the whole history much. The steps end where
-    its generation begins, or at a compaction; the history goes beyond.
-    """
-    newest = stored = closed or source.get(key)
-    at = 0
-    for _ in range(_MOST_STEPS):
-        if stored is None or newest is None:
-            break
-        examination = examiner.examine(stored) if stored is not closed else None
-        if examination is not None and came_out(examination):
-            same = stored.create_revision == newest.create_revision
-            return _Readable(examination, stored is newest, same, at)
-        if stored.version == 1 and not generations:
-            return None
-        at = stored.mod_revision - 1
-        stored = source.before(key, stored.mod_revision)
-    else:
-        generations = True
-    return _from_history(source, examiner, key, closed) if generations else None
+) -> Kept | None:
+    """Return the newest value of a key that tells who it was, in whatever way it is wrong otherwise."""
+    newest = closed or source.get(key)
+    if newest is not None:
+        return newest_kept(
+            source, examiner, newest, came_out, generations=generations, closed=closed is not None
+        )
+    return kept_of_history(source, examiner, key, came_out, newest=None) if generations else None
 
 
-def came_out(examination: Examination) -> bool:
+def came_out(found: Examination) -> bool:
     """Say whether an object came out of a value."""
-    return examination.decoded is not None and not examination.decoded.empty
-
-
-def _from_history(
-    source: Source, examiner: Examiner, key: bytes, closed: StoredValue | None
-) -> _Readable | None:
-    newest: Examination | None = None
-    last = generation = at = 0
-    for kept in source.history(key):
-        if newest is not None and not at:
-            at = kept.revision.main - 1  # up to there it stood
-        if kept.stored is None:
-            continue
-        last, generation = kept.stored.mod_revision, kept.stored.create_revision
-        if closed is not None and kept.stored.mod_revision == closed.mod_revision:
-            continue
-        examination = examiner.examine(kept.stored)
-        if came_out(examination):
-            newest, at = examination, 0
-    if newest is None:
-        return None
-    stored = newest.stored
-    return _Readable(newest, stored.mod_revision == last, stored.create_revision == generation, at)
+    return found.decoded is not None and not found.decoded.empty
 
 
 def _told(

@@ -26,6 +26,7 @@ from etcdfix.graph.users import PROTECTION_FINALIZERS
 from etcdfix.graph.uses import SECRETS, Role
 from etcdfix.model import Confidence, GroupResource
 from etcdfix.storagekey import StorageCodec
+from etcdfix.verdicts.protected import protected_reason
 
 _MANY: Final = 100
 
@@ -320,35 +321,6 @@ def _dependents(count: int) -> str:
 
 def _objects(count: int, which: str = "") -> str:
     return f"{count} {which}object{'s' if count != 1 else ''}"
-
-
-_RESOURCES: Final = frozenset(
-    {
-        ("", "namespaces"),
-        ("", "nodes"),
-        ("", "persistentvolumes"),
-        ("", "persistentvolumeclaims"),
-        ("apiextensions.k8s.io", "customresourcedefinitions"),
-        ("apiregistration.k8s.io", "apiservices"),
-        ("flowcontrol.apiserver.k8s.io", "flowschemas"),
-        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
-    }
-)
-_GROUPS: Final = frozenset({"rbac.authorization.k8s.io"})
-
-
-def protected_reason(resource: GroupResource, namespace: str) -> str:
-    """Say why everybody needs this object, whatever else is known of it; "" where that is not so.
-
-    Args:
-        resource: What it is.
-        namespace: "" for an object without one.
-    """
-    if resource in _RESOURCES or resource.group in _GROUPS:
-        return f"{resource} are what the cluster depends on"
-    if namespace == "kube-system":
-        return "everything in kube-system may be part of the control plane"
-    return ""
 
 
 _SNAPSHOTS: Final = "snapshot.storage.kubernetes.io/"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from etcdfix.model import Outcome, ServerBehaviour
+from etcdfix.model import Outcome, ReadableRevision, ServerBehaviour
 from etcdfix.reports.model import Finding, FindingEvidence, StatusCause, ValueKind
 from etcdfix.reports.remedies import remedies_for
 from etcdfix.storagekey import display
@@ -24,9 +24,22 @@ def is_finding(found: Examination) -> bool:
 
 
 def finding_from(
-    found: Examination, *, baseline: bool = False, same_again: RepeatedOptions = _ANYWHERE
+    found: Examination,
+    *,
+    baseline: bool = False,
+    same_again: RepeatedOptions = _ANYWHERE,
+    readable: ReadableRevision | None = None,
+    breaking: bool = False,
 ) -> Finding:
-    """Return the published form of an examination. Digests and sizes are of the stored bytes."""
+    """Return the published form of an examination. Digests and sizes are of the stored bytes.
+
+    Args:
+        found: The examination.
+        baseline: It was known before.
+        same_again: Options that the commands of remedies must repeat.
+        readable: An earlier revision of it that still reads, where one was looked for and found.
+        breaking: It is known that a change of it may break the cluster.
+    """
     stored, verdict = found.stored, found.verdict
     gvk = found.gvk
     return Finding(
@@ -55,7 +68,7 @@ def finding_from(
         value_size=len(stored.value),
         value_sha256="sha256:" + hashlib.sha256(stored.value).hexdigest(),
         evidence=[FindingEvidence(e.check, e.result, e.detail) for e in verdict.evidence],
-        remedies=remedies_for(found, same_again),
+        remedies=remedies_for(found, same_again, readable=readable, breaking=breaking),
         baseline=baseline,
     )
 

@@ -262,7 +262,9 @@ class KMSSummary(msgspec.Struct, frozen=True):
 class Summary(Counts, kw_only=True):
     """Counts of everything examined, never capped. ``known_findings``: how many of them a baseline knew.
 
-    ``kms`` is null where no value is under KMS and no KMS provider is configured.
+    ``kms`` is null where no value is under KMS and no KMS provider is configured. Of ``readable_revisions`` findings an
+    earlier revision is still kept that reads; of ``readable_revisions_not_sought`` not all that is kept was looked at
+    (their evidence says why).
     """
 
     not_objects: int = 0
@@ -271,6 +273,8 @@ class Summary(Counts, kw_only=True):
     by_transformer: list[TransformerSummary] = msgspec.field(default_factory=list)
     kms: KMSSummary | None = None
     known_findings: int = 0
+    readable_revisions: int = 0
+    readable_revisions_not_sought: int = 0
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -360,6 +364,7 @@ class ChangeReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_versi
         value_sha256s: Digests of the values that these hold, each once: to be written down.
         audit_log: Path; null where no record was made.
         audit_log_head: For ``--expect-head``; null where the outcome could not be recorded.
+        anchored: Whether the anchor outside took that head; null without ``--audit-anchor``.
         warnings: One sentence each.
         follow_ups: Commands for afterwards.
         exit_code: Of the command.
@@ -382,6 +387,7 @@ class ChangeReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_versi
     value_sha256s: list[str] = []
     audit_log: str | None = None
     audit_log_head: str | None = None
+    anchored: bool | None = None
     warnings: list[str] = []
     follow_ups: list[FollowUp] = []
     exit_code: int

@@ -104,6 +104,12 @@ def next_steps(summary: Summary) -> list[str]:
         steps.append(
             f"The configuration alone can cure {counted(number, 'finding')}: change it before anything else."
         )
+    if summary.readable_revisions:
+        steps.append(
+            f"An earlier revision of {counted(summary.readable_revisions, 'finding')} is still kept and can be read; a "
+            "live etcd keeps it only until it is compacted, which an API server has done every five minutes: save it "
+            "first. -o yaml gives the command for each key."
+        )
     if summary.decrypt_failures or summary.decode_failures or summary.inconsistent:
         steps.append("Take a snapshot of etcd before you change anything: etcdctl snapshot save FILE.")
         steps.append("See evidence and remedies for each key: run the same scan with -o yaml, or -o json.")

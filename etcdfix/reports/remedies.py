@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from etcdfix.model import Outcome, ServerBehaviour
+from etcdfix.model import Outcome, ReadableRevision, ServerBehaviour
 from etcdfix.reports.model import Remedy
 from etcdfix.text.commands import GRANTED, RepeatedOptions, piped
 from etcdfix.text.safetext import is_plain, quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import LOST_KEY, Deletability, deletability_of, risks_of
+from etcdfix.verdicts.deletability import LOST_KEY, AcceptRisk, Deletability, deletability_of, risks_of
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.protected import protected_reason
 
 _ANYWHERE = RepeatedOptions()
 
@@ -106,8 +107,26 @@ _KMS_TEXT: dict[Cause, tuple[str, str]] = {
 _OTHER_BYTES = frozenset({Cause.WRONG_KEY, Cause.AUTHENTICATION_FAILED})
 
 
-def remedies_for(found: Examination, again: RepeatedOptions = _ANYWHERE) -> list[Remedy]:
-    """Return the ways out for one examined key; empty for what needs none."""
+_RESTART_LATER = "Restart no API server for it before its memory was read: it may hold the object."
+DO_NOT_RESTART = "Do not restart the API servers"
+"""With this begins the way out that a restart would close."""
+
+
+def remedies_for(
+    found: Examination,
+    again: RepeatedOptions = _ANYWHERE,
+    *,
+    readable: ReadableRevision | None = None,
+    breaking: bool = False,
+) -> list[Remedy]:
+    """Return the ways out for one examined key; empty for what needs none.
+
+    Args:
+        found: The value.
+        again: Options that a command must repeat.
+        readable: An earlier revision of it that still reads; None for none, or where none was looked for.
+        breaking: It is known that a change of it may break the cluster; by its place alone it is known in any case.
+    """
     verdict = found.verdict
     cause = verdict.cause
     if cause is None or verdict.outcome in {Outcome.READABLE, Outcome.NOT_AN_OBJECT}:
@@ -118,13 +137,12 @@ def remedies_for(found: Examination, again: RepeatedOptions = _ANYWHERE) -> list
     if verdict.outcome is Outcome.INCONSISTENT:
         return _inconsistent(found, cause, again)
     remedies: list[Remedy] = []
-    if cause in _MAY_BE_CACHED:
-        remedies.append(_rescue_from_cache(found))
     text = _CONFIGURATION_TEXT.get(cause)
     if cause in _OTHER_BYTES and found.transformer.startswith("kms/"):
         text = _KMS_TEXT[Cause.KMS_UNPROVEN]
     if text is not None:
-        remedies.append(Remedy(text[0], again.scan(key, reading=["--encryption-config", "FILE"]), text[1]))
+        note = f"{text[1]} {_RESTART_LATER}" if cause in _MAY_BE_CACHED else text[1]
+        remedies.append(Remedy(text[0], again.scan(key, reading=["--encryption-config", "FILE"]), note))
     if cause is Cause.VERSION_REMOVED:
         until = verdict.readable_until or "an earlier release"
         remedies.append(
@@ -143,6 +161,10 @@ def remedies_for(found: Examination, again: RepeatedOptions = _ANYWHERE) -> list
                 "Then rewrite the objects, and take the version out once status.storedVersions no longer lists it.",
             )
         )
+    if readable is not None:
+        remedies.append(readable_remedy(found, readable, again, breaking=breaking))
+    if cause in _MAY_BE_CACHED:
+        remedies.append(_rescue_from_cache(found))
     if cause in _ADVICE:
         action, note = _ADVICE[cause]
         remedies.append(Remedy(action, "", note))
@@ -175,13 +197,20 @@ def remedies_for(found: Examination, again: RepeatedOptions = _ANYWHERE) -> list
         return remedies
     if deletability_of(found) is Deletability.DELETABLE:
         served = verdict.apiserver is ServerBehaviour.SERVES_EMPTY
-        remedies += [_ordinary_delete(found)] if served else _deletions(found, again)
+        remedies += [_ordinary_delete(found)] if served else _deletions(found, again, breaking=breaking)
     return remedies
 
 
-def less_destructive_remedies(found: Examination, again: RepeatedOptions = _ANYWHERE) -> list[Remedy]:
-    """Return the ways out that delete nothing."""
-    return [remedy for remedy in remedies_for(found, again) if not remedy.action.startswith(LAST)]
+def less_destructive_remedies(
+    found: Examination,
+    again: RepeatedOptions = _ANYWHERE,
+    *,
+    readable: ReadableRevision | None = None,
+    breaking: bool = False,
+) -> list[Remedy]:
+    """Return the ways out that delete nothing; what it takes is as in :func:`remedies_for`."""
+    ways = remedies_for(found, again, readable=readable, breaking=breaking)
+    return [remedy for remedy in ways if not remedy.action.startswith(LAST)]
 
 
 def unsafe_deletion_request(found: Examination) -> str:
@@ -200,20 +229,84 @@ def _api_path(found: Examination) -> str:
     return found.directory.api_path(found.namespace, found.name)
 
 
+def readable_remedy(
+    found: Examination,
+    readable: ReadableRevision,
+    again: RepeatedOptions,
+    *,
+    breaking: bool = False,
+    refused: bool = False,
+) -> Remedy:
+    """Return how an earlier revision that still reads is put back, or saved where it cannot be put back as it is.
+
+    Args:
+        found: The value that cannot be read.
+        readable: The revision.
+        again: Options that a command must repeat.
+        breaking: As in :func:`remedies_for`.
+        refused: A deletion of the value was refused, and for the same reason it could not be written over.
+    """
+    stored = found.stored
+    secret = (found.directory.group, found.directory.resource) == ("", "secrets")
+    save = again.get(stored.key, *(["--reveal"] if secret else []), "-o", "json", revision=readable.at)
+    which = f"its newest readable revision (mod_revision {readable.mod_revision})"
+    if "--snapshot" in again.source:
+        return Remedy(
+            f"See {which}, which this file still holds"
+            + ("" if readable.same_object else ": it may be of another object"),
+            again.get(stored.key, revision=readable.at),
+            f"To save it: {save}. {_OTHER_OBJECT if not readable.same_object else _OF_A_FILE}",
+        )
+    if not readable.same_object:
+        return Remedy(
+            f"Save {which}, before etcd compacts it: it may be of another object",
+            save,
+            _OTHER_OBJECT + _COMPACTS,
+        )
+    if refused or deletability_of(found) is not Deletability.DELETABLE:
+        return Remedy(f"Save {which}, before etcd compacts it", save, _SAVED_ONLY + _COMPACTS)
+    risks = _risks(found, breaking=breaking)
+    accepts = f"It accepts what must be accepted: {', '.join(risks)}. " if risks else ""
+    granted = "" if again.told_of_encryption else GRANTED
+    return Remedy(
+        f"Put back {which}, before etcd compacts it",
+        again.restore(stored.key, readable.at, replacing=stored.mod_revision, accepting=risks),
+        f"What is there now is backed up first. {accepts}{granted}{_COMPACTS} Save it now: {save}",
+    )
+
+
+def _risks(found: Examination, *, breaking: bool) -> list[AcceptRisk]:
+    breaking = breaking or bool(protected_reason(found.directory.group_resource, found.namespace))
+    return [*([AcceptRisk.CLUSTER_BREAKING] if breaking else []), *risks_of(found.verdict)]
+
+
+_COMPACTS = (
+    "An API server has etcd compact, every five minutes, what is older than that; a snapshot keeps it too."
+)
+_OTHER_OBJECT = (
+    "The etcd key was deleted and put again since then, and nothing shows that the object is the same: compare before "
+    "you use it. "
+)
+_OF_A_FILE = "A live etcd may have compacted it by now."
+_SAVED_ONLY = (
+    "It can be put back only where the present value may be deleted, and that is not so as things are. "
+)
+
+
 def _rescue_from_cache(found: Examination) -> Remedy:
     path = _api_path(found)
     command = quote_command(["kubectl", "get", "--raw", f"{path}?resourceVersion=0"]) if path else ""
     return Remedy(
-        "Do not restart the API servers: read the object from the watch cache of each, save it, re-create it",
+        f"{DO_NOT_RESTART}: read the object from the watch cache of each, save it, re-create it",
         command,
         "An API server that was running before the key was lost may still hold the object in memory; ask each "
         "one by its own address. A restart throws that copy away.",
     )
 
 
-def _deletions(found: Examination, again: RepeatedOptions) -> list[Remedy]:
+def _deletions(found: Examination, again: RepeatedOptions, *, breaking: bool) -> list[Remedy]:
     """Return the ways to delete what cannot be read: ours, and, where damage is proven, the API server's own."""
-    needs = "".join(f"Needs --accept-risk {risk}. " for risk in risks_of(found.verdict))
+    needs = "".join(f"Needs --accept-risk {risk}. " for risk in _risks(found, breaking=breaking))
     lost = "Skips finalizers and graceful termination, and the garbage collector then deletes what it owned."
     granted = "" if again.told_of_encryption else GRANTED
     unproven = found.verdict.damage is Damage.LIKELY

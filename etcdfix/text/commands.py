@@ -41,6 +41,20 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         """How a command reads that decides by what it finds: it must be told whether anything is encrypted."""
         return self.reading if self.told_of_encryption else (*self.reading, "--no-encryption")
 
+    @property
+    def now(self) -> tuple[str, ...]:
+        """Where the data is, as it stands now: not at an older revision that was read."""
+        words = list(self.source)
+        if "--revision" in words:
+            at = words.index("--revision")
+            del words[at : at + 2]
+        return tuple(words)
+
+    @property
+    def _live(self) -> tuple[str, ...]:
+        """The live etcd that was read, or the default one for a snapshot: what alone can be changed."""
+        return () if "--snapshot" in self.source else self.now
+
     def scan(
         self,
         key: bytes,
@@ -53,10 +67,17 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         how = self.reading if reading is None else reading
         return quote_command(["etcdfix", "scan", *where, *self.layout, *how, *key_arguments(key)])
 
-    def get(self, key: bytes, *options: str) -> str:
-        """Return the command that shows the object of one key, with further options behind it."""
+    def get(self, key: bytes, *options: str, revision: int = 0) -> str:
+        """Return the command that shows the object of one key, with further options behind it.
+
+        Args:
+            key: Complete key.
+            options: Further ones.
+            revision: Of etcd, at which to read it; 0 for the one that was read.
+        """
+        where = (*self.now, "--revision", str(revision)) if revision else self.source
         return quote_command(
-            ["etcdfix", "get", *self.source, *self.layout, *self.reading, *key_arguments(key), *options]
+            ["etcdfix", "get", *where, *self.layout, *self.reading, *key_arguments(key), *options]
         )
 
     def impact(self, key: bytes) -> str:
@@ -76,32 +97,32 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
 
     def delete(self, key: bytes) -> str:
         """Return the dry run of a deletion, on the live etcd that was read, or on the default one for a snapshot."""
-        where = () if "--snapshot" in self.source else self.source
         words = [
             "etcdfix",
             "delete",
             *key_arguments(key),
-            *where,
+            *self._live,
             *self.layout,
             *self._deciding,
             *self.changing,
         ]
         return quote_command([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
 
-    def restore(self, key: bytes, revision: int, *, replacing: int) -> str:
+    def restore(self, key: bytes, revision: int, *, replacing: int, accepting: Sequence[str] = ()) -> str:
         """Return the dry run that puts back what a key held at a revision, on the live etcd.
 
         Args:
             key: Complete key.
             revision: At which its value could be read.
             replacing: mod_revision of the value that is there.
+            accepting: What ``--accept-risk`` has to name.
         """
-        where = () if "--snapshot" in self.source else self.source
         words = ["etcdfix", "restore", "--from-revision", str(revision), *key_arguments(key)]
         words += [
             "--replace-mod-revision",
             str(replacing),
-            *where,
+            *(word for risk in accepting for word in ("--accept-risk", risk)),
+            *self._live,
             *self.layout,
             *self._deciding,
             *self.changing,

@@ -23,6 +23,7 @@ from etcdfix.cli.root import run
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result
 from tests.support.audit_logs import NOON, OPERATOR, entry, own_directory
+from tests.support.backups import PLAINTEXT, Ground
 
 REPOSITORY = Path(__file__).parents[2]
 STORED = Path(__file__).parent / "snapshots"
@@ -143,6 +144,26 @@ def _edited_log(folder: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"the key is lost", b"the key was old", 1))
 
 
+BACKUPS = ["--backup-dir", "{tmp}/state/one", "--audit-log", "{tmp}/state/audit.jsonl"]
+AGED = ["--before", "2026-03-01", "--reason", "aged"]
+
+
+def _no_backups(folder: Path) -> None:
+    Ground(own_directory(folder / "state"))
+
+
+def _backups(folder: Path) -> None:
+    ground = Ground(own_directory(folder / "state"))
+    ground.change()
+    ground.change(value=PLAINTEXT)
+    (ground.directories[0] / "notes.txt").write_text("somebody's")
+
+
+def _missing_backup(folder: Path) -> None:
+    _backups(folder)
+    next((folder / "state" / "one").glob("*-41-1-*")).unlink()
+
+
 def _manifest(folder: Path) -> None:
     flags = [f"--encryption-provider-config={FIXTURES}/alpha/config-lost.yaml", "--etcd-prefix=/registry"]
     words = "\n".join(f"    - {word}" for word in ["kube-apiserver", *flags])
@@ -157,6 +178,10 @@ CASES = [
     Case("help-scan", ["scan", "--help"], OK),
     Case("help-get", ["get", "--help"], OK),
     Case("help-schema", ["schema", "--help"], OK),
+    Case("help-backup", ["backup", "--help"], OK),
+    Case("help-backup-list", ["backup", "list", "--help"], OK),
+    Case("help-backup-verify", ["backup", "verify", "--help"], OK),
+    Case("help-backup-prune", ["backup", "prune", "--help"], OK),
     Case("help-audit", ["audit", "--help"], OK),
     Case("help-audit-show", ["audit", "show", "--help"], OK),
     Case("help-audit-verify", ["audit", "verify", "--help"], OK),
@@ -304,6 +329,15 @@ CASES = [
     Case("audit-verify-without-anchor", ["audit", "verify", "{tmp}/log/audit.jsonl"], INCOMPLETE, _log_without_anchor),
     Case("audit-verify-edited-json", ["audit", "verify", "-o", "json", "{tmp}/log/audit.jsonl"], FINDINGS, _edited_log),
     Case("audit-verify-missing", ["audit", "verify", "{tmp}/nowhere.jsonl"], SOURCE),
+    # backups
+    Case("backup-list", ["backup", "list", *BACKUPS], OK, _backups),
+    Case("backup-verify", ["backup", "verify", *BACKUPS], FINDINGS, _missing_backup),
+    Case("backup-verify-no-log", ["backup", "verify", *BACKUPS], SOURCE, _no_backups),
+    Case("backup-prune-dry-run", ["backup", "prune", *BACKUPS, *AGED, "--accept-only-copy", "--dry-run"], OK, _backups),
+    Case("backup-prune-kept", ["backup", "prune", *BACKUPS, *AGED], REFUSED, _backups),
+    Case("backup-prune-no-age", ["backup", "prune", *BACKUPS, "--reason", "aged"], USAGE, _no_backups),
+    Case("backup-prune-no-anchor", ["backup", "prune", *BACKUPS, *AGED, "--accept-only-copy", "--yes",
+                                    "--audit-anchor", "syslog:{tmp}/nothing"], REFUSED, _backups),
     Case("audit-reconcile-nothing", ["audit", "reconcile", "{tmp}/log/audit.jsonl"], OK, _audit_log),
     Case("audit-reconcile-no-etcd", ["audit", "reconcile", "{tmp}/log/audit.jsonl", "--endpoints", "127.0.0.1:1"],
          SOURCE, _unfinished_log),
@@ -341,6 +375,9 @@ def normalised(text: str, folder: Path) -> str:
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", text)
     # The hash of an audit record covers the version that wrote it.
     text = re.sub(r'(head:? \d+:|"sha256": "|io/previous": "sha256:)(?!0{64})[0-9a-f]{64}', r"\1HASH", text)
+    # So does a backup, whose size that changes and whose name has its digest.
+    text = re.sub(r"(-41-\d+-)[0-9a-f]{16}(?=\.json)", r"\1DIGEST", text)
+    text = re.sub(r"\d+ bytes in all", "N bytes in all", text)
     for before in (
         "etcdfix ",
         "etcdfix, version ",

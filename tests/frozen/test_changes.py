@@ -275,10 +275,9 @@ def restored_from_an_earlier_revision(registry: Freezing) -> None:
     (at,) = registry.secrets("aesgcm", ["cut"])
     then = str(registry.mod_revision(at))
     registry.etcd.put(at, (registry.stored(at) or b"")[:-40])
-    there = ["--from-revision", then, "--accept-unlisted-source"]
+    there = ["--from-revision", then]
     registry.put_back(at.decode(), *there)
     now = ["--replace-mod-revision", str(registry.mod_revision(at))]
-    registry.put_back(at.decode(), *there[:2], *now)
     registry.put_back(at.decode(), *there, *now, "--dry-run")
     registry.put_back(at.decode(), *there, *now)
 

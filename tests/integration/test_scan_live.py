@@ -49,15 +49,30 @@ def report(folder: Path, *arguments: str | Path) -> tuple[int, dict[str, Any]]:
     return code, json.loads(target.read_bytes())
 
 
+EARLIER = "earlier-revision"
+
+
 def without_source(document: dict[str, Any], option: str) -> dict[str, Any]:
     """The report without times, and without what tells the two sources apart.
 
-    Nothing can be deleted from a snapshot: commands that delete name a live etcd, or leave it to the reader.
+    Nothing can be deleted from a snapshot: commands that delete name a live etcd, or leave it to the reader. Nor is an
+    earlier revision put back in one; and a live etcd is not asked for the history of each key.
     """
     live = option.startswith("--endpoints ")
     for name in ("source", "generated_at", "finished_at"):
         assert document.pop(name)
+    summary = document["summary"]
+    found, not_sought = summary.pop("readable_revisions"), summary.pop("readable_revisions_not_sought")
+    told = [one["result"] for f in document["findings"] for one in f["evidence"] if one["check"] == EARLIER]
+    assert found == sum(result.startswith("readable") for result in told)
+    assert not_sought == told.count("not looked for")
+    assert live or not not_sought
     for finding in document["findings"]:
+        kept = [one["detail"] for one in finding["evidence"] if one["check"] == EARLIER]
+        finding["evidence"] = [one for one in finding["evidence"] if one["check"] != EARLIER]
+        shown = [remedy for remedy in finding["remedies"] if "newest readable revision" in remedy["action"]]
+        assert len(shown) == sum("is kept" in detail for detail in kept)
+        finding["remedies"] = [remedy for remedy in finding["remedies"] if remedy not in shown]
         for remedy in finding["remedies"]:
             command = remedy["command"].replace(option, "SOURCE")
             if command.startswith("etcdfix delete "):
@@ -123,7 +138,8 @@ def test_the_installed_command_scans_a_live_etcd(alpha: EtcdServer) -> None:
 def test_a_scan_asks_etcd_only_to_read(alpha: EtcdServer, tmp_path: Path) -> None:
     with EtcdProxy(alpha.endpoint) as proxy:
         report(tmp_path, *with_configuration("config-lost.yaml"), "--endpoints", proxy.endpoint)
-        assert set(proxy.calls) == {"/etcdserverpb.KV/Range", "/etcdserverpb.Maintenance/Status"}
+        reads = {"/etcdserverpb.KV/Range", "/etcdserverpb.Watch/Watch", "/etcdserverpb.Maintenance/Status"}
+        assert set(proxy.calls) == reads
 
 
 # Bad input: one clear line each, a hint, and the exit code

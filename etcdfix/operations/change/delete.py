@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
 from etcdfix.apiserver.recovery import SECONDS, look_until_well
 from etcdfix.apiserver.servers import Answer, APIAccess
-from etcdfix.errors import EtcdfixError
+from etcdfix.errors import EtcdfixError, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
@@ -22,6 +23,7 @@ from etcdfix.operations.change.execute_change import (
     execute_change,
 )
 from etcdfix.operations.change.preview import looked_at_lines
+from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome, place_warnings
 from etcdfix.remediation.durable import Step, no_step
@@ -29,11 +31,29 @@ from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
 from etcdfix.remediation.preflight.expectation import expectation_of
+from etcdfix.remediation.preflight.members import read_key
 from etcdfix.reports.plan_model import DeletionPlan
+from etcdfix.reports.remedies import readable_remedy
+from etcdfix.rules import Rule
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import safe_text
 
 _IDENTITY = "identity"
+_OF_THE_VALUE: Final = frozenset(
+    {
+        Rule.NEVER_DELETABLE,
+        Rule.CURABLE_BY_CONFIGURATION,
+        Rule.ONLY_COPY,
+        Rule.RISK,
+        Rule.NEWER,
+        Rule.PATTERN,
+        Rule.DECLARATION,
+        Rule.PROTECTED,
+    }
+)
+"""Refusals of a value that cannot be read, for what it is."""
+_LIFTED: Final = frozenset({Rule.RISK, Rule.PROTECTED})
+"""Those of them that the command to put back an earlier revision lifts."""
 
 
 class DeleteRequest(ChangeRequest, frozen=True, kw_only=True):
@@ -94,16 +114,19 @@ def run_delete(
         )
     step("check: landmarks")
     landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=request.key)
-    checked = check_deletion(
-        cluster,
-        request.key,
-        request.accepted,
-        backup_directories=request.record_paths.directories,
-        api=request.api,
-        expected=expected,
-        progress=progress,
-        step=step,
-    )
+    try:
+        checked = check_deletion(
+            cluster,
+            request.key,
+            request.accepted,
+            backup_directories=request.record_paths.directories,
+            api=request.api,
+            expected=expected,
+            progress=progress,
+            step=step,
+        )
+    except RefusedByRule as refusal:
+        raise _with_readable(cluster, request, refusal) from None
     step("check: places")
     checked = msgspec.structs.replace(
         checked, warnings=(*checked.warnings, *place_warnings(request.record_paths))
@@ -129,6 +152,31 @@ def run_delete(
         preview=lambda: preview(checked),
         step=step,
     )
+
+
+def _with_readable(cluster: Cluster, request: DeleteRequest, refusal: RefusedByRule) -> RefusedByRule:
+    """Add to a refusal that rests on the value how its newest readable revision is had, where one is kept."""
+    if refusal.rule not in _OF_THE_VALUE:
+        return refusal
+    try:
+        stored = read_key(cluster.source.client, request.key).stored
+        if stored is None:
+            return refusal
+        found = cluster.examiner.apart().examine(stored)
+        readable = ReadableRevisions(cluster.source, cluster.examiner).of(found).revision
+    except EtcdfixError:  # the refusal counts
+        return refusal
+    if readable is None:
+        return refusal
+    way = readable_remedy(
+        found,
+        readable,
+        request.again,
+        breaking=refusal.rule == Rule.PROTECTED,
+        refused=refusal.rule not in _LIFTED,
+    )
+    hint = f"{way.action}: {way.command}" + (f"; {refusal.hint}" if refusal.hint else "")
+    return RefusedByRule(refusal.message, rule=refusal.rule, hint=hint)
 
 
 def recovery_lines(api: APIAccess, checked: Preflight, *, say: Callable[[str], None]) -> list[str]:

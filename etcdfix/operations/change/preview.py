@@ -69,7 +69,9 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
             yield "What cannot be read, or waits for KMS, may depend on it too"
         yield ""
         yield f"See all of it: {again.impact(stored.key)}"
-    options = less_destructive_remedies(found, again)
+    options = less_destructive_remedies(
+        found, again, readable=checked.readable, breaking=bool(checked.protected)
+    )
     if options:
         yield ""
         yield "Less destructive options:"
@@ -147,11 +149,14 @@ def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[s
     found, stored = shown.found, shown.candidate.stored
     yield f"Key          {safe_text(display(stored.key))}"
     yield f"From         {safe_text(shown.candidate.origin)}"
-    yield (
-        "             a true undo: the same bytes at the same key of the same cluster, by this audit log"
-        if shown.listed
-        else "             NOT a backup that this audit log knows, as accepted"
-    )
+    if shown.listed:
+        yield "             a true undo: the same bytes at the same key of the same cluster, by this audit log"
+    elif shown.same_object:
+        yield "             an earlier value of the same object, as this etcd keeps it"
+    elif shown.candidate.revision:
+        yield "             perhaps of ANOTHER OBJECT that had this name, as accepted"
+    else:
+        yield "             NOT a backup that this audit log knows, as accepted"
     if shown.by_itself:
         yield f"             by itself: its own digests fit, and the one that was given; {safe_text(shown.by_itself)}"
     yield f"Value        {len(stored.value)} bytes, was at mod_revision {stored.mod_revision}"
@@ -174,6 +179,9 @@ def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[s
             f"There now    {len(present.stored.value)} bytes at mod_revision {present.stored.mod_revision}, "
             f"{_why_replaced(present)}; backed up first"
         )
+        if isinstance(present, Preflight) and present.protected:
+            yield f"             CLUSTER-BREAKING, as accepted: {safe_text(present.protected)};"
+            yield "             whoever uses the object sees this earlier state of it again"
     for warning in shown.warnings:
         yield f"Warning      {safe_text(warning)}"
     yield ""
@@ -211,7 +219,7 @@ _DONE = {Result.DELETED: "deleted", Result.RESTORED: "put back", Result.REENCRYP
 
 
 def outcome_lines(
-    key_bytes: bytes, done: Result, outcome: ChangeOutcome, again: RepeatedOptions
+    key_bytes: bytes, done: Result, outcome: ChangeOutcome, again: RepeatedOptions, *, unread: bool = False
 ) -> Iterator[str]:
     """Yield what became of a change, where the backup is, and how to undo it.
 
@@ -220,6 +228,7 @@ def outcome_lines(
         done: What it is called when all goes well.
         outcome: What it came to.
         again: Options that commands must repeat.
+        unread: As in :func:`follow_ups`.
     """
     key = safe_text(display(key_bytes))
     if outcome.result is None:
@@ -237,29 +246,44 @@ def outcome_lines(
     yield f"Audit log: {safe_text(str(outcome.audit_log))}" + (
         f", head {outcome.head}" if outcome.head else ""
     )
-    for follow_up in follow_ups(key_bytes, done, outcome, again):
+    for follow_up in follow_ups(key_bytes, done, outcome, again, unread=unread):
         yield f"{follow_up.what}: {follow_up.command}"
 
 
 def follow_ups(
-    key: bytes, done: Result, outcome: ChangeOutcome, again: RepeatedOptions
+    key: bytes, done: Result, outcome: ChangeOutcome, again: RepeatedOptions, *, unread: bool = False
 ) -> Iterator[FollowUp]:
-    """Yield the commands for afterwards: how to settle what is open, how to undo, how to look again."""
+    """Yield the commands for afterwards: how to settle what is open, how to undo, how to look again.
+
+    Args:
+        key: Which key.
+        done: What it is called when all goes well.
+        outcome: What it came to.
+        again: Options that commands must repeat.
+        unread: An encrypted value was put back without a configuration: a look at it needs one.
+    """
     if outcome.result is None:
         return
     # The uid of kube-system is read each time, wherever it is and whatever encrypts it.
     same = [*again.source, *again.layout, *again.reading, *again.changing]
     if outcome.result is Result.UNKNOWN or outcome.head is None:
-        settle = quote_command(["etcdfix", "audit", "reconcile", *same, str(outcome.audit_log)])
+        settle = quote_command(
+            ["etcdfix", "audit", "reconcile", *same, *_anchor(outcome), str(outcome.audit_log)]
+        )
         yield FollowUp("Settle it when etcd answers again", settle)
     yield from _undo(done, outcome, same)
     if done is not Result.DELETED:
-        yield FollowUp("Look again", again.scan(key))
+        reading = [*again.reading, "--encryption-config", "FILE"] if unread else again.reading
+        yield FollowUp("Look again", again.scan(key, reading=reading))
+
+
+def _anchor(outcome: ChangeOutcome) -> list[str]:
+    return ["--audit-anchor", outcome.anchor] if outcome.anchor else []
 
 
 def _undo(done: Result, outcome: ChangeOutcome, same: list[str]) -> Iterator[FollowUp]:
     """Yield how each backup goes back to where it was."""
-    log = ["--audit-log", str(outcome.audit_log), "--reason", "REASON"]
+    log = ["--audit-log", str(outcome.audit_log), *_anchor(outcome), "--reason", "REASON"]
     replace: list[str] = []
     if done is not Result.DELETED:
         if outcome.result is not done:

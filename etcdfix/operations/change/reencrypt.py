@@ -45,12 +45,18 @@ from etcdfix.remediation.preflight.members import KeyReading, read_key, read_lea
 from etcdfix.remediation.preflight.release import check_release
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
+from etcdfix.text.commands import piped
+from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
     from etcdfix.remediation.preflight.members import LeaseState
 
 _IDENTITY = "identity"
+_BY_API = (
+    "let an API server write it: save the object (etcdfix get --reveal -o json with the candidate configuration), "
+    "delete the unreadable value, and kubectl create -f it without metadata.resourceVersion and metadata.uid"
+)
 
 
 class ReencryptRequest(ChangeRequest, frozen=True, kw_only=True):
@@ -161,7 +167,8 @@ def run_reencrypt(
             Rule.WRITE_KEY,
             f"nothing shows that the API servers hold the key of {sealed.transformer}: the newest value of "
             f"{today.directory.group_resource} must be another object's, written by an API server, and open under it",
-            hint="let an API server create one, or --accept-undeployed-write-key",
+            hint=f"{_new_object(today)}; then run this again (an update of one that is readable would do as well, "
+            "never one of this object). Or, if you are sure: --accept-undeployed-write-key",
         )
     step("check: API servers")
     servers = check_api_servers(today, identity, request.api, request.accepted)
@@ -211,10 +218,13 @@ def run_reencrypt(
 def _check_today(today: Examination) -> None:
     key, verdict = display(today.stored.key), today.verdict
     if today.opened:
+        readable = verdict.outcome is Outcome.READABLE
         raise refuse(
             Rule.READABLE,
             f"today's configuration opens {key} ({verdict.message})",
-            hint="to rewrite it under today's key, let an API server do it: kubectl get -o json | kubectl replace -f -",
+            hint=f"to rewrite it under today's key, let an API server do it: {_replacement(today)}"
+            if readable
+            else "another encryption key does not change what is wrong inside it; what can be done: etcdfix scan KEY",
         )
     if verdict.outcome is not Outcome.DECRYPT_FAILURE:
         rule = Rule.NOT_AN_OBJECT if verdict.outcome is Outcome.NOT_AN_OBJECT else Rule.UNDETERMINED
@@ -223,6 +233,34 @@ def _check_today(today: Examination) -> None:
             f"it is not proven that today's configuration cannot read {key}: {verdict.message}",
             hint="the plugin may answer later; see etcdfix scan",
         )
+
+
+def _replacement(today: Examination) -> str:
+    """Return the command that has an API server write an object anew as it is; in words where no command names it."""
+    name, namespace = today.name, today.namespace
+    if not name or name.startswith("-") or "/" in name or not (name + namespace).isprintable():
+        return "kubectl get -o json, and kubectl replace"
+    where = ["-n", namespace] if namespace else []
+    words = ["kubectl", "get", str(today.directory.group_resource), name, *where, "-o", "json"]
+    return piped(quote_command(words), ["kubectl", "replace", "-f", "-"])
+
+
+def _new_object(today: Examination) -> str:
+    """Return how an API server is had to write a new object of a resource: that shows which key it writes with."""
+    resource = str(today.directory.group_resource)
+    if resource == "secrets":
+        return "create a new one through the API: " + quote_command(
+            [
+                "kubectl",
+                "create",
+                "secret",
+                "generic",
+                "etcdfix-write-key",
+                "-n",
+                today.namespace or "default",
+            ]
+        )
+    return f"create a new object of {resource} through the API: kubectl create -f FILE"
 
 
 def _transformers(cluster: Cluster, today: Examination) -> ResourceTransformers:
@@ -241,7 +279,7 @@ def _seal(transformers: ResourceTransformers, plaintext: bytes, key: bytes) -> S
         raise refuse(
             Rule.WRITE_KEY,
             f"today's write key of this resource is {sealed.transformer}: {why}",
-            hint="take the object out with etcdfix get, and let an API server write it: kubectl create -f",
+            hint=_BY_API,
         )
     if sealed.transformer == _IDENTITY:
         # What today's configuration reads without a key is never rewritten, so the value has an envelope now. Its
@@ -251,7 +289,7 @@ def _seal(transformers: ResourceTransformers, plaintext: bytes, key: bytes) -> S
             "today's configuration writes this resource without encryption, and the value is stored encrypted: "
             "rewriting it would leave its contents unencrypted",
             hint="name the configuration that the API servers use today, in case it encrypts this resource; if it is "
-            "meant to be unencrypted: etcdfix get, and kubectl create -f",
+            f"meant to be unencrypted: {_BY_API}",
         )
     return sealed
 

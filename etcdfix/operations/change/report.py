@@ -22,6 +22,7 @@ def outcome_report(
     *,
     cluster_name: str,
     exit_code: int,
+    unread: bool = False,
 ) -> ChangeReport:
     """Return what became of a change.
 
@@ -33,6 +34,7 @@ def outcome_report(
         again: Options that commands must repeat.
         cluster_name: What people call the cluster, "" where nobody said.
         exit_code: Of the command.
+        unread: As in :func:`~etcdfix.operations.change.preview.follow_ups`.
     """
     return _report(
         verb,
@@ -46,8 +48,9 @@ def outcome_report(
         value_sha256s=list(outcome.values),
         audit_log=unicode_text(str(outcome.audit_log)),
         audit_log_head=str(outcome.head) if outcome.head is not None else None,
+        anchored=outcome.anchored,
         warnings=[unicode_text(warning) for warning in outcome.warnings],
-        follow_ups=list(follow_ups(key, done, outcome, again)),
+        follow_ups=list(follow_ups(key, done, outcome, again, unread=unread)),
         exit_code=exit_code,
     )
 

@@ -1,7 +1,8 @@
 """Puts a value back: a backup of ours, the value of a snapshot, or an earlier revision; guarded like a deletion.
 
 Undoing needs no configuration: a backup whose digest stands in this audit log holds bytes that were at this key of
-this cluster. Whatever comes from elsewhere is examined first, and must be readable.
+this cluster. Whatever else is put back is examined first, and must be readable. Of an earlier revision etcd itself is
+the list, as long as it is one of the object that stands at the key now, or stood there last.
 
 A backup whose log is lost or broken restores by itself, unread, and only where nothing is: its own digests fit, it
 names this cluster, and whoever restores it brings the digest that the deletion printed. A file that somebody made up
@@ -21,10 +22,9 @@ import msgspec
 
 from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.errors import AuditLogUnreadable, RefusedByRule
-from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.graph.grades import protected_reason
 from etcdfix.model import ClusterIdentity, Outcome, StoredValue
+from etcdfix.operations.change.candidate import Candidate
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
     CheckedChange,
@@ -34,7 +34,7 @@ from etcdfix.operations.change.execute_change import (
 from etcdfix.remediation.audit.log import broken
 from etcdfix.remediation.audit.record import Intent, Result, Verb
 from etcdfix.remediation.audit.search import is_there, trouble_with, wrote
-from etcdfix.remediation.backup.file import Backup, digest, read_backup
+from etcdfix.remediation.backup.file import Backup, digest
 from etcdfix.remediation.backup.write import intent_of
 from etcdfix.remediation.commit import (
     ChangeOutcome,
@@ -42,7 +42,6 @@ from etcdfix.remediation.commit import (
     require_space,
 )
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.identify import identify
 from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.preflight.api_servers import check_api_servers, require_api
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cluster
@@ -61,89 +60,18 @@ from etcdfix.remediation.preflight.members import (
 )
 from etcdfix.remediation.preflight.noencryption import check_no_encryption
 from etcdfix.remediation.preflight.release import check_release
+from etcdfix.remediation.preflight.same_object import check_same_object
 from etcdfix.rules import Rule, refuse
-from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
 from etcdfix.verdicts.deletability import AcceptRisk
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.protected import protected_reason
 
 _BY_ITSELF: Final = (
     "a backup restores by itself with --accept-unlisted-source and --expect-value-sha256, the digest that the deletion "
     "printed"
 )
 _ANOTHER_LOG: Final = f"keep it as it is, and begin a new one with --audit-log; {_BY_ITSELF}"
-
-
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A value that may be put back.
-
-    Attributes:
-        stored: Key, bytes and lease; the revisions are those that it had.
-        origin: Where it comes from, for people and for the record.
-        cluster: Which cluster it comes from; None for the very etcd that it is put back into.
-        backup: The file, where it comes from one.
-    """
-
-    stored: StoredValue
-    origin: str
-    cluster: ClusterIdentity | None
-    backup: Backup | None = None
-
-    @classmethod
-    def of_backup(cls, backup: Backup) -> Candidate:
-        """Return what a backup file holds."""
-        return cls(
-            stored=backup.content.stored,
-            origin=f"backup {backup.path}",
-            cluster=backup.content.cluster.named,
-            backup=backup,
-        )
-
-    @classmethod
-    def of_file(cls, path: Path) -> Candidate:
-        """Return what a backup file holds.
-
-        Raises:
-            BackupUnreadable: It is none, or not what was written.
-        """
-        return cls.of_backup(read_backup(path.absolute()))
-
-    @classmethod
-    def of_snapshot(cls, cluster: Cluster, key: bytes, path: Path) -> Candidate:
-        """Return the value of a key in a snapshot file.
-
-        Raises:
-            RefusedByRule: There is none.
-            SourceError: The file cannot be read.
-        """
-        from etcdfix.sources.snapshot import SnapshotSource  # noqa: PLC0415 - only where a file is named
-
-        with SnapshotSource(path) as source:
-            stored = source.get(key)
-            here = cluster.examiner
-            named = identify(source, Examiner(here.layout, here.transformers, here.decoder))
-        return cls(stored=_found(key, stored, f"snapshot {path}"), origin=f"snapshot {path}", cluster=named)
-
-    @classmethod
-    def of_revision(cls, cluster: Cluster, key: bytes, revision: int) -> Candidate:
-        """Return the value that a key of this very etcd had.
-
-        Raises:
-            RefusedByRule: There was none.
-            SourceError: etcd could not be asked, or does not keep that revision any more.
-        """
-        with LiveSource(cluster.source.client.connection, revision=revision) as source:
-            stored = source.get(key)
-        origin = f"revision {revision}"
-        return cls(stored=_found(key, stored, origin), origin=origin, cluster=None)
-
-
-def _found(key: bytes, stored: StoredValue | None, origin: str) -> StoredValue:
-    if stored is None:
-        raise refuse(
-            Rule.GONE, f"{display(key)} does not exist in the {origin}", hint="look into an older one"
-        )
-    return stored
 
 
 class RestoreRequest(ChangeRequest, frozen=True, kw_only=True):
@@ -201,6 +129,7 @@ class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
         candidate: What, and from where.
         found: What it is under today's configuration.
         listed: It is a true undo: an intent of this audit log made the backup.
+        same_object: It is an earlier revision of the object that is at the key, or was there last.
         by_itself: Why no audit log speaks for the backup, where it restores by itself; else "".
         replaced: What stands there now: what could be deleted, or what we wrote; None where the key is absent.
         lease: That will be attached, 0 for none.
@@ -212,6 +141,7 @@ class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
     candidate: Candidate
     found: Examination
     listed: bool
+    same_object: bool = False
     by_itself: str = ""
     replaced: Preflight | OwnWrite | None
     lease: int
@@ -253,7 +183,12 @@ def run_restore(
     listed = intent is not None
     _check_digest(request)
     found = cluster.examiner.examine(candidate.stored)
-    by_itself = "" if listed else _check_unlisted(found, request, identity, reading.stored)
+    same_object = False
+    if candidate.revision and found.verdict.outcome is Outcome.READABLE:
+        step("check: same object")
+        same_object = check_same_object(cluster, reading, found)
+    known = listed or same_object
+    by_itself = "" if known else _check_unlisted(found, request, identity, reading.stored)
     replaced: Preflight | OwnWrite | None = None
     warnings: list[str] = []
     if reading.stored is None:
@@ -287,6 +222,7 @@ def run_restore(
         candidate=candidate,
         found=found,
         listed=listed,
+        same_object=same_object,
         by_itself=by_itself,
         replaced=replaced,
         lease=lease,
@@ -310,7 +246,7 @@ def run_restore(
             replaced=replaced,
             counts=unreadable.alike.counts if unreadable is not None else {},
             declared_lost=replaced is not None and replaced.declared_lost,
-            flags=tuple(_further_flags(request, listed=listed)),
+            flags=tuple(_further_flags(request, known=known)),
             value=candidate.stored.value,
             value_sha256=digest(candidate.stored.value),
             lease=lease,
@@ -322,8 +258,8 @@ def run_restore(
     )
 
 
-def _further_flags(request: RestoreRequest, *, listed: bool) -> list[str]:
-    flags = [] if listed else ["--accept-unlisted-source"]
+def _further_flags(request: RestoreRequest, *, known: bool) -> list[str]:
+    flags = [] if known else ["--accept-unlisted-source"]
     if request.value_sha256:
         flags.append(f"--expect-value-sha256 {request.value_sha256}")
     return flags + (["--without-lease"] if request.without_lease and request.candidate.stored.lease else [])
@@ -376,6 +312,21 @@ def _check_unlisted(
 ) -> str:
     """Check a source that this audit log does not know; say why no log speaks for it where it restores by itself."""
     candidate = request.candidate
+    if candidate.revision and found.verdict.outcome is not Outcome.READABLE:
+        raise refuse(
+            Rule.NOT_READABLE,
+            f"the value of {candidate.origin} is {found.verdict.outcome}: {found.verdict.message}",
+            hint="that is the present value: name an earlier revision"
+            if present == candidate.stored
+            else "only a readable value may be put back; give the --encryption-config that reads it",
+        )
+    if candidate.revision and not request.unlisted_source:
+        raise refuse(
+            Rule.UNLISTED_SOURCE,
+            f"nothing that etcd keeps shows that the value of {candidate.origin} is of the object that is at "
+            f"{display(candidate.stored.key)}, or was there last",
+            hint="look at it with etcdfix get --revision; if it is the right one: --accept-unlisted-source",
+        )
     if not request.unlisted_source:
         raise refuse(
             Rule.UNLISTED_SOURCE,
@@ -518,6 +469,7 @@ def _check_replaced(
             _as_named(request),
             backup_directories=request.record_paths.directories,
             api=request.api,
+            act="putting another value over this key",
             progress=progress,
             step=step,
         )

@@ -13,7 +13,8 @@ import msgspec
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Examining
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.model import Outcome, ReadableRevision, StoredValue
+from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.reports.printers.objects import Form, Shown, Viewer
 from etcdfix.reports.printers.writers import Writer
 from etcdfix.scope import ScopeRequest, resolve_scope
@@ -104,11 +105,13 @@ class RawValue(msgspec.Struct, frozen=True):
         found: The verdict.
         data: The bytes, None where the value did not open.
         secret: Contents of a Secret stand, or may stand, in them in plain.
+        readable: An earlier revision that still reads, where one was looked for.
     """
 
     found: Examination
     data: bytes | None
     secret: bool
+    readable: ReadableRevision | None = None
 
     def __repr__(self) -> str:
         return f"RawValue(secret={self.secret!r})"
@@ -146,6 +149,9 @@ def run_get(
     def take(found: Examination) -> None:
         shown = viewer.show(found) if writer.contents else viewer.list(found)
         written = writer.write(shown)
+        if not wanted.many:
+            readable = ReadableRevisions(source, examiner).of(found).revision
+            shown = msgspec.structs.replace(shown, readable=readable)
         _count(result, shown, written=written)
         told(shown, written)
 
@@ -248,7 +254,8 @@ def read_raw(
         with Examining(examiner) as examining:
             (found,) = (*examining.first([stored]), *examining.drain())
         if decrypt:
-            return RawValue(found, examiner.plaintext(found), True)
+            readable = ReadableRevisions(source, examiner).of(found).revision
+            return RawValue(found, examiner.plaintext(found), True, readable)
         plain = not stored.value.startswith(b"k8s:enc:")
         return RawValue(found, stored.value, plain and Viewer(examiner).may_hold_secret(found, stored.value))
     return None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from etcdfix.model import Outcome
+from etcdfix.model import Outcome, ReadableRevision
 from etcdfix.operations.look.get import DEFAULT_NAMESPACE, GetRequest, GetResult
 from etcdfix.reports.base import counted
 from etcdfix.reports.printers.objects import Form, Shown, message_of
-from etcdfix.reports.remedies import remedies_for
+from etcdfix.reports.remedies import DO_NOT_RESTART, readable_remedy, remedies_for
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import builtin_directories, display, find_resources
 from etcdfix.text.commands import RepeatedOptions
@@ -63,7 +63,8 @@ class Lines:
                 return
             if shown.form is Form.SALVAGE and written:
                 self._say("NOT THE OBJECT: what is shown is what is left of it")
-            self.explain(found, secret=hidden, object_shown=shown.whole and not shown.irreplaceable)
+            whole = shown.whole and not shown.irreplaceable
+            self.explain(found, secret=hidden, readable=shown.readable, object_shown=whole)
             if shown.irreplaceable and not shown.masked:
                 self._say("do not pipe this into kubectl: the object is not the one that its key names")
         elif shown.problem:
@@ -76,10 +77,20 @@ class Lines:
             prefix = self._request.layout.prefix
             self._line(f"{display(found.stored.key)}: no object of the API: bookkeeping, or outside {prefix}")
 
-    def explain(self, found: Examination, *, secret: bool, object_shown: bool = False) -> None:
-        """Say what is wrong with a value, and the first way out."""
+    def explain(
+        self,
+        found: Examination,
+        *,
+        secret: bool,
+        readable: ReadableRevision | None = None,
+        object_shown: bool = False,
+    ) -> None:
+        """Say what is wrong with a value, the first way out, and the earlier revision that still reads."""
         self._say(_verdict(found, secret=secret))
-        for remedy in remedies_for(found, self._again)[:1]:
+        ways = remedies_for(found, self._again, readable=readable)
+        kept = readable_remedy(found, readable, self._again) if readable is not None else None
+        also = [way for way in ways[1:] if way == kept or way.action.startswith(DO_NOT_RESTART)]
+        for remedy in [*ways[:1], *also]:
             if object_shown and "kubectl replace" in remedy.command:
                 self._next("kubectl replace -f - heals the object with this output", "")
             else:

@@ -12,12 +12,13 @@ from etcdfix.graph.collector import collect
 from etcdfix.graph.deletion import forecast, not_forecast, refusal, usual_policy
 from etcdfix.graph.deletion_model import DeletionForecast, DeletionResult
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.model import Action, Assessment, Collection, LastKnown, Propagation
+from etcdfix.graph.model import Action, Assessment, Collection, LastKnown, Propagation, Risk
 from etcdfix.graph.namespaces import freed_by, is_served
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.graph.users import by_role
 from etcdfix.model import Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, same_fields
+from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.reports.base import counted
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.impact_model import Dependents, Identity, ImpactReport, UserGroup
@@ -79,7 +80,7 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
         deletion = not_forecast(
             index, node, how, obstacle.why, possible=obstacle.possible, by_default=policy is None
         )
-    finding = finding_from(examined, same_again=cluster.request.same_again) if examined else None
+    finding = _finding(cluster, found, examined) if examined else None
     unjudged = bool(index.flags(node) & UNDETERMINED)
     reasons = cluster.incomplete_reasons(cluster.undetermined)
     elsewhere = sum(index.unreadable_by_path().values()) - index.unreadable(node)
@@ -100,7 +101,6 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
             "undetermined_elsewhere": undetermined,
             "remedies": _remedies(
                 found,
-                examined,
                 finding,
                 cluster.request.same_again,
                 unserved=_unserved(cluster, node),
@@ -110,6 +110,18 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
             "incomplete_reasons": reasons,
             "deletion": deletion,
         }
+    )
+
+
+def _finding(cluster: ClusterIndex, found: Assessment, examined: Examination) -> Finding:
+    readable = None
+    if cluster.ended is None:
+        readable = ReadableRevisions(cluster.source, cluster.examiner).of(examined).revision
+    return finding_from(
+        examined,
+        same_again=cluster.request.same_again,
+        readable=readable,
+        breaking=found.risk is Risk.CLUSTER_BREAKING,
     )
 
 
@@ -248,7 +260,6 @@ def _unserved(cluster: ClusterIndex, node: int) -> str:
 
 def _remedies(
     found: Assessment,
-    examined: Examination | None,
     finding: Finding | None,
     again: RepeatedOptions,
     *,
@@ -259,8 +270,7 @@ def _remedies(
 
     Args:
         found: What the loss means.
-        examined: The object, where it is stored.
-        finding: The same, for a report.
+        finding: The object, where it is stored.
         again: What a command must repeat.
         unserved: The CustomResourceDefinition without which no API serves the object; "" where one does.
         deletion: What a deletion through the API does.
@@ -271,7 +281,7 @@ def _remedies(
                 "Look again in a source that can be read whole: whether its key is there is not known", "", ""
             )
         ]
-    if examined is None or finding is None:
+    if finding is None:
         if found.object.resource == "customresourcedefinitions":
             return [
                 Remedy("It is gone: see which of its custom resources are stored", again.orphans(), ""),
@@ -311,22 +321,7 @@ def _remedies(
         return []
     last = [remedy for remedy in finding.remedies if remedy.action.startswith(LAST)]
     less_destructive = [remedy for remedy in finding.remedies if remedy not in last]
-    return [_SNAPSHOT, *less_destructive, *_earlier(found, examined, again), *last]
-
-
-def _earlier(found: Assessment, examined: Examination, again: RepeatedOptions) -> list[Remedy]:
-    """Return how to put back the newest revision that can be read, of a live etcd that still keeps it."""
-    known = found.last_known
-    if known.basis != "history" or not known.readable_at or "--snapshot" in again.source:
-        return []
-    stored = examined.stored
-    return [
-        Remedy(
-            f"Put back its newest revision that can be read (mod_revision {known.revision}), before etcd compacts it",
-            again.restore(stored.key, known.readable_at, replacing=stored.mod_revision),
-            "What is there now is backed up first. Add --accept-unlisted-source: it is no backup of ours.",
-        )
-    ]
+    return [_SNAPSHOT, *less_destructive, *last]
 
 
 def _ordinary_dry_run(found: Assessment, deletion: DeletionForecast | None) -> str:

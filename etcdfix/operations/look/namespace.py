@@ -30,10 +30,11 @@ from etcdfix.graph.namespaces import (
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep, same_fields
+from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.reports.base import counted
 from etcdfix.reports.impact_model import MissingAPI, NamespaceReport, NamespaceStep
 from etcdfix.reports.model import Remedy
-from etcdfix.reports.remedies import less_destructive_remedies, remedies_for
+from etcdfix.reports.remedies import less_destructive_remedies, readable_remedy, remedies_for
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import quote_command
@@ -174,6 +175,7 @@ class _NamespacePlan:
         self._index = cluster.index
         self._again: RepeatedOptions = cluster.request.same_again
         self._state = state
+        self._readable = ReadableRevisions(cluster.source, cluster.examiner)
 
     def stage(self, stage: DeletionStage) -> DeletionStage:
         """Return a stage with the causes of its blockers."""
@@ -235,7 +237,7 @@ class _NamespacePlan:
                     if state.frozen
                     else "the API server shows an empty object in its place"
                 )
-                yield self._removal(
+                yield from self._removal(
                     found,
                     f"the Namespace object itself: {what}",
                     self._warning(found)
@@ -290,7 +292,7 @@ class _NamespacePlan:
             warning = self._warning(found) + ("" if number else self._first())
             if blocker.object.resource == _NAMESPACES:
                 warning += _CONTENTS_STAY
-            yield self._removal(found, f"{blocker.object}: {_HARM[blocker.reason]}{everywhere}", warning)
+            yield from self._removal(found, f"{blocker.object}: {_HARM[blocker.reason]}{everywhere}", warning)
         rest = total - len(cures) - len(unjudged) - min(len(removable), _MOST_STEPS)
         if rest > 0:
             yield _step(
@@ -348,28 +350,37 @@ class _NamespacePlan:
                 f"{way.note} Delete none of them, and do not restart the API servers: their caches may hold them.",
             )
 
-    def _removal(self, found: Examination, what: str, warning: str) -> NamespaceStep:
+    def _removal(self, found: Examination, what: str, warning: str) -> Iterator[NamespaceStep]:
         key = found.stored.key
+        readable = self._readable.of(found).revision if self._cluster.ended is None else None
         options = less_destructive_remedies(found, self._again)
         option = f"Less destructive, if it can be done: {options[0].action}." if options else ""
-        return _step(
+        if readable is not None:
+            way = readable_remedy(found, readable, self._again, breaking=self._breaking(found) != "")
+            yield _step(f"{way.action}: {what}", way.command, way.note, display(key))
+            option = "The step before this one is less destructive."
+        yield _step(
             f"Delete, dry run first, {what}",
             self._again.delete(key),
             f"{warning}{option}".rstrip(),
             display(key),
         )
 
+    def _breaking(self, found: Examination) -> str:
+        """Return why the deletion of an object may break the cluster, "" where nothing says so."""
+        node = self._index.find(found.stored.key)
+        assert node is not None  # what is kept was examined, so the index has it
+        # As a deletion grades it, but for what the history tells.
+        reasons = reasons_for(self._index, node, collect(self._index, node), None, (), ())
+        return next((reason.text for reason in reasons if reason.risk is Risk.CLUSTER_BREAKING), "")
+
     def _warning(self, found: Examination) -> str:
         """Say what the deletion of an object wants, and what else goes with it."""
         node = self._index.find(found.stored.key)
         assert node is not None  # what is kept was examined, so the index has it
         collection = collect(self._index, node)
-        words = ""
-        # As a deletion grades it, but for what the history tells.
-        for reason in reasons_for(self._index, node, collection, None, (), ()):
-            if reason.risk is Risk.CLUSTER_BREAKING:
-                words = f"The deletion also wants --accept-risk cluster-breaking: {reason.text}. "
-                break
+        reason = self._breaking(found)
+        words = f"The deletion also wants --accept-risk cluster-breaking: {reason}. " if reason else ""
         if _is_claim(collection.removed):
             volumes = {e.source for e in self._index.users(node) if e.use.role is Role.BOUND_CLAIM}
             names = ", ".join(sorted(str(self._index.ref(volume)) for volume in volumes))

@@ -17,7 +17,6 @@ from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.graph.assess import assess
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.grades import protected_reason
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action
 from etcdfix.graph.recreation import Neighbours, Place, who_recreates
@@ -25,7 +24,15 @@ from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.maybe_newer import SimilarValues
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.plan_gather import Broken, Gathered
-from etcdfix.operations.look.plan_steps import STAGES, in_order, is_breaking, steps_for, users_of, what_it_is
+from etcdfix.operations.look.plan_steps import (
+    STAGES,
+    in_order,
+    is_breaking,
+    kms_step,
+    steps_for,
+    users_of,
+    what_it_is,
+)
 from etcdfix.reports.model import API_VERSION
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_word, timestamp
 from etcdfix.reports.plan_model import (
@@ -53,6 +60,7 @@ from etcdfix.verdicts.deletability import (
 )
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import NOT_THE_KEY, THE_KEY, KeyCounter, KeyDoubt, Needed, needed_for
+from etcdfix.verdicts.protected import protected_reason
 
 _MOST_REASONS: Final = 8
 _NAMES: Final = frozenset({"key", "key_base64", "namespace", "name"})
@@ -377,7 +385,8 @@ def _advice(found: Examination, doubts: frozenset[KeyDoubt], needed: Needed) -> 
     key = bool(doubts & THE_KEY)
     if needed.declaration:
         if found.verdict.outcome is Outcome.UNDETERMINED:
-            text = "nothing is proven: bring the KMS plugin back"
+            text = kms_step(found.verdict.cause)
+            text = f"nothing is proven: {text[0].lower()}{text[1:]}"
         elif deletability_of(found) is Deletability.DECLARABLE:
             text = "the configuration alone can cure this: find the key"
         elif KeyDoubt.IN_BETWEEN in doubts and not doubts & {KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL}:

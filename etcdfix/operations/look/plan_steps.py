@@ -25,9 +25,12 @@ from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, meaning
 from etcdfix.reports.rows import Rows
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
+from etcdfix.verdicts.causes import Cause
 
 _MOST_RESOURCES: Final = 10
 _MOST_NAMED: Final = 5
+_ACCEPT: Final = "--accept-risk "
+_DECLARE: Final = "--declare-key-lost "
 _UNDETERMINED: Final = "undetermined"
 
 
@@ -66,6 +69,7 @@ class _Counts(msgspec.Struct):
         guessed: How many of those have a maker that is only guessed.
         earlier: How many of those have a readable revision.
         first_earlier: The first of these.
+        earlier_without_lost_key: The first whose deletion declares no encryption key lost.
         breaking: How many the cluster may depend on.
     """
 
@@ -78,6 +82,7 @@ class _Counts(msgspec.Struct):
     guessed: int = 0
     earlier: int = 0
     first_earlier: PlanEntry | None = None
+    earlier_without_lost_key: PlanEntry | None = None
     breaking: int = 0
 
     def add(self, entry: PlanEntry) -> None:
@@ -93,6 +98,8 @@ class _Counts(msgspec.Struct):
             if entry.readable_revision:
                 self.earlier += 1
                 self.first_earlier = self.first_earlier or entry
+                if not _needs_lost_key(entry):
+                    self.earlier_without_lost_key = self.earlier_without_lost_key or entry
         elif entry.comes_back == ComesBack.BY_ITSELF:
             self.alone[entry.recreated_by] += 1
         elif entry.comes_back == ComesBack.AFTER_A_STEP:
@@ -117,11 +124,14 @@ def _before(
             for place in list(lists)[:_MOST_RESOURCES]
         ],
     )
-    silent = sum(group.count for group in groups if group.outcome == _UNDETERMINED)
-    if silent:
+    silent: Counter[str] = Counter()
+    for group in groups:
+        if group.outcome == _UNDETERMINED:
+            silent[kms_step(group.cause)] += group.count
+    for action, count in silent.items():
         yield PlanStep(
-            "Bring the KMS plugin back",
-            f"Of {counted(silent, 'object')} nothing is proven: most likely they are in order. Scan and plan again.",
+            action,
+            f"Of {counted(count, 'object')} nothing is proven: most likely they are in order. Scan and plan again.",
         )
     lost = _patterns(group for group in groups if group.declaration)
     if lost:
@@ -141,15 +151,28 @@ def _before(
         "A key may turn up later.",
         ["etcdctl snapshot save before-deletions.db"],
     )
-    first = counts.first_earlier
+    first = counts.earlier_without_lost_key or counts.first_earlier
     if first is not None:
         yield PlanStep(
             "Put back earlier revisions before etcd compacts them",
             f"Of {counted(counts.earlier, 'object')} that nobody makes again etcd kept a readable revision "
-            "(readable_revision in the plan). To put one back is better than to delete it; add "
-            "--accept-unlisted-source, since they are no backups of ours. The first of them:",
-            [_restore(first, again)],
+            "(readable_revision in the plan). To put one back is better than to delete it. An API server has etcd "
+            "compact, every five minutes, what is older: save them now (etcdfix get --revision), or take a snapshot. "
+            "The first of them:",
+            [_put_back_or_save(first, again)],
         )
+
+
+def kms_step(cause: str | None) -> str:
+    """Return what comes first for values of which nothing is proven, since KMS did not open them."""
+    return _KMS_STEPS.get(cause or "", "Bring the KMS plugin back")
+
+
+_KMS_STEPS: Final[dict[str, str]] = {
+    Cause.KMS_KEY_UNKNOWN: "Find the KMS key: it may be disabled, scheduled for destruction, or in another region",
+    Cause.KMS_DENIED: "Give the KMS plugin the right to decrypt with this key",
+    Cause.KMS_UNPROVEN: "Check that the KMS plugin runs with the keyring of this cluster",
+}
 
 
 def _deletions(counts: _Counts, again: RepeatedOptions) -> Iterator[PlanStep]:
@@ -226,10 +249,20 @@ def _makers(makers: Counter[str]) -> str:
     return names + (f", and {len(counts) - _MOST_NAMED} more" if len(counts) > _MOST_NAMED else "")
 
 
-def _restore(entry: PlanEntry, again: RepeatedOptions) -> str:
-    """Return the dry run that puts the readable revision in the place of the broken one, on a live etcd."""
+def _put_back_or_save(entry: PlanEntry, again: RepeatedOptions) -> str:
+    """Return the dry run that puts the readable revision in the place of the broken one; where that cannot be, a look.
+
+    A file cannot be changed, and a value whose key may turn up makes no room.
+    """
     key = base64.b64decode(entry.key_base64) if entry.key_base64 is not None else entry.key.encode()
-    return again.restore(key, entry.readable_revision, replacing=entry.mod_revision)
+    if "--snapshot" in again.source or _needs_lost_key(entry):
+        return again.get(key, "-o", "json", revision=entry.readable_revision)
+    risks = [flag.removeprefix(_ACCEPT) for flag in entry.needs if flag.startswith(_ACCEPT)]
+    return again.restore(key, entry.readable_revision, replacing=entry.mod_revision, accepting=risks)
+
+
+def _needs_lost_key(entry: PlanEntry) -> bool:
+    return any(flag.startswith(_DECLARE) for flag in entry.needs)
 
 
 STAGES: Final = {

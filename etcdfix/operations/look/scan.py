@@ -15,6 +15,7 @@ from etcdfix.errors import EndedEarly, SourceDenied, SourceError
 from etcdfix.examine import PLAIN, Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.model import Evidence, Outcome, StoredValue, key_id_digest
+from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.reports.base import Reporter, counted
 from etcdfix.reports.baseline import Baseline
 from etcdfix.reports.finding import finding_from, is_finding, status_cause
@@ -62,6 +63,9 @@ _NAME_IN_DOUBT = frozenset(
 )
 # Each is a question to etcd; of many keys in one state, these tell enough.
 _MOST_PREDECESSORS = 1000
+_MOST_QUESTIONS = 1000
+_MOST_HISTORIES = 10
+_READABLE_CHECK = "earlier-revision"
 
 
 class ScanRequest(Reading, frozen=True, kw_only=True):
@@ -120,8 +124,17 @@ class _Held(msgspec.Struct, frozen=True):
 class _Gathering:
     """What comes out of the examinations: counts, findings for the reporter, and what the exit code needs."""
 
-    def __init__(self, source: Source, request: ScanRequest, reporter: Reporter) -> None:
+    def __init__(self, source: Source, examiner: Examiner, request: ScanRequest, reporter: Reporter) -> None:
         self._source = source
+        live = "--snapshot" not in request.same_again.source
+        self._readable = ReadableRevisions(
+            source,
+            examiner,
+            most_questions=_MOST_QUESTIONS,
+            most_histories=_MOST_HISTORIES if live else None,
+        )
+        self.readable_revisions = 0
+        self.readable_not_sought = 0
         self._predecessors_asked = 0
         self._trees: dict[bytes, bool] = {}
         namespace = request.scope.namespaces[0] if len(request.scope.namespaces) == 1 else ""
@@ -180,7 +193,11 @@ class _Gathering:
         elif outcome in self.new:
             self.new[outcome] += 1
         found = self._with_predecessor(found)
-        finding = finding_from(found, baseline=known, same_again=self._request.same_again)
+        sought = self._readable.of(found)
+        found = self._with_readable(found, sought)
+        finding = finding_from(
+            found, baseline=known, same_again=self._request.same_again, readable=sought.revision
+        )
         record = _Held(found.stored.key, found.directory, status_cause(found), finding)
         if view.waiting and not view.draining and not self.out_of_order:
             try:
@@ -227,6 +244,26 @@ class _Gathering:
         changed = msgspec.structs.replace(verdict, evidence=(*verdict.evidence, warning))
         return msgspec.structs.replace(found, verdict=changed)
 
+    def _with_readable(self, found: Examination, sought: Sought) -> Examination:
+        """Say of a value whether etcd still keeps an earlier revision that reads, or that this was not looked for."""
+        if sought.revision is not None:
+            self.readable_revisions += 1
+            readable = sought.revision
+            told = Evidence(
+                _READABLE_CHECK,
+                "readable" if readable.same_object else "readable, perhaps of another object",
+                f"mod_revision {readable.mod_revision} is kept, and stands at revision {readable.at}",
+            )
+        elif sought.not_sought:
+            self.readable_not_sought += 1
+            told = Evidence(
+                _READABLE_CHECK, "not looked for", f"{sought.not_sought}; etcdfix impact KEY looks"
+            )
+        else:
+            return found
+        changed = msgspec.structs.replace(found.verdict, evidence=(*found.verdict.evidence, told))
+        return msgspec.structs.replace(found, verdict=changed)
+
 
 def run_scan(
     source: Source,
@@ -256,7 +293,7 @@ def run_scan(
     cluster = examiner.kube_system_uid(source)
     reporter.begin(_header(source, request, cluster))
     denied: list[bytes] = []
-    with contextlib.closing(_Gathering(source, request, reporter)) as gathering:
+    with contextlib.closing(_Gathering(source, examiner, request, reporter)) as gathering:
         tally, not_object_sample = gathering.tally, gathering.not_object_sample
         ending = examine_all(examiner, _values(source, ranges, denied), gathering.take, progress=progress)
         gathering.report_until(None)
@@ -264,6 +301,8 @@ def run_scan(
     kms = _kms_summary(tally, plugins)
     summary = tally.summary()
     summary.kms = kms
+    summary.readable_revisions = gathering.readable_revisions
+    summary.readable_revisions_not_sought = gathering.readable_not_sought
     within = [key for key in denied if key.startswith(request.layout.prefix_bytes)]
     problems = [*source.problems, *midway, *(f"lost {display(key)}: permission denied" for key in within)]
     if gathering.out_of_order:

@@ -15,9 +15,9 @@ from etcdfix.apiserver.servers import APIAccess, ServerAnswers
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.graph.assess import assess
 from etcdfix.graph.builder import IndexBuilder
-from etcdfix.graph.grades import protected_reason
 from etcdfix.graph.model import Assessment, Risk
-from etcdfix.model import ClusterIdentity, Outcome, StoredValue
+from etcdfix.model import ClusterIdentity, Outcome, ReadableRevision, StoredValue
+from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import Landmark
@@ -45,6 +45,7 @@ from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.protected import protected_reason
 
 
 class Preflight(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +64,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
         warnings: What a person should read before going on.
         declared_lost: The declaration was needed, and fits.
         accepted: The flags that lift a refusal, whether they were needed or not.
+        readable: An earlier revision of the value that still reads; None for none.
     """
 
     reading: KeyReading
@@ -77,6 +79,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
     declared_lost: bool
     accepted: tuple[str, ...] = ()
+    readable: ReadableRevision | None = None
 
     @property
     def stored(self) -> StoredValue:
@@ -92,6 +95,7 @@ def check_deletion(
     backup_directories: Sequence[Path] = (),
     api: APIAccess | None = None,
     expected: Expectation | None = None,
+    act: str = "deleting this key",
     progress: Progress = no_progress,
     step: Step = no_step,
 ) -> Preflight:
@@ -104,6 +108,7 @@ def check_deletion(
         backup_directories: Where backups lie, which may say which cluster this is.
         api: Which API servers to ask; None for none.
         expected: By a plan, which may add a refusal; None without one.
+        act: What is to be done, as a refusal names it: a restore lets a value make room.
         progress: Counts the values of the pattern check for a display.
         step: Told the name of each check before it is made.
 
@@ -167,7 +172,7 @@ def check_deletion(
     if protected and AcceptRisk.CLUSTER_BREAKING not in accepted.risks:
         raise refuse(
             Rule.PROTECTED,
-            f"{protected}; deleting this key may break the cluster",
+            f"{protected}; {act} may break the cluster",
             hint=f"if that is understood: --accept-risk {AcceptRisk.CLUSTER_BREAKING}",
         )
     step("check: lease")
@@ -185,6 +190,7 @@ def check_deletion(
         warnings=tuple(warnings),
         declared_lost=declared,
         accepted=accepted.as_flags(),
+        readable=ReadableRevisions(cluster.source, cluster.examiner).of(found).revision,
     )
 
 
@@ -326,7 +332,7 @@ def check_members(
             raise refuse(
                 Rule.MEMBERS_DISAGREE,
                 f"a member holds a readable copy of {display(key)}",
-                hint="replace the member that does not, before anything is deleted",
+                hint="replace the member that does not, before anything is changed",
             )
     if judgement.agreement is Agreement.UNCHECKED:
         who = "; ".join(copy.describe() for copy in judgement.unchecked)
@@ -366,7 +372,7 @@ def check_alarms(cluster: Cluster) -> list[str]:
             raise refuse(
                 Rule.CORRUPT_ALARM,
                 f"member {alarm.label} has raised etcd's CORRUPT alarm",
-                hint="replace the member whose data differs before anything is deleted",
+                hint="replace the member whose data differs before anything is changed",
             )
         consequence = "; a restore would fail until there is room" if alarm.kind is AlarmKind.NOSPACE else ""
         warnings.append(f"member {alarm.label} has raised the alarm {alarm.kind}{consequence}")

@@ -12,7 +12,7 @@ from etcdfix.decoding.recognise import is_json
 from etcdfix.decoding.render.salvage import is_protobuf
 from etcdfix.errors import DecodeError, KindUnknown
 from etcdfix.examine import Examiner
-from etcdfix.model import GroupVersionKind, Outcome
+from etcdfix.model import GroupVersionKind, Outcome, ReadableRevision
 from etcdfix.reports.model import API_VERSION
 from etcdfix.reports.printers.masking import (
     MASKED,
@@ -59,6 +59,7 @@ class Shown(msgspec.Struct, frozen=True):
         secret: It is, or may be, a Secret, by its key or by its kind.
         problem: Why there is no document although the value could be opened; "" otherwise.
         irreplaceable: The ``resourceVersion`` is none, so that no API server replaces an object with the document.
+        readable: An earlier revision that still reads, where one was looked for.
     """
 
     found: Examination
@@ -69,6 +70,7 @@ class Shown(msgspec.Struct, frozen=True):
     secret: bool = False
     problem: str = ""
     irreplaceable: bool = False
+    readable: ReadableRevision | None = None
 
     def __repr__(self) -> str:
         return f"Shown(form={self.form.value!r})"

@@ -32,6 +32,6 @@ def test_an_earlier_revision_can_be_put_back_by_the_command_that_is_shown(
     program, *words = shlex.split(back["command"])
     assert (program, words[0], words[-1]) == ("etcdfix", "restore", "--dry-run")
     places = ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log), "--yes"]
-    ran = registry.run(*words[:-1], *places, "--accept-unlisted-source")
+    ran = registry.run(*words[:-1], *places)
     assert ran.code == 0, ran.err
     assert registry.stored(key) == whole

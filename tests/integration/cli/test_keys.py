@@ -29,10 +29,9 @@ def test_what_scan_prints_every_command_takes(registry: Registry) -> None:
     assert ran.code == 0, ran.err
     assert registry.stored(key) is None
     ran = registry.run(
-        "restore", word, "--from-revision", str(registry.etcd.revision() - 1), "--yes",
-        "--accept-unlisted-source", *registry.common(),
+        "restore", word, "--from-revision", str(registry.etcd.revision() - 1), "--yes", *registry.common(),
     )  # fmt: skip
-    assert "the value from the revision" in ran.err  # it is read as that key; the value is broken there too
+    assert "the value of revision" in ran.err  # it is read as that key; the value is broken there too
     assert registry.run("delete", "base64:!", ACKNOWLEDGED, "--yes", *registry.common()).code == 2
 
 

@@ -133,6 +133,53 @@ def test_today_reads_it(registry: Registry, candidate: Path) -> None:
     registry.refused(ran, "today's configuration opens", hint="let an API server do it")
 
 
+def test_a_new_secret_shows_the_write_key_where_every_other_is_broken(
+    registry: Registry, candidate: Path
+) -> None:
+    """What cannot be read cannot be updated either: only a new object has an API server write anything."""
+    for name in ("good-0", "good-1"):
+        registry.etcd.delete(registry.key(f"shop/{name}"))
+    key = registry.put("shop/old", OLD)
+    with registry.untouched():
+        ran = registry.reencrypt(key, candidate)
+    new = "create a new one through the API: kubectl create secret generic etcdfix-write-key -n shop"
+    registry.refused(ran, "nothing shows that the API servers hold the key", hint=new)
+    assert "annotate" not in ran.err
+    registry.put("shop/etcdfix-write-key", aescbc(secret("etcdfix-write-key")))
+    assert registry.reencrypt(key, candidate).code == 0
+
+
+def test_a_new_object_of_another_resource_comes_from_a_file(registry: Registry) -> None:
+    key = registry.put("shop/settings", aescbc(config_map(), KEY_2, "key2"), resource="configmaps")
+    registry.configure(provider("aescbc", key1=KEY_1), IDENTITY, resources=("configmaps",))
+    path = candidate_config(registry.folder)
+    path.write_bytes(path.read_bytes().replace(b'"secrets"', b'"configmaps"'))
+    ran = registry.reencrypt(key, path)
+    registry.refused(ran, "nothing shows", hint="create a new object of configmaps through the API")
+
+
+def test_what_opens_and_is_damaged_inside_is_not_for_the_api(registry: Registry, candidate: Path) -> None:
+    key = registry.put("shop/inside", aescbc(secret("inside")[:-9]))
+    with registry.untouched():
+        ran = registry.reencrypt(key, candidate)
+    registry.refused(ran, "today's configuration opens", hint="does not change what is wrong inside it")
+    assert "kubectl" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("good-0", "kubectl get secrets good-0 -n shop -o json | kubectl replace -f -"),
+        ("-n", "kubectl get -o json, and kubectl replace"),
+    ],
+)
+def test_the_command_that_has_it_written_anew(
+    registry: Registry, candidate: Path, name: str, command: str
+) -> None:
+    key = registry.put(f"shop/{name}", aescbc(secret(name)))
+    registry.refused(registry.reencrypt(key, candidate), "today's configuration opens", hint=command)
+
+
 def test_not_an_object(registry: Registry, candidate: Path) -> None:
     key = registry.put("10.0.0.1", b"k8s\x00", resource="masterleases")
     with registry.untouched():
@@ -368,7 +415,7 @@ def test_kms_write_key(registry: Registry, key: bytes, candidate: Path, plugin: 
     registry.refused(
         ran,
         "kms/v2/prov: writing through a KMS plugin is not supported",
-        hint="take the object out with etcdfix get",
+        hint="let an API server write it: save the object",
     )
 
 

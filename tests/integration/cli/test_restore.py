@@ -31,6 +31,7 @@ from tests.support.objects import (
     provider,
     secret,
 )
+from tests.support.objects import UID as UID_OF_SECRETS
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
@@ -244,7 +245,7 @@ def test_digest_opens_no_other_source(registry: Registry) -> None:
     digest = _printed(registry)
     with registry.untouched():
         ran = registry.restore("--from-revision", str(then), key.decode(), *_ALONE, digest)
-    registry.refused(ran, "is decrypt-failure", hint="only a readable value may come from elsewhere")
+    registry.refused(ran, "is decrypt-failure", hint="only a readable value may be put back")
     assert "--expect-value-sha256" not in ran.err
 
 
@@ -593,17 +594,16 @@ def test_from_snapshot_without_kube_system(registry: Registry) -> None:
 
 
 def test_from_revision(registry: Registry) -> None:
+    """etcd itself is the list of its revisions, whether the key is there or gone."""
     key = registry.key("shop/good-0")
     then = registry.etcd.revision()
     registry.etcd.delete(key)
-    given = ("--from-revision", str(then), key.decode())
-    with registry.untouched():
-        ran = registry.restore(*given)
-    registry.refused(ran, f"the revision {then} is no backup", hint="--accept-unlisted-source")
-    ran = registry.restore(*given, "--accept-unlisted-source")
+    ran = registry.restore("--from-revision", str(then), key.decode())
     assert ran.code == 0, ran.err
     assert f"From         revision {then}" in ran.err
+    assert "an earlier value of the same object, as this etcd keeps it" in ran.err
     assert registry.stored(key) == aescbc(secret("good-0"))
+    assert not registry.events()[0].annotations.accepted
 
 
 def test_from_revision_over_what_was_damaged_since(registry: Registry) -> None:
@@ -611,12 +611,145 @@ def test_from_revision_over_what_was_damaged_since(registry: Registry) -> None:
     then = registry.etcd.revision()
     registry.etcd.put(key, BROKEN)
     ran = registry.restore(
-        "--from-revision", str(then), key.decode(), "--accept-unlisted-source",
-        "--replace-mod-revision", str(registry.mod_revision(key)),
-    )  # fmt: skip
+        "--from-revision", str(then), key.decode(), "--replace-mod-revision", str(registry.mod_revision(key))
+    )
     assert ran.code == 0, ran.err
     assert registry.stored(key) == aescbc(secret("good-0"))
     assert registry.kept()[0].content.stored.value == BROKEN
+
+
+OTHER_UID = b"99999999-2222-3333-4444-555555555555"
+
+
+def of_another(name: str) -> bytes:
+    """Return a Secret of the same name with another uid, encrypted."""
+    return aescbc(secret(name).replace(UID_OF_SECRETS, OTHER_UID))
+
+
+def test_from_revision_over_our_own_undo(registry: Registry) -> None:
+    """Deleted and put back, the key has a new create_revision and the same bytes: it is the same object."""
+    key = registry.key("shop/broken")
+    then = registry.etcd.put(key, aescbc(secret("broken")))
+    registry.etcd.put(key, aescbc(secret("broken"))[:-5])
+    backup = registry.deleted()
+    assert registry.restore(str(backup.path)).code == 0
+    given = ("--from-revision", str(then), key.decode())
+    ran = registry.restore(*given, "--replace-mod-revision", str(registry.mod_revision(key)))
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) == aescbc(secret("broken"))
+
+
+def test_from_revision_of_the_object_before_the_last(registry: Registry) -> None:
+    """Whatever is accepted, an old object never comes back over a newer one of the same name."""
+    key = registry.key("shop/good-0")
+    then = registry.etcd.revision()
+    registry.etcd.delete(key)
+    newer = registry.etcd.put(key, of_another("good-0"))
+    given = ("--from-revision", str(then), key.decode(), "--accept-unlisted-source")
+    registry.etcd.put(key, BROKEN)
+    with registry.untouched():
+        ran = registry.restore(*given, "--replace-mod-revision", str(registry.mod_revision(key)))
+    registry.refused(ran, "is of an earlier object", OTHER_UID.decode(), hint=f"mod_revision {newer} reads")
+    registry.etcd.delete(key)
+    with registry.untouched():
+        ran = registry.restore(*given)
+    registry.refused(ran, "is of an earlier object", hint="through the API")
+    ran = registry.restore("--from-revision", str(newer), key.decode())
+    assert ran.code == 0, ran.err
+
+
+def test_from_revision_where_the_present_object_is_not_known(registry: Registry) -> None:
+    """Made again by somebody, with a value that nobody reads: it may be of another object."""
+    key = registry.key("shop/good-0")
+    then = registry.etcd.revision()
+    registry.etcd.delete(key)
+    registry.etcd.put(key, BROKEN)
+    given = (
+        "--from-revision",
+        str(then),
+        key.decode(),
+        "--replace-mod-revision",
+        str(registry.mod_revision(key)),
+    )
+    with registry.untouched():
+        ran = registry.restore(*given)
+    registry.refused(ran, "nothing that etcd keeps shows", hint="--accept-unlisted-source")
+    ran = registry.restore(*given, "--accept-unlisted-source")
+    assert ran.code == 0, ran.err
+    assert "perhaps of ANOTHER OBJECT" in ran.err
+    assert registry.events()[0].annotations.accepted == '["--accept-unlisted-source"]'
+
+
+def test_from_revision_of_the_present_value(registry: Registry) -> None:
+    key = registry.key("shop/broken")
+    now = str(registry.mod_revision(key))
+    with registry.untouched():
+        ran = registry.restore("--from-revision", now, key.decode(), "--replace-mod-revision", now)
+    registry.refused(ran, "is decrypt-failure", hint="that is the present value: name an earlier revision")
+    good = registry.key("shop/good-0")
+    with registry.untouched():
+        ran = registry.restore("--from-revision", str(registry.etcd.revision()), good.decode())
+    registry.refused(ran, "exists", hint="--replace-mod-revision")
+
+
+def test_from_revision_over_a_key_that_moved(registry: Registry) -> None:
+    key = registry.key("shop/good-0")
+    then = registry.etcd.revision()
+    named = registry.etcd.put(key, BROKEN)
+    registry.etcd.put(key, BROKEN)
+    given = ("--from-revision", str(then), key.decode())
+    with registry.untouched():
+        ran = registry.restore(*given, "--replace-mod-revision", str(named))
+    registry.refused(ran, f"not at {named}", hint="examine it again")
+    with registry.untouched():
+        ran = registry.restore(*given)
+    registry.refused(ran, "exists", hint="--replace-mod-revision")
+
+
+def test_from_revision_that_was_compacted(registry: Registry) -> None:
+    key = registry.key("shop/good-0")
+    then = registry.etcd.revision()
+    registry.etcd.put(key, BROKEN)
+    registry.etcd.etcdctl("compact", str(registry.etcd.revision()))
+    ran = registry.restore("--from-revision", str(then), key.decode(), "-o", "json")
+    assert ran.code == 5
+    assert f"revision {then} was compacted" in ran.err
+    assert "--from-snapshot FILE" in ran.err
+    assert "--revision out" not in ran.err
+
+
+def test_from_revision_with_a_protected_kind(registry: Registry) -> None:
+    key = registry.put("shop", namespace_object("shop", "u-4"), "namespaces")
+    then = registry.mod_revision(key)
+    registry.etcd.put(key, namespace_object("shop", "u-4")[:-3])
+    given = (
+        "--from-revision",
+        str(then),
+        key.decode(),
+        "--replace-mod-revision",
+        str(registry.mod_revision(key)),
+    )
+    with registry.untouched():
+        ran = registry.restore(*given)
+    registry.refused(
+        ran, "putting another value over this key may break", hint="--accept-risk cluster-breaking"
+    )
+    assert "deleting" not in ran.err
+    ran = registry.restore(*given, "--accept-risk", "cluster-breaking")
+    assert ran.code == 0, ran.err
+    assert "CLUSTER-BREAKING, as accepted" in ran.err
+    assert registry.stored(key) == namespace_object("shop", "u-4")
+
+
+def test_a_look_after_an_undo_names_a_configuration(registry: Registry) -> None:
+    backup = registry.deleted()
+    ran = registry.restore(str(backup.path), configured=False)
+    (again,) = re.findall("^Look again: (.*)$", ran.out, re.MULTILINE)
+    assert "--encryption-config FILE" in again
+    assert f"--etcd-prefix {registry.prefix}" in again
+    registry.deleted()
+    ran = registry.restore(str(registry.kept()[-1].path))
+    assert f"--encryption-config {registry.config}" in ran.out.rpartition("Look again: ")[2]
 
 
 def test_from_revision_without_kube_system(registry: Registry) -> None:
@@ -624,7 +757,7 @@ def test_from_revision_without_kube_system(registry: Registry) -> None:
     then = registry.etcd.revision()
     registry.etcd.delete(key)
     registry.lose_kube_system()
-    given = ("--from-revision", str(then), key.decode(), "--accept-unlisted-source")
+    given = ("--from-revision", str(then), key.decode())
     with registry.untouched():
         ran = registry.restore(*given)
     registry.refused(ran, "there is no namespace kube-system here", hint="--accept-unknown-cluster")

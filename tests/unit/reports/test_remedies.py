@@ -10,7 +10,14 @@ from urllib.parse import unquote
 import msgspec
 import pytest
 
-from etcdfix.model import DecodedObject, GroupVersionKind, Inconsistency, Outcome, ServerBehaviour
+from etcdfix.model import (
+    DecodedObject,
+    GroupVersionKind,
+    Inconsistency,
+    Outcome,
+    ReadableRevision,
+    ServerBehaviour,
+)
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.remedies import remedies_for
 from etcdfix.text.commands import ACKNOWLEDGEMENT, RepeatedOptions
@@ -114,13 +121,14 @@ def test_what_the_configuration_cures_is_not_to_be_deleted(cause: Cause) -> None
         Cause.KEY_RENAMED,
     ],
 )
-def test_a_lost_key_begins_with_the_caches(cause: Cause) -> None:
+def test_a_lost_key_begins_with_the_configuration_and_then_the_caches(cause: Cause) -> None:
     first, second, *_rest = remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE))
-    assert first.action.startswith("Do not restart the API servers")
-    assert shlex.split(first.command) == [
+    assert second.action.startswith("Do not restart the API servers")
+    assert "Restart no API server" in first.note
+    assert shlex.split(second.command) == [
         "kubectl", "get", "--raw", "/api/v1/namespaces/shop/secrets/web?resourceVersion=0",
     ]  # fmt: skip
-    assert "onfigur" in second.action or "Add the missing" in second.action
+    assert "onfigur" in first.action or "Add the missing" in first.action
 
 
 @pytest.mark.parametrize(
@@ -148,14 +156,14 @@ def test_a_plugin_that_may_not_needs_its_rights_back() -> None:
 def test_behind_a_plugin_there_is_no_configured_key_to_compare(cause: Cause) -> None:
     actions = [remedy.action for remedy in remedies_for(examination(cause=cause, transformer="kms/v2/prov"))]
     assert not any("Compare the configured key" in action for action in actions)
-    assert actions[1].startswith("Check that the plugin runs with the keyring of this cluster")
+    assert actions[0].startswith("Check that the plugin runs with the keyring of this cluster")
 
 
 @pytest.mark.parametrize("cause", [Cause.STORAGE_PREFIX_CHANGED, Cause.ASSOCIATED_DATA_UNKNOWN])
 def test_a_value_that_is_bound_to_another_path_is_read_there(cause: Cause) -> None:
     first, second, *_rest = remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE))
-    assert first.action.startswith("Do not restart the API servers")
-    assert "under which" in second.action
+    assert "under which" in first.action
+    assert second.action.startswith("Do not restart the API servers")
 
 
 def test_a_moved_value_points_at_the_key_that_it_belongs_to() -> None:
@@ -164,6 +172,115 @@ def test_a_moved_value_points_at_the_key_that_it_belongs_to() -> None:
     assert first.command == "etcdfix scan '/registry/secrets/shop/a b'"
     assert "only copy" in first.note
     assert not any(is_deletion(remedy) for remedy in rest)
+
+
+NOW = ReadableRevision(11, 9, True)
+
+
+def kept(remedies: list[Remedy]) -> Remedy:
+    """Return the way out that an earlier revision is."""
+    (found,) = [remedy for remedy in remedies if "readable revision" in remedy.action]
+    return found
+
+
+@pytest.mark.parametrize(("cause", "outcome"), CASES)
+def test_a_readable_revision_stands_after_the_configuration_and_before_all_else(
+    cause: Cause, outcome: Outcome
+) -> None:
+    found = found_with(cause, outcome)
+    remedies = remedies_for(found, readable=NOW)
+    if outcome not in {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE}:
+        assert remedies == remedies_for(found)
+        return
+    at = remedies.index(kept(remedies))
+    assert [*remedies[:at], *remedies[at + 1 :]] == remedies_for(found)
+    before = [remedy.action for remedy in remedies[:at]]
+    assert len(before) <= 1
+    assert not any(
+        action.startswith(("Do not restart", "Take the object", *DESTRUCTIVE)) for action in before
+    )
+
+
+def test_a_readable_revision_is_put_back_by_a_command_that_accepts_what_it_must() -> None:
+    again = RepeatedOptions(("--endpoints", "a:1", "--revision", "7"), (), ("--encryption-config", "c.yaml"))
+    remedy = kept(remedies_for(examination(cause=Cause.VALUE_TRUNCATED), again, readable=NOW))
+    words = shlex.split(remedy.command)
+    assert words[:4] == ["etcdfix", "restore", "--from-revision", "11"]
+    assert words[words.index("--replace-mod-revision") + 1] == str(examination().stored.mod_revision)
+    assert ["--accept-unlisted-source" in words, "--accept-risk" in words] == [False, False]
+    # What stands there now is decided upon, not what stood there when an older revision was read.
+    assert "--revision" not in words
+    assert words[-1] == "--dry-run"
+    assert "--revision 11" in remedy.note
+    assert "--revision 7" not in remedy.note
+    assert "compact" in remedy.note
+    assert "--reveal -o json" in remedy.note
+
+
+@pytest.mark.parametrize(
+    ("key", "settings", "risks"),
+    [
+        ("/registry/namespaces/shop", {}, ["cluster-breaking"]),
+        ("/registry/secrets/kube-system/web", {}, ["cluster-breaking"]),
+        ("/registry/secrets/shop/web", {"breaking": True}, ["cluster-breaking"]),
+        ("/registry/secrets/shop/web", {}, []),
+    ],
+)
+def test_what_is_protected_is_accepted_in_the_command_and_said(
+    key: str, settings: dict[str, Any], risks: list[str]
+) -> None:
+    found = examination(key, cause=Cause.VALUE_TRUNCATED)
+    remedies = remedies_for(found, readable=NOW, **settings)
+    words = shlex.split(kept(remedies).command)
+    assert [words[at + 1] for at, word in enumerate(words) if word == "--accept-risk"] == risks
+    assert all(risk in kept(remedies).note for risk in risks)
+    ours = next(remedy for remedy in remedies if remedy.action.startswith("Last: delete it on"))
+    assert ("--accept-risk cluster-breaking" in ours.note) == bool(risks)
+    assert "--accept-risk" not in ours.command
+
+
+@pytest.mark.parametrize("cause", [Cause.WRONG_KEY, Cause.KEY_RENAMED, Cause.ENVELOPE_DAMAGED])
+def test_what_cannot_make_room_has_its_readable_revision_saved(cause: Cause) -> None:
+    remedy = kept(remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE), readable=NOW))
+    assert remedy.action.startswith("Save its newest readable revision (mod_revision 9)")
+    words = shlex.split(remedy.command)
+    assert words[:4] == ["etcdfix", "get", "--revision", "11"]
+    assert words[-3:] == ["--reveal", "-o", "json"]
+
+
+def test_a_revision_that_may_be_of_another_object_is_never_put_back() -> None:
+    other = msgspec.structs.replace(NOW, same_object=False)
+    remedy = kept(remedies_for(examination(cause=Cause.VALUE_TRUNCATED), readable=other))
+    assert "another object" in remedy.action
+    assert remedy.command.startswith("etcdfix get --revision 11 ")
+    assert "restore" not in remedy.command + remedy.note
+
+
+@pytest.mark.parametrize("same_object", [True, False])
+def test_a_file_shows_its_readable_revision(same_object: bool) -> None:
+    again = RepeatedOptions(("--snapshot", "a b.db", "--revision", "20"))
+    readable = msgspec.structs.replace(NOW, same_object=same_object)
+    remedy = kept(remedies_for(examination(cause=Cause.VALUE_TRUNCATED), again, readable=readable))
+    assert remedy.command == "etcdfix get --snapshot 'a b.db' --revision 11 /registry/secrets/shop/web"
+    assert ("another object" in remedy.action) != same_object
+
+
+@pytest.mark.parametrize("key", HOSTILE_KEYS)
+def test_a_readable_revision_of_a_hostile_key_is_quoted(key: bytes) -> None:
+    remedy = kept(remedies_for(examination(key, cause=Cause.VALUE_TRUNCATED), readable=NOW))
+    assert remedy.command.isprintable()
+    assert remedy.note.isprintable()
+    words = shlex.split(remedy.command)
+    assert key.decode("latin-1") in words or "--key-base64" in words
+
+
+def test_a_deletion_is_decided_by_what_stands_there_now() -> None:
+    again = RepeatedOptions(("--endpoints", "a:1", "--revision", "7"), (), ("--no-encryption",))
+    last = [
+        r for r in remedies_for(examination(cause=Cause.VALUE_TRUNCATED), again) if " delete " in r.command
+    ]
+    assert "--endpoints a:1" in last[0].command
+    assert "--revision" not in last[0].command
 
 
 ONLY_ONE = "Only if no other value under its key fails like this: the key may have had other bytes. "

@@ -8,8 +8,9 @@ from etcdfix.encryption.encrypt import NotSealed, SealRefusal
 from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Examiner
 from etcdfix.operations.change import reencrypt as reencrypt_module
+from etcdfix.operations.change.candidate import Candidate
 from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
-from etcdfix.operations.change.restore import Candidate, RestoreRequest, run_restore
+from etcdfix.operations.change.restore import RestoreRequest, run_restore
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import LeaseState
 from tests.support.audit_logs import own_directory

@@ -28,6 +28,7 @@ from etcdfix.graph.model import (
 from etcdfix.graph.uses import Role
 from etcdfix.maybe_newer import SimilarCounts
 from etcdfix.model import ClusterIdentity, Confidence, Evidence, Outcome
+from etcdfix.operations.change.candidate import Candidate
 from etcdfix.operations.change.preview import (
     WARNINGS,
     after_deletion_lines,
@@ -38,7 +39,7 @@ from etcdfix.operations.change.preview import (
     restore_preview_lines,
 )
 from etcdfix.operations.change.reencrypt import ReencryptPreview
-from etcdfix.operations.change.restore import Candidate, RestorePreview
+from etcdfix.operations.change.restore import RestorePreview
 from etcdfix.remediation.audit.record import Link, Result
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Cluster

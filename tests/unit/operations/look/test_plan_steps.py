@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from etcdfix.operations.look.plan_steps import in_order, steps_for
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, acceptance, declaration
 from etcdfix.text.commands import RepeatedOptions
@@ -11,7 +13,7 @@ def steps(entries: list[PlanEntry], groups: list[PlanGroup] | None = None) -> di
     return {step.title: step for step in steps_for(in_order(entries), groups or [], {}, RepeatedOptions())}
 
 
-def lost(number: int, *more: str, **change: str) -> PlanEntry:
+def lost(number: int, *more: str, **change: str | int) -> PlanEntry:
     transformer = f"aescbc/v1/lost-{number}"
     return entry(number, transformer=transformer, needs=[declaration(transformer, ""), *more], **change)
 
@@ -67,3 +69,52 @@ def test_nobody_can_declare_an_unknown_envelope_lost() -> None:
     found = steps([entry(transformer="", cause="unknown-envelope")], [unknown])
     assert "Look for the key" not in found
     assert "Decisions only you can make" not in found
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        ("kms-unreachable", "Bring the KMS plugin back"),
+        ("kms-key-unknown", "Find the KMS key: it may be disabled"),
+        ("kms-denied", "Give the KMS plugin the right to decrypt"),
+        ("kms-unproven", "Check that the KMS plugin runs with the keyring"),
+    ],
+)
+def test_what_waits_for_kms_says_what_it_waits_for(cause: str, words: str) -> None:
+    """A plugin that answers need not be brought back: it is its key that is missing, or its rights."""
+    groups = [
+        PlanGroup(
+            "undetermined", cause, "kms/v2/prov", "", "", 3, 0, pattern=False, advice="nothing is proven"
+        ),
+        PlanGroup("decrypt-failure", "wrong-key", "aescbc/v1/k", "", "", 1, 0, pattern=False, advice=""),
+    ]
+    found = steps([entry(outcome="undetermined", cause=cause)], groups)
+    (title,) = [title for title in found if title.startswith(words)]
+    assert found[title].text.startswith("Of 3 objects nothing is proven")
+    others = {"Bring", "Find", "Give", "Check"} - {words.split(maxsplit=1)[0]}
+    assert not any(title.split()[0] in others for title in found)
+
+
+def earlier(*entries: PlanEntry, again: RepeatedOptions | None = None) -> str:
+    groups: list[PlanGroup] = []
+    found = {
+        step.title: step for step in steps_for(in_order(entries), groups, {}, again or RepeatedOptions())
+    }
+    (command,) = found["Put back earlier revisions before etcd compacts them"].commands
+    return command
+
+
+def test_an_earlier_revision_is_put_back_by_a_command_that_works_as_it_is() -> None:
+    kept = entry(1, cause="value-truncated", readable_revision=5)
+    command = earlier(kept)
+    assert command.startswith(
+        "etcdfix restore --from-revision 5 /registry/secrets/shop/web-1 --replace-mod-revision 7"
+    )
+    assert "--accept" not in command
+    breaking = entry(1, readable_revision=5, needs=[acceptance(AcceptRisk.CLUSTER_BREAKING)])
+    assert "--accept-risk cluster-breaking" in earlier(breaking)
+    # Where its key may turn up, a value makes no room: another one comes first, or it is saved.
+    assert "web-2" in earlier(lost(1, readable_revision=5), entry(2, readable_revision=6))
+    assert earlier(lost(1, readable_revision=5)).startswith("etcdfix get --revision 5 ")
+    file = RepeatedOptions(("--snapshot", "f.db"))
+    assert earlier(kept, again=file).startswith("etcdfix get --snapshot f.db --revision 5 ")

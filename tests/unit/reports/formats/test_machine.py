@@ -40,7 +40,10 @@ FINDING = [
     "value_sha256", "evidence", "remedies",
 ]  # fmt: skip
 COUNTS = ["keys", "readable", "stale", "decrypt_failures", "decode_failures", "inconsistent", "undetermined"]
-SUMMARY = [*COUNTS, "not_objects", "by_resource", "by_cause", "by_transformer", "kms", "known_findings"]
+SUMMARY = [
+    *COUNTS, "not_objects", "by_resource", "by_cause", "by_transformer", "kms", "known_findings",
+    "readable_revisions", "readable_revisions_not_sought",
+]  # fmt: skip
 ODD_KEYS = [
     b"/registry/secrets/shop/\xff\xfe",
     b"/registry/secrets/shop/\x00\x1b[2J\n",

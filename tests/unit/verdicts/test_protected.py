@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.graph.grades import protected_reason
 from etcdfix.storagekey import StorageLayout
+from etcdfix.verdicts.protected import protected_reason
 
 LAYOUT = StorageLayout()
 

@@ -1,0 +1,268 @@
+"""The newest earlier revision of a key that can still be read: the least destructive way out that etcd itself has.
+
+Whoever advises to put it back must know that it is the same object. Within one generation of an etcd key it is: API
+servers never change a uid. A key that was deleted and put again begins a new generation; it goes on with the same
+object where its first value is, byte for byte, the last one of the generation before, and enough of it that two objects
+cannot share it: so it is after a deletion and its undo. Of anything else nothing is known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import Final, NamedTuple
+
+from etcdfix.errors import SourceError
+from etcdfix.examine import Examiner
+from etcdfix.model import Outcome, ReadableRevision, StoredValue
+from etcdfix.sources.base import Source
+from etcdfix.verdicts.deletability import FAILED
+from etcdfix.verdicts.examination import Examination
+
+MOST_STEPS: Final = 50
+"""Revisions that are looked at one by one; for more, one look at the history costs less."""
+
+_STEPS_OF_MANY: Final = 3
+# An initialization vector and a block; kind, name, namespace and uid.
+_LEAST_ENCRYPTED: Final = 32
+_LEAST_PLAIN: Final = 128
+_LEAST_DISTINCT: Final = 16
+
+Fits = Callable[[Examination], bool]
+
+
+class Kept(NamedTuple):
+    """A value that a source still keeps.
+
+    Attributes:
+        examination: What it is.
+        at: The newest revision at which it stands; 0 for the present value.
+        same_object: The present value, or the last one of a key that is gone, is one of the same object.
+    """
+
+    examination: Examination
+    at: int
+    same_object: bool
+
+
+class Sought(NamedTuple):
+    """What came of a search: the revision, None for none; and why not everything was looked at, "" where it was."""
+
+    revision: ReadableRevision | None
+    not_sought: str = ""
+
+
+def reads(found: Examination) -> bool:
+    """Say whether a value is whole, opens, and fits its key."""
+    return found.verdict.outcome is Outcome.READABLE
+
+
+def newest_kept(
+    source: Source,
+    examiner: Examiner,
+    newest: StoredValue,
+    fits: Fits,
+    *,
+    generations: bool = True,
+    closed: bool = False,
+) -> Kept | None:
+    """Return the newest value of a key that fits, the present one included; None where none is kept.
+
+    Step by step back, since a step costs little and the whole history much. The steps end where the generation begins,
+    or at a compaction; only the history goes beyond.
+
+    Args:
+        source: Which keeps it, read at the revision of the present value or a later one.
+        examiner: Says what a value is.
+        newest: The present value.
+        fits: Says whether an examined value is one that is looked for.
+        generations: Look for earlier generations of the key too.
+        closed: The present value is known not to fit: it is not examined, and its bytes may be left out.
+
+    Raises:
+        SourceError: The history cannot be read.
+        KMSPending: Only while plugins defer.
+    """
+    kept, end, _ = _step_back(source, examiner, newest, fits, MOST_STEPS, closed=closed)
+    if kept is not None or (end is not _End.STEPS and not generations):
+        return kept
+    return kept_of_history(source, examiner, newest.key, fits, newest=newest, closed=closed)
+
+
+class _End(Enum):
+    """Why no further step back was taken."""
+
+    FOUND = 1
+    GENERATION = 2
+    """The first value of its generation was looked at."""
+    COMPACTED = 3
+    """Nothing older is kept."""
+    STEPS = 4
+    """There were enough."""
+
+
+def _step_back(
+    source: Source,
+    examiner: Examiner,
+    newest: StoredValue,
+    fits: Fits,
+    most_steps: int,
+    *,
+    closed: bool = False,
+) -> tuple[Kept | None, _End, int]:
+    """Return what fits within the generation, why the steps ended, and how many questions they took."""
+    stored, at = newest, 0
+    for step in range(most_steps):
+        examination = examiner.examine(stored) if step or not closed else None
+        if examination is not None and fits(examination):
+            return Kept(examination, at, True), _End.FOUND, step
+        if stored.version == 1:
+            return None, _End.GENERATION, step
+        at = stored.mod_revision - 1
+        before = source.before(stored.key, stored.mod_revision)
+        if before is None or before.create_revision != newest.create_revision:
+            return None, _End.COMPACTED, step + 1
+        stored = before
+    return None, _End.STEPS, most_steps
+
+
+def kept_of_history(
+    source: Source,
+    examiner: Examiner,
+    key: bytes,
+    fits: Fits,
+    *,
+    newest: StoredValue | None,
+    closed: bool = False,
+) -> Kept | None:
+    """Return the newest value of a key that fits, whatever generation it is of; None where none is kept.
+
+    Args:
+        source: Which keeps it.
+        examiner: Says what a value is.
+        key: Complete etcd key.
+        fits: Says whether an examined value is one that is looked for.
+        newest: The present value; None where the key is gone.
+        closed: The present value is known not to fit, and is not examined.
+
+    Raises:
+        SourceError: The history cannot be read.
+        KMSPending: Only while plugins defer.
+    """
+    found: Examination | None = None
+    same_object = False
+    at = generation = 0
+    last = b""
+    gone = True
+    for kept in source.history(key):
+        if newest is not None and kept.revision.main > newest.mod_revision:
+            break  # a file that is read at an older revision
+        if found is not None and not at:
+            at = kept.revision.main - 1
+        stored = kept.stored
+        gone = stored is None
+        if stored is None:
+            continue
+        digest = hashlib.sha256(stored.value).digest()
+        if stored.create_revision != generation:
+            goes_on = stored.version == 1 and digest == last and _tells_apart(stored.value)
+            same_object = same_object and goes_on
+            generation = stored.create_revision
+        last = digest
+        if closed and newest is not None and stored.mod_revision == newest.mod_revision:
+            continue
+        examination = examiner.examine(stored)
+        if fits(examination):
+            found, at, same_object = examination, 0, True
+    if found is None:
+        return None
+    # A history that ends elsewhere says nothing of what came after it.
+    ends = gone if newest is None else not gone and generation == newest.create_revision
+    return Kept(found, at, same_object and ends)
+
+
+def _tells_apart(value: bytes) -> bool:
+    """Say whether no other object can have the same bytes: not where a fault left an envelope, a header, or zeros."""
+    body, least = value, _LEAST_PLAIN
+    if value.startswith(b"k8s:enc:"):
+        body, least = value.split(b":", 5)[-1], _LEAST_ENCRYPTED
+    return len(body) >= least and len(set(body)) >= _LEAST_DISTINCT
+
+
+class ReadableRevisions:
+    """Looks for the newest readable revision of values that cannot be read, within bounds.
+
+    What is examined on the way speaks for no other value of the run.
+
+    Args:
+        source: Which keeps them.
+        examiner: Of the cluster.
+        most_questions: Revisions that are asked for in all; None for one value, or a few, of which all is looked at.
+        most_histories: Keys of which the whole history is read. On a live etcd each takes a tenth of a second.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        examiner: Examiner,
+        *,
+        most_questions: int | None = None,
+        most_histories: int | None = None,
+    ) -> None:
+        self._source = source
+        self._examiner = examiner
+        self._apart: Examiner | None = None
+        self._questions = most_questions
+        self._histories = most_histories
+
+    def of(self, found: Examination) -> Sought:
+        """Look for the newest readable revision of a value; for one that is not proven unreadable there is none."""
+        if found.verdict.outcome not in FAILED:
+            return Sought(None)
+        if self._apart is None:
+            self._apart = self._examiner.apart()
+        try:
+            with _waiting(self._apart):
+                return self._look(self._apart, found.stored)
+        except SourceError as exc:
+            return Sought(None, f"the earlier revisions could not be read: {exc.message}")
+
+    def _look(self, examiner: Examiner, newest: StoredValue) -> Sought:
+        if self._questions is None:
+            return _sought(newest_kept(self._source, examiner, newest, reads))
+        if self._questions <= 0:
+            return Sought(None, "too many other values cannot be read")
+        kept, end, questions = _step_back(self._source, examiner, newest, reads, _STEPS_OF_MANY + 1)
+        self._questions -= max(questions, 1)
+        if end is _End.STEPS:
+            return Sought(None, f"only the {_STEPS_OF_MANY} revisions before this one were looked at")
+        if end is not _End.GENERATION:
+            return _sought(kept)
+        if self._histories is not None:
+            if self._histories <= 0:
+                return Sought(None, "nothing before the present generation of the etcd key was looked at")
+            self._histories -= 1
+        return _sought(kept_of_history(self._source, examiner, newest.key, reads, newest=newest))
+
+
+def _sought(kept: Kept | None) -> Sought:
+    if kept is None or not kept.at:  # not the present one: others saw that it cannot be read
+        return Sought(None)
+    return Sought(ReadableRevision(kept.at, kept.examination.stored.mod_revision, kept.same_object))
+
+
+@contextmanager
+def _waiting(examiner: Examiner) -> Iterator[None]:
+    """Wait for KMS plugins in between, also in a pass that does not."""
+    plugins = examiner.plugins
+    if plugins is None:
+        yield
+        return
+    deferring = plugins.deferring
+    plugins.deferring = False
+    try:
+        yield
+    finally:
+        plugins.deferring = deferring

@@ -1,0 +1,170 @@
+"""Every command says that etcd still keeps a readable revision, with a command that works as it is pasted."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.change_runs import Ran, Registry
+from tests.support.etcd_server import EtcdServer
+from tests.support.objects import KEY_2, aescbc, namespace_object, secret
+
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
+
+WHOLE = aescbc(secret("broken"))
+CUT = WHOLE[:-5]
+
+
+@pytest.fixture
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
+    """Return one with a Secret that was whole and was cut short later."""
+    registry = Registry(etcd, prefix, tmp_path, capfd)
+    registry.put("shop/broken", WHOLE)
+    registry.put("shop/broken", CUT)
+    return registry
+
+
+def paste(registry: Registry, command: str, *, dry_run: bool = True) -> Ran:
+    """Run a command as it is shown, with no more than places of its own."""
+    program, *words = shlex.split(command)
+    assert program == "etcdfix"
+    if words[0] == "restore":
+        words += ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log), "--yes"]
+        words = [word for word in words if dry_run or word != "--dry-run"]
+    return registry.run(*words)
+
+
+def looked(registry: Registry, *words: str, **common: Any) -> Ran:
+    return registry.run(*words, *registry.common(places=False, reason=None, **common))
+
+
+def scanned(registry: Registry, *words: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the only finding of a scan, and the summary."""
+    document = json.loads(looked(registry, "scan", *words, "-o", "json").out)
+    (finding,) = document["findings"]
+    return finding, document["summary"]
+
+
+def restores(text: str) -> list[str]:
+    """Return the commands to put back that stand in an output, the last words of a line."""
+    found = [line[line.index("etcdfix restore") :] for line in text.splitlines() if "etcdfix restore" in line]
+    return [line.partition(" --dry-run")[0] + " --dry-run" for line in found]
+
+
+def test_a_scan(registry: Registry) -> None:
+    finding, summary = scanned(registry)
+    actions = [remedy["action"] for remedy in finding["remedies"]]
+    assert actions[0].startswith("Put back its newest readable revision")
+    assert (summary["readable_revisions"], summary["readable_revisions_not_sought"]) == (1, 0)
+    (told,) = [one for one in finding["evidence"] if one["check"] == "earlier-revision"]
+    assert told["result"] == "readable"
+    assert "An earlier revision of 1 finding is still kept and can be read" in looked(registry, "scan").out
+    ran = paste(registry, finding["remedies"][0]["command"])
+    assert ran.code == 0, ran.err
+    assert registry.stored(registry.key("shop/broken")) == CUT
+    saved = finding["remedies"][0]["note"].rpartition("Save it now: ")[2]
+    document = json.loads(paste(registry, saved).out)
+    assert document["metadata"]["name"] == "broken"
+
+
+@pytest.mark.parametrize("command", ["get", "impact", "delete"])
+def test_other_commands(registry: Registry, command: str) -> None:
+    key = registry.key("shop/broken")
+    changing = command == "delete"
+    ran = registry.delete(key, "--dry-run") if changing else looked(registry, command, key.decode())
+    (shown,) = set(restores(ran.out + ran.err))
+    ran = paste(registry, shown, dry_run=False)
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) == WHOLE
+
+
+def test_a_namespace(registry: Registry) -> None:
+    registry.put("shop", namespace_object("shop", "u-4"), "namespaces")
+    ran = looked(registry, "namespace", "shop")
+    (shown,) = restores(ran.out)
+    assert ran.out.index("Put back its newest") < ran.out.index("Delete, dry run first")
+    assert paste(registry, shown).code == 0
+
+
+def test_a_refused_deletion(registry: Registry) -> None:
+    """The next step of a refusal begins with it; what is refused for its key is saved, not put back."""
+    key = registry.put("shop", namespace_object("shop", "u-4"), "namespaces")
+    registry.etcd.put(key, namespace_object("shop", "u-4")[:-3])
+    ran = registry.delete(key)
+    assert ran.code == 4
+    (shown,) = restores(ran.err)
+    assert "--accept-risk cluster-breaking" in shown
+    assert paste(registry, shown).code == 0
+    other = registry.put("shop/other", aescbc(secret("other")))
+    registry.etcd.put(other, aescbc(secret("other"), KEY_2))
+    ran = registry.delete(other)
+    assert ran.code == 4
+    assert "next: Save its newest readable revision" in ran.err
+    assert not restores(ran.err)
+
+
+def test_after_our_own_deletion_and_its_undo(registry: Registry) -> None:
+    key = registry.key("shop/broken")
+    backup = registry.deleted()
+    assert registry.restore(str(backup.path)).code == 0
+    finding, _ = scanned(registry)
+    assert finding["version"] == 1
+    ran = paste(registry, finding["remedies"][0]["command"], dry_run=False)
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) == WHOLE
+
+
+def test_an_object_that_somebody_made_again_is_not_put_back(registry: Registry) -> None:
+    key = registry.key("shop/broken")
+    registry.etcd.delete(key)
+    registry.put("shop/broken", aescbc(secret("broken"))[:-7])
+    finding, _ = scanned(registry)
+    way = finding["remedies"][0]
+    assert "it may be of another object" in way["action"]
+    document = json.loads(paste(registry, way["command"]).out)
+    assert document["metadata"]["name"] == "broken"
+
+
+def test_nothing_is_claimed_that_does_not_read(registry: Registry) -> None:
+    """Neither what the configuration does not open, nor what etcd has compacted."""
+    registry.put("shop/broken", aescbc(secret("broken"), KEY_2))
+    registry.put("shop/broken", CUT)
+    registry.etcd.etcdctl("compact", str(registry.etcd.revision() - 1))
+    finding, summary = scanned(registry)
+    assert summary["readable_revisions"] == 0
+    assert not any("readable revision" in remedy["action"] for remedy in finding["remedies"])
+    unread = looked(registry, "scan", registry.key("shop/broken").decode(), configured=False)
+    assert "earlier revision" not in unread.out
+
+
+def test_what_was_not_looked_for_is_said(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.operations.look.scan._MOST_QUESTIONS", 0)
+    finding, summary = scanned(registry)
+    assert (summary["readable_revisions"], summary["readable_revisions_not_sought"]) == (0, 1)
+    (told,) = [one for one in finding["evidence"] if one["check"] == "earlier-revision"]
+    assert told["result"] == "not looked for"
+
+
+def test_a_snapshot_shows_it(registry: Registry) -> None:
+    saved = registry.folder / "saved.db"
+    registry.etcd.etcdctl("snapshot", "save", str(saved))
+    where = [
+        "--snapshot",
+        str(saved),
+        "--etcd-prefix",
+        registry.prefix,
+        "--encryption-config",
+        str(registry.config),
+    ]
+    document = json.loads(registry.run("scan", *where, "-o", "json").out)
+    (finding,) = document["findings"]
+    way = finding["remedies"][0]
+    assert way["action"].startswith("See its newest readable revision")
+    ran = paste(registry, way["command"])
+    assert ran.code == 0, ran.err
+    assert "name: broken" in ran.out
+    assert "restore" not in way["command"]

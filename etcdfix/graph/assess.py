@@ -183,9 +183,8 @@ def _newest_object(
     """Return the newest value of a key that tells who it was, in whatever way it is wrong otherwise."""
     newest = closed or source.get(key)
     if newest is not None:
-        return newest_kept(
-            source, examiner, newest, came_out, generations=generations, closed=closed is not None
-        )
+        known = closed is not None
+        return newest_kept(source, examiner, newest, came_out, generations=generations, newest_fails=known)
     return kept_of_history(source, examiner, key, came_out, newest=None) if generations else None
 
 

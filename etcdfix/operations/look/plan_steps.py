@@ -68,8 +68,7 @@ class _Counts(msgspec.Struct):
         hand_used: How many of those are in use.
         guessed: How many of those have a maker that is only guessed.
         earlier: How many of those have a readable revision.
-        first_earlier: The first of these.
-        earlier_without_lost_key: The first whose deletion declares no encryption key lost.
+        first_earlier: The first of these, if possible one whose encryption key need not be declared lost.
         breaking: How many the cluster may depend on.
     """
 
@@ -82,7 +81,6 @@ class _Counts(msgspec.Struct):
     guessed: int = 0
     earlier: int = 0
     first_earlier: PlanEntry | None = None
-    earlier_without_lost_key: PlanEntry | None = None
     breaking: int = 0
 
     def add(self, entry: PlanEntry) -> None:
@@ -97,9 +95,9 @@ class _Counts(msgspec.Struct):
             self.guessed += guess
             if entry.readable_revision:
                 self.earlier += 1
-                self.first_earlier = self.first_earlier or entry
-                if not _needs_lost_key(entry):
-                    self.earlier_without_lost_key = self.earlier_without_lost_key or entry
+                first = self.first_earlier
+                if first is None or (_needs_lost_key(first) and not _needs_lost_key(entry)):
+                    self.first_earlier = entry
         elif entry.comes_back == ComesBack.BY_ITSELF:
             self.alone[entry.recreated_by] += 1
         elif entry.comes_back == ComesBack.AFTER_A_STEP:
@@ -151,15 +149,14 @@ def _before(
         "A key may turn up later.",
         ["etcdctl snapshot save before-deletions.db"],
     )
-    first = counts.earlier_without_lost_key or counts.first_earlier
-    if first is not None:
+    if counts.first_earlier is not None:
         yield PlanStep(
             "Put back earlier revisions before etcd compacts them",
             f"Of {counted(counts.earlier, 'object')} that nobody makes again etcd kept a readable revision "
             "(readable_revision in the plan). To put one back is better than to delete it. An API server has etcd "
             "compact, every five minutes, what is older: save them now (etcdfix get --revision), or take a snapshot. "
             "The first of them:",
-            [_put_back_or_save(first, again)],
+            [_put_back_or_save(counts.first_earlier, again)],
         )
 
 

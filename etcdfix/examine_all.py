@@ -47,6 +47,10 @@ _WINDOW = 512
 _WINDOW_BYTES = 8 << 20
 
 
+WAITING = "waiting"
+"""Label of the progress of values that wait for a KMS plugin."""
+
+
 class Progress(Protocol):
     """Counts items for a display as they pass."""
 
@@ -134,7 +138,7 @@ def examine_all(
             run.abort()
         view.draining = True
         try:
-            for found in progress(run.drain(), "waiting", run.waiting):
+            for found in progress(run.drain(), WAITING, run.waiting):
                 take(found, view)
         except KeyboardInterrupt as exc:
             if whole:

@@ -60,7 +60,13 @@ def reads(found: Examination) -> bool:
 
 
 def newest_kept(
-    source: Source, examiner: Examiner, newest: StoredValue, fits: Fits, *, generations: bool = True
+    source: Source,
+    examiner: Examiner,
+    newest: StoredValue,
+    fits: Fits,
+    *,
+    generations: bool = True,
+    newest_fails: bool = False,
 ) -> Kept | None:
     """Return the newest value of a key that fits, the present one included; None where none is kept.
 
@@ -73,15 +79,16 @@ def newest_kept(
         newest: The present value.
         fits: Says whether an examined value is one that is looked for.
         generations: Look for earlier generations of the key too.
+        newest_fails: The present value is known not to fit, and is not examined again; its bytes are not needed.
 
     Raises:
         SourceError: The history cannot be read.
         KMSPending: Only while plugins defer.
     """
-    kept, end, _ = _step_back(source, examiner, newest, fits, MOST_STEPS)
+    kept, end, _ = _step_back(source, examiner, newest, fits, MOST_STEPS, newest_fails=newest_fails)
     if kept is not None or (end is not _End.STEPS and not generations):
         return kept
-    return kept_of_history(source, examiner, newest.key, fits, newest=newest)
+    return kept_of_history(source, examiner, newest.key, fits, newest=newest, newest_fails=newest_fails)
 
 
 class _End(Enum):
@@ -97,14 +104,21 @@ class _End(Enum):
 
 
 def _step_back(
-    source: Source, examiner: Examiner, newest: StoredValue, fits: Fits, most_steps: int
+    source: Source,
+    examiner: Examiner,
+    newest: StoredValue,
+    fits: Fits,
+    most_steps: int,
+    *,
+    newest_fails: bool = False,
 ) -> tuple[Kept | None, _End, int]:
     """Return what fits within the generation, why the steps ended, and how many questions they took."""
     stored, at = newest, 0
     for step in range(most_steps):
-        examination = examiner.examine(stored)
-        if fits(examination):
-            return Kept(examination, at, True), _End.FOUND, step
+        if at or not newest_fails:
+            examination = examiner.examine(stored)
+            if fits(examination):
+                return Kept(examination, at, True), _End.FOUND, step
         if stored.version == 1:
             return None, _End.GENERATION, step
         at = stored.mod_revision - 1
@@ -116,7 +130,13 @@ def _step_back(
 
 
 def kept_of_history(
-    source: Source, examiner: Examiner, key: bytes, fits: Fits, *, newest: StoredValue | None
+    source: Source,
+    examiner: Examiner,
+    key: bytes,
+    fits: Fits,
+    *,
+    newest: StoredValue | None,
+    newest_fails: bool = False,
 ) -> Kept | None:
     """Return the newest value of a key that fits, whatever generation it is of; None where none is kept.
 
@@ -126,6 +146,7 @@ def kept_of_history(
         key: Complete etcd key.
         fits: Says whether an examined value is one that is looked for.
         newest: The present value; None where the key is gone.
+        newest_fails: It is known not to fit.
 
     Raises:
         SourceError: The history cannot be read.
@@ -151,6 +172,8 @@ def kept_of_history(
             same_object = same_object and goes_on
             generation = stored.create_revision
         last = digest
+        if newest_fails and newest is not None and stored.mod_revision == newest.mod_revision:
+            continue
         examination = examiner.examine(stored)
         if fits(examination):
             found, at, same_object = examination, 0, True

@@ -45,6 +45,11 @@ class Rule(StrEnum):
     PRESENT = "present"
     LEASE_EXPIRED = "lease-expired"
     WRITE_KEY = "write-key"
+    BACKUP_UNLISTED = "backup-unlisted"
+    BACKUP_NOT_OURS = "backup-not-ours"
+    BACKUP_OPEN = "backup-open"
+    BACKUP_UNDECIDED = "backup-undecided"
+    BACKUP_NOT_APPLIED = "backup-not-applied"
 
 
 def refuse(rule: Rule, message: str, *, hint: str = "") -> RefusedByRule:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from typing import IO, Generic, TypeVar
 
 import msgspec
@@ -61,3 +62,10 @@ class Spool(Generic[V]):
         """Let go of the value that :meth:`peek` returned."""
         self._read_at += _SIZE_BYTES + self._size
         self.count -= 1
+
+    def drain(self) -> Iterator[V]:
+        """Yield the values that were not dropped yet, and drop each."""
+        while self.count:
+            value = self.peek()
+            self.drop()
+            yield value

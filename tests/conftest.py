@@ -29,7 +29,11 @@ settings.load_profile("thorough" if THOROUGH else "sample")
 
 
 def pytest_configure() -> None:
-    """Who starts us in the background, or by nohup, has us ignore signals; what is told to stop must hear them."""
+    """Who starts us in the background, or by nohup, has us ignore signals; what is told to stop must hear them.
+
+    Nor does it matter how wide a terminal is: workers are told a width.
+    """
+    os.environ.pop("COLUMNS", None)
     for number, handler in (
         (signal.SIGINT, signal.default_int_handler),
         (signal.SIGQUIT, signal.SIG_DFL),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import click
 import msgspec
 
+from etcdfix.cli.anchor import anchor_option, named_anchor
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
     gather_inputs,
@@ -22,10 +24,17 @@ from etcdfix.cli.options import (
 from etcdfix.cli.output import require_output, say
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.errors import ConfigurationError
-from etcdfix.operations.look.audit import record_row, verification_document, verification_lines, verify_log
+from etcdfix.operations.look.audit import (
+    AnchorFiles,
+    record_row,
+    verification_document,
+    verification_lines,
+    verify_log,
+)
 from etcdfix.operations.opening import connect_for_intents
 from etcdfix.remediation.audit.record import Event, Link
 from etcdfix.remediation.audit.verify import read_records
+from etcdfix.reports.tables import table_lines, width_for
 from etcdfix.text.safetext import safe_json, safe_text
 
 _Command = Callable[..., Any]
@@ -34,13 +43,13 @@ VERIFY_EXIT_CODES = {
     0: "whole",
     1: "tampered",
     2: "usage or configuration error",
-    3: "open intents, a torn last line, or no head file",
+    3: "open intents, a torn last line, no head file, or an anchor file that says nothing of this log",
     5: "unreadable",
 }
 RECONCILE_EXIT_CODES = {
     0: "every open intent is settled (or there is none)",
     2: "usage or configuration error",
-    3: "an intent stays open, or ended in an anomaly",
+    3: "an intent stays open, ended in an anomaly, or was not told to the --audit-anchor",
     4: "refused: another cluster, or a log whose chain is broken (wins over 3)",
     5: "etcd or the log cannot be read",
 }
@@ -141,6 +150,25 @@ def _event_list(events: Iterable[Event]) -> None:
     metavar="DIR",
     help="The same for every backup in a directory that names this log (may be repeated).",
 )
+@click.option(
+    "--anchor-file",
+    "anchor_files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="What --audit-anchor has told to an anchor outside: the output of journalctl -o json -t etcdfix, or a file "
+    "of a syslog daemon; - for standard input (may be repeated).",
+)
+@click.option(
+    "--anchor-log", metavar="PATH", help="Path of the log on the machine that wrote it.  [default: of FILE]"
+)
+@click.option(
+    "--anchor-host",
+    "anchor_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Name of the machine that wrote it (may be repeated).  [default: this one]",
+)
 @timeout_option
 @_output_option("table", "json")
 def verify_command(
@@ -149,16 +177,23 @@ def verify_command(
     expect_head: str | None,
     backups: tuple[Path, ...],
     backup_directories: tuple[Path, ...],
+    anchor_files: tuple[Path, ...],
+    anchor_log: str | None,
+    anchor_hosts: tuple[str, ...],
     output: str,
 ) -> int:
     """Check that an audit log is what was written: nothing edited, dropped, reordered, or cut off its end.
 
-    A chain does not show by itself that it once went on. The head file beside the log, backups, and a head that
-    somebody wrote down remember its records; what none of them remembers cannot be missed.
+    A chain does not show by itself that it once went on. The head file beside the log, backups, an anchor outside, and
+    a head that somebody wrote down remember its records; what none of them remembers cannot be missed.
     """
     require_output()
     verified = verify_log(
-        log, expect_head=expect_head, backups=backups, backup_directories=backup_directories
+        log,
+        expect_head=expect_head,
+        backups=backups,
+        backup_directories=backup_directories,
+        anchor_files=AnchorFiles(paths=anchor_files, log=anchor_log, hosts=anchor_hosts),
     )
     for warning in verified.warnings:
         say(warning)
@@ -167,7 +202,7 @@ def verify_command(
     else:
         for text in verification_lines(verified):
             click.echo(safe_text(text))
-    return verified.found.exit_code
+    return verified.exit_code
 
 
 @command.command("reconcile", cls=ChangingCommand, epilog=epilog(RECONCILE_EXIT_CODES))
@@ -181,6 +216,7 @@ def verify_command(
     is_flag=True,
     help="Go on where nothing tells whether an intent is about this cluster.",
 )
+@anchor_option
 @_output_option("table", "json")
 def reconcile(*, log: Path, dry_run: bool, accept_unknown_cluster: bool, output: str, **options: Any) -> int:
     """Say what became of every open intent, and record it.
@@ -189,6 +225,7 @@ def reconcile(*, log: Path, dry_run: bool, accept_unknown_cluster: bool, output:
     etcd; nothing is written there.
     """
     require_output()
+    anchor = named_anchor(options)
     inputs = gather_inputs(options)
     if inputs.snapshot is not None or inputs.revision:
         raise ConfigurationError(
@@ -210,6 +247,7 @@ def reconcile(*, log: Path, dry_run: bool, accept_unknown_cluster: bool, output:
         etcd_user=inputs.etcd_user,
         dry_run=dry_run,
         accept_unknown_cluster=accept_unknown_cluster,
+        anchor=anchor,
     )
     if output == "json":
         _json(settled_document(settled))
@@ -224,7 +262,6 @@ def _json(document: Any) -> None:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from tabulate import tabulate  # noqa: PLC0415 - 20 ms that other formats need not pay
-
-    for line in tabulate(rows, headers=columns, tablefmt="plain", disable_numparse=True).splitlines():
-        click.echo(line.rstrip())
+    width = width_for(sys.stdout.buffer)
+    for line in table_lines(columns, rows, width, key="KEY"):
+        click.echo(line)

@@ -26,6 +26,10 @@ class Terminal:
             return True
         return _is_terminal() and _typed_back("the key", safe_text(display(key)))
 
+    def confirm_number(self, number: int) -> bool:
+        """Have the number of files typed back that are to be removed; without a terminal only ``--yes`` confirms."""
+        return self._yes or (_is_terminal() and _typed_back("their number", str(number)))
+
     def confirm_lost(self, declared: str) -> bool:
         """Have the lost key's name typed back, whatever ``--yes`` says.
 

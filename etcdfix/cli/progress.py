@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
+from etcdfix.examine_all import WAITING
+
 if TYPE_CHECKING:
     from etcdfix.examine_all import Progress
     from etcdfix.sources.base import Source
@@ -60,10 +62,12 @@ def progress_of(source: Source) -> Progress:
         if estimate is None:
             estimate = source.estimate() if sys.stderr.isatty() else 0
             return with_progress(items, estimate=estimate, label=label)
-        if estimate and sys.stderr.isatty():
+        if estimate and label == WAITING and sys.stderr.isatty():
             import click  # noqa: PLC0415 - imported by then in any case
 
-            click.echo(f"etcdfix: {estimate} values wait for a KMS plugin", err=True)
+            click.echo(
+                f"etcdfix: {estimate} values wait for a KMS plugin, or for what other values show", err=True
+            )
         return with_progress(items, estimate=estimate, label=label, every=8)
 
     return progress

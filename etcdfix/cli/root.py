@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Rewrite one value, which only a candidate key opens, under today's key.",
     ),
     "audit": ("etcdfix.cli.audit", "Show and verify the audit log; say what became of open intents."),
+    "backup": ("etcdfix.cli.backup", "List backups, compare them with the audit log, remove old ones."),
     "get": (
         "etcdfix.cli.get",
         "Show stored objects as YAML or JSON, Secrets masked, broken ones as far as they go.",
@@ -201,7 +202,8 @@ def _end_early(ending: EndedEarly, arguments: list[str]) -> int:
 
 def _what_changed(arguments: list[str]) -> str:
     """Say what an unforeseen end leaves behind: only three commands change anything, and these keep a record."""
-    if next((word for word in arguments if not word.startswith("-")), "") in _CHANGING:
+    words = [word for word in arguments if not word.startswith("-")]
+    if set(words[:1]) & _CHANGING or words[:2] == ["backup", "prune"]:
         return "whether anything was changed, the audit log tells: etcdfix audit verify FILE, then audit reconcile FILE"
     return "nothing was changed"
 

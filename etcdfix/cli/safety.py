@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from etcdfix.apiserver.servers import APIAccess, parse_server_url
+from etcdfix.cli.anchor import anchor_option, named_anchor
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import option_group
 from etcdfix.remediation.audit.record import Result
@@ -25,7 +26,7 @@ from etcdfix.verdicts.deletability import AcceptRisk
 EXIT_CODES = {
     0: "done, or the dry run would be",
     2: "usage or configuration error",
-    3: "outcome unknown or anomalous",
+    3: "outcome unknown or anomalous, or not told to the --audit-anchor",
     4: "refused by a safety rule; nothing was changed",
     5: "etcd could not be asked; nothing was changed",
 }
@@ -47,6 +48,7 @@ change_options = option_group(
         "--audit-log", type=_PATH, metavar="FILE",
         help="The hash-chained record.  [default: audit.jsonl in the default directory]",
     ),
+    anchor_option,
     click.option(
         "--kubeconfig", type=_PATH, metavar="FILE",
         help="Ask the API servers of the cluster: whether they read the object (then nothing is changed), and whether "
@@ -183,13 +185,14 @@ def record_paths(options: dict[str, Any]) -> RecordPaths:
     return RecordPaths(
         tuple(path.absolute() for path in options.get("backup_dirs") or ()),
         options["audit_log"].absolute() if options.get("audit_log") is not None else None,
+        anchor=named_anchor(options),
     )
 
 
 def change_exit_code(outcome: ChangeOutcome) -> int:
     """Map what became of a change to its exit code: 0 done (or it would be), 3 anything less certain."""
     certain = outcome.result in {None, Result.DELETED, Result.RESTORED, Result.REENCRYPTED}
-    return 0 if certain and outcome.head is not None else 3
+    return 0 if certain and outcome.head is not None and outcome.anchored is not False else 3
 
 
 def show(lines: Iterator[str], *, err: bool = False) -> None:

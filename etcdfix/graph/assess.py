@@ -26,7 +26,7 @@ from etcdfix.graph.model import (
 from etcdfix.graph.references import owners_of
 from etcdfix.graph.users import secret_state, users_of
 from etcdfix.graph.uses import ANY, Role
-from etcdfix.model import Confidence
+from etcdfix.model import Confidence, StoredValue
 from etcdfix.readable_revision import Kept, kept_of_history, newest_kept, reads
 from etcdfix.sources.base import Source
 from etcdfix.verdicts.examination import Examination
@@ -42,6 +42,7 @@ def assess(
     *,
     reader: ContentReader | None = None,
     generations: bool = True,
+    closed: StoredValue | None = None,
     by_api: Propagation | None = None,
 ) -> Assessment | None:
     """Assess the loss of one object, readable or not.
@@ -54,6 +55,8 @@ def assess(
         reader: Looks into them; made when not given.
         generations: Look for an object that had the same key before this one too. On a live etcd that takes a watch,
             a tenth of a second each; for one of many, leave it out.
+        closed: What stands there, its value left out, where it was examined and nothing came out of it: it is neither
+            read nor examined again.
         by_api: It is deleted through the API, in this way; None for a removal from etcd, or an unsafe deletion.
 
     Returns:
@@ -67,7 +70,7 @@ def assess(
         return None
     if not index.exists(node) and _stands_for_others(index, node):
         return None
-    known = last_known(index, source, examiner, node, reader=reader, generations=generations)
+    known = last_known(index, source, examiner, node, reader=reader, generations=generations, closed=closed)
     ref = index.ref(node)
     # The uid of an earlier generation leads away from what belongs to this one.
     sure = known.basis in {"current", "history"} or (
@@ -115,6 +118,7 @@ def last_known(
     *,
     reader: ContentReader | None = None,
     generations: bool = True,
+    closed: StoredValue | None = None,
 ) -> LastKnown:
     """Return who an object is or was: by its newest readable revision, else by what others say of its uid.
 
@@ -125,13 +129,14 @@ def last_known(
         node: Of the object.
         reader: Looks into them; made when not given.
         generations: Look for an earlier generation too.
+        closed: What stands there, where nothing came out of it.
 
     Raises:
         SourceError: The history cannot be read.
     """
     reader = reader or ContentReader(examiner)
     found = (
-        _newest_object(source, examiner, index.key(node), generations=generations)
+        _newest_object(source, examiner, index.key(node), generations=generations, closed=closed)
         if source is not None
         else None
     )
@@ -172,15 +177,19 @@ def _stands_for_others(index: ImpactIndex, node: int) -> bool:
     )
 
 
-def _newest_object(source: Source, examiner: Examiner, key: bytes, *, generations: bool) -> Kept | None:
+def _newest_object(
+    source: Source, examiner: Examiner, key: bytes, *, generations: bool, closed: StoredValue | None
+) -> Kept | None:
     """Return the newest value of a key that tells who it was, in whatever way it is wrong otherwise."""
-    newest = source.get(key)
+    newest = closed or source.get(key)
     if newest is not None:
-        return newest_kept(source, examiner, newest, _tells, generations=generations)
-    return kept_of_history(source, examiner, key, _tells, newest=None) if generations else None
+        known = closed is not None
+        return newest_kept(source, examiner, newest, came_out, generations=generations, newest_fails=known)
+    return kept_of_history(source, examiner, key, came_out, newest=None) if generations else None
 
 
-def _tells(found: Examination) -> bool:
+def came_out(found: Examination) -> bool:
+    """Say whether an object came out of a value."""
     return found.decoded is not None and not found.decoded.empty
 
 

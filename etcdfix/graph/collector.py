@@ -90,9 +90,7 @@ class _Collector:
         self._decisions: dict[int, Decision] = {}
         self._parents: dict[int, int] = {}
         self._unseen = 0
-        broken = index.unlistable()
-        gone = removed.keys() if by_api is None else set[int]()
-        counts = {path: sum(node not in gone for node in nodes) for path, nodes in broken.items()}
+        counts = index.unlistable_counts(removed if by_api is None else ())
         self._blind = {path: count for path, count in counts.items() if count}
         self._listable = [path for path, count in counts.items() if not count]
         if by_api is not None:

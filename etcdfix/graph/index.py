@@ -6,7 +6,7 @@ What an object holds is forgotten as soon as its references are taken: ids and e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -131,6 +131,7 @@ class ImpactIndex:
         self._tables = tables
         self._unreadable: dict[str, int] | None = None
         self._unlistable: dict[str, tuple[int, ...]] | None = None
+        self._unlistable_counts: dict[str, int] | None = None
         self._counts: tuple[dict[str, int], dict[str, int]] | None = None
         self._by_uid: dict[bytes, list[int]] | None = None
         self._strays: dict[int, list[int]] | None = None
@@ -232,14 +233,32 @@ class ImpactIndex:
         if self._unlistable is None:
             found: dict[str, list[int]] = {}
             for node in self.nodes():
-                if self.unreadable(node) and not self.serves_empty(node):
-                    directory = self.place(node)[0]
-                    if directory.kind or self.crd_unreadable(directory):
-                        found.setdefault(directory.path, []).append(node)
+                if self._keeps_from_being_listed(node):
+                    found.setdefault(self.place(node)[0].path, []).append(node)
             self._unlistable = {
                 path: tuple(sorted(nodes, key=self.relative)) for path, nodes in sorted(found.items())
             }
         return self._unlistable
+
+    def unlistable_counts(self, without: Iterable[int] = ()) -> dict[str, int]:
+        """Return how many objects keep each directory of :meth:`unlistable` from being listed.
+
+        Args:
+            without: Nodes that count as gone; a directory that nothing else is the reason for stays, with 0.
+        """
+        if self._unlistable_counts is None:
+            self._unlistable_counts = {path: len(nodes) for path, nodes in self.unlistable().items()}
+        counts = dict(self._unlistable_counts)
+        for node in without:
+            if self._keeps_from_being_listed(node):
+                counts[self.place(node)[0].path] -= 1
+        return counts
+
+    def _keeps_from_being_listed(self, node: int) -> bool:
+        if not self.exists(node) or not self.unreadable(node) or self.serves_empty(node):
+            return False
+        directory = self.place(node)[0]
+        return bool(directory.kind) or self.crd_unreadable(directory)
 
     def without_crd(self, directory: ResourcePrefix) -> bool:
         """Tell whether a directory is that of a custom resource that no readable CRD accounts for."""

@@ -193,7 +193,7 @@ class _Search:
     def _by_siblings(self) -> Iterator[Recreation]:
         place = Place(self._path, self._ref.namespace)
         sibling = self._neighbours.like(place, self._ref.name)
-        if sibling is not None and sibling.label is not None:
+        if sibling is not None:
             basis = f"its sibling {shown(sibling.name)} is marked {shown(str(sibling.label))}"
             yield Recreation(MAKERS[sibling.label.recreated_by], Confidence.POSSIBLE, basis)
         ruler = self._neighbours.ruler(place)
@@ -285,10 +285,31 @@ class Place(NamedTuple):
 
 
 class Sibling(NamedTuple):
-    """A readable object beside a broken one; ``label`` is None where it has none that says who made it."""
+    """A readable object beside a broken one, with a label that says who made it."""
 
     name: str
-    label: OwnershipLabel | None
+    label: OwnershipLabel
+
+
+class Siblings(msgspec.Struct):
+    """The first readable objects of one place.
+
+    Attributes:
+        count: How many were looked at.
+        makers: How many each maker has labelled.
+        by_stem: The first labelled one of each name, its random or counted ending left out.
+    """
+
+    count: int = 0
+    makers: Counter[str] = msgspec.field(default_factory=Counter)
+    by_stem: dict[str, Sibling] = msgspec.field(default_factory=dict)
+
+    def add(self, name: str, label: OwnershipLabel | None) -> None:
+        """Count one more."""
+        self.count += 1
+        if label is not None:
+            self.makers[label.recreated_by] += 1
+            self.by_stem.setdefault(_stem(name), Sibling(name, label))
 
 
 class Claimed(NamedTuple):
@@ -303,7 +324,7 @@ class Neighbours:
 
     def __init__(self, reader: ContentReader, places: set[Place]) -> None:
         self._reader = reader
-        self._siblings: dict[Place, list[Sibling]] = {place: [] for place in places}
+        self._siblings = {place: Siblings() for place in places}
         self._namespaces = {place.namespace for place in places}
         self._claims: dict[tuple[str, str], Claimed] = {}
 
@@ -317,7 +338,7 @@ class Neighbours:
             return
         path = found.directory.path
         siblings = self._siblings.get(Place(path, found.namespace))
-        wanted = siblings is not None and len(siblings) < _MOST_SIBLINGS
+        wanted = siblings is not None and siblings.count < _MOST_SIBLINGS
         rule = _SPECS.get(path)
         if not wanted and rule is None and path != _SERVICES:
             return
@@ -326,8 +347,7 @@ class Neighbours:
             return
         labels, annotations = _labels(whole)
         if siblings is not None and wanted:
-            label = next(labels_of(labels, tuple(annotations), path), None)
-            siblings.append(Sibling(found.name, label))
+            siblings.add(found.name, next(labels_of(labels, tuple(annotations), path), None))
         if len(self._claims) >= _MOST_CLAIMS:
             return
         if rule is not None:
@@ -352,20 +372,15 @@ class Neighbours:
     def like(self, place: Place, name: str) -> Sibling | None:
         """Return a labelled sibling that is called alike: one random or counted ending apart."""
         stem = _stem(name)
-        if len(stem) < _SHORTEST_STEM:
-            return None
-        return next(
-            (s for s in self._siblings.get(place, ()) if s.label is not None and _stem(s.name) == stem),
-            None,
-        )
+        siblings = self._siblings.get(place)
+        return siblings.by_stem.get(stem) if siblings is not None and len(stem) >= _SHORTEST_STEM else None
 
     def ruler(self, place: Place) -> tuple[Maker, int, int] | None:
         """Return who has labelled nearly all readable siblings, how many, and of how many."""
-        siblings = self._siblings.get(place, [])
-        counts = Counter(s.label.recreated_by for s in siblings if s.label is not None)
-        for maker, count in counts.most_common(1):
-            if count >= max(_FEW, _NEARLY_ALL * len(siblings)):
-                return MAKERS[maker], count, len(siblings)
+        siblings = self._siblings.get(place)
+        for maker, count in siblings.makers.most_common(1) if siblings is not None else ():
+            if siblings is not None and count >= max(_FEW, _NEARLY_ALL * siblings.count):
+                return MAKERS[maker], count, siblings.count
         return None
 
 

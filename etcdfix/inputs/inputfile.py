@@ -8,9 +8,11 @@ half a sentence: callers put the name of the option and of the file before it.
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import stat
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +30,8 @@ MAX_PLAN_BYTES: Final = 1 << 29
 
 MAX_SETTINGS_BYTES: Final = 16 << 20
 """What people write by hand, or tools for them: manifests, kubeconfigs, certificates and keys."""
+
+_PIECE_BYTES: Final = 1 << 20
 
 Check = Callable[[os.stat_result], None]
 """Told the status of the file before anything is read of it; raises where it is not to be read."""
@@ -106,8 +110,41 @@ def read_input(
         return _bounded(stream, most_bytes)
 
 
+@contextmanager
+def mapped_input(path: Path, *, most_bytes: int) -> Iterator[bytes | mmap.mmap]:
+    """Yield all of a file, or of standard input for ``-``, without holding it in memory.
+
+    It is mapped from an unlinked copy: whoever cuts the file itself short meanwhile harms nobody.
+
+    Args:
+        path: Its name.
+        most_bytes: A larger one is refused.
+
+    Raises:
+        OSError: It cannot be read, is no regular file, or is too large (EFBIG); or there is no room for the copy.
+    """
+    with tempfile.TemporaryFile(prefix="etcdfix-") as copy:
+        size = 0
+        with open_input(path) as stream:
+            while piece := stream.read(_PIECE_BYTES):
+                size += len(piece)
+                if size > most_bytes:
+                    raise _too_large(most_bytes)
+                copy.write(piece)
+        copy.flush()
+        if not size:
+            yield b""
+            return
+        # Not closed: parts of it may still be in use. It goes with the last of them.
+        yield mmap.mmap(copy.fileno(), 0, access=mmap.ACCESS_READ)
+
+
 def _bounded(stream: BinaryIO, most_bytes: int) -> bytes:
     raw = stream.read(most_bytes + 1)
     if len(raw) > most_bytes:
-        raise OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes")
+        raise _too_large(most_bytes)
     return raw
+
+
+def _too_large(most_bytes: int) -> OSError:
+    return OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes")

@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import msgspec
 
@@ -129,6 +130,8 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
             log is lost restores only for whoever brings the digest.
         audit_log: The log.
         head: Its head afterwards, for ``--expect-head``; None where the outcome could not be recorded.
+        anchor: Where the head is told, outside; "" for nowhere.
+        anchored: The anchor took the last record; None without an anchor.
         warnings: What a person should know, one sentence each.
     """
 
@@ -139,6 +142,8 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     values: tuple[str, ...] = ()
     audit_log: Path
     head: Link | None = None
+    anchor: str = ""
+    anchored: bool | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -232,7 +237,8 @@ def preview_only(
             revision=outlook.revision,
             audit_log=log.path,
             head=head,
-            warnings=(*warnings, *more),
+            **_anchored(log),
+            warnings=(*warnings, *more, *anchor_warnings(log)),
         )
 
 
@@ -254,7 +260,7 @@ def commit(
         warnings += more
         warnings += _reconcile_first(client, log, change, operator, step)
         log.reserve()  # not earlier: settling another intent would use it up
-        with _signals_held() as held:
+        with signals_held() as held:
             intent = _record(log, change, directories, step)
             try:
                 outcome = _transact(client, change, intent, log, directories, operator, step)
@@ -269,11 +275,17 @@ def _open_log(
 ) -> tuple[AuditLog, list[str]]:
     path = places.log_path
     log = stack.enter_context(
-        AuditLog.open(path, step=step, create_directory=places.audit_log is None, operator=operator)
+        AuditLog.open(
+            path,
+            step=step,
+            create_directory=places.audit_log is None,
+            operator=operator,
+            anchor=places.anchor,
+        )
     )
     lasting = lasting_warnings(path.parent, places, named=places.audit_log is not None)
     warnings = [f"a torn last line of the audit log was set aside: {path}" for path in log.recovered]
-    return log, [*lasting, *warnings]
+    return log, [*lasting, *warnings, *(places.anchor.warnings if places.anchor is not None else ())]
 
 
 def _open_directories(
@@ -403,6 +415,7 @@ def _close(
         warnings.append(
             f"the outcome could not be recorded: {exc.message}; etcdfix audit reconcile will do so later"
         )
+    warnings += anchor_warnings(log)
     return ChangeOutcome(
         result=result,
         detail=detail,
@@ -411,8 +424,26 @@ def _close(
         values=(*([intent.value_sha256] if intent.backups else []), *(plan.value_sha256 for plan in second)),
         audit_log=log.path,
         head=head,
+        **_anchored(log),
         warnings=tuple(warnings),
     )
+
+
+def _anchored(log: AuditLog) -> dict[str, Any]:
+    if log.anchor is None:
+        return {}
+    return {"anchor": log.anchor.named, "anchored": not log.anchor_problem}
+
+
+def anchor_warnings(log: AuditLog) -> tuple[str, ...]:
+    """Return what there is to know where the anchor did not take the last record of a log; nothing else."""
+    if not log.anchor_problem:
+        return ()
+    told = (
+        f"{log.anchor_problem}; the record stands in the log, write its head down: {log.head}; the next change with "
+        "this --audit-anchor tells it the head again"
+    )
+    return (told,)
 
 
 def _after_silence(
@@ -509,7 +540,7 @@ def _second_content(
 
 
 @contextmanager
-def _signals_held() -> Iterator[list[str]]:
+def signals_held() -> Iterator[list[str]]:
     """Let the signals wait that a person, a terminal or a service manager sends; yield the names of those that came.
 
     From here on no ``--timeout`` counts any more either: one that is over is heard before anything is recorded.

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import UnsafePlace, why
+from etcdfix.remediation.audit.outside import OutsideAnchor
 from etcdfix.remediation.durable import default_audit_log, default_directory, require_lasting
 
 ETCD_DATA: Final = Path("/var/lib/etcd")
@@ -21,11 +22,13 @@ class RecordPaths(msgspec.Struct, frozen=True):
         backup_directories: All must take the backup; empty for the default.
         audit_log: None for the default.
         etcd_data: Where etcd keeps its data, if on this machine.
+        anchor: Is told the head of the audit log; None for nowhere.
     """
 
     backup_directories: tuple[Path, ...] = ()
     audit_log: Path | None = None
     etcd_data: Path = ETCD_DATA
+    anchor: OutsideAnchor | None = None
 
     @property
     def directories(self) -> tuple[Path, ...]:

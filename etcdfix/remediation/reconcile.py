@@ -62,7 +62,9 @@ def open_intents_of(log: AuditLog, key: bytes, *, cluster: ClusterIdentity) -> t
     return tuple(
         intent
         for intent in log.open_intents()
-        if intent.subject.key == key and cluster.is_same(intent.cluster) is not False
+        if intent.subject.key == key
+        and intent.verb is not Verb.PRUNE  # it is about a file, and about nothing in etcd
+        and cluster.is_same(intent.cluster) is not False
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 from etcdfix.reports.model import Conclusion, Finding, Header
+from etcdfix.reports.tables import folded, prose_lines, table_lines, width_for
 
 
 class Reporter:
@@ -38,6 +39,21 @@ def fit(cell: str, most: int = 500) -> str:
     return cell if len(cell) <= most else f"{cell[: most // 2]}…{cell[-(most // 2) :]}"
 
 
+class Aligned(str):
+    """A line of cells in columns, which folds below its first cell where it is too long for a terminal."""
+
+    __slots__ = ("cells", "indent")
+
+    def __new__(cls, text: str, cells: Sequence[str], indent: str) -> Self:
+        """Return the line as it is where it fits, with what is needed to fold it."""
+        line = super().__new__(cls, text)
+        line.cells, line.indent = tuple(cells), indent
+        return line
+
+    cells: tuple[str, ...]
+    indent: str
+
+
 class Output:
     """A binary stream with the few words that text formats need.
 
@@ -47,15 +63,33 @@ class Output:
 
     def __init__(self, stream: BinaryIO) -> None:
         self.stream = stream
+        self.width = width_for(stream)
 
     def line(self, text: str = "") -> None:
         """Write one line of UTF-8 text. The caller has made foreign text safe."""
+        if isinstance(text, Aligned) and self.width and len(text) > self.width:
+            for part in folded(text.cells, text.indent, self.width):
+                self._write(part)
+        else:
+            self._write(text)
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        key: str = "",
+        prose: bool = False,
+        spare: Sequence[str] = (),
+    ) -> None:
+        """Write a table, see :func:`table_lines`."""
+        for text in table_lines(columns, rows, self.width, key=key, prose=prose, spare=spare):
+            self._write(text)
+
+    def prose(self, text: str, indent: str = "") -> None:
+        """Write sentences, folded between their words; what has to be pasted is no prose."""
+        for number, part in enumerate(prose_lines(text, self.width - len(indent)) if self.width else [text]):
+            self._write(f"{indent}{'  ' if number else ''}{part}")
+
+    def _write(self, text: str) -> None:
         self.stream.write(text.encode("utf-8", "backslashreplace") + b"\n")
-
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Write rows in columns below their heads. The caller has made foreign text safe, and short."""
-        from tabulate import tabulate  # noqa: PLC0415 - 20 ms that other formats need not pay
-
-        text = tabulate(rows, headers=columns, tablefmt="plain", disable_numparse=True)
-        for row in text.splitlines():
-            self.line(row.rstrip())

@@ -196,7 +196,9 @@ class TransformerSummary(msgspec.Struct):
     A key's name is local to its rule: one name in two rules gives two entries. ``resources`` are those of the rule,
     empty for none. ``key_fingerprint`` is null under KMS, unencrypted, and where no key of that name is configured.
     ``failures`` do not open or do not decode; of ``damaged`` it is proven that the value is wrong, not the key, and
-    ``likely_damaged`` are called so only for what opens before and after them.
+    ``likely_damaged`` are called so only for what opens before and after them; ``likely_doubts`` says what that rests
+    on: ``in-between`` where the key may have had other bytes for a time, ``unfitting`` where the values may have been
+    written with other associated data.
     """
 
     transformer: str
@@ -210,6 +212,7 @@ class TransformerSummary(msgspec.Struct):
     first_mod_revision: int
     last_mod_revision: int
     likely_damaged: int = 0
+    likely_doubts: list[str] = []
 
 
 class KMSKeySummary(msgspec.Struct, omit_defaults=True):
@@ -361,6 +364,7 @@ class ChangeReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_versi
         value_sha256s: Digests of the values that these hold, each once: to be written down.
         audit_log: Path; null where no record was made.
         audit_log_head: For ``--expect-head``; null where the outcome could not be recorded.
+        anchored: Whether the anchor outside took that head; null without ``--audit-anchor``.
         warnings: One sentence each.
         follow_ups: Commands for afterwards.
         exit_code: Of the command.
@@ -383,6 +387,7 @@ class ChangeReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_versi
     value_sha256s: list[str] = []
     audit_log: str | None = None
     audit_log_head: str | None = None
+    anchored: bool | None = None
     warnings: list[str] = []
     follow_ups: list[FollowUp] = []
     exit_code: int

@@ -8,7 +8,7 @@ from etcdfix.reports.base import counted
 from etcdfix.reports.model import KMSPluginSummary, KMSSummary, Summary, TransformerSummary
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import IDENTITY, KMS_DOUBTS
-from etcdfix.verdicts.key_loss import ALL_FAIL, KeyDoubt, doubt_by_numbers
+from etcdfix.verdicts.key_loss import KeyDoubt, doubt_by_numbers
 
 
 def doubt_in(entry: TransformerSummary) -> KeyDoubt:
@@ -70,11 +70,18 @@ def next_steps(summary: Summary) -> list[str]:
         for entry in keys
         if doubt_in(entry) is KeyDoubt.MASS_DAMAGE
     ]
-    in_between = [entry for entry in keys if entry.likely_damaged >= ALL_FAIL and entry not in patterns]
+    likely = [entry for entry in keys if doubt_in(entry) is KeyDoubt.NONE]
+    in_between = [entry for entry in likely if KeyDoubt.IN_BETWEEN in entry.likely_doubts]
     steps += [
         f"{entry.likely_damaged} values under {_named(entry)} do not open, and values written before and after them "
         "do: the key may have had other bytes for a time. Do not delete any of them; find those bytes."
         for entry in in_between
+    ]
+    steps += [
+        f"{entry.likely_damaged} values under {_named(entry)} do not open although the key is right: they may have "
+        "been written with other associated data for a time. Find out what happened before anything is deleted."
+        for entry in likely
+        if KeyDoubt.UNFITTING in entry.likely_doubts
     ]
     doubtful = undetermined & KMS_DOUBTS
     if patterns or in_between or doubtful:

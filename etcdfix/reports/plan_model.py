@@ -5,6 +5,7 @@ Beside it the flags that a deletion of a plan asks for beyond its command, which
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -60,6 +61,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         risk: The worst of ``reasons``.
         needs: Flags that its command lacks, and without which it is refused: a person has to type them.
         command: The dry run of its deletion.
+        refused: Why it is refused today whatever flag is given; "" where it is not.
     """
 
     order: int
@@ -90,6 +92,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     reasons: list[RiskReason]
     needs: list[str] = []
     command: str
+    refused: str = ""
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -175,8 +178,8 @@ class DeletionPlan(
     recreated_by: list[PlanMaker]
     steps: list[PlanStep]
     not_in_report: int
-    left_out: list[LeftOut]
-    entries: list[PlanEntry]
+    left_out: Sequence[LeftOut]
+    entries: Sequence[PlanEntry]
     content_sha256: str = ""
 
 

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import mmap
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, read_input
+from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, mapped_input
 from etcdfix.reports.model import API_VERSION, READ_VERSIONS
 
 MOST_FINDINGS: Final = 100_000
+_HINTS: Final = {
+    errno.EFBIG: "scan a part of the cluster only",
+    errno.ENOSPC: f"point TMPDIR at a directory with more room than {tempfile.gettempdir()}",
+}
 _HEALTHY: Final = "readable"
+Readable = bytes | mmap.mmap
 
 
 class ReportedSource(msgspec.Struct, frozen=True):
@@ -37,18 +45,19 @@ class ReportedScope(msgspec.Struct, frozen=True):
     etcd_prefix: str = "/registry"
 
 
-class SavedFinding(msgspec.Struct, frozen=True):
-    """One finding; the key as bytes is :meth:`raw_key`."""
-
+class _SavedFinding(msgspec.Struct, frozen=True):
     key: str
     outcome: str
     mod_revision: int
     value_sha256: str
     key_base64: bytes | None = None  # msgspec undoes the base64
 
-    def raw_key(self) -> bytes:
-        """Return the etcd key."""
-        return self.key_base64 if self.key_base64 is not None else self.key.encode()
+
+class ReportedValue(msgspec.Struct, frozen=True, gc=False):
+    """What a report says of one value that is not readable."""
+
+    mod_revision: int
+    value_sha256: str
 
 
 class _Header(msgspec.Struct):
@@ -60,7 +69,7 @@ class _Header(msgspec.Struct):
 
 
 class _Report(_Header):
-    findings: list[SavedFinding]
+    findings: list[msgspec.Raw]
     complete: bool
     incomplete_reasons: list[str]
 
@@ -93,7 +102,7 @@ class SavedReport(msgspec.Struct, frozen=True, kw_only=True):
         source: Where its data came from.
         encryption_config: None where none was given.
         scope: What was asked for.
-        findings: Everything that is not readable, each key once.
+        findings: Everything that is not readable, by etcd key.
         problems: Why it is not everything.
     """
 
@@ -103,7 +112,7 @@ class SavedReport(msgspec.Struct, frozen=True, kw_only=True):
     source: ReportedSource
     encryption_config: ReportedConfiguration | None
     scope: ReportedScope
-    findings: tuple[SavedFinding, ...]
+    findings: dict[bytes, ReportedValue]
     problems: tuple[str, ...]
 
 
@@ -114,12 +123,12 @@ def load_report(path: Path) -> SavedReport:
         ConfigurationError: The file cannot be read, is too large, or is no scan report.
     """
     try:
-        raw = read_input(path, most_bytes=MAX_REPORT_BYTES, standard_input=True)
+        with mapped_input(path, most_bytes=MAX_REPORT_BYTES) as raw:
+            sha256 = hashlib.sha256(raw).hexdigest()
+            header, findings, problems = _read(raw)
     except OSError as exc:
-        hint = "scan a part of the cluster only" if exc.errno == errno.EFBIG else ""
+        hint = _HINTS.get(exc.errno or 0, "")
         raise ConfigurationError(f"--from-report {path}: {exc.strerror}", hint=hint) from exc
-    try:
-        header, findings, problems = _read(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
         # msgspec recurses into fields that nobody asked for, too.
         why = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
@@ -127,26 +136,25 @@ def load_report(path: Path) -> SavedReport:
             f"--from-report {path} is not a report of etcdfix: {why}",
             hint="write one with: etcdfix scan -o json --output-file FILE",
         ) from exc
-    broken = {f.raw_key(): f for f in findings if f.outcome != _HEALTHY}
-    if len(broken) > MOST_FINDINGS:
+    if len(findings) > MOST_FINDINGS:
         raise ConfigurationError(
-            f"--from-report {path} has {len(broken)} findings, a plan takes {MOST_FINDINGS}",
+            f"--from-report {path} has {len(findings)} findings, a plan takes {MOST_FINDINGS}",
             hint="scan one resource or one namespace, and plan that",
         )
     return SavedReport(
         path=str(path),
-        sha256=f"sha256:{hashlib.sha256(raw).hexdigest()}",
+        sha256=f"sha256:{sha256}",
         generated_at=header.generated_at,
         source=header.source,
         encryption_config=header.encryption_config,
         scope=header.scope,
-        findings=tuple(broken.values()),
+        findings=findings,
         problems=tuple(problems),
     )
 
 
-def _read(raw: bytes) -> tuple[_Header, list[SavedFinding], list[str]]:
-    first = raw.split(b"\n", 1)[0].rstrip()
+def _read(raw: Readable) -> tuple[_Header, dict[bytes, ReportedValue], list[str]]:
+    first = raw[: raw.find(b"\n") + 1].rstrip()
     if first.endswith(b"}") and _kind_of(first) == "ScanHeader":
         check_version(first)
         return _read_lines(raw)
@@ -155,10 +163,22 @@ def _read(raw: bytes) -> tuple[_Header, list[SavedFinding], list[str]]:
         raise msgspec.ValidationError(f"its kind is {kind}, expected ScanReport")
     check_version(raw)
     report = msgspec.json.decode(raw, type=_Report)
-    return report, report.findings, _doubts(report.complete, report.incomplete_reasons)
+    findings: dict[bytes, ReportedValue] = {}
+    decode = msgspec.json.Decoder(_SavedFinding).decode
+    for finding in report.findings:
+        _keep(findings, decode(finding))
+    # Without the raw findings, which would keep all of the file.
+    header = _Header(report.kind, report.generated_at, report.source, report.encryption_config, report.scope)
+    return header, findings, _doubts(report.complete, report.incomplete_reasons)
 
 
-def check_version(raw: bytes) -> None:
+def _keep(findings: dict[bytes, ReportedValue], finding: _SavedFinding) -> None:
+    if finding.outcome != _HEALTHY:
+        key = finding.key_base64 if finding.key_base64 is not None else finding.key.encode()
+        findings[key] = ReportedValue(finding.mod_revision, finding.value_sha256)
+
+
+def check_version(raw: Readable) -> None:
     """Look at the version before the fields: those of another one may mean something else, or be missing.
 
     Raises:
@@ -175,25 +195,39 @@ def check_version(raw: bytes) -> None:
         )
 
 
-def _read_lines(raw: bytes) -> tuple[_Header, list[SavedFinding], list[str]]:
-    lines = raw.splitlines()
-    header = msgspec.json.decode(lines[0], type=_Header)
-    findings: list[SavedFinding] = []
+def _read_lines(raw: Readable) -> tuple[_Header, dict[bytes, ReportedValue], list[str]]:
+    header: _Header | None = None
+    findings: dict[bytes, ReportedValue] = {}
     problems = ["the report is cut: its last line is missing"]
-    for number, line in enumerate(lines[1:], start=2):
+    decode = msgspec.json.Decoder(_SavedFinding).decode
+    for line, is_last in _lines(raw):
         try:
+            if header is None:
+                header = msgspec.json.decode(line, type=_Header)
+                continue
             kind = _kind_of(line)
             if kind == "Finding":
-                findings.append(msgspec.json.decode(line, type=SavedFinding))
+                _keep(findings, decode(line))
             elif kind == "ScanSummary":
                 summary = msgspec.json.decode(line, type=_Summary)
                 problems = _doubts(summary.complete, summary.incomplete_reasons)
         except msgspec.DecodeError as exc:
             # Only the last line may be torn, by whatever ended the scan.
-            if number == len(lines) and not isinstance(exc, msgspec.ValidationError):
+            if is_last and header is not None and not isinstance(exc, msgspec.ValidationError):
                 break
             raise
+    assert header is not None  # the caller has looked at it
     return header, findings, problems
+
+
+def _lines(raw: Readable) -> Iterator[tuple[bytes, bool]]:
+    """Yield each line, and whether it is the last one."""
+    start = 0
+    while start < len(raw):
+        end = raw.find(b"\n", start)
+        end = len(raw) if end < 0 else end
+        yield raw[start:end].rstrip(b"\r"), end + 1 >= len(raw)
+        start = end + 1
 
 
 def _doubts(complete: bool, reasons: list[str]) -> list[str]:
@@ -202,5 +236,5 @@ def _doubts(complete: bool, reasons: list[str]) -> list[str]:
     )
 
 
-def _kind_of(line: bytes) -> str:
+def _kind_of(line: Readable) -> str:
     return msgspec.json.decode(line, type=_Kind).kind

@@ -21,7 +21,8 @@ from etcdfix.reports.model import (
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
-from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.key_loss import KeyCounter, KeyDoubt, doubt_about_likely
 
 CAP = 100
 """KEP-3926: so many unreadable objects are shown; the next entry says that there are more."""
@@ -70,6 +71,8 @@ class Tally:
         self._reveal_key_ids = reveal_key_ids
         self._kms_keys: dict[tuple[str, str], KMSKeySummary] = {}
         self._transformers: dict[tuple[str, str, str], TransformerSummary] = {}
+        self._failing = KeyCounter()
+        self._likely: dict[tuple[str, str, str], set[tuple[KeyName, bool]]] = {}
         self._causes: dict[tuple[str, str], CauseSummary] = {}
         self._listed: dict[GroupResource, _Listed] = {}
         self._last_directory: ResourcePrefix | None = None
@@ -124,6 +127,8 @@ class Tally:
             if outcome is Outcome.READABLE:
                 pass
             elif outcome in FAILED:
+                if found.verdict.damage is Damage.LIKELY:
+                    self._note_likely(entry, found)
                 entry.failures += 1
                 entry.damaged += found.verdict.is_damage
                 entry.likely_damaged += found.verdict.damage is Damage.LIKELY
@@ -131,6 +136,22 @@ class Tally:
                 entry.undetermined += 1
             if not entry.first_mod_revision <= revision <= entry.last_mod_revision:
                 _reach(entry, revision)
+        if outcome is not Outcome.READABLE:
+            self._failing.add(found)
+
+    def _note_likely(self, entry: TransformerSummary, found: Examination) -> None:
+        """Keep under which keys damage is likely only: what else fails there decides in the end what it rests on."""
+        place = (",".join(entry.resources), entry.transformer, entry.key_fingerprint or "")
+        likely = self._likely.setdefault(place, set())
+        if len(likely) < MAX_NAMES:
+            likely.update((name, found.verdict.key_proven) for name in found.encryption_keys)
+
+    def _likely_doubts(self, place: tuple[str, str, str]) -> list[str]:
+        doubts = {
+            doubt_about_likely(self._failing.of(name), key_proven=proven)
+            for name, proven in self._likely.get(place, ())
+        }
+        return sorted(doubt.value for doubt in doubts - {KeyDoubt.NONE})
 
     def _entries_of(self, found: Examination) -> list[TransformerSummary]:
         # An unencrypted value has no key that could be lost.
@@ -150,7 +171,11 @@ class Tally:
                 transformer,
                 rule.split(",") if rule else [],
                 fingerprint or None,
-                **dict.fromkeys(("keys", "failures", "damaged", "undetermined", "stale"), 0),
+                keys=0,
+                failures=0,
+                damaged=0,
+                undetermined=0,
+                stale=0,
                 first_mod_revision=revision,
                 last_mod_revision=revision,
             )
@@ -235,6 +260,8 @@ class Tally:
         total.keys += self.not_objects
         total.by_resource = [self._resources[place] for place in sorted(self._resources)]
         total.by_cause = sorted(self._causes.values(), key=lambda c: (-c.count, c.cause, c.outcome))
+        for place, entry in self._transformers.items():
+            entry.likely_doubts = self._likely_doubts(place)
         total.by_transformer = sorted(
             self._transformers.values(), key=lambda t: (-t.keys, t.transformer, t.resources)
         )

@@ -15,7 +15,14 @@ import msgspec
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import FAILED
+from etcdfix.verdicts.deletability import (
+    FAILED,
+    AcceptRisk,
+    Deletability,
+    deletability_of,
+    key_may_be_lost,
+    risks_of,
+)
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.judge import Verdict
 from etcdfix.verdicts.observation import Neighbours
@@ -97,7 +104,12 @@ def doubt_about(counts: KeyCounts, verdict: Verdict) -> KeyDoubt:
     doubt = doubt_by_numbers(opened=counts.opened, failed=counts.failed, damaged=counts.damaged)
     if doubt is not KeyDoubt.NONE or verdict.damage is not Damage.LIKELY:
         return doubt
-    if verdict.key_proven:
+    return doubt_about_likely(counts, key_proven=verdict.key_proven)
+
+
+def doubt_about_likely(counts: KeyCounts, *, key_proven: bool) -> KeyDoubt:
+    """Say the same of damage that is only likely, where the numbers alone say nothing."""
+    if key_proven:
         return KeyDoubt.UNFITTING if counts.unfitting >= ALL_FAIL else KeyDoubt.NONE
     return KeyDoubt.IN_BETWEEN if counts.unexplained >= ALL_FAIL else KeyDoubt.NONE
 
@@ -109,6 +121,49 @@ def doubt_by_numbers(*, opened: int, failed: int, damaged: int) -> KeyDoubt:
     if failed >= MANY_FAIL and failed >= opened:
         return KeyDoubt.MASS_DAMAGE if damaged == failed else KeyDoubt.MOST_FAIL
     return KeyDoubt.NONE
+
+
+def is_lifted(doubt: KeyDoubt, *, lost: bool, mass_damage_accepted: bool) -> bool:
+    """Say whether a deletion goes on in spite of what the values under an encryption key say.
+
+    Args:
+        doubt: What they say.
+        lost: The encryption key was declared lost, and may be.
+        mass_damage_accepted: ``--accept-risk mass-damage`` was given.
+    """
+    return doubt is KeyDoubt.NONE or lost or (doubt in NOT_THE_KEY and mass_damage_accepted)
+
+
+class Needed(msgspec.Struct, frozen=True):
+    """What a deletion asks for, as far as verdicts tell.
+
+    Attributes:
+        declaration: The encryption key has to be declared lost.
+        risks: What has to be accepted.
+        refused: So many values fail under a key that is there that no flag lifts it.
+    """
+
+    declaration: bool = False
+    risks: tuple[AcceptRisk, ...] = ()
+    refused: bool = False
+
+
+def needed_for(found: Examination, doubts: Collection[KeyDoubt]) -> Needed:
+    """Return what the deletion of a value needs that may be deleted at all.
+
+    Args:
+        found: The value.
+        doubts: What the values under each of its encryption keys say, see :func:`doubt_about`.
+    """
+    if deletability_of(found) is Deletability.DECLARABLE:
+        return Needed(declaration=True)
+    risks = risks_of(found.verdict)
+    if all(is_lifted(doubt, lost=False, mass_damage_accepted=False) for doubt in doubts):
+        return Needed(risks=risks)
+    if all(is_lifted(doubt, lost=False, mass_damage_accepted=True) for doubt in doubts):
+        return Needed(risks=(*risks, AcceptRisk.MASS_DAMAGE))
+    lost = key_may_be_lost(found)
+    return Needed(declaration=lost, risks=risks, refused=not lost)
 
 
 MOST_KEYS: Final = 10_000
@@ -153,6 +208,10 @@ class KeyCounter:
             for proven in (False, True)
         )
         return msgspec.structs.replace(counts, unexplained=unexplained, unfitting=unfitting)
+
+    def doubts_about(self, found: Examination) -> frozenset[KeyDoubt]:
+        """Return what the values under each encryption key of one that fails say, see :func:`doubt_about`."""
+        return frozenset(doubt_about(self.of(name), found.verdict) for name in found.encryption_keys)
 
     def _of(self, name: KeyName) -> KeyCounts:
         found = self._counts.get(name)

@@ -13,6 +13,7 @@ import base64
 import os
 import random
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 
 from cryptography.hazmat.primitives import padding
@@ -84,12 +85,48 @@ def cbc(_key: bytes, plaintext: bytes) -> bytes:
     return b"k8s:enc:aescbc:v1:cbc:" + iv + encryptor.update(padded) + encryptor.finalize()
 
 
-def objects(count: int, *, broken: bool = False) -> Iterator[tuple[bytes, bytes]]:
+class Damage(StrEnum):
+    """What happened to the values."""
+
+    NONE = "none"
+    FLIPPED = "flipped"
+    """The last byte of every value is another one."""
+    LOST = "lost"
+    """Everything was written with encryption keys that the configuration has under no name, or with other bytes."""
+    MIXED = "mixed"
+    """Nine of ten are truncated, emptied, zeroed or overwritten; the others show that the encryption keys are right."""
+
+
+LOST_CONFIG = f"""apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets, pods]
+  providers:
+  - aesgcm: {{keys: [{{name: gcm, secret: {base64.b64encode(CBC_KEY).decode()}}}]}}
+  - identity: {{}}
+"""
+
+
+def damaged(number: int, value: bytes, damage: Damage) -> bytes:
+    """Return what is left of the value of the object with a number."""
+    if damage is Damage.FLIPPED:
+        return value[:-1] + bytes([value[-1] ^ 0xFF])
+    if damage is not Damage.MIXED or number % 100 >= 90:
+        return value
+    middle = len(value) // 2
+    return (
+        value[:-40],
+        b"",
+        bytes(len(value)),
+        value[:middle] + bytes(24) + value[middle + 24 :],
+        value[: middle + 1],
+    )[number // 10 % 5]
+
+
+def objects(count: int, damage: Damage = Damage.NONE) -> Iterator[tuple[bytes, bytes]]:
     """Yield ``count`` (etcd key, stored value) pairs in no order: 60 % gcm, 20 % cbc Secrets, 20 % Pods.
 
     Values have 1.4 KB on average.
-
-    ``broken`` flips the last byte of every value.
     """
     secrets, pods = templates()
     numbers = list(range(count))
@@ -101,18 +138,18 @@ def objects(count: int, *, broken: bool = False) -> Iterator[tuple[bytes, bytes]
             value = (gcm if kind < 6 else cbc)(key, plaintext)
         else:
             key, value = renamed(pods[number % len(pods)], number)
-        if broken:
-            value = value[:-1] + bytes([value[-1] ^ 0xFF])
-        yield key, value
+            if damage is Damage.LOST:
+                value = gcm(key, value)
+        yield key, damaged(number, value, damage)
 
 
-def write_database(folder: Path, count: int, *, broken: bool = False) -> tuple[Path, Path]:
+def write_database(folder: Path, count: int, damage: Damage = Damage.NONE) -> tuple[Path, Path]:
     """Write ``large.db`` and ``config.yaml``; return their paths."""
     database, config = folder / "large.db", folder / "config.yaml"
-    config.write_text(CONFIG)
+    config.write_text(LOST_CONFIG if damage is Damage.LOST else CONFIG)
     with database.open("w+b") as file:
         writer = BoltWriter(file)
-        pairs = enumerate(objects(count, broken=broken), start=2)
+        pairs = enumerate(objects(count, damage), start=2)
         writer.bucket(b"key", (put(revision, key, value) for revision, (key, value) in pairs))
         writer.bucket(b"meta", [(b"storageVersion", b"3.6.0")], inline=True)
         writer.finish(trailer=True)
@@ -123,10 +160,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--keys", type=int, default=200_000)
-    parser.add_argument("--broken", action="store_true")
+    parser.add_argument("--damage", type=Damage, default=Damage.NONE, choices=list(Damage))
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    print(*write_database(arguments.folder, arguments.keys, broken=arguments.broken))
+    print(*write_database(arguments.folder, arguments.keys, arguments.damage))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.large_data import CONFIG, objects, write_database
+from tests.benchmarks.large_data import CONFIG, Damage, objects, write_database
 from tests.benchmarks.measure import etcdfix, machine, run, spread
 from tests.support.etcd_places import Processes, find_tools
 from tests.support.etcd_server import EtcdServers
@@ -23,9 +23,9 @@ KEYS = int(os.environ.get("ETCDFIX_BENCH_KEYS", "200000"))
 RUNS = 5
 
 
-def offline(folder: Path, keys: int, *, broken: bool = False) -> list[str]:
+def offline(folder: Path, keys: int, *, damage: Damage = Damage.NONE) -> list[str]:
     folder.mkdir()
-    database, config = write_database(folder, keys, broken=broken)
+    database, config = write_database(folder, keys, damage)
     return etcdfix("--snapshot", str(database), "--encryption-config", str(config), "-o", "jsonl")
 
 
@@ -47,7 +47,7 @@ def test_memory_does_not_grow_with_the_number_of_keys(tmp_path: Path) -> None:
     print(f"\n{machine()}")
     few = run(offline(tmp_path / "few", KEYS // 10))
     many = run(offline(tmp_path / "many", KEYS))
-    broken = run(offline(tmp_path / "broken", KEYS, broken=True), expect=(1,))
+    broken = run(offline(tmp_path / "broken", KEYS, damage=Damage.FLIPPED), expect=(1,))
     for name, result in (("a tenth", few), ("all", many), ("all of them broken", broken)):
         print(f"  {name}: {result.anonymous_mb:.0f} MB, {result.wall:.1f} s")
     assert many.anonymous_mb < 250

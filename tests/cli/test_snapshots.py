@@ -23,6 +23,7 @@ from etcdfix.cli.root import run
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result
 from tests.support.audit_logs import NOON, OPERATOR, entry, own_directory
+from tests.support.backups import PLAINTEXT, Ground
 
 REPOSITORY = Path(__file__).parents[2]
 STORED = Path(__file__).parent / "snapshots"
@@ -40,12 +41,16 @@ ACKNOWLEDGED = "--ignore-store-read-error-with-cluster-breaking-potential"
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One run. ``{tmp}`` in an argument is the folder that ``prepare`` fills."""
+    """One run. ``{tmp}`` in an argument is the folder that ``prepare`` fills.
+
+    ``columns`` is the width of the terminal, 0 for none; a help text has 120.
+    """
 
     name: str
     arguments: list[str]
     exit_code: int
     prepare: Callable[[Path], object] | None = None
+    columns: int = 0
 
 
 def scan(*arguments: str) -> list[str]:
@@ -139,6 +144,26 @@ def _edited_log(folder: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"the key is lost", b"the key was old", 1))
 
 
+BACKUPS = ["--backup-dir", "{tmp}/state/one", "--audit-log", "{tmp}/state/audit.jsonl"]
+AGED = ["--before", "2026-03-01", "--reason", "aged"]
+
+
+def _no_backups(folder: Path) -> None:
+    Ground(own_directory(folder / "state"))
+
+
+def _backups(folder: Path) -> None:
+    ground = Ground(own_directory(folder / "state"))
+    ground.change()
+    ground.change(value=PLAINTEXT)
+    (ground.directories[0] / "notes.txt").write_text("somebody's")
+
+
+def _missing_backup(folder: Path) -> None:
+    _backups(folder)
+    next((folder / "state" / "one").glob("*-41-1-*")).unlink()
+
+
 def _manifest(folder: Path) -> None:
     flags = [f"--encryption-provider-config={FIXTURES}/alpha/config-lost.yaml", "--etcd-prefix=/registry"]
     words = "\n".join(f"    - {word}" for word in ["kube-apiserver", *flags])
@@ -153,6 +178,10 @@ CASES = [
     Case("help-scan", ["scan", "--help"], OK),
     Case("help-get", ["get", "--help"], OK),
     Case("help-schema", ["schema", "--help"], OK),
+    Case("help-backup", ["backup", "--help"], OK),
+    Case("help-backup-list", ["backup", "list", "--help"], OK),
+    Case("help-backup-verify", ["backup", "verify", "--help"], OK),
+    Case("help-backup-prune", ["backup", "prune", "--help"], OK),
     Case("help-audit", ["audit", "--help"], OK),
     Case("help-audit-show", ["audit", "show", "--help"], OK),
     Case("help-audit-verify", ["audit", "verify", "--help"], OK),
@@ -257,6 +286,18 @@ CASES = [
     # plans
     Case("help-plan", ["plan", "--help"], OK),
     Case("plan-everything", plan(*LOST), INCOMPLETE, _report()),
+    *(
+        Case(f"{name}-at-{columns}-columns", arguments, code, prepare, columns)
+        for columns in (80, 60)
+        for name, arguments, code, prepare in (
+            ("plan", plan(*LOST, "--max-rows", "4"), INCOMPLETE, _report("secrets", "-n", "pay", "--no-kms")),
+            ("scan", scan(*LOST, "--max-causes", "4"), INCOMPLETE, None),
+            ("get", get(*LOST, "pods", "-n", "infra", "-o", "wide"), FINDINGS, None),
+            ("orphans", ["orphans", *ALPHA_LOST], INCOMPLETE, None),
+            ("impact", ["impact", *ALPHA_LOST, "/registry/secrets/infra/tls-cbc-key2-8"], INCOMPLETE, None),
+            ("namespace", ["namespace", *ALPHA_LOST, "pay", "--max-rows", "5"], INCOMPLETE, None),
+        )
+    ),
     Case("plan-cut-short", plan(*LOST, "--max-rows", "4"), INCOMPLETE, _report("secrets", "-n", "pay", "--no-kms")),
     Case("plan-one-resource", plan(*LOST), FINDINGS, _report("configmaps")),
     Case("plan-nothing-broken", plan(*LOST), OK, _report("endpoints")),
@@ -288,6 +329,15 @@ CASES = [
     Case("audit-verify-without-anchor", ["audit", "verify", "{tmp}/log/audit.jsonl"], INCOMPLETE, _log_without_anchor),
     Case("audit-verify-edited-json", ["audit", "verify", "-o", "json", "{tmp}/log/audit.jsonl"], FINDINGS, _edited_log),
     Case("audit-verify-missing", ["audit", "verify", "{tmp}/nowhere.jsonl"], SOURCE),
+    # backups
+    Case("backup-list", ["backup", "list", *BACKUPS], OK, _backups),
+    Case("backup-verify", ["backup", "verify", *BACKUPS], FINDINGS, _missing_backup),
+    Case("backup-verify-no-log", ["backup", "verify", *BACKUPS], SOURCE, _no_backups),
+    Case("backup-prune-dry-run", ["backup", "prune", *BACKUPS, *AGED, "--accept-only-copy", "--dry-run"], OK, _backups),
+    Case("backup-prune-kept", ["backup", "prune", *BACKUPS, *AGED], REFUSED, _backups),
+    Case("backup-prune-no-age", ["backup", "prune", *BACKUPS, "--reason", "aged"], USAGE, _no_backups),
+    Case("backup-prune-no-anchor", ["backup", "prune", *BACKUPS, *AGED, "--accept-only-copy", "--yes",
+                                    "--audit-anchor", "syslog:{tmp}/nothing"], REFUSED, _backups),
     Case("audit-reconcile-nothing", ["audit", "reconcile", "{tmp}/log/audit.jsonl"], OK, _audit_log),
     Case("audit-reconcile-no-etcd", ["audit", "reconcile", "{tmp}/log/audit.jsonl", "--endpoints", "127.0.0.1:1"],
          SOURCE, _unfinished_log),
@@ -325,6 +375,9 @@ def normalised(text: str, folder: Path) -> str:
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", text)
     # The hash of an audit record covers the version that wrote it.
     text = re.sub(r'(head:? \d+:|"sha256": "|io/previous": "sha256:)(?!0{64})[0-9a-f]{64}', r"\1HASH", text)
+    # So does a backup, whose size that changes and whose name has its digest.
+    text = re.sub(r"(-41-\d+-)[0-9a-f]{16}(?=\.json)", r"\1DIGEST", text)
+    text = re.sub(r"\d+ bytes in all", "N bytes in all", text)
     for before in (
         "etcdfix ",
         "etcdfix, version ",
@@ -341,13 +394,18 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("ETCDFIX_", "ETCDCTL_")):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.chdir(REPOSITORY)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_output(case: Case, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_output(
+    case: Case, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = case.columns or (120 if "--help" in case.arguments or case.exit_code == USAGE else 0)
+    if columns:
+        monkeypatch.setenv("COLUMNS", str(columns))
     if case.prepare is not None:
         case.prepare(tmp_path)
         capfd.readouterr()

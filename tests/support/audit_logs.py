@@ -188,7 +188,18 @@ class mounted:  # noqa: N801 - reads like contextlib's
         subprocess.run(["umount", self.path], check=True)
 
 
-SCENARIOS: dict[str, Callable[[Path, Step], None]] = {"delete": delete_with, "reopen": reopen_with}
+def prune_with(folder: Path, step: Step = no_step) -> None:
+    """Prune every backup of a folder; how many may go is found out first."""
+    from tests.support.backups import prune_all
+
+    prune_all(folder, step)
+
+
+SCENARIOS: dict[str, Callable[[Path, Step], None]] = {
+    "delete": delete_with,
+    "reopen": reopen_with,
+    "prune": prune_with,
+}
 
 
 def killed_at_every_step(

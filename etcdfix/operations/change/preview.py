@@ -267,7 +267,9 @@ def follow_ups(
     # The uid of kube-system is read each time, wherever it is and whatever encrypts it.
     same = [*again.source, *again.layout, *again.reading, *again.changing]
     if outcome.result is Result.UNKNOWN or outcome.head is None:
-        settle = quote_command(["etcdfix", "audit", "reconcile", *same, str(outcome.audit_log)])
+        settle = quote_command(
+            ["etcdfix", "audit", "reconcile", *same, *_anchor(outcome), str(outcome.audit_log)]
+        )
         yield FollowUp("Settle it when etcd answers again", settle)
     yield from _undo(done, outcome, same)
     if done is not Result.DELETED:
@@ -275,9 +277,13 @@ def follow_ups(
         yield FollowUp("Look again", again.scan(key, reading=reading))
 
 
+def _anchor(outcome: ChangeOutcome) -> list[str]:
+    return ["--audit-anchor", outcome.anchor] if outcome.anchor else []
+
+
 def _undo(done: Result, outcome: ChangeOutcome, same: list[str]) -> Iterator[FollowUp]:
     """Yield how each backup goes back to where it was."""
-    log = ["--audit-log", str(outcome.audit_log), "--reason", "REASON"]
+    log = ["--audit-log", str(outcome.audit_log), *_anchor(outcome), "--reason", "REASON"]
     replace: list[str] = []
     if done is not Result.DELETED:
         if outcome.result is not done:

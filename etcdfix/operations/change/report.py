@@ -48,6 +48,7 @@ def outcome_report(
         value_sha256s=list(outcome.values),
         audit_log=unicode_text(str(outcome.audit_log)),
         audit_log_head=str(outcome.head) if outcome.head is not None else None,
+        anchored=outcome.anchored,
         warnings=[unicode_text(warning) for warning in outcome.warnings],
         follow_ups=list(follow_ups(key, done, outcome, again, unread=unread)),
         exit_code=exit_code,

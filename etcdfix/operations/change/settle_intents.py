@@ -11,7 +11,10 @@ import msgspec
 from etcdfix.errors import RemediationRefused
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.outside import OutsideAnchor
 from etcdfix.remediation.audit.record import Intent, Operator, Result, Verb, unicode_text
+from etcdfix.remediation.backup.prune import judge_prune, settle_prune
+from etcdfix.remediation.commit import anchor_warnings
 from etcdfix.remediation.reconcile import Reconciliation, predict, read_open_intents, reconcile_intent
 from etcdfix.reports.model import API_VERSION
 from etcdfix.sources.etcd.client import EtcdClient
@@ -28,19 +31,22 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
         dry_run: Nothing was recorded.
         found: What became of each.
         refused: Those about which nothing may be said here, and why.
+        unanchored: What the anchor outside did not take, one sentence each.
     """
 
     log: Path
     dry_run: bool
     found: list[Reconciliation]
     refused: list[tuple[Intent, RemediationRefused]]
+    unanchored: list[str] = msgspec.field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
-        """4 where something was refused, 3 where an intent stays open or ended in an anomaly."""
+        """4 where something was refused, 3 where an intent stays open, ended in an anomaly, or was not anchored."""
         if self.refused:
             return 4
-        return 3 if any(item.result in {Result.UNKNOWN, Result.ANOMALY} for item in self.found) else 0
+        open_or_odd = any(item.result in {Result.UNKNOWN, Result.ANOMALY} for item in self.found)
+        return 3 if open_or_odd or self.unanchored else 0
 
 
 def settle_intents(
@@ -50,18 +56,20 @@ def settle_intents(
     etcd_user: str,
     dry_run: bool,
     accept_unknown_cluster: bool,
+    anchor: OutsideAnchor | None = None,
 ) -> Settled:
     """Work through the open intents of a log.
 
     Args:
         log: Which; it must be there.
-        connect: Connects to etcd, and says which cluster it holds. Called only where an intent is open.
+        connect: Connects to etcd, and says which cluster it holds. Called only where an intent about it is open.
         etcd_user: As whom etcd is asked, for the record.
         dry_run: Record nothing.
         accept_unknown_cluster: Go on where nothing tells whether an intent is about this cluster.
+        anchor: Is told the head of the log; None for nowhere.
 
     Raises:
-        AuditError: The log cannot be written.
+        AuditError: The log cannot be written, or the anchor not be reached.
         SourceError: etcd could not be asked.
     """
     settled = Settled(log=log, dry_run=dry_run, found=[], refused=[])
@@ -70,6 +78,8 @@ def settle_intents(
         intents: Iterable[Intent], one: Callable[[EtcdClient, Intent, ClusterIdentity], Reconciliation]
     ) -> None:
         intents = tuple(intents)
+        if not intents:
+            return
         client, cluster = connect(intents)
         try:
             for intent in intents:
@@ -84,17 +94,20 @@ def settle_intents(
     if not intents:
         return settled
     if dry_run:
+        settled.found.extend(judge_prune(intent)[0] for intent in intents if intent.verb is Verb.PRUNE)
         work_through(
-            intents,
+            _about_etcd(intents),
             lambda client, intent, cluster: predict(
                 client, intent, cluster=cluster, accept_unknown_cluster=accept_unknown_cluster
             ),
         )
         return settled
     operator = Operator.of_this_process(etcd_user=etcd_user)
-    with AuditLog.open(log, operator=operator) as opened:
+    with AuditLog.open(log, operator=operator, anchor=anchor) as opened:
+        prunes = [intent for intent in opened.open_intents() if intent.verb is Verb.PRUNE]
+        settled.found.extend(settle_prune(opened, intent, operator) for intent in prunes)
         work_through(
-            opened.open_intents(),
+            _about_etcd(opened.open_intents()),
             lambda client, intent, cluster: reconcile_intent(
                 client,
                 opened,
@@ -104,7 +117,14 @@ def settle_intents(
                 accept_unknown_cluster=accept_unknown_cluster,
             ),
         )
+        # The last head covers all before it.
+        settled.unanchored.extend(anchor_warnings(opened))
     return settled
+
+
+def _about_etcd(intents: Iterable[Intent]) -> list[Intent]:
+    """Return those that etcd has to be asked about; what became of a backup's file, the file tells."""
+    return [intent for intent in intents if intent.verb is not Verb.PRUNE]
 
 
 def settled_document(settled: Settled) -> dict[str, Any]:
@@ -126,6 +146,7 @@ def settled_document(settled: Settled) -> dict[str, Any]:
             for item in settled.found
         ],
         "refused": [{**_intent_fields(intent), "reason": exc.message} for intent, exc in settled.refused],
+        "unanchored": [unicode_text(text) for text in settled.unanchored],
     }
 
 
@@ -164,6 +185,7 @@ def settled_lines(settled: Settled, again: RepeatedOptions) -> Iterator[str]:
         yield f"  {exc.message}"
         if exc.hint:
             yield f"  next: {exc.hint}"
+    yield from settled.unanchored
 
 
 def _next_steps(log: Path, item: Reconciliation, again: RepeatedOptions) -> Iterator[str]:

@@ -21,7 +21,7 @@ from etcdfix.storagekey import likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, doubt_about
+from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
@@ -76,8 +76,7 @@ class ClusterIndex(msgspec.Struct, frozen=True, kw_only=True):
 
     def key_looks_lost(self, found: Examination) -> bool:
         """Say whether so much under the encryption key of a value fails that it is the key, not the object."""
-        doubts = {doubt_about(self.keys.of(name), found.verdict) for name in found.encryption_keys}
-        return found.transformer != IDENTITY and bool(doubts & THE_KEY)
+        return found.transformer != IDENTITY and bool(self.keys.doubts_about(found) & THE_KEY)
 
     def origin(self) -> dict[str, Any]:
         """Return the fields with which every report begins."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -21,8 +21,9 @@ from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action
 from etcdfix.graph.recreation import Neighbours, Place, who_recreates
 from etcdfix.inputs.ownfiles import PLAN_KIND
-from etcdfix.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValues, in_our_tables, similarity_of
+from etcdfix.maybe_newer import SimilarValues
 from etcdfix.model import Outcome, StoredValue
+from etcdfix.operations.look.plan_gather import Broken, Gathered
 from etcdfix.operations.look.plan_steps import (
     STAGES,
     in_order,
@@ -36,7 +37,6 @@ from etcdfix.reports.model import API_VERSION
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_word, timestamp
 from etcdfix.reports.plan_model import (
     DeletionPlan,
-    LeftOut,
     PlanEntry,
     PlanGroup,
     PlanMaker,
@@ -46,34 +46,22 @@ from etcdfix.reports.plan_model import (
     declaration,
 )
 from etcdfix.reports.planfile import sealed
-from etcdfix.reports.saved_report import SavedFinding, SavedReport
+from etcdfix.reports.saved_report import SavedReport
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import key_base64, quote_command, safe_text
+from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import (
-    FAILED,
     IDENTITY,
     AcceptRisk,
     Deletability,
     deletability_of,
-    key_may_be_lost,
-    risks_of,
 )
 from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.key_loss import NOT_THE_KEY, THE_KEY, KeyCounter, KeyDoubt, doubt_about
+from etcdfix.verdicts.key_loss import NOT_THE_KEY, THE_KEY, KeyCounter, KeyDoubt, Needed, needed_for
 from etcdfix.verdicts.protected import protected_reason
 
-_WORST_FIRST: Final = (
-    KeyDoubt.NONE_OPENS,
-    KeyDoubt.MOST_FAIL,
-    KeyDoubt.IN_BETWEEN,
-    KeyDoubt.UNFITTING,
-    KeyDoubt.MASS_DAMAGE,
-    KeyDoubt.NONE,
-)
-
-_BROKEN: Final = FAILED | {Outcome.INCONSISTENT, Outcome.UNDETERMINED}
 _MOST_REASONS: Final = 8
 _NAMES: Final = frozenset({"key", "key_base64", "namespace", "name"})
 
@@ -102,33 +90,6 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     plan_file: str = ""
 
 
-class _Broken(msgspec.Struct, frozen=True):
-    """One object that may be deleted; its value is let go of, for there may be many."""
-
-    found: Examination
-    value_sha256: str
-    similarity: Similarity | None
-
-
-class _Gathered(msgspec.Struct):
-    """What the pass over everything leaves."""
-
-    broken: list[_Broken] = []
-    left_out: dict[bytes, tuple[str, str]] = {}
-    not_in_report: int = 0
-
-    def leave_out_newer(self, similar: SimilarValues) -> None:
-        """Leave out what fails as a whole kind does, unless the release may prove that the kind is gone."""
-        for one in self.broken:
-            counts = similar.of(one.found, one.similarity)
-            if counts.points_at_us and not in_our_tables(one.found):
-                self.left_out[one.found.stored.key] = (
-                    "newer-than-known",
-                    f"{counts}: that is {NOT_THE_OBJECT}",
-                )
-        self.broken = [one for one in self.broken if one.found.stored.key not in self.left_out]
-
-
 def build_plan(
     source: Source,
     examiner: Examiner,
@@ -154,52 +115,44 @@ def build_plan(
     report = request.report
     uid = examiner.kube_system_uid(source)
     _check_same(report, uid, request, examiner)
-    reported = {finding.raw_key(): finding for finding in report.findings}
     reader = ContentReader(examiner)
     keys, similar = KeyCounter(), SimilarValues(examiner)
-    neighbours = Neighbours(reader, {_place(examiner, key) for key in reported})
-    builder = IndexBuilder(examiner, source)
-    gathered = _Gathered()
-
-    def take(found: Examination, _view: View) -> None:
-        builder.add(found)
-        neighbours.take(found)
-        keys.add(found)
-        similar.add(found)
-        _gather(gathered, found, reported.get(found.stored.key), examiner)
-
-    examine_all(examiner, source.current(b""), take, progress=progress, whole=True)
-    for key in reported.keys() - gathered.left_out.keys() - {b.found.stored.key for b in gathered.broken}:
-        # What could not be read is not gone.
-        gathered.left_out[key] = (
-            ("undetermined", "it was not seen, and not everything could be read")
-            if source.problems
-            else ("gone", "the key does not exist any more")
-        )
-    gathered.leave_out_newer(similar)
-    index = builder.finish(source.problems)
+    neighbours = Neighbours(reader, {_place(examiner, key) for key in report.findings})
     description = source.describe()
     # A live etcd tells of earlier generations only by a watch for each key; a file has them at hand.
     file = description.type != "etcd"
-    write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid, file)
-    drafts = [
-        write.draft(broken)
-        for broken in progress(iter(gathered.broken), "broken objects", len(gathered.broken))
-    ]
-    groups = _groups(gathered.broken, keys)
-    entries = [
-        msgspec.structs.replace(entry, needs=[*entry.needs, acceptance(AcceptRisk.CLUSTER_BREAKING)])
-        if is_breaking(entry)
-        else entry
-        for entry in in_order(drafts)
-    ]
-    makers = _makers(entries)
+    groups = _Groups()
+    makers: Counter[tuple[str, str, str]] = Counter()
+    builder = IndexBuilder(examiner, source)
+    with closing(Gathered(examiner, dict(report.findings))) as gathered:
+
+        def take(found: Examination, _view: View) -> None:
+            builder.add(found)
+            neighbours.take(found)
+            keys.add(found)
+            similar.add(found)
+            gathered.take(found)
+
+        examine_all(examiner, source.current(b""), take, progress=progress, whole=True)
+        gathered.leave_out_unseen(source.problems)
+        index = builder.finish(source.problems)
+        write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid, file)
+
+        def drafts() -> Iterator[PlanEntry]:
+            for one in progress(gathered.broken(similar), "broken objects", gathered.broken_count):
+                entry = write.draft(one)
+                groups.add(one.found)
+                makers[entry.recreated_by, entry.comes_back, entry.recreate_how] += 1
+                yield entry
+
+        entries = in_order(drafts())
     problems = [*report.problems, *source.problems]
     if index.opaque:
         problems.append(f"{index.opaque} objects cannot be looked into")
     if index.truncated:
         problems.append(f"{index.truncated} objects have more references than are followed")
-    steps = steps_for(entries, groups, _lists(gathered.broken), request.same_again)
+    published_groups = groups.published(keys)
+    steps = steps_for(entries, published_groups, groups.lists(), request.same_again)
     plan = DeletionPlan(
         api_version=API_VERSION,
         kind=PLAN_KIND,
@@ -220,11 +173,11 @@ def build_plan(
         report=PlanReport(shown_word(report.path), report.sha256, report.generated_at),
         complete=not problems,
         incomplete_reasons=problems,
-        groups=groups,
-        recreated_by=makers,
+        groups=published_groups,
+        recreated_by=_makers(makers),
         steps=steps,
         not_in_report=gathered.not_in_report,
-        left_out=[_left_out(key, *why) for key, why in sorted(gathered.left_out.items())],
+        left_out=gathered.left_out(),
         entries=entries,
     )
     return sealed(_printable(plan))
@@ -233,7 +186,7 @@ def build_plan(
 def _printable(value: Any, field: str = "") -> Any:
     """Return a plan, or a part of it, whose texts a terminal can show: people cut them out of the JSON with jq.
 
-    Texts that name an object stay as they are, for whoever needs to find it.
+    Texts that name an object stay as they are, for whoever needs to find it; rows are like that already.
     """
     if isinstance(value, str):
         return value if field in _NAMES else safe_text(value)
@@ -282,50 +235,6 @@ def _place(examiner: Examiner, key: bytes) -> Place:
     return Place(directory.path, where.namespace)
 
 
-def _gather(
-    gathered: _Gathered, found: Examination, finding: SavedFinding | None, examiner: Examiner
-) -> None:
-    verdict = found.verdict
-    if finding is None:
-        gathered.not_in_report += verdict.outcome in _BROKEN
-        return
-    stored = found.stored
-    value = f"sha256:{hashlib.sha256(stored.value).hexdigest()}"
-    why: tuple[str, str] | None = None
-    if verdict.outcome not in _BROKEN:
-        why = ("readable", "it can be read now")
-    elif stored.mod_revision != finding.mod_revision:
-        why = (
-            "changed", f"it stands at mod_revision {stored.mod_revision}, the report has {finding.mod_revision}",
-        )  # fmt: skip
-    elif value != finding.value_sha256:
-        why = ("changed", "its value has another digest than in the report")
-    elif verdict.outcome is Outcome.INCONSISTENT:
-        why = ("inconsistent", "the API server accepts it: heal or delete it through the API")
-    else:
-        why = _never(found)
-    if why is not None:
-        gathered.left_out[stored.key] = why
-    else:
-        bare = msgspec.structs.replace(found, stored=msgspec.structs.replace(stored, value=b""), decoded=None)
-        gathered.broken.append(_Broken(bare, value, similarity_of(found, examiner)))
-
-
-def _never(found: Examination) -> tuple[str, str] | None:
-    """Return why a broken value is never deleted, whatever a person declares; None where it may be."""
-    verdict = found.verdict
-    match deletability_of(found):
-        case Deletability.UNPROVEN:
-            return "undetermined", f"nothing is proven against it ({verdict.message})"
-        case Deletability.CURABLE:
-            return "curable-by-configuration", f"the configuration alone can cure it ({verdict.message})"
-        case Deletability.MOVED:
-            return "value-moved", f"it belongs to {display(verdict.belongs_to)}: look at that key first"
-        case Deletability.NEVER:
-            return "never-deletable", f"{verdict.cause} is no reason to delete ({verdict.message})"
-    return None
-
-
 class _Writer(msgspec.Struct, frozen=True):
     """Looks at one broken object after the other."""
 
@@ -339,7 +248,7 @@ class _Writer(msgspec.Struct, frozen=True):
     uid: str | None
     generations: bool
 
-    def draft(self, broken: _Broken) -> PlanEntry:
+    def draft(self, broken: Broken) -> PlanEntry:
         """Return the entry of one object, without its turn.
 
         Raises:
@@ -357,12 +266,15 @@ class _Writer(msgspec.Struct, frozen=True):
             stored.key,
             reader=self.reader,
             generations=self.generations,
+            closed=stored if broken.closed else None,
         )
         assert assessment is not None  # same
         recreation = who_recreates(index, node, self.neighbours, assessment)
         users, stopped = users_of(assessment)
         cause = found.verdict.cause
-        return PlanEntry(
+        doubts = self.keys.doubts_about(found)
+        needed = needed_for(found, doubts)
+        entry = PlanEntry(
             order=0,
             key=display(stored.key),
             key_base64=key_base64(stored.key),
@@ -389,9 +301,16 @@ class _Writer(msgspec.Struct, frozen=True):
             protected=protected_reason(found.directory.group_resource, found.namespace),
             risk=assessment.risk.value,
             reasons=list(assessment.reasons[:_MOST_REASONS]),
-            needs=_needs(found, _worst_doubt(found, self.keys)),
+            needs=_needs(found, needed),
+            refused=_advice(found, doubts, needed) if needed.refused else "",
             command=self._command(stored),
         )
+        if is_breaking(entry):
+            entry = msgspec.structs.replace(
+                entry, needs=[*entry.needs, acceptance(AcceptRisk.CLUSTER_BREAKING)]
+            )
+        printable: PlanEntry = _printable(entry)
+        return printable
 
     def _command(self, stored: StoredValue) -> str:
         words = ["--expect-mod-revision", str(stored.mod_revision)]
@@ -401,95 +320,95 @@ class _Writer(msgspec.Struct, frozen=True):
         return f"{self.request.same_again.delete(stored.key)} {quote_command(words)}"
 
 
-def _groups(broken: list[_Broken], keys: KeyCounter) -> list[PlanGroup]:
-    members: dict[tuple[str, str, tuple[KeyName, ...]], list[Examination]] = {}
-    for one in broken:
-        found = one.found
-        cause = found.verdict.cause.value if found.verdict.cause else ""
-        members.setdefault((found.verdict.outcome.value, cause, found.encryption_keys), []).append(found)
-    groups = []
-    for (outcome, cause, names), alike in sorted(members.items(), key=lambda item: -len(item[1])):
-        first = alike[0]
-        doubt = _worst_doubt(first, keys)
-        advice, flag = _advice(first, doubt)
-        groups.append(
-            PlanGroup(
-                outcome,
-                cause,
-                first.transformer,
-                first.rule,
-                first.kms_key_id_sha256,
-                len(alike),
-                max(keys.of(name).opened for name in names),
-                doubt is not KeyDoubt.NONE,
-                advice,
-                flag,
+class _Group(msgspec.Struct):
+    """Broken objects with one cause under one encryption key: the first of them, and how many there are."""
+
+    first: Examination
+    count: int = 0
+
+
+class _Groups:
+    """Counts broken objects as they pass."""
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[Outcome, Cause | None, tuple[KeyName, ...]], _Group] = {}
+        self._directories: Counter[ResourcePrefix] = Counter()
+
+    def add(self, found: Examination) -> None:
+        """Count one."""
+        place = (found.verdict.outcome, found.verdict.cause, found.encryption_keys)
+        self._groups.setdefault(place, _Group(found)).count += 1
+        self._directories[found.directory] += 1
+
+    def published(self, keys: KeyCounter) -> list[PlanGroup]:
+        """Return the groups, the largest first."""
+        groups = []
+        for group in sorted(self._groups.values(), key=lambda group: -group.count):
+            first = group.first
+            doubts = keys.doubts_about(first)
+            needed = needed_for(first, doubts)
+            flag = declaration(first.transformer, first.kms_key_id_sha256) if needed.declaration else ""
+            groups.append(
+                PlanGroup(
+                    first.verdict.outcome.value,
+                    first.verdict.cause.value if first.verdict.cause else "",
+                    first.transformer,
+                    first.rule,
+                    first.kms_key_id_sha256,
+                    group.count,
+                    max(keys.of(name).opened for name in first.encryption_keys),
+                    doubts != {KeyDoubt.NONE},
+                    _advice(first, doubts, needed),
+                    flag,
+                )
             )
-        )
-    return groups
+        return groups
+
+    def lists(self) -> dict[tuple[str, str], str]:
+        """Return the paths of the LISTs in the API that show the broken objects, those of most first."""
+        paths = {}
+        for directory, _ in self._directories.most_common():
+            path = directory.api_path("", None)
+            if path:
+                paths[directory.group, directory.resource] = path
+        return paths
 
 
-def _worst_doubt(found: Examination, keys: KeyCounter) -> KeyDoubt:
-    doubts = {doubt_about(keys.of(name), found.verdict) for name in found.encryption_keys}
-    return next(doubt for doubt in _WORST_FIRST if doubt in doubts)
-
-
-def _needs(found: Examination, doubt: KeyDoubt) -> list[str]:
+def _needs(found: Examination, needed: Needed) -> list[str]:
     """Return the flags that a deletion needs beyond its command, but for the one that the object's place asks for."""
-    _, flag = _advice(found, doubt)
-    risks = [acceptance(risk) for risk in risks_of(found.verdict)]
-    mass = [acceptance(AcceptRisk.MASS_DAMAGE)] if doubt in NOT_THE_KEY else []
-    return [*([flag] if flag else []), *risks, *mass]
+    declared = [declaration(found.transformer, found.kms_key_id_sha256)] if needed.declaration else []
+    return [*declared, *map(acceptance, needed.risks)]
 
 
-def _advice(found: Examination, doubt: KeyDoubt) -> tuple[str, str]:
-    """Return what is to be said of values like this one, and the flag that declares their key lost; "" for nothing."""
-    transformer, key = found.transformer, doubt in THE_KEY
-    if doubt in NOT_THE_KEY:
-        return "something happened to values in numbers: find out what before anything is deleted", ""
-    if transformer in {IDENTITY, ""}:
+def _advice(found: Examination, doubts: frozenset[KeyDoubt], needed: Needed) -> str:
+    """Return what is to be said of values like this one; "" for nothing."""
+    key = bool(doubts & THE_KEY)
+    if needed.declaration:
+        if found.verdict.outcome is Outcome.UNDETERMINED:
+            text = kms_step(found.verdict.cause)
+            text = f"nothing is proven: {text[0].lower()}{text[1:]}"
+        elif deletability_of(found) is Deletability.DECLARABLE:
+            text = "the configuration alone can cure this: find the key"
+        elif KeyDoubt.IN_BETWEEN in doubts and not doubts & {KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL}:
+            text = "the key may have had other bytes for a time: find them"
+        else:
+            text = "that is the key, not the objects: find it"
         return (
-            ("many values do not open, and no key is to blame: find out what wrote them", "")
-            if key
-            else ("", "")
+            f"{text}; only if it is gone for ever: {declaration(found.transformer, found.kms_key_id_sha256)}"
         )
-    if found.verdict.outcome is Outcome.UNDETERMINED:
-        text = kms_step(found.verdict.cause)
-        text = f"nothing is proven: {text[0].lower()}{text[1:]}"
-    elif deletability_of(found) is Deletability.DECLARABLE:
-        text = "the configuration alone can cure this: find the key"
-    elif key and not key_may_be_lost(found):
-        return "many values under its key do not open, and the key is there: find out why first", ""
-    elif doubt is KeyDoubt.IN_BETWEEN:
-        text = "the key may have had other bytes for a time: find them"
-    elif key:
-        text = "that is the key, not the objects: find it"
-    else:
-        return "", ""
-    flag = declaration(transformer, found.kms_key_id_sha256)
-    return f"{text}; only if it is gone for ever: {flag}", flag
+    if key and found.transformer in {IDENTITY, ""}:
+        return "many values do not open, and no key is to blame: find out what wrote them"
+    if key:
+        return "many values under its key do not open, and the key is there: find out why first"
+    if doubts & NOT_THE_KEY:
+        return "something happened to values in numbers: find out what before anything is deleted"
+    return ""
 
 
-def _makers(entries: Iterable[PlanEntry]) -> list[PlanMaker]:
-    counts = Counter((e.recreated_by, e.comes_back, e.recreate_how) for e in entries)
+def _makers(counts: Counter[tuple[str, str, str]]) -> list[PlanMaker]:
     return [
         PlanMaker(name, comes_back, count, how)
         for (name, comes_back, how), count in sorted(
             counts.items(), key=lambda item: (STAGES[item[0][1]], -item[1], item[0])
         )
     ]
-
-
-def _lists(broken: list[_Broken]) -> dict[tuple[str, str], str]:
-    """Return the paths of the LISTs in the API that show the broken objects, those of most first."""
-    counts: Counter[ResourcePrefix] = Counter(one.found.directory for one in broken)
-    paths = {}
-    for directory, _ in counts.most_common():
-        path = directory.api_path("", None)
-        if path:
-            paths[directory.group, directory.resource] = path
-    return paths
-
-
-def _left_out(key: bytes, why: str, detail: str) -> LeftOut:
-    return LeftOut(key=display(key), key_base64=key_base64(key), why=why, detail=detail)

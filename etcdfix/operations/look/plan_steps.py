@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -18,8 +19,10 @@ from etcdfix.graph.recreation_rules import MAKERS, ComesBack
 from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, Outcome
+from etcdfix.operations.look.sorted_rows import SortedRows
 from etcdfix.reports.base import counted
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, meaning
+from etcdfix.reports.rows import Rows
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.causes import Cause
@@ -29,7 +32,6 @@ _MOST_NAMED: Final = 5
 _ACCEPT: Final = "--accept-risk "
 _DECLARE: Final = "--declare-key-lost "
 _UNDETERMINED: Final = "undetermined"
-_IDENTITY: Final = "identity"
 
 
 def steps_for(
@@ -48,11 +50,62 @@ def steps_for(
     """
     if not entries:
         return []
-    return [*_before(entries, groups, lists, again), *_deletions(entries, again)]
+    counts = _Counts()
+    for entry in entries:
+        counts.add(entry)
+    return [*_before(counts, groups, lists, again), *_deletions(counts, again)]
+
+
+class _Counts(msgspec.Struct):
+    """What the entries come to, taken in their order.
+
+    Attributes:
+        alone: Makers of what comes back by itself.
+        helped: Makers of what comes back after a step.
+        trials: Makers one of whose objects has one of the first turns.
+        flags: What commands lack.
+        hand: How many are made by hand.
+        hand_used: How many of those are in use.
+        guessed: How many of those have a maker that is only guessed.
+        earlier: How many of those have a readable revision.
+        first_earlier: The first of these, if possible one whose encryption key need not be declared lost.
+        breaking: How many the cluster may depend on.
+    """
+
+    alone: Counter[str] = msgspec.field(default_factory=Counter)
+    helped: Counter[str] = msgspec.field(default_factory=Counter)
+    trials: set[str] = msgspec.field(default_factory=set)
+    flags: Counter[str] = msgspec.field(default_factory=Counter)
+    hand: int = 0
+    hand_used: int = 0
+    guessed: int = 0
+    earlier: int = 0
+    first_earlier: PlanEntry | None = None
+    breaking: int = 0
+
+    def add(self, entry: PlanEntry) -> None:
+        guess = is_guess(entry)
+        self.flags.update(entry.needs)
+        self.breaking += is_breaking(entry)
+        if _is_trial(entry):
+            self.trials.add(entry.recreated_by)
+        if guess or entry.comes_back == ComesBack.NO:
+            self.hand += 1
+            self.hand_used += entry.users > 0
+            self.guessed += guess
+            if entry.readable_revision:
+                self.earlier += 1
+                first = self.first_earlier
+                if first is None or (_needs_lost_key(first) and not _needs_lost_key(entry)):
+                    self.first_earlier = entry
+        elif entry.comes_back == ComesBack.BY_ITSELF:
+            self.alone[entry.recreated_by] += 1
+        elif entry.comes_back == ComesBack.AFTER_A_STEP:
+            self.helped[entry.recreated_by] += 1
 
 
 def _before(
-    entries: Sequence[PlanEntry],
+    counts: _Counts,
     groups: Sequence[PlanGroup],
     lists: dict[tuple[str, str], str],
     again: RepeatedOptions,
@@ -78,27 +131,32 @@ def _before(
             action,
             f"Of {counted(count, 'object')} nothing is proven: most likely they are in order. Scan and plan again.",
         )
-    patterns = _patterns(groups)
-    if patterns:
+    lost = _patterns(group for group in groups if group.declaration)
+    if lost:
         yield PlanStep(
             "Look for the key",
-            f"{patterns}: that is the key or the configuration, not the objects. A key that is found makes this plan "
+            f"{lost}: that is the key or the configuration, not the objects. A key that is found makes this plan "
             "needless; until it is declared lost, their deletion is refused.",
+        )
+    others = _patterns(group for group in groups if not group.declaration)
+    if others:
+        yield PlanStep(
+            "Find out what happened to values in numbers",
+            f"{others}: the advice of the groups says what this points at. Before that is known, delete none of them.",
         )
     yield PlanStep(
         "Take a snapshot of etcd, and keep it",
         "A key may turn up later.",
         ["etcdctl snapshot save before-deletions.db"],
     )
-    earlier = [e for e in entries if e.readable_revision and (is_guess(e) or e.comes_back == ComesBack.NO)]
-    if earlier:
+    if counts.first_earlier is not None:
         yield PlanStep(
             "Put back earlier revisions before etcd compacts them",
-            f"Of {counted(len(earlier), 'object')} that nobody makes again etcd kept a readable revision "
+            f"Of {counted(counts.earlier, 'object')} that nobody makes again etcd kept a readable revision "
             "(readable_revision in the plan). To put one back is better than to delete it. An API server has etcd "
             "compact, every five minutes, what is older: save them now (etcdfix get --revision), or take a snapshot. "
             "The first of them:",
-            [_put_back_or_save(min(earlier, key=_needs_lost_key), again)],
+            [_put_back_or_save(counts.first_earlier, again)],
         )
 
 
@@ -114,41 +172,37 @@ _KMS_STEPS: Final[dict[str, str]] = {
 }
 
 
-def _deletions(entries: Sequence[PlanEntry], again: RepeatedOptions) -> Iterator[PlanStep]:
-    sure = [entry for entry in entries if not is_guess(entry)]
-    alone = [entry for entry in sure if entry.comes_back == ComesBack.BY_ITSELF]
-    if alone:
-        first = trials(entries)
+def _deletions(counts: _Counts, again: RepeatedOptions) -> Iterator[PlanStep]:
+    if counts.alone:
+        first = len(counts.trials)
         turns = "The first turn is one of them" if first == 1 else f"The first {first} turns are one of each"
         yield PlanStep(
             "See that those run who make objects again",
-            f"{counted(len(alone), 'object')} should come back without you: {_makers(alone)}. "
+            f"{counted(counts.alone.total(), 'object')} should come back without you: {_makers(counts.alone)}. "
             + (f"{turns}: delete that much, and wait until it is there again." if first else ""),
         )
-    helped = [entry for entry in sure if entry.comes_back == ComesBack.AFTER_A_STEP]
-    if helped:
+    if counts.helped:
         yield PlanStep(
             "Make ready what needs a step after the deletion",
-            f"{counted(len(helped), 'object')}: {_makers(helped)}. Which step, the list of makers says (HOW).",
+            f"{counted(counts.helped.total(), 'object')}: {_makers(counts.helped)}. Which step, the list of makers "
+            "says (HOW).",
         )
-    hand = [entry for entry in entries if is_guess(entry) or entry.comes_back == ComesBack.NO]
-    if hand:
-        used = sum(entry.users > 0 for entry in hand)
-        guessed = sum(map(is_guess, hand))
+    if counts.hand:
+        guessed = counts.guessed
         warning = f", {guessed} of them with a maker that is only guessed" if guessed else ""
         yield PlanStep(
             "Have the replacement of the others in hand BEFORE you delete them",
-            f"{counted(len(hand), 'object')}, {used} of them in use{warning}: from a manifest, a saved cache, a "
-            "snapshot that still opens. Nothing can be created under a name while the broken value is there, so "
-            "create each right after its deletion.",
+            f"{counted(counts.hand, 'object')}, {counts.hand_used} of them in use{warning}: from a manifest, a "
+            "saved cache, a snapshot that still opens. Nothing can be created under a name while the broken value is "
+            "there, so create each right after its deletion.",
         )
-    own = _own_words(entries)
+    own = _own_words(counts.flags)
     if own:
         yield PlanStep(
             "Decisions only you can make",
             f"The commands accept nothing for you: without these flags the deletion is refused. {own}.",
         )
-    last = sum(map(is_breaking, entries))
+    last = counts.breaking
     yield PlanStep(
         "Delete in the order of this plan, one key after the other",
         "First what comes back by itself, then what nobody uses, then what is in use"
@@ -163,9 +217,9 @@ def _deletions(entries: Sequence[PlanEntry], again: RepeatedOptions) -> Iterator
     )
 
 
-def _own_words(entries: Sequence[PlanEntry]) -> str:
+def _own_words(flags: Counter[str]) -> str:
     """Say which flags the commands lack, for how many objects, and what each declares."""
-    counts = Counter(flag for entry in entries for flag in entry.needs).most_common()
+    counts = flags.most_common()
     said = [
         f"{flag} for {counted(count, 'object')} ({meaning(flag)})" for flag, count in counts[:_MOST_NAMED]
     ]
@@ -175,19 +229,19 @@ def _own_words(entries: Sequence[PlanEntry]) -> str:
     )
 
 
-def _patterns(groups: Sequence[PlanGroup]) -> str:
+def _patterns(groups: Iterable[PlanGroup]) -> str:
     counts: Counter[tuple[str, int]] = Counter()
     for group in groups:
-        if group.advice and group.outcome != _UNDETERMINED and group.transformer not in {_IDENTITY, ""}:
+        if group.advice and group.outcome != _UNDETERMINED:
             counts[group.transformer, group.opened] += group.count
     return "; ".join(
-        f"{counted(count, 'object')} under {transformer}, where {opened or 'none'} open"
+        f"{counted(count, 'object')} under {transformer or 'unknown envelopes'}, where {opened or 'none'} open"
         for (transformer, opened), count in counts.most_common(_MOST_NAMED)
     )
 
 
-def _makers(entries: Sequence[PlanEntry]) -> str:
-    counts = Counter(entry.recreated_by for entry in entries).most_common()
+def _makers(makers: Counter[str]) -> str:
+    counts = makers.most_common()
     names = ", ".join(f"{name} {count}" for name, count in counts[:_MOST_NAMED])
     return names + (f", and {len(counts) - _MOST_NAMED} more" if len(counts) > _MOST_NAMED else "")
 
@@ -227,41 +281,51 @@ def is_breaking(entry: PlanEntry) -> bool:
     return bool(entry.protected) or entry.risk == Risk.CLUSTER_BREAKING
 
 
-def in_order(drafts: Iterable[PlanEntry]) -> list[PlanEntry]:
+def in_order(drafts: Iterable[PlanEntry]) -> Sequence[PlanEntry]:
     """Return entries in their order, each with its turn.
 
     The first turns go to one object of each maker whose objects come back by themselves: whether they do is seen there.
+
+    Raises:
+        SourceError: They are many, and there is no room for them.
     """
-    entries = sorted(drafts, key=_turn)
-    trials = _trials(entries)
-    tried = {entry.key for entry in trials}
-    entries = trials + [entry for entry in entries if entry.key not in tried]
-    return [msgspec.structs.replace(entry, order=turn) for turn, entry in enumerate(entries, start=1)]
+    rows = SortedRows(PlanEntry)
+    trials: dict[str, tuple[bytes, PlanEntry]] = {}
+    for entry in drafts:
+        turn = _turn(entry)
+        rows.add(turn, entry)
+        if _is_trial(entry) and (entry.recreated_by not in trials or turn < trials[entry.recreated_by][0]):
+            trials[entry.recreated_by] = turn, entry
+    first = [entry for _, entry in sorted(trials.values(), key=lambda trial: trial[0])]
+    tried = {entry.key for entry in first}
+    everything = rows.finish()
+
+    def read() -> Iterator[PlanEntry]:
+        rest = (entry for entry in everything if entry.key not in tried)
+        for turn, entry in enumerate(chain(first, rest), start=1):
+            yield msgspec.structs.replace(entry, order=turn)
+
+    return Rows(len(everything), read)
 
 
-def trials(entries: Sequence[PlanEntry]) -> int:
-    """Return how many of the first turns are one of each maker."""
-    return len(_trials(entries))
+def _is_trial(entry: PlanEntry) -> bool:
+    """Say whether an object comes back by itself, and nothing speaks against trying that."""
+    comes_back = entry.comes_back == ComesBack.BY_ITSELF and not is_guess(entry)
+    return comes_back and not is_breaking(entry) and not _is_unproven(entry)
 
 
-def _trials(entries: Iterable[PlanEntry]) -> list[PlanEntry]:
-    """Return the first entry of each maker whose objects come back by themselves, where nothing speaks against it."""
-    found: dict[str, PlanEntry] = {}
-    for entry in entries:
-        comes_back = entry.comes_back == ComesBack.BY_ITSELF and not is_guess(entry)
-        if comes_back and not is_breaking(entry) and entry.outcome != Outcome.UNDETERMINED:
-            found.setdefault(entry.recreated_by, entry)
-    return list(found.values())
+def _is_unproven(entry: PlanEntry) -> bool:
+    return entry.outcome == Outcome.UNDETERMINED or bool(entry.refused)
 
 
-def _turn(entry: PlanEntry) -> tuple[bool, bool, bool, int, int, int, str]:
+def _turn(entry: PlanEntry) -> bytes:
     """Return what decides an object's turn: harmless first, then what is in use, what the cluster depends on last."""
     stage = STAGES[ComesBack.NO if is_guess(entry) else entry.comes_back]
     # In use, and nobody makes it again: its users wait from its deletion until a person has made it.
     missed = entry.users > 0 and stage > STAGES[ComesBack.BY_ITSELF]
-    unproven = entry.outcome == Outcome.UNDETERMINED
     risk = _RISKS.index(entry.risk)
-    return is_breaking(entry), unproven, missed, stage, risk, entry.users, entry.key
+    places = bytes([is_breaking(entry), _is_unproven(entry), missed, stage, risk])
+    return places + entry.users.to_bytes(8) + entry.key.encode() + b"\x00"
 
 
 _NAMED_USERS: Final = 2

@@ -17,6 +17,10 @@ An append is: write the line, fsync, read it back, then replace the head file (w
 Room for the record of an outcome is kept from before its intent on (:meth:`AuditLog.reserve`): what was done must be
 told although the disk is full by then.
 
+Where an anchor outside is named, it is told the head before anything is recorded, and each record once that is durable.
+An intent that it does not take is closed as refused, and nothing is done. Any other record stands all the same, and
+:attr:`AuditLog.anchor_problem` says so.
+
 A call that fails (a full disk) takes its own partial line back, and leaves the log object unusable: open it again.
 """
 
@@ -25,23 +29,34 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from etcdfix.errors import AuditError, AuditLogBroken, AuditLogLocked, NotDurable, UnsafePlace, why
+from etcdfix.errors import (
+    AnchorUnreachable,
+    AuditError,
+    AuditLogBroken,
+    AuditLogLocked,
+    NotDurable,
+    UnsafePlace,
+    why,
+)
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX, MAX_RECORD_SIZE
+from etcdfix.remediation.audit.outside import OutsideAnchor, failure, head_line, record_line
 from etcdfix.remediation.audit.record import (
     BEGINNING,
     Draft,
     Entry,
+    Event,
     Intent,
     Link,
     Operator,
     RecordType,
+    Result,
     Verb,
     draft_entry,
     hash_of,
@@ -50,11 +65,13 @@ from etcdfix.remediation.audit.record import (
 from etcdfix.remediation.audit.verify import (
     LOG_IS_GONE,
     NO_HEAD_FILE,
+    Anchor,
     ChainFault,
     Verification,
     check_chain,
     lock,
     parse_head,
+    records_in,
     without_head,
 )
 from etcdfix.remediation.durable import (
@@ -73,6 +90,7 @@ RESERVE_SUFFIX: Final = ".reserve"
 RESERVE_SIZE: Final = MAX_RECORD_SIZE + (64 << 10)
 """Bytes that it keeps: the longest record, and what a new head file takes."""
 
+_ANCHOR_HINT: Final = "nothing was changed; see that it runs, or leave out --audit-anchor"
 _MAX_HEAD_SIZE: Final = 256
 _MAX_FRAGMENT_SIZE: Final = 16 << 20
 _CREATE: Final = os.O_CREAT | os.O_EXCL
@@ -90,6 +108,8 @@ class AuditLog:
         path: The log.
         head: Its last record.
         recovered: Path of each fragment that opening it set aside.
+        anchor: Where its head is told, outside; None for nowhere.
+        anchor_problem: Why the anchor did not take the last record, "" where it did.
     """
 
     def __init__(
@@ -100,8 +120,11 @@ class AuditLog:
         *,
         step: Step,
         clock: Callable[[], datetime],
+        anchor: OutsideAnchor | None,
     ) -> None:
         self.path = path
+        self.anchor = anchor
+        self.anchor_problem = ""
         self.head: Link = BEGINNING
         self.recovered: tuple[Path, ...] = ()
         self._directory = directory
@@ -123,6 +146,7 @@ class AuditLog:
         create_directory: bool = False,
         operator: Operator | None = None,
         clock: Callable[[], datetime] = _now,
+        anchor: OutsideAnchor | None = None,
     ) -> AuditLog:
         """Open a log for appending, making it where it is not there; put right what a crash left.
 
@@ -133,9 +157,11 @@ class AuditLog:
             create_directory: Make the directory too: for the default one only.
             operator: Who stands in the record of a torn line; default: who runs this process.
             clock: Tells the time.
+            anchor: Is told the head, now and with each record.
 
         Raises:
             UnsafePlace: The directory or the file is not ours alone, or a link.
+            AnchorUnreachable: The anchor does not take the head.
             AuditLogBroken: The chain is broken.
             AuditLogLocked: Somebody else is writing.
             AuditError: It cannot be opened, read, or put right.
@@ -149,7 +175,9 @@ class AuditLog:
         descriptor = -1
         try:
             descriptor = _open_locked(directory, path.name, step, wait_seconds)
-            log = cls(directory.path / path.name, directory, descriptor, step=step, clock=clock)
+            log = cls(
+                directory.path / path.name, directory, descriptor, step=step, clock=clock, anchor=anchor
+            )
             log._begin(operator)
         except BaseException:
             _close(descriptor)
@@ -228,6 +256,7 @@ class AuditLog:
         """Write a record that was drafted; the log must not have grown since.
 
         Raises:
+            AnchorUnreachable: The anchor does not take an intent, which is closed as refused then.
             AuditError: See :meth:`append`.
         """
         self._require_usable()
@@ -245,7 +274,46 @@ class AuditLog:
             self._open[draft.link.sequence] = (self._size - len(draft.line), len(draft.line))
         elif entry.intent is not None and entry.closes:
             del self._open[entry.intent]
+        self._tell_anchor(record_line(draft, self.path))
+        if self.anchor_problem and entry.type is RecordType.INTENT:
+            self._refuse_unanchored(draft)
         return draft.link
+
+    def _tell_anchor(self, line: str) -> None:
+        if self.anchor is None:
+            return
+        try:
+            with announced(self._step, "audit anchor", "send head"):
+                self.anchor.send(line)
+        except OSError as exc:
+            self.anchor_problem = failure(self.anchor, exc)
+        else:
+            self.anchor_problem = ""
+
+    def _refuse_unanchored(self, draft: Draft) -> None:
+        problem = self.anchor_problem
+        intent = self.intent(draft.link.sequence)
+        with suppress(AuditError):  # then it stays open, and reconciling finds that nothing was done
+            self.append(intent.closed_by(Result.REFUSED, operator=draft.entry.operator, detail=problem))
+        raise AnchorUnreachable(problem, path=self.path, hint=_ANCHOR_HINT)
+
+    def records(self) -> Iterator[tuple[Link, Event]]:
+        """Yield what it holds, oldest first.
+
+        Raises:
+            AuditLogUnreadable: It cannot be read.
+        """
+        return records_in(self._descriptor, self.path)
+
+    def check(self, anchors: Iterable[Anchor]) -> None:
+        """Compare it with what else remembers its records.
+
+        Raises:
+            AuditLogBroken: One of them speaks against it.
+        """
+        found = check_chain(self._descriptor, head=self.head, anchors=anchors)
+        if found.findings:
+            raise self._broken(found.findings[0].message, found.findings)
 
     def open_intents(self) -> tuple[Intent, ...]:
         """Return the intents of which nobody knows what became, oldest first.
@@ -275,6 +343,9 @@ class AuditLog:
     def _begin(self, operator: Operator | None) -> None:
         try:
             found, head = self._check()
+            self._tell_anchor(head_line(found.head, self.path))
+            if self.anchor_problem:
+                raise AnchorUnreachable(self.anchor_problem, path=self.path, hint=_ANCHOR_HINT)
             self.head, self._size, self._open = found.head, found.size, dict(found.open_intents)
             self._reserved = _exists(self._directory, self.path.name + RESERVE_SUFFIX)
             self._release()  # what a crash left takes the room that the next records need

@@ -54,6 +54,7 @@ class Verb(StrEnum):
     REENCRYPT = "reencrypt"
     REVEAL = "reveal"
     RECOVER = "recover-audit-log"
+    PRUNE = "prune-backup"
 
     @property
     def purpose(self) -> str:
@@ -72,6 +73,7 @@ class Result(StrEnum):
     APPLIED_OR_GONE = "applied-or-gone"
     UNKNOWN = "unknown"
     ANOMALY = "anomaly"
+    PRUNED = "pruned"
 
 
 CLOSING_TYPES: Final = frozenset({RecordType.OUTCOME, RecordType.RECONCILED})
@@ -546,12 +548,20 @@ def parse_intent(line: bytes) -> Intent:
     Raises:
         ValueError: The line is no record of ours, or no intent.
     """
-    event = parse_event(line)
+    return intent_of_event(parse_event(line), hash_of(line))
+
+
+def intent_of_event(event: Event, sha256: str) -> Intent:
+    """Return an intent from its record, which was read already, and the hash of that.
+
+    Raises:
+        ValueError: It is no intent.
+    """
     notes, reference = event.annotations, event.object_ref
     if notes.type != RecordType.INTENT or reference is None:
         raise ValueError(f"its type is {notes.type}, expected {RecordType.INTENT}")
     return Intent(
-        link=Link(int(notes.sequence), hash_of(line)),
+        link=Link(int(notes.sequence), sha256),
         verb=Verb(event.verb),
         audit_id=event.audit_id,
         subject=Subject(

@@ -429,13 +429,22 @@ def read_records(path: Path, *, wait_seconds: float = 10.0) -> Iterator[tuple[Li
         AuditLogUnreadable: The log cannot be read, or a line of it is no record.
     """
     with _Reading(path, wait_seconds) as descriptor:
-        try:
-            for number, (line, _) in enumerate(_lines(descriptor), start=1):
-                if line.endswith(b"\n"):
-                    event = _parse(path, line, number)
-                    yield Link(int(event.annotations.sequence), hash_of(line)), event
-        except OSError as exc:
-            raise _unreadable(path, why(exc)) from exc
+        yield from records_in(descriptor, path)
+
+
+def records_in(descriptor: int, path: Path) -> Iterator[tuple[Link, Event]]:
+    """Yield the records of a log that is open, and so locked, already; ``path`` is for messages.
+
+    Raises:
+        AuditLogUnreadable: See :func:`read_records`.
+    """
+    try:
+        for number, (line, _) in enumerate(_lines(descriptor), start=1):
+            if line.endswith(b"\n"):
+                event = _parse(path, line, number)
+                yield Link(int(event.annotations.sequence), hash_of(line)), event
+    except OSError as exc:
+        raise _unreadable(path, why(exc)) from exc
 
 
 def find_line(path: Path, sequence: int, *, wait_seconds: float = 10.0) -> bytes | None:

@@ -26,7 +26,7 @@ from etcdfix.verdicts.deletability import (
     risks_of,
 )
 from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.key_loss import NOT_THE_KEY, KeyCounts, KeyDoubt, doubt_about
+from etcdfix.verdicts.key_loss import KeyCounts, KeyDoubt, doubt_about, is_lifted
 
 
 def check_proof(
@@ -155,9 +155,10 @@ def _check_key(
     needed = False
     for name, tally in counts.items():
         doubt = doubt_about(tally, found.verdict)
-        if doubt is KeyDoubt.NONE or (doubt in NOT_THE_KEY and AcceptRisk.MASS_DAMAGE in risks):
+        accepted = AcceptRisk.MASS_DAMAGE in risks
+        if is_lifted(doubt, lost=False, mass_damage_accepted=accepted):
             continue
-        if lost:
+        if is_lifted(doubt, lost=lost, mass_damage_accepted=accepted):
             needed = True
             continue
         text, hint = _pattern(found, tally, doubt)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import BinaryIO, Final
 
-from etcdfix.reports.base import Output
+from etcdfix.reports.base import Aligned, Output
 from etcdfix.reports.doctor_model import Check, DoctorReport, State
 from etcdfix.reports.formats.machine import document_text, write_document
 from etcdfix.text.safetext import safe_text
@@ -17,19 +17,21 @@ _FIRST: Final = (State.FAIL, State.UNKNOWN, State.WARN)
 
 def write_table(report: DoctorReport, stream: BinaryIO) -> None:
     """Write a line for each check; below what is not ok, what to do about it."""
-    line = Output(stream).line
+    output = Output(stream)
+    line = output.line
     rows = [*_rows(report.checks)]
     state, name = (max(len(row[at]) for row in [_HEADS, *rows]) for at in (0, 1))
     line(f"{_HEADS[0]:<{state}}  {_HEADS[1]:<{name}}  {_HEADS[2]}")
     indent = " " * (state + name + 4)
     for number, (label, check, what, *advice) in enumerate(rows, start=1):
-        line(f"{label:<{state}}  {check:<{name}}  {what}".rstrip())
+        place = f"{label:<{state}}  {check:<{name}}"
+        line(Aligned(f"{place}  {what}".rstrip(), [place, what], ""))
         # The same advice for several lines in a row stands below the last of them.
         if number < len(rows) and [rows[number][1], *rows[number][3:]] == [check, *advice]:
             continue
         next_step, command = advice
         if next_step:
-            line(f"{indent}next: {next_step}")
+            output.prose(f"next: {next_step}", indent)
         if command:
             line(f"{indent}      {command}")
     line()

@@ -8,7 +8,7 @@ temporary file, already encoded, and the document is put together at the end: me
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
@@ -208,7 +208,7 @@ def write_plan_json(stream: BinaryIO, plan: DeletionPlan) -> None:
     for field in msgspec.structs.fields(type(plan)):
         value: Any = getattr(plan, field.name)
         stream.write(before + b'  "%s": ' % field.encode_name.encode())
-        if isinstance(value, list):
+        if isinstance(value, Sequence) and not isinstance(value, str):
             _write_list(stream, map(_encode, value))
         else:
             stream.write(_encode(value))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import BinaryIO, Final
+
+import msgspec
 
 from etcdfix.graph.model import BY_HAND
 from etcdfix.reports.base import Output, counted, fit
-from etcdfix.reports.plan_model import DeletionPlan, PlanEntry, meaning
+from etcdfix.reports.plan_model import DeletionPlan, LeftOut, PlanEntry, meaning
 from etcdfix.text.safetext import safe_text
 
 _MAX_CELL: Final = 300
@@ -18,6 +20,12 @@ _MOST_GROUPS: Final = 20
 _UNPROVEN: Final = " (unproven)"
 _COMMANDS_SHOWN: Final = 3
 _EXAMPLES_LEFT_OUT: Final = 3
+_FEWEST_ROWS: Final = 4
+"""Of so many rows it is worth saying once what most have in common."""
+_NOTHING: Final = "none"
+_REFUSED: Final = "refused"
+_FLAGS: Final = "FLAGS NEEDED"
+_COLUMNS: Final = ("RISK", "WHY", "WHAT IT IS", "RECREATED BY", "CASCADE", _FLAGS)
 
 
 def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, json_file: str) -> None:
@@ -49,13 +57,16 @@ def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, jso
                 )
                 for g in plan.groups[:_MOST_GROUPS]
             ],
+            key="ADVICE",
+            prose=True,
+            spare=("OPEN", "RULE"),
         )
         if len(plan.groups) > _MOST_GROUPS:
             line(f"and {counted(len(plan.groups) - _MOST_GROUPS, 'more group')}; see all with -o json")
         line()
         _table(
             output,
-            ("COUNT", "MADE AGAIN BY", "COMES BACK", "HOW"),
+            ("COUNT", "RECREATED BY", "RECREATED", "HOW"),
             [(str(r.count), r.recreated_by, r.comes_back, r.how) for r in plan.recreated_by[:_MOST_GROUPS]],
         )
         if len(plan.recreated_by) > _MOST_GROUPS:
@@ -72,7 +83,7 @@ def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, jso
         line()
         line("What to do, in this order")
         for number, step in enumerate(plan.steps, start=1):
-            line(f"  {number}. {safe_text(step.title)}. {safe_text(step.text)}")
+            output.prose(f"{number}. {safe_text(step.title)}. {safe_text(step.text)}", "  ")
             for command in step.commands:
                 line(f"       {safe_text(command)}")
         if plan.entries:
@@ -105,28 +116,41 @@ def _entries(output: Output, plan: DeletionPlan, max_rows: int) -> None:
     line = output.line
     shown = plan.entries[:max_rows]
     marks = _marks(plan)
-    _table(
-        output,
-        ("ORDER", "RISK", "WHY", "KEY", "WHAT IT IS", "MADE AGAIN BY", "GO WITH IT", "TO ADD"),
-        [
-            (
-                str(e.order),
-                _risk(e),
-                _why(e),
-                e.key,
-                e.what,
-                _by(e),
-                str(e.cascade),
-                " ".join(marks[flag] for flag in e.needs),
-            )
-            for e in shown
-        ],
-    )
+
+    def cells(entry: PlanEntry) -> tuple[str, ...]:
+        flags = _REFUSED if entry.refused else " ".join(marks[flag] for flag in entry.needs)
+        return _risk(entry), _why(entry), entry.what, _by(entry), str(entry.cascade), flags
+
+    common = _common(plan.entries, cells)
+    line("The objects, in the order of their turns")
+    for others in sorted({most.others for most in common if most is not None}):
+        alike = [
+            f"{column} {_with_flags(most.cell, marks) or _NOTHING}"
+            for column, most in zip(_COLUMNS, common, strict=True)
+            if most is not None and most.others == others
+        ]
+        whose = f"All but {others} of {len(plan.entries)} rows" if others else f"All {len(plan.entries)} rows"
+        output.prose(safe_text(f"{whose}: {'; '.join(alike)}"), "  ")
+    differing = [
+        [_differing(cell, most) for cell, most in zip(cells(entry), common, strict=True)] for entry in shown
+    ]
+    wanted = [
+        number for number, most in enumerate(common) if most is None or any(row[number] for row in differing)
+    ]
+    rows = [
+        (str(entry.order), *(row[number] for number in wanted), entry.key)
+        for entry, row in zip(shown, differing, strict=True)
+    ]
+    _table(output, ("ORDER", *(_COLUMNS[n] for n in wanted), "KEY"), rows, key="KEY", spare=("CASCADE",))
     if any(entry.cascade for entry in shown):
-        line("GO WITH IT: dependents that the garbage collector deletes after it")
+        line("CASCADE: dependents that the garbage collector deletes after it")
+    marked = _COLUMNS.index(_FLAGS) in wanted
     for flag, mark in marks.items():
         if any(flag in entry.needs for entry in shown):
-            line(safe_text(f"{mark}: its command works with {flag} only: {meaning(flag)}"))
+            which = f"{mark}: its command works" if marked else "Their commands work"
+            output.prose(safe_text(f"{which} with {flag} only: {meaning(flag)}"))
+    for why in dict.fromkeys(entry.refused for entry in shown if entry.refused):
+        output.prose(safe_text(f"{_REFUSED}: {why}; until then no flag helps"))
     if any(_UNPROVEN in _risk(entry) for entry in shown):
         line("(unproven): most likely in order; its deletion is refused unless its KMS key is declared lost")
     rest = len(plan.entries) - len(shown)
@@ -138,6 +162,51 @@ def _entries(output: Output, plan: DeletionPlan, max_rows: int) -> None:
         )
 
 
+def _with_flags(cell: str, marks: dict[str, str]) -> str:
+    """Return a cell with the flags themselves where it has their marks alone."""
+    flags = {mark: flag for flag, mark in marks.items()}
+    words = cell.split()
+    return " ".join(flags[word] for word in words) if flags.keys() >= set(words) else cell
+
+
+class _Most(msgspec.Struct, frozen=True):
+    """What a cell holds in most rows, and in how many it holds something else."""
+
+    cell: str
+    others: int
+
+
+def _common(
+    entries: Sequence[PlanEntry], cells: Callable[[PlanEntry], tuple[str, ...]]
+) -> list[_Most | None]:
+    """Return what more than half of the rows have in each column; None where they have nothing in common.
+
+    Boyer and Moore's vote: rows may be very many, and their cells all different.
+    """
+    candidates, votes = [""] * len(_COLUMNS), [0] * len(_COLUMNS)
+    for entry in entries:
+        for number, cell in enumerate(cells(entry)):
+            if not votes[number]:
+                candidates[number] = cell
+            votes[number] += 1 if cell == candidates[number] else -1
+    counts = [0] * len(_COLUMNS)
+    for entry in entries:
+        for number, cell in enumerate(cells(entry)):
+            counts[number] += cell == candidates[number]
+    many = len(entries) >= _FEWEST_ROWS
+    return [
+        _Most(cell, len(entries) - count) if many and 2 * count > len(entries) else None
+        for cell, count in zip(candidates, counts, strict=True)
+    ]
+
+
+def _differing(cell: str, most: _Most | None) -> str:
+    """Return a cell, empty where it holds what was said above the table."""
+    if most is None:
+        return cell
+    return "" if cell == most.cell else cell or _NOTHING
+
+
 def _commands(output: Output, plan: DeletionPlan, json_file: str) -> None:
     line = output.line
     line()
@@ -147,6 +216,8 @@ def _commands(output: Output, plan: DeletionPlan, json_file: str) -> None:
         line(f"  {safe_text(entry.command)}")
         for flag in entry.needs:
             line(f"    refused without {safe_text(flag)}")
+        if entry.refused:
+            line(f"    refused: {safe_text(entry.refused)}")
     if len(plan.entries) > _COMMANDS_SHOWN:
         line("The command of every object stands in the plan; write it, and take one after the other:")
         line(f"  {safe_text(json_file)}")
@@ -179,17 +250,30 @@ def _left_out(output: Output, plan: DeletionPlan) -> None:
         return
     output.line()
     output.line(f"Left out: {counted(len(plan.left_out), 'finding')} of the report")
-    for why, count in Counter(left.why for left in plan.left_out).most_common():
-        examples = [left for left in plan.left_out if left.why == why][:_EXAMPLES_LEFT_OUT]
+    reasons: dict[str, list[LeftOut]] = {}
+    counts = Counter[str]()
+    for left in plan.left_out:
+        counts[left.why] += 1
+        examples = reasons.setdefault(left.why, [])
+        if len(examples) < _EXAMPLES_LEFT_OUT:
+            examples.append(left)
+    for why, count in counts.most_common():
         output.line(f"  {count} {why}")
-        for left in examples:
+        for left in reasons[why]:
             output.line(f"    {safe_text(fit(left.key, _MAX_KEY))}: {safe_text(left.detail)}")
-        if count > len(examples):
-            output.line(f"    and {count - len(examples)} more; see all with -o json")
+        if count > len(reasons[why]):
+            output.line(f"    and {count - len(reasons[why])} more; see all with -o json")
 
 
-def _table(output: Output, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    limits = [_MAX_KEY if column == "KEY" else _MAX_CELL for column in columns]
-    output.table(
-        columns, [[safe_text(fit(c, most)) for c, most in zip(row, limits, strict=True)] for row in rows]
-    )
+def _table(
+    output: Output,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    key: str = "",
+    prose: bool = False,
+    spare: Sequence[str] = (),
+) -> None:
+    limits = [_MAX_KEY if column == key else _MAX_CELL for column in columns]
+    safe = [[safe_text(fit(c, most)) for c, most in zip(row, limits, strict=True)] for row in rows]
+    output.table(columns, safe, key=key, prose=prose, spare=spare)

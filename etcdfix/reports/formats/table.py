@@ -78,7 +78,7 @@ class TableReporter(Reporter):
             line(text)
         line()
         if self._rows:
-            self._table(_WIDE_COLUMNS if self._wide else _COLUMNS, self._rows)
+            self._table(_WIDE_COLUMNS if self._wide else _COLUMNS, self._rows, key="KEY")
             if self._count > len(self._rows):
                 line("too many errors, the list is truncated")
                 line(
@@ -120,6 +120,7 @@ class TableReporter(Reporter):
                     for r in summary.by_resource
                     if self._wide or r.keys != r.readable or r.stale
                 ],
+                spare=("READABLE", "STALE"),
             )  # fmt: skip
             healthy = [r for r in summary.by_resource if r.keys == r.readable and not r.stale]
             if healthy and not self._wide:
@@ -133,13 +134,14 @@ class TableReporter(Reporter):
             self._table(
                 ("CAUSE", "OUTCOME", "COUNT", "EXAMPLE"),
                 [(c.cause, c.outcome, str(c.count), safe_text(c.example)) for c in summary.by_cause],
+                key="EXAMPLE",
             )
             self._output.line()
         if summary.by_transformer:
             self._table(
                 (
-                    "TRANSFORMER", "RULE", "KEY", "KEYS", "FAIL", "OF THEM DAMAGED", "UNDETERMINED", "STALE",
-                    "FIRST MOD REVISION", "LAST",
+                    "TRANSFORMER", "RULE", "ENCRYPTION KEY", "KEYS", "FAILING", "OF THEM DAMAGED", "UNDETERMINED",
+                    "STALE", "FIRST MOD REVISION", "LAST",
                 ),
                 [
                     (
@@ -150,6 +152,7 @@ class TableReporter(Reporter):
                     )
                     for t in summary.by_transformer
                 ],
+                spare=("STALE", "FIRST MOD REVISION", "LAST"),
             )  # fmt: skip
             self._output.line()
         if summary.kms is not None:
@@ -182,9 +185,16 @@ class TableReporter(Reporter):
         if asked:
             self._output.line()
 
-    def _table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def _table(
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        key: str = "",
+        spare: Sequence[str] = (),
+    ) -> None:
         if rows:
-            self._output.table(columns, [[fit(cell) for cell in row] for row in rows])
+            self._output.table(columns, [[fit(cell) for cell in row] for row in rows], key=key, spare=spare)
 
 
 def _number(value: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from etcdfix.reports.base import fit
+from etcdfix.reports.base import Aligned, fit
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.text.safetext import safe_text
 
@@ -56,6 +56,5 @@ def aligned(rows: Sequence[tuple[str, ...]], indent: str = "  ") -> Iterator[str
         max((len(row[i]) for row in rows if len(row[i]) <= _WIDEST), default=0) for i in range(len(rows[0]))
     ]
     for row in rows:
-        yield (
-            indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        ).rstrip()
+        text = indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield Aligned(text.rstrip(), row, indent)

@@ -9,6 +9,7 @@ from etcdfix.model import Outcome
 from etcdfix.reports.base import fit
 from etcdfix.reports.printers.objects import Form, Shown
 from etcdfix.reports.printers.text import INDENT, json_text, yaml_text
+from etcdfix.reports.tables import table_lines, width_for
 from etcdfix.text.safetext import safe_text
 
 
@@ -113,6 +114,7 @@ _COLUMNS: Final = (
     "BYTES",
     "MOD REVISION",
 )
+_SPARE: Final = ("ENCODING", "BYTES", "MOD REVISION")
 _PAGE = 500
 _MAX_CELL = 100
 
@@ -156,6 +158,12 @@ class WideWriter(Writer):
         self._widths = [
             max(width, *map(len, column)) for width, column in zip(self._widths, columns, strict=True)
         ]
+        most = width_for(self._stream)
+        if most and sum(self._widths) + 3 * (len(self._widths) - 1) > most:
+            for line in table_lines(self._rows[0], self._rows[1:], most, key="NAME", spare=_SPARE):
+                self._stream.write(f"{line}\n".encode())
+            self._rows = [_COLUMNS]
+            return
         for row in self._rows:
             line = "   ".join(cell.ljust(width) for cell, width in zip(row, self._widths, strict=True))
             self._stream.write(f"{line.rstrip()}\n".encode())

@@ -50,7 +50,8 @@ def test_show_a_row_for_each_record(capfd: Captured, path: Path) -> None:
     assert header.split()[:3] == ["RECORD", "TIME", "TYPE"]
     assert [row.split()[0] for row in rows] == ["1", "2", "3", "4"]
     for row, kind, outcome in zip(rows, ["intent", "outcome"] * 2, ["-", "deleted"] * 2, strict=True):
-        assert row.split()[2:6] == [kind, "delete", "/registry/secrets/shop/db", outcome]
+        assert row.split()[2:5] == [kind, "delete", outcome]
+        assert row.endswith("  /registry/secrets/shop/db")
         assert "ada@node-1 (sudo: grace)" in row
     assert "intent 3; the key is lost" in rows[3]
 
@@ -134,7 +135,7 @@ def test_show_a_key_that_is_no_base64(capfd: Captured, path: Path) -> None:
     path.write_text(path.read_text().replace(notes["etcdfix.io/key-base64"], "%%%"))
     code, out, _ = audit(capfd, "show", path)
     assert code == 0
-    assert out.splitlines()[1].split()[4] == "?"
+    assert out.splitlines()[1].split()[-1] == "?"
 
 
 def test_show_an_empty_log(capfd: Captured, path: Path) -> None:

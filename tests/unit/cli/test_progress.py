@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from etcdfix.cli.progress import progress_of, with_progress
+from etcdfix.examine_all import WAITING
 from tests.support.memory_source import MemorySource, stored
 
 
@@ -60,12 +61,15 @@ def test_nothing_on_standard_output(
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-@pytest.mark.parametrize(("estimate", "said"), [(None, False), (0, False), (7, True)])
+@pytest.mark.parametrize(
+    ("label", "estimate", "said"),
+    [("keys", None, False), (WAITING, 0, False), (WAITING, 7, True), ("broken objects", 7, False)],
+)
 def test_watching_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch, estimate: int | None, *, said: bool, terminal: bool
+    monkeypatch: pytest.MonkeyPatch, label: str, estimate: int | None, *, said: bool, terminal: bool
 ) -> None:
     values = [stored("/a"), stored("/b")]
     stream = at_terminal(monkeypatch) if terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    assert list(progress_of(MemorySource(values))(iter(values), "keys", estimate)) == values
+    assert list(progress_of(MemorySource(values))(iter(values), label, estimate)) == values
     assert ("7 values wait for a KMS plugin" in stream.getvalue()) is (said and terminal)

@@ -15,7 +15,7 @@ import pytest
 from etcdfix.apiserver.client import open_access
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import EtcdfixError
-from etcdfix.inputs.inputfile import STANDARD_INPUT, open_input, open_regular, read_input
+from etcdfix.inputs.inputfile import STANDARD_INPUT, mapped_input, open_input, open_regular, read_input
 from etcdfix.inputs.manifest import load_manifest
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.reports.baseline import load_baseline
@@ -147,3 +147,18 @@ def test_a_baseline_that_is_none(text: bytes, words: str, tmp_path: Path) -> Non
     path.write_bytes(text)
     with pytest.raises(EtcdfixError, match=words):
         load_baseline(path)
+
+
+def test_a_mapped_file_is_a_copy_that_nobody_cuts_short(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_bytes(b"x" * 5000)
+    with mapped_input(path, most_bytes=5000) as mapped:
+        path.write_bytes(b"")
+        assert mapped[:] == b"x" * 5000
+        part = memoryview(mapped)[10:20]
+    assert bytes(part) == b"x" * 10
+    with mapped_input(path, most_bytes=5000) as mapped:
+        assert mapped == b""
+    path.write_bytes(b"x" * 5001)
+    with pytest.raises(OSError, match="larger than 5000 bytes"), mapped_input(path, most_bytes=5000):
+        pass

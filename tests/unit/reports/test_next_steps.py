@@ -34,9 +34,9 @@ def summary(
     return Summary(by_cause=list(causes), by_transformer=list(transformers), **counts)
 
 
-@pytest.mark.parametrize(("likely", "told"), [(0, False), (1, False), (2, True)])
-def test_a_key_that_had_other_bytes_for_a_time(likely: int, *, told: bool) -> None:
-    entry = msgspec.structs.replace(transformer(keys=50, failures=2), likely_damaged=likely)
+@pytest.mark.parametrize(("doubts", "told"), [([], False), (["unfitting"], False), (["in-between"], True)])
+def test_a_key_that_had_other_bytes_for_a_time(doubts: list[str], *, told: bool) -> None:
+    entry = msgspec.structs.replace(transformer(keys=50, failures=2), likely_damaged=2, likely_doubts=doubts)
     found = next_steps(summary(cause(Cause.NONCE_DAMAGED, 2), transformers=(entry,), decrypt_failures=2))
     words = (
         "2 values under aescbc/v1/key2 of secrets, configmaps do not open, and values written before and after them "

@@ -263,6 +263,22 @@ def test_an_edited_plan_is_refused(made: tuple[Path, StoredValue], old: bytes, n
     assert "etcdfix plan --from-report" in caught.value.hint
 
 
+def test_a_plan_from_before_a_field_was_added_is_read(made: tuple[Path, StoredValue]) -> None:
+    path, _ = made
+    plan = load_plan(path)
+    fields: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+    for entry in fields["entries"]:
+        del entry["refused"]
+    fields["content_sha256"] = ""
+    before = hashlib.sha256(msgspec.json.encode(fields)).hexdigest()
+    path.write_bytes(msgspec.json.encode(fields | {"content_sha256": f"sha256:{before}"}))
+    assert load_plan(path).entries == plan.entries
+    del fields["entries"][0]["needs"]
+    path.write_bytes(msgspec.json.encode(fields | {"content_sha256": f"sha256:{before}"}))
+    with pytest.raises(ConfigurationError, match="its digest does not fit"):
+        load_plan(path)
+
+
 def test_spaces_and_the_order_of_fields_do_not_matter(made: tuple[Path, StoredValue]) -> None:
     path, _ = made
     plan = load_plan(path)

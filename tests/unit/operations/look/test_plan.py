@@ -1,28 +1,36 @@
 from __future__ import annotations
 
+import errno
+import gc
 import hashlib
 import io
 import itertools
 import json
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.errors import ConfigurationError
+from etcdfix.errors import ConfigurationError, SourceError
+from etcdfix.examine import Examiner
 from etcdfix.graph.users import users_of
 from etcdfix.model import KeptRevision, Revision, StoredValue
+from etcdfix.operations.look import plan_gather
 from etcdfix.operations.look.plan import build_plan
+from etcdfix.operations.look.plan_gather import Broken
 from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
 from etcdfix.sources.base import Source
+from etcdfix.spool import Spool
+from etcdfix.verdicts.examination import Examination
 from tests.support.impact_objects import Cluster, node_of, owner
 from tests.support.lost_key import (
     CERT_MANAGER,
@@ -41,6 +49,7 @@ from tests.support.lost_key import (
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, configuration, json_object, provider
 
+T = TypeVar("T")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -373,7 +382,7 @@ def test_what_the_cluster_stands_on_comes_last(tmp_path: Path) -> None:
     )
     assert "cluster-breaking" in row
     assert last.reasons[0].text in row
-    assert row.endswith(" [1] [2]")
+    assert "  [1] [2]  " in row
     assert "[2]: its command works with --accept-risk cluster-breaking only" in out.getvalue().decode()
     assert "--accept-risk cluster-breaking for 1 object (" in plan.steps[-3].text
 
@@ -417,8 +426,7 @@ def test_what_was_there_before_a_deletion_is_looked_for_in_a_file_only(tmp_path:
     source = Kept(cluster.values)
     path = scan_to(tmp_path / "report.json", cluster, source=source)
     (entry,) = build_plan(source, examiner_of(cluster, source), request_for(path)).entries
-    # It tells what the object probably is; nothing shows that it is the same one, so it is not to be put back.
-    assert entry.readable_revision == 0
+    assert entry.readable_revision == 0  # of an earlier object, which nothing says is this one
     assert entry.what == ("Secret (type not known)" if live else "Secret (TLS certificate)")
 
 
@@ -641,3 +649,78 @@ def test_objects_with_too_many_references_are_said(tmp_path: Path, monkeypatch: 
     lose(cluster, cluster.secret("one"))
     plan = plan_of(cluster, tmp_path)
     assert plan.incomplete_reasons == ["1 objects have more references than are followed"]
+
+
+# --------------------------------------------------------------------------------------------------- very many
+
+
+def test_the_work_grows_with_the_objects_and_no_faster(tmp_path: Path) -> None:
+    """Calls of functions are counted, not seconds: what looks at all broken objects for each of them shows."""
+
+    def calls(each: int) -> int:
+        cluster = lost_cluster(each)
+        source = cluster.source()
+        request = request_for(scan_to(tmp_path / f"{each}.json", cluster))
+        examiner = examiner_of(cluster, source)
+        count = 0
+
+        def note(*_: object) -> None:
+            nonlocal count
+            count += 1
+
+        sys.setprofile(note)
+        try:
+            plan = build_plan(source, examiner, request)
+        finally:
+            sys.setprofile(None)
+        assert len(plan.entries) == 5 * each
+        return count
+
+    calls(2)  # what is read once
+    few, many = calls(30), calls(120)
+    assert many < 4.2 * few
+
+
+def test_a_broken_value_is_not_examined_again_and_no_entry_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = lost_cluster(60)
+    source = cluster.source()
+    request = request_for(scan_to(tmp_path / "report.json", cluster))
+    examined: Counter[bytes] = Counter()
+    examine = Examiner.examine
+    kept: list[int] = []
+
+    def counting(self: Examiner, stored: StoredValue, *, thorough: bool = False) -> Examination:
+        examined[stored.key] += 1
+        return examine(self, stored, thorough=thorough)
+
+    def progress(items: Iterator[T], label: str, _estimate: int | None, /) -> Iterator[T]:
+        for number, item in enumerate(items):
+            if label == "broken objects" and number == 299:
+                kept.append(sum(isinstance(one, PlanEntry) for one in gc.get_objects()))
+            yield item
+
+    monkeypatch.setattr(Examiner, "examine", counting)
+    before = sum(isinstance(one, PlanEntry) for one in gc.get_objects())
+    plan = build_plan(source, examiner_of(cluster, source), request, progress=progress)
+    assert len(plan.entries) == 300
+    assert max(examined[entry.key.encode()] for entry in plan.entries) <= 2
+    (after,) = kept
+    assert after - before < 20
+
+
+def test_no_room_for_broken_objects_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(Spool[Broken]):
+        def append(self, value: Broken) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    cluster = lost_cluster(2)
+    source = cluster.source()
+    request = request_for(scan_to(tmp_path / "report.json", cluster))
+    monkeypatch.setattr(plan_gather, "Spool", Full)
+    with pytest.raises(
+        SourceError, match=r"temporary file for broken objects, in .*: No space left"
+    ) as caught:
+        build_plan(source, examiner_of(cluster, source), request)
+    assert "TMPDIR" in caught.value.hint

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from etcdfix.operations.look.plan_steps import in_order, trials
+from etcdfix.operations.look import sorted_rows
+from etcdfix.operations.look.plan_steps import in_order
 from tests.support.plan_entries import entry
 
 
@@ -56,8 +57,28 @@ def test_the_first_turns_are_one_of_each_maker_that_needs_nobody() -> None:
         made("h-1", "plugin", outcome="undetermined"),
     ]  # fmt: skip
     ordered = in_order(entries)
-    assert trials(ordered) == 2
-    # Of each the one that is missed least.
+    # Of two makers, and of each the one that is missed least.
     assert [each.name for each in ordered][:5] == ["a-2", "b-1", "a-3", "a-1", "b-2"]
     assert len({each.name for each in ordered}) == len(entries)
-    assert trials([]) == 0
+
+
+def test_many_are_sorted_on_disk_and_the_same_each_time_they_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sorted_rows, "_MEMORY_BYTES", 2000)
+    entries = [
+        made(f"n-{number % 7}-{number}", f"maker-{number % 3}", users=number % 5) for number in range(200)
+    ]
+    ordered = in_order(entries)
+    few = in_order(entries[:2])
+    assert len(ordered) == 200
+    assert [each.order for each in ordered] == list(range(1, 201))
+    assert {each.name for each in ordered} == {each.name for each in entries}
+    assert ordered == list(ordered)
+    assert ordered != few
+    assert ordered[3] == list(ordered)[3]
+    assert ordered[-1] == list(ordered)[-1]
+    assert ordered[2:5] == list(ordered)[2:5]
+    assert [each.users for each in ordered[3:]] == sorted(each.users for each in ordered[3:])
+    with pytest.raises(IndexError):
+        ordered[200]

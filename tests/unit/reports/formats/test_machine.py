@@ -105,7 +105,7 @@ def test_fields_stand_in_the_order_of_the_contract() -> None:
     assert list(report["summary"]["by_cause"][0]) == ["cause", "outcome", "count", "example"]
     assert list(report["summary"]["by_transformer"][0]) == [
         "transformer", "resources", "key_fingerprint", "keys", "failures", "damaged", "undetermined", "stale",
-        "first_mod_revision", "last_mod_revision", "likely_damaged",
+        "first_mod_revision", "last_mod_revision", "likely_damaged", "likely_doubts",
     ]  # fmt: skip
     for finding in report["findings"]:
         assert list(finding) == [n for n in FINDING if n != "key_base64" or "key_base64" in finding]

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 
 from etcdfix.graph.model import Risk, RiskReason
 from etcdfix.reports.formats.machine import write_plan_json
@@ -84,8 +85,8 @@ def test_few_objects_show_all_commands_and_many_the_first() -> None:
 def test_rows_are_capped_and_said() -> None:
     text = table(plan(*(entry(n) for n in range(1, 6))), max_rows=2)
     assert "not shown: 3 of 5 objects; see all with -o json, or --max-rows 5\n" in text
-    assert "\n2        low" in text
-    assert "\n3        low" not in text
+    assert "\n2        /registry/secrets/shop/web-2\n" in text
+    assert "\n3        " not in text
 
 
 def test_groups_of_two_rules_can_be_told_apart() -> None:
@@ -127,7 +128,7 @@ def test_marks_of_risk_are_explained_only_where_they_stand() -> None:
         in both
     )
     assert "(unproven): most likely in order" in both
-    assert "GO WITH IT: dependents that the garbage collector deletes after it\n" in both
+    assert "CASCADE: dependents that the garbage collector deletes after it\n" in both
 
 
 def test_the_worst_reason_and_the_cascade_stand_in_the_row() -> None:
@@ -138,7 +139,7 @@ def test_the_worst_reason_and_the_cascade_stand_in_the_row() -> None:
     row = _row(table(plan(entry(risk="high", reasons=reasons, cascade=7))))
     assert row.startswith("1        high    7 dependents go with it  ")
     assert "a user" not in row
-    assert row.split()[-1] == "7"
+    assert row.split()[-2] == "7"
     protected = _row(table(plan(entry(protected="kube-system's own", risk="low"))))
     assert "low     kube-system's own  " in protected
     long = _row(table(plan(entry(risk="high", reasons=[RiskReason(Risk.HIGH, "x", "w" * 500)]))))
@@ -146,7 +147,7 @@ def test_the_worst_reason_and_the_cascade_stand_in_the_row() -> None:
 
 
 def _row(text: str) -> str:
-    return next(line for line in text.splitlines() if "  /registry/secrets/shop/web-1  " in line)
+    return next(line for line in text.splitlines() if line.endswith("  /registry/secrets/shop/web-1"))
 
 
 def test_flags_that_a_command_lacks_are_numbered_and_said() -> None:
@@ -160,8 +161,9 @@ def test_flags_that_a_command_lacks_are_numbered_and_said() -> None:
         entry(4, transformer="identity"),
     )
     lines = table(shown).splitlines()
-    ends = [line.split("  ")[-1] for line in lines if "/registry/secrets/shop/web-" in line][:4]
-    assert [end.strip() for end in ends] == ["[1]", "[2]", "[1] [3]", "0"]
+    head = next(number for number, line in enumerate(lines) if line.startswith("ORDER"))
+    start, end = lines[head].index("FLAGS NEEDED"), lines[head].index("KEY")
+    assert [row[start:end].strip() for row in lines[head + 1 : head + 5]] == ["[1]", "[2]", "[1] [3]", ""]
     assert (
         "[2]: its command works with --declare-key-lost kms/v2/prov/sha256:ab only: its key is gone for ever, and "
         "you are certain of that; with --kubeconfig, so that an API server can contradict, or --accept-no-api-server"
@@ -175,6 +177,48 @@ def test_flags_that_a_command_lacks_are_numbered_and_said() -> None:
     few = table(shown, max_rows=1)
     assert "[1]: its command" in few
     assert "[2]: its command" not in few
+
+
+def test_what_most_rows_share_is_said_once_and_left_out_of_them() -> None:
+    lost = declaration("aescbc/v1/lost", "")
+    entries = [entry(n, needs=[lost], risk="high") for n in range(1, 9)]
+    entries += [entry(9, risk="low"), entry(10, needs=[ACCEPT_RISK, lost], risk="high", cascade=2)]
+    text = table(plan(*entries))
+    lines = text.splitlines()
+    start = lines.index("The objects, in the order of their turns")
+    assert lines[start + 1 : start + 5] == [
+        "  All 10 rows: WHY none; WHAT IT IS Secret (type not known); RECREATED BY by hand",
+        "  All but 1 of 10 rows: RISK high; CASCADE 0",
+        "  All but 2 of 10 rows: FLAGS NEEDED --declare-key-lost aescbc/v1/lost",
+        "ORDER    RISK    CASCADE    FLAGS NEEDED    KEY",
+    ]
+    rows = {line.split()[0]: line.split()[1:-1] for line in lines[start + 5 : start + 15]}
+    assert rows["1"] == []
+    assert rows["9"] == ["low", "none"]
+    assert rows["10"] == ["2", "[2]", "[1]"]
+    # Of three rows nothing is said for most.
+    assert "rows:" not in table(plan(*entries[:3]))
+
+
+def test_what_no_flag_helps_is_said() -> None:
+    text = table(plan(entry(refused="find out why first"), entry(2)))
+    assert "refused: find out why first; until then no flag helps\n" in text
+    assert "    refused: find out why first\n" in text
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_narrow_tables_stay_whole(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    key = "/registry/secrets/shop/" + "very-long-" * 15
+    reason = RiskReason(Risk.HIGH, "cascade", "7 dependents go with it, and what they own")
+    shown = plan(*(entry(n, key=f"{key}{n}", risk="high", reasons=[reason], cascade=n) for n in range(1, 6)))
+    lines = table(shown).splitlines()
+    for number in range(1, 6):
+        assert f"    {key}{number}" in lines
+    start = next(n for n, line in enumerate(lines) if line.startswith("ORDER"))
+    for line in lines[start : lines.index(f"    {key}5")]:
+        assert len(line) <= columns or line.strip().startswith(key)
+    assert not [line for line in lines if line.endswith(" ")]
 
 
 def test_what_can_wait_stands_before_the_commands() -> None:

@@ -1,0 +1,183 @@
+"""``etcdfix backup``: what backups there are, whether they are what the audit log says, and removing old ones."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from etcdfix.cli.anchor import anchor_option, named_anchor
+from etcdfix.cli.confirm import Terminal
+from etcdfix.cli.exit_codes import epilog
+from etcdfix.cli.options import option_group, timeout_option
+from etcdfix.cli.output import require_output, say, show_outcome
+from etcdfix.cli.variables import ChangingCommand
+from etcdfix.errors import EtcdfixError
+from etcdfix.operations.look.backups import (
+    list_backups,
+    list_exit_code,
+    verification_exit_code,
+    verify_backups,
+)
+from etcdfix.remediation.places import RecordPaths
+from etcdfix.reports.backup_model import BackupPruning
+from etcdfix.reports.formats.backups import FORMATS, Document, write_backups
+
+_Command = Callable[..., Any]
+_PATH: Final = click.Path(path_type=Path)
+
+LIST_EXIT_CODES = {
+    0: "listed",
+    2: "usage or configuration error",
+    3: "a file is damaged or cannot be read, or the audit log does not verify",
+    5: "a directory cannot be listed",
+}
+VERIFY_EXIT_CODES = {
+    0: "every backup is whole and what the audit log says, and none is missing",
+    1: "something is wrong or missing",
+    2: "usage or configuration error",
+    3: "something cannot be told (1 wins over it)",
+    5: "a directory or the audit log cannot be read",
+}
+PRUNE_EXIT_CODES = {
+    0: "removed, or the dry run would; or none was old enough",
+    2: "usage or configuration error",
+    3: "unfinished: a file could not be removed, an outcome not be recorded or not be told to the --audit-anchor",
+    4: "refused: a rule keeps a backup that is old enough (the others are removed), or nothing was removed at all",
+    5: "a directory or the audit log cannot be read; nothing was removed",
+}
+
+_places: Final = option_group(
+    click.option(
+        "--backup-dir", "backup_dirs", type=_PATH, multiple=True, metavar="DIR", envvar="ETCDFIX_BACKUP_DIR",
+        help="Where backups are (may be repeated).  [default: as for delete]",
+    ),
+    click.option(
+        "--audit-log", type=_PATH, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
+        help="The audit log that they belong to.  [default: as for delete]",
+    ),
+    timeout_option,
+    click.option(
+        "-o", "--output", "output", type=click.Choice(list(FORMATS)), default=FORMATS[0], show_default=True,
+        envvar="ETCDFIX_OUTPUT", help="Form of the output.",
+    ),
+)  # fmt: skip
+
+
+@click.group("backup")
+def command() -> None:
+    """List backups, compare them with the audit log, remove old ones.
+
+    A backup holds the stored bytes of one key, as they were in etcd: plaintext, where they were plaintext there.
+    """
+
+
+@command.command("list", epilog=epilog(LIST_EXIT_CODES))
+@_places
+def list_command(*, output: str, **options: Any) -> int:
+    """Show every backup, and every other file beside them.
+
+    Secrets that are stored as plaintext come first. Whether all is as it should be, backup verify says.
+    """
+    require_output()
+    listed = list_backups(_record_paths(options))
+    _write(listed, output)
+    for warning in listed.warnings:
+        say(warning)
+    return list_exit_code(listed)
+
+
+@command.command("verify", epilog=epilog(VERIFY_EXIT_CODES))
+@_places
+def verify_command(*, output: str, **options: Any) -> int:
+    """Check that backups are whole, safe, what the audit log says, and all there.
+
+    Each file's digests, owner and mode; its record in the audit log, by sequence, hash and path; and each record's
+    backups. Those that were pruned are known as such. Writes nothing.
+    """
+    require_output()
+    verified = verify_backups(_record_paths(options))
+    _write(verified, output)
+    return verification_exit_code(verified)
+
+
+@command.command("prune", cls=ChangingCommand, epilog=epilog(PRUNE_EXIT_CODES))
+@_places
+@click.option("--older-than", metavar="AGE", help="Remove backups of more than this age: 12w, 90d, 36h.")
+@click.option("--before", metavar="DATE", help="Remove backups that were made before this date (UTC).")
+@click.option("--reason", required=True, metavar="TEXT", help="Why; stands in the audit log.")
+@click.option("--dry-run", is_flag=True, help="Show what would go; remove nothing, record nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for their number to be typed back (for scripts).")
+@click.option(
+    "--accept-only-copy",
+    is_flag=True,
+    help="Remove backups of deletions too, after which the log tells of nothing that was written to the key.",
+)
+@click.option(
+    "--accept-not-applied",
+    is_flag=True,
+    help="Remove backups too of changes that the log calls refused or not-applied.",
+)
+@anchor_option
+def prune_command(*, output: str, older_than: str | None, before: str | None, **options: Any) -> int:
+    """Remove old backups, with a record of each in the audit log.
+
+    Removing a backup removes the undo of its change. Only a file goes that is exactly the one that the log means, and
+    whose change is known to be done. Whatever cannot be told stays, and is named.
+    """
+    from etcdfix.operations.change import prune_backups  # noqa: PLC0415 - grpc is slow to import
+    from etcdfix.remediation.backup.prune import PruneRequest  # noqa: PLC0415 - same
+
+    if (older_than is None) == (before is None):
+        raise click.UsageError("name exactly one of --older-than AGE and --before DATE")
+    if not str(options["reason"]).strip():
+        raise click.UsageError("--reason is empty: say why, for the record")
+    require_output()
+    now = datetime.now(UTC)
+    request = PruneRequest(
+        before=prune_backups.before_date(before, now=now)
+        if before is not None
+        else prune_backups.older_than(older_than or "", now=now),
+        reason=options["reason"],
+        places=_record_paths(options),
+        accept_only_copy=options["accept_only_copy"],
+        accept_not_applied=options["accept_not_applied"],
+    )
+    dry_run, confirm = options["dry_run"], Terminal(yes=options["yes"]).confirm_number
+    try:
+        pruning = prune_backups.run_prune(request, dry_run=dry_run, confirm=confirm, preview=_preview)
+    except EtcdfixError as exc:
+        if output != FORMATS[0]:
+            _write(prune_backups.refused_report(request, exc, dry_run=dry_run), output)
+        raise
+    _write(pruning, output)
+    return pruning.exit_code
+
+
+def _preview(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line, err=True)
+
+
+def _record_paths(options: dict[str, Any]) -> RecordPaths:
+    return RecordPaths(
+        tuple(dict.fromkeys(path.absolute() for path in options["backup_dirs"])),
+        options["audit_log"].absolute() if options["audit_log"] is not None else None,
+        anchor=named_anchor(options),
+    )
+
+
+def _write(document: Document, form: str) -> None:
+    """Write it to standard output; what was removed is told on standard error where that takes it no more."""
+    text = io.BytesIO()
+    write_backups(document, text, form)
+    lines = text.getvalue().decode().splitlines()
+    if isinstance(document, BackupPruning):
+        show_outcome(lines)
+        return
+    for line in lines:
+        click.echo(line)

@@ -1,0 +1,192 @@
+"""Removes aged backups: what would go is shown, confirmed, and only then removed, each with its record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from etcdfix.errors import ConfigurationError, EtcdfixError, RefusedByRule
+from etcdfix.remediation.audit.record import Operator, unicode_text
+from etcdfix.remediation.backup.prune import (
+    KeptBackup,
+    Prunable,
+    PrunedBackup,
+    PruneRequest,
+    Pruning,
+    Survey,
+    prune_backups,
+    survey_backups,
+)
+from etcdfix.remediation.durable import Step, no_step
+from etcdfix.reports.backup_model import BackupPruning, KeptFile, PrunedFile
+from etcdfix.reports.base import counted
+from etcdfix.reports.model import Refusal
+from etcdfix.reports.origin import TOOL, timestamp
+from etcdfix.rules import Rule, refuse
+from etcdfix.storagekey import display
+from etcdfix.text.safetext import key_base64, safe_text
+
+_AGE: Final = re.compile(r"([1-9]\d{0,5})([wdh])", re.ASCII)
+_HOURS: Final = {"w": 7 * 24, "d": 24, "h": 1}
+_MOST_SHOWN: Final = 100
+
+
+def older_than(text: str, *, now: datetime) -> datetime:
+    """Return the time before which a backup has an age: ``90d``, ``12w`` or ``36h``.
+
+    Raises:
+        ConfigurationError: It is no age.
+    """
+    found = _AGE.fullmatch(text)
+    if found is not None:
+        age = timedelta(hours=int(found[1]) * _HOURS[found[2]])
+        if now - datetime.min.replace(tzinfo=UTC) > age:
+            return now - age
+    raise ConfigurationError(
+        f"--older-than: {text!r} is no age", hint="a number and w, d or h: 12w, 90d, 36h"
+    )
+
+
+def before_date(text: str, *, now: datetime) -> datetime:
+    """Return the time that a date names: its beginning in UTC, or a time of RFC 3339.
+
+    Raises:
+        ConfigurationError: It is none, or lies ahead.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as exc:
+        raise ConfigurationError(
+            f"--before: {text!r} is no date", hint="2026-03-31, or 2026-03-31T12:00:00Z"
+        ) from exc
+    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    if found > now:
+        raise ConfigurationError(f"--before: {text} lies ahead", hint="name a date that is over")
+    return found
+
+
+def run_prune(
+    request: PruneRequest,
+    *,
+    dry_run: bool,
+    confirm: Callable[[int], bool],
+    preview: Callable[[Iterable[str]], None],
+    step: Step = no_step,
+) -> BackupPruning:
+    """Remove aged backups, or say which would go.
+
+    Args:
+        request: Which.
+        dry_run: Remove nothing, and record nothing.
+        confirm: Told how many would go, says whether they may.
+        preview: Shows what would go.
+        step: Told of each action on a file.
+
+    Raises:
+        RemediationRefused: It was not confirmed, or a directory is not ours alone; nothing was removed.
+        AuditError: The log cannot be relied upon, or not be written; nothing was removed.
+        AuditLogUnreadable: The log cannot be read; nothing was removed.
+        BackupUnreadable: A directory cannot be listed; nothing was removed.
+    """
+    survey = survey_backups(request)
+    if dry_run or not survey.prunable:
+        return _report(request, survey, dry_run=dry_run)
+    preview(_preview_lines(survey))
+    if not confirm(len(survey.prunable)):
+        raise refuse(
+            Rule.NOT_CONFIRMED,
+            "their number was not typed back; nothing was removed",
+            hint="type the number at a terminal, or give --yes in a script",
+        )
+    pruning = prune_backups(request, survey, operator=Operator.of_this_process(), step=step)
+    return _report(request, pruning.survey, dry_run=False, pruning=pruning)
+
+
+def refused_report(request: PruneRequest, error: EtcdfixError, *, dry_run: bool) -> BackupPruning:
+    """Return why nothing was removed."""
+    survey = Survey(prunable=(), kept=(), younger=0)
+    refusal = Refusal(
+        code=error.code,
+        rule=error.rule if isinstance(error, RefusedByRule) else None,
+        message=unicode_text(error.message),
+        next_step=unicode_text(error.hint),
+    )
+    report = _report(request, survey, dry_run=dry_run)
+    return msgspec.structs.replace(report, refusal=refusal, exit_code=int(error.exit_code))
+
+
+def _preview_lines(survey: Survey) -> Iterator[str]:
+    number = len(survey.prunable)
+    yield f"{counted(number, 'backup')} would be removed. A backup is the undo of its change: that is gone with it."
+    for backup in survey.prunable[:_MOST_SHOWN]:
+        intent = backup.listed.intent
+        key = safe_text(display(intent.subject.key))
+        ended = f"{backup.listed.result}, intent {intent.link.sequence}"
+        yield f"  {backup.listed.at}  {intent.verb.purpose} of {key} ({ended})"
+    if number > _MOST_SHOWN:
+        yield f"  … {number - _MOST_SHOWN} more; --dry-run -o json shows them"
+
+
+def _report(
+    request: PruneRequest, survey: Survey, *, dry_run: bool, pruning: Pruning | None = None
+) -> BackupPruning:
+    if pruning is not None:
+        pruned = [_pruned(one.backup, one) for one in pruning.done]
+    else:
+        pruned = [_pruned(one, None) for one in survey.prunable]
+    return BackupPruning(
+        tool=TOOL,
+        generated_at=timestamp(),
+        directories=[_word(path) for path in request.places.directories],
+        audit_log=_word(request.places.log_path),
+        before=timestamp(request.before),
+        dry_run=dry_run,
+        pruned=pruned,
+        kept=[_kept(one) for one in survey.kept],
+        younger=survey.younger,
+        stopped=unicode_text(pruning.stopped) if pruning is not None else "",
+        audit_log_head=str(pruning.head) if pruning is not None and pruning.head is not None else None,
+        anchored=pruning.anchored if pruning is not None else None,
+        warnings=[unicode_text(text) for text in pruning.warnings] if pruning is not None else [],
+        exit_code=_exit_code(survey, pruning),
+    )
+
+
+def _exit_code(survey: Survey, pruning: Pruning | None) -> int:
+    """Return 3 where something is unfinished, 4 where a rule keeps a backup that is old enough, else 0."""
+    if pruning is not None:
+        unfinished = any(one.problem or one.record is None for one in pruning.done)
+        if pruning.stopped or unfinished or pruning.anchored is False:
+            return 3
+    return 4 if survey.kept else 0
+
+
+def _pruned(backup: Prunable, done: PrunedBackup | None) -> PrunedFile:
+    intent = backup.listed.intent
+    key = intent.subject.key
+    return PrunedFile(
+        paths=list(backup.paths),
+        removed=list(done.gone) if done is not None else [],
+        key=display(key),
+        key_base64=key_base64(key),
+        command=intent.verb.purpose,
+        made_at=backup.listed.at,
+        outcome=backup.listed.result.value if backup.listed.result is not None else "open",
+        value_sha256=intent.value_sha256,
+        intent=intent.link.sequence,
+        record=str(done.record) if done is not None and done.record is not None else None,
+        problem=unicode_text(done.problem) if done is not None else "",
+    )
+
+
+def _kept(kept: KeptBackup) -> KeptFile:
+    return KeptFile(path=_word(kept.path), rule=kept.rule.value, message=unicode_text(kept.message))
+
+
+def _word(path: Path) -> str:
+    return unicode_text(str(path))

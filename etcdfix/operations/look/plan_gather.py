@@ -1,0 +1,159 @@
+"""What a plan keeps of one pass over everything: the broken objects in a file, and why the others are left out."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from etcdfix.errors import SourceError
+from etcdfix.examine import Examiner
+from etcdfix.graph.assess import came_out
+from etcdfix.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValues, in_our_tables, similarity_of
+from etcdfix.model import Outcome
+from etcdfix.operations.look.sorted_rows import SortedRows
+from etcdfix.reports.plan_model import LeftOut
+from etcdfix.reports.saved_report import ReportedValue
+from etcdfix.spool import Spool
+from etcdfix.storagekey import display
+from etcdfix.text.safetext import key_base64, safe_text
+from etcdfix.verdicts.deletability import FAILED, Deletability, deletability_of
+from etcdfix.verdicts.examination import Examination
+
+_BROKEN: Final = FAILED | {Outcome.INCONSISTENT, Outcome.UNDETERMINED}
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """One object that may be deleted.
+
+    Attributes:
+        found: What it is; its value is let go of, for there may be many.
+        value_sha256: ``sha256:<hex>`` of the stored bytes.
+        similarity: What it has in common with what a newer cluster may have written.
+        closed: Nothing came out of its value.
+    """
+
+    found: Examination
+    value_sha256: str
+    similarity: Similarity | None
+    closed: bool
+
+
+class Gathered:
+    """What the pass over everything leaves.
+
+    Args:
+        examiner: It makes the examinations.
+        reported: What the report found, by etcd key; each is taken out once it was seen.
+
+    Attributes:
+        not_in_report: How many broken values the report does not have.
+    """
+
+    def __init__(self, examiner: Examiner, reported: dict[bytes, ReportedValue]) -> None:
+        self._examiner = examiner
+        self._reported = reported
+        self._broken = Spool(Broken)
+        self._left_out = SortedRows(LeftOut)
+        self.not_in_report = 0
+
+    def close(self) -> None:
+        """Let go of the broken objects that were not yielded."""
+        self._broken.close()
+
+    def take(self, found: Examination) -> None:
+        """Take one examined value.
+
+        Raises:
+            SourceError: There is no room for what is kept of it.
+        """
+        reported = self._reported.pop(found.stored.key, None)
+        if reported is None:
+            self.not_in_report += found.verdict.outcome in _BROKEN
+            return
+        value = f"sha256:{hashlib.sha256(found.stored.value).hexdigest()}"
+        why = _why_left_out(found, reported, value)
+        if why is not None:
+            self._leave_out(found.stored.key, *why)
+            return
+        bare = msgspec.structs.replace(
+            found, stored=msgspec.structs.replace(found.stored, value=b""), decoded=None
+        )
+        similarity = similarity_of(found, self._examiner)
+        try:
+            self._broken.append(Broken(bare, value, similarity, not came_out(found)))
+        except OSError as exc:
+            raise SourceError(
+                f"temporary file for broken objects, in {tempfile.gettempdir()}: {exc.strerror or exc}",
+                hint="point TMPDIR at a directory with more room",
+            ) from exc
+
+    def leave_out_unseen(self, problems: Sequence[str]) -> None:
+        """Leave out what the report has and nobody saw; what could not be read is not gone.
+
+        Args:
+            problems: Why not everything was seen.
+        """
+        why = (
+            ("undetermined", "it was not seen, and not everything could be read")
+            if problems
+            else ("gone", "the key does not exist any more")
+        )
+        while self._reported:
+            self._leave_out(self._reported.popitem()[0], *why)
+
+    @property
+    def broken_count(self) -> int:
+        """How many :meth:`broken` has still to yield, at most."""
+        return self._broken.count
+
+    def broken(self, similar: SimilarValues) -> Iterator[Broken]:
+        """Yield each broken object once, but for what fails as a whole kind does.
+
+        A release that was named may prove that the kind is gone; that stays.
+        """
+        for one in self._broken.drain():
+            counts = similar.of(one.found, one.similarity)
+            if counts.points_at_us and not in_our_tables(one.found):
+                self._leave_out(
+                    one.found.stored.key, "newer-than-known", f"{counts}: that is {NOT_THE_OBJECT}"
+                )
+            else:
+                yield one
+
+    def left_out(self) -> Sequence[LeftOut]:
+        """Return what is left out, in the order of the etcd keys; nothing can be taken after this."""
+        return self._left_out.finish()
+
+    def _leave_out(self, key: bytes, why: str, detail: str) -> None:
+        row = LeftOut(key=display(key), key_base64=key_base64(key), why=why, detail=safe_text(detail))
+        self._left_out.add(key + b"\x00", row)
+
+
+def _why_left_out(found: Examination, reported: ReportedValue, value_sha256: str) -> tuple[str, str] | None:
+    """Return why what a report has is no part of a plan; None where it is."""
+    verdict, stored = found.verdict, found.stored
+    if verdict.outcome not in _BROKEN:
+        return "readable", "it can be read now"
+    if stored.mod_revision != reported.mod_revision:
+        return (
+            "changed",
+            f"it stands at mod_revision {stored.mod_revision}, the report has {reported.mod_revision}",
+        )
+    if value_sha256 != reported.value_sha256:
+        return "changed", "its value has another digest than in the report"
+    if verdict.outcome is Outcome.INCONSISTENT:
+        return "inconsistent", "the API server accepts it: heal or delete it through the API"
+    match deletability_of(found):
+        case Deletability.UNPROVEN:
+            return "undetermined", f"nothing is proven against it ({verdict.message})"
+        case Deletability.CURABLE:
+            return "curable-by-configuration", f"the configuration alone can cure it ({verdict.message})"
+        case Deletability.MOVED:
+            return "value-moved", f"it belongs to {display(verdict.belongs_to)}: look at that key first"
+        case Deletability.NEVER:
+            return "never-deletable", f"{verdict.cause} is no reason to delete ({verdict.message})"
+    return None

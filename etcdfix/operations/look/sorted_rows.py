@@ -1,0 +1,58 @@
+"""Rows in an order that is known only once all are there: sorted in a temporary file where they are many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Generic, TypeVar
+from weakref import finalize
+
+import msgspec
+
+from etcdfix.reports.rows import Rows
+from etcdfix.sources.sortedruns import SortedRecords
+
+V = TypeVar("V")
+
+_MEMORY_BYTES: Final = 4 << 20
+_SIZE_BYTES: Final = 4
+
+
+class SortedRows(Generic[V]):
+    """Takes rows in any order, and returns them in that of their turns.
+
+    Args:
+        kind: Type of the rows, a ``msgspec.Struct``.
+    """
+
+    def __init__(self, kind: type[V]) -> None:
+        self._records = SortedRecords(max_bytes=_MEMORY_BYTES)
+        finalize(self, self._records.close)
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._decode = msgspec.msgpack.Decoder(kind).decode
+
+    def add(self, turn: bytes, row: V) -> None:
+        """Take one row.
+
+        Args:
+            turn: What decides its place; no turn begins with another one.
+            row: The row.
+
+        Raises:
+            SourceError: There is no room for it.
+        """
+        self._records.extend([turn + self._encode(row) + len(turn).to_bytes(_SIZE_BYTES)])
+
+    def finish(self) -> Rows[V]:
+        """Return all that was added; nothing can be added after this.
+
+        Raises:
+            SourceError: There is no room for them.
+        """
+        self._records.finish()
+        return Rows(len(self._records), self._rows)
+
+    def _rows(self) -> Iterator[V]:
+        for block in self._records.blocks(b"", None):
+            for record in block:
+                size = int.from_bytes(record[-_SIZE_BYTES:])
+                yield self._decode(record[size:-_SIZE_BYTES])

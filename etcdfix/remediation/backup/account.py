@@ -1,0 +1,168 @@
+"""What an audit log says of backups: which belong to which change, what became of that, and which were pruned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from etcdfix.errors import AuditLogUnreadable
+from etcdfix.model import ClusterIdentity
+from etcdfix.remediation.audit.record import (
+    CLOSING_TYPES,
+    Event,
+    Intent,
+    Link,
+    RecordType,
+    Result,
+    Verb,
+    intent_of_event,
+    parse_list,
+)
+from etcdfix.remediation.backup.file import Backup
+
+_WRITTEN: Final = frozenset({Result.RESTORED, Result.REENCRYPTED})
+
+
+class Listed(msgspec.Struct, kw_only=True):
+    """One backup as the log has it: one content, in one or several files.
+
+    Attributes:
+        intent: The intent that it was made for.
+        content_sha256: What the log calls it by.
+        paths: Its files.
+        at: When the record was written, RFC 3339.
+        second: It was made of what a transaction gave back although another value was expected.
+        result: What became of the change; None while nobody knows.
+        pruned: Files that were removed since, and the record that says so.
+    """
+
+    intent: Intent
+    content_sha256: str
+    paths: tuple[str, ...]
+    at: str
+    second: bool = False
+    result: Result | None = None
+    pruned: dict[str, Link] = msgspec.field(default_factory=dict)
+
+    def is_of(self, backup: Backup) -> bool:
+        """Say whether a file holds this backup: same record, key, revision, value and cluster."""
+        content, intent = backup.content, self.intent
+        return (
+            backup.intent.link == intent.link
+            and intent.subject.key == content.key_base64
+            and intent.cluster_uid == (content.cluster.kube_system_uid or "")
+            and (
+                self.second
+                or (
+                    intent.subject.mod_revision == content.mod_revision
+                    and intent.value_sha256 == content.value_sha256
+                )
+            )
+        )
+
+
+class Account:
+    """All that a log says of backups, in the order of its records.
+
+    Attributes:
+        listed: By ``content_sha256``.
+        intents: Every intent that the log holds.
+        open_prunes: Intents to remove a backup of which nobody knows what became.
+    """
+
+    def __init__(self) -> None:
+        self.listed: dict[str, Listed] = {}
+        self.intents: set[Link] = set()
+        self.open_prunes: dict[int, Intent] = {}
+        self._by_intent: dict[int, list[Listed]] = {}
+        self._written: dict[bytes, list[tuple[int, ClusterIdentity]]] = {}
+
+    @classmethod
+    def of(cls, path: Path, records: Iterable[tuple[Link, Event]]) -> Account:
+        """Read the records of a log.
+
+        Raises:
+            AuditLogUnreadable: A record makes no sense.
+        """
+        account = cls()
+        for link, event in records:
+            try:
+                account._take(link, event)
+            except ValueError as exc:
+                raise AuditLogUnreadable(f"audit log {path}: record {link.sequence}: {exc}") from exc
+        return account
+
+    def _take(self, link: Link, event: Event) -> None:
+        notes = event.annotations
+        if notes.type == RecordType.INTENT:
+            self._begin(intent_of_event(event, link.sha256), event.stage_timestamp)
+        elif notes.type in CLOSING_TYPES and notes.intent.isdigit():
+            self._close(link, event, int(notes.intent))
+
+    def _begin(self, intent: Intent, at: str) -> None:
+        self.intents.add(intent.link)
+        if intent.verb is Verb.PRUNE:
+            self.open_prunes[intent.link.sequence] = intent
+        elif intent.backups:
+            self._add(Listed(intent=intent, content_sha256=intent.backup_sha256, paths=intent.backups, at=at))
+
+    def _add(self, listed: Listed) -> None:
+        self.listed[listed.content_sha256] = listed
+        self._by_intent.setdefault(listed.intent.link.sequence, []).append(listed)
+
+    def _close(self, link: Link, event: Event, sequence: int) -> None:
+        notes = event.annotations
+        result = Result(notes.outcome)
+        if event.verb == Verb.PRUNE:
+            if result is not Result.UNKNOWN:
+                self.open_prunes.pop(sequence, None)
+            if result is Result.PRUNED and notes.backup_sha256 in self.listed:
+                pruned = self.listed[notes.backup_sha256].pruned
+                pruned.update(dict.fromkeys(parse_list(notes.backups), link))
+            return
+        of_intent = self._by_intent.get(sequence, [])
+        for listed in of_intent:
+            listed.result = None if result is Result.UNKNOWN else result
+        if result is Result.ANOMALY and of_intent:
+            first = of_intent[0]
+            paths = parse_list(notes.backups)
+            for digest in notes.backup_sha256.split():
+                if digest != first.content_sha256:
+                    ending = f"-{digest.removeprefix('sha256:')[:16]}.json"
+                    its = tuple(path for path in paths if path.endswith(ending))
+                    self._add(
+                        Listed(
+                            intent=first.intent,
+                            content_sha256=digest,
+                            paths=its,
+                            at=event.stage_timestamp,
+                            second=True,
+                            result=result,
+                        )
+                    )
+        if result in _WRITTEN:
+            intent = of_intent[0].intent if of_intent else None
+            key = intent.subject.key if intent is not None else msgspec.convert(notes.key_base64, bytes)
+            cluster = intent.cluster if intent is not None else ClusterIdentity.by_uid(notes.cluster_uid)
+            self._written.setdefault(key, []).append((sequence, cluster))
+
+    def listing(self, backup: Backup) -> Listed | None:
+        """Return what the log says of a backup file; None where it does not know it."""
+        listed = self.listed.get(backup.content_sha256)
+        return listed if listed is not None and listed.is_of(backup) else None
+
+    def written_since(self, listed: Listed) -> bool:
+        """Say whether the log tells that a value was put at the key, in the same cluster, after this change."""
+        intent = listed.intent
+        return any(
+            sequence > intent.link.sequence and cluster.is_same(intent.cluster) is True
+            for sequence, cluster in self._written.get(intent.subject.key, ())
+        )
+
+    def in_order(self) -> Iterator[Listed]:
+        """Yield every backup in the order in which they were made."""
+        for sequence in sorted(self._by_intent):
+            yield from self._by_intent[sequence]

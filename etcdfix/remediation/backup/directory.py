@@ -1,0 +1,207 @@
+"""What lies in a backup directory: every file is named, whatever it is, and nothing outside is followed.
+
+Files are reached by plain name from the descriptor of the directory, never through a link, and one value at a time is
+in memory. Nothing is judged here by the audit log; :mod:`etcdfix.remediation.backup.account` does that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from etcdfix.errors import BackupUnreadable, NotABackup, why
+from etcdfix.inputs.ownfiles import HEAD_SUFFIX, OwnFile, own_file
+from etcdfix.remediation.audit.log import RESERVE_SUFFIX
+from etcdfix.remediation.backup.file import MAX_BACKUP_SIZE, Backup, parse_backup
+from etcdfix.remediation.backup.write import MARKER_SUFFIX
+from etcdfix.remediation.durable import read_limited
+from etcdfix.storagekey import DEFAULT_PREFIX, StorageCodec, StorageLayout, likely_prefixes
+
+_BACKUP_NAME: Final = re.compile(r"[0-9a-f]{16}-\d+-\d+-[0-9a-f]{16}\.json", re.ASCII)
+_MARKER: Final = "the marker of a backup that is not there"
+_LEFT_BEHIND: Final = "left behind by a crash; the next writer puts it right, or it can be removed by hand"
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class FileKind(StrEnum):
+    """What a file in a backup directory is."""
+
+    BACKUP = "backup"
+    DAMAGED = "damaged"
+    """It has the name or the beginning of a backup, and is none that is whole."""
+    UNREADABLE = "unreadable"
+    LINK = "link"
+    OURS = "ours"
+    """Another file of ours: an audit log, its head, a plan, what a crash left."""
+    FOREIGN = "foreign"
+
+
+class FoundFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of a backup directory.
+
+    Attributes:
+        path: Where it is.
+        kind: What it is.
+        what: The same for a person, half a sentence; "" for a whole backup.
+        backup: What it holds, without the value; None unless it is a backup that is whole.
+        resource: Of the key that a backup holds, as far as the key tells (``secrets``); "" where it does not.
+        marked: Its marker stands beside it: the audit log may not have its intent.
+        exposed: What is wrong with its owner, mode or names, one half sentence each.
+        size: Bytes.
+    """
+
+    path: Path
+    kind: FileKind
+    what: str = ""
+    backup: Backup | None = None
+    resource: str = ""
+    marked: bool = False
+    exposed: tuple[str, ...] = ()
+    size: int = 0
+
+
+def is_backup_name(name: str) -> bool:
+    """Say whether a file name is one that backups have."""
+    return _BACKUP_NAME.fullmatch(name) is not None
+
+
+def look_into(directory: Path) -> Iterator[FoundFile]:
+    """Yield every file of a directory, in the order of their names; markers only where their backup is missing.
+
+    Raises:
+        BackupUnreadable: The directory cannot be listed.
+    """
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as exc:
+        raise BackupUnreadable(f"backup directory {directory}: {why(exc)}", path=directory) from exc
+    try:
+        yield from look_through(descriptor, directory)
+    finally:
+        os.close(descriptor)
+
+
+def look_through(descriptor: int, directory: Path) -> Iterator[FoundFile]:
+    """Yield the same of a directory that is open; ``directory`` is where it is.
+
+    Raises:
+        BackupUnreadable: It cannot be listed.
+    """
+    try:
+        names = sorted(os.listdir(descriptor))
+    except OSError as exc:
+        raise BackupUnreadable(f"backup directory {directory}: {why(exc)}", path=directory) from exc
+    present = frozenset(names)
+    for name in names:
+        if name.endswith(MARKER_SUFFIX) and name.removesuffix(MARKER_SUFFIX) in present:
+            continue
+        yield look_at(descriptor, directory / name, marked=name + MARKER_SUFFIX in present)
+
+
+def look_at(directory: int, path: Path, *, marked: bool) -> FoundFile:
+    """Return what one file is.
+
+    Args:
+        directory: Descriptor of the directory that it is in; its name there is the last part of ``path``.
+        path: Where it is, for messages.
+        marked: Its marker stands beside it.
+    """
+    try:
+        status = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            return FoundFile(path=path, kind=FileKind.LINK, what="a symbolic link, which is not followed")
+        if not stat.S_ISREG(status.st_mode):
+            what = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
+            return FoundFile(path=path, kind=FileKind.FOREIGN, what=what)
+        return _look_at_regular(directory, path, marked=marked)
+    except OSError as exc:
+        return FoundFile(path=path, kind=FileKind.UNREADABLE, what=why(exc))
+
+
+def _look_at_regular(directory: int, path: Path, *, marked: bool) -> FoundFile:
+    other = _other_of_ours(path.name)
+    descriptor = os.open(path.name, _FLAGS, dir_fd=directory)
+    try:
+        status = os.fstat(descriptor)
+        exposed = tuple(_exposures(status))
+        if other:
+            return FoundFile(path=path, kind=FileKind.OURS, what=other, exposed=exposed, size=status.st_size)
+        backup = _read(descriptor, path)
+    except NotABackup:
+        kind, what = _kind_of_no_backup(directory, path.name)
+        return FoundFile(path=path, kind=kind, what=what, exposed=exposed, size=status.st_size)
+    except BackupUnreadable as exc:
+        return FoundFile(
+            path=path,
+            kind=FileKind.DAMAGED,
+            what=exc.message,
+            exposed=exposed,
+            size=status.st_size,
+            marked=marked,
+        )
+    finally:
+        os.close(descriptor)
+    return FoundFile(
+        path=path,
+        kind=FileKind.BACKUP,
+        backup=backup,
+        resource=resource_of(backup.content.key_base64),
+        marked=marked,
+        exposed=exposed,
+        size=status.st_size,
+    )
+
+
+def _read(descriptor: int, path: Path) -> Backup:
+    raw = read_limited(descriptor, limit=MAX_BACKUP_SIZE)
+    if len(raw) > MAX_BACKUP_SIZE:
+        raise BackupUnreadable(f"backup {path}: it is larger than any backup", path=path)
+    backup = parse_backup(raw, path=path)
+    # A list of thousands must not hold their values; every digest was compared already.
+    return msgspec.structs.replace(backup, content=msgspec.structs.replace(backup.content, value_base64=b""))
+
+
+def _kind_of_no_backup(directory: int, name: str) -> tuple[FileKind, str]:
+    ours = own_file(directory, name)
+    if is_backup_name(name) or ours is OwnFile.BACKUP:
+        return FileKind.DAMAGED, "it has the name or the end of a backup, and does not begin like one"
+    if ours is not None:
+        return FileKind.OURS, ours.value
+    return FileKind.FOREIGN, "not a file of etcdfix"
+
+
+def _other_of_ours(name: str) -> str:
+    """Return what a name says of a file of ours that is no backup; its bytes say nothing."""
+    if name.endswith(MARKER_SUFFIX):
+        return _MARKER
+    if name.endswith(RESERVE_SUFFIX):
+        return "the room that an audit log keeps"
+    if name.startswith(".etcdfix-probe-") or name.endswith((HEAD_SUFFIX + ".new", ".json.new")):
+        return _LEFT_BEHIND
+    return "the torn last line of an audit log" if ".torn-" in name else ""
+
+
+def _exposures(status: os.stat_result) -> Iterator[str]:
+    if status.st_uid != os.geteuid():
+        yield f"belongs to uid {status.st_uid}, expected {os.geteuid()}"
+    if status.st_mode & _OTHERS:
+        yield f"has mode {stat.S_IMODE(status.st_mode):04o}, expected 0600: others may get at it"
+    if status.st_nlink > 1:
+        yield f"has {status.st_nlink} names: another one leads to the same file"
+
+
+def resource_of(key: bytes) -> str:
+    """Return the resource of an etcd key under whatever storage prefix fits, ``deployments.apps``; "" for none."""
+    for prefix in (DEFAULT_PREFIX, *likely_prefixes([key])):
+        directory, _shared = StorageLayout(prefix).locate(key)
+        if directory.codec not in {StorageCodec.NOT_AN_OBJECT, StorageCodec.UNKNOWN}:
+            return str(directory.group_resource)
+    return ""

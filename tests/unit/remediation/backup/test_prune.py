@@ -1,0 +1,543 @@
+"""Pruning: only what the log means, only what is known to be done, and never without a record."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix.errors import (
+    AnchorUnreachable,
+    AuditError,
+    AuditLogBroken,
+    AuditLogLocked,
+    BackupUnreadable,
+    UnsafePlace,
+)
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.outside import parse_outside
+from etcdfix.remediation.audit.record import Intent, Result, Verb
+from etcdfix.remediation.audit.verify import ChainState, read_records, verify
+from etcdfix.remediation.backup import prune
+from etcdfix.remediation.backup.directory import FoundFile, look_through
+from etcdfix.remediation.backup.file import encode_content, encode_document, read_backup
+from etcdfix.remediation.backup.prune import judge_prune
+from etcdfix.remediation.backup.write import MARKER_SUFFIX
+from etcdfix.rules import Rule
+from tests.support.anchors import PlayedAnchor
+from tests.support.audit_logs import OPERATOR, own_directory
+from tests.support.backups import AFTER, OLD, Ground
+
+OTHER = b"/registry/pods/shop/web"
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    return Ground(own_directory(tmp_path / "state"))
+
+
+def records(ground: Ground) -> list[tuple[str, str, str]]:
+    return [
+        (event.verb, event.annotations.type, event.annotations.outcome)
+        for _, event in read_records(ground.log)
+    ]
+
+
+class TestWhatGoes:
+    def test_each_file_of_an_old_backup_with_a_record(self, ground: Ground) -> None:
+        names = [ground.change(), ground.change(key=OTHER)]
+        done = ground.prune()
+        assert ground.files() == set()
+        assert [one.backup.listed.intent.link.sequence for one in done.done] == [1, 3]
+        assert [Path(path).name for one in done.done for path in one.gone] == [
+            names[0],
+            names[0],
+            names[1],
+            names[1],
+        ]
+        assert (
+            records(ground)[4:] == [("prune-backup", "intent", ""), ("prune-backup", "outcome", "pruned")] * 2
+        )
+        assert done.head == verify(ground.log).head
+        assert (done.stopped, done.warnings, done.anchored) == ("", (), None)
+        assert verify(ground.log).state is ChainState.WHOLE
+
+    def test_the_record_says_what_and_why(self, ground: Ground) -> None:
+        name = ground.change()
+        ground.prune()
+        _, event = list(read_records(ground.log))[2]
+        notes = event.annotations
+        assert name in notes.backups
+        assert notes.reason == "aged"
+        assert notes.accepted == '["--accept-only-copy"]'
+        assert notes.detail == "the backup of intent 1 (delete), made 2026-01-05T12:00:00.000000Z"
+        assert (event.object_ref.name if event.object_ref else "") == "db"
+
+    def test_those_that_are_younger_stay(self, ground: Ground) -> None:
+        ground.change()
+        younger = ground.change()
+        done = ground.prune(before=OLD + timedelta(hours=1))
+        assert (len(done.done), done.survey.younger) == (1, 2)
+        assert ground.survey(before=OLD + timedelta(days=1)).younger == 2  # made then, and not before
+        assert ground.files() == {f"one/{younger}", f"two/{younger}"}
+
+    def test_the_later_word_on_its_age_counts(self, ground: Ground) -> None:
+        """A file that says that it is older than its record is as old as the record, and the other way round."""
+        ground.change()
+        ground.change(made=OLD - timedelta(days=900))
+        assert ground.survey(before=OLD + timedelta(hours=1)).younger == 2
+        ground.change(made=AFTER + timedelta(days=900))
+        assert ground.survey(before=AFTER).younger == 2
+
+    def test_a_time_that_is_none_counts_as_now(self) -> None:
+        assert datetime.now(UTC) - prune._time("yesterday") < timedelta(minutes=1)
+        assert prune._time("2026-01-05T12:00:00") == prune._time("2026-01-05T14:00:00+02:00") == OLD
+
+    def test_one_directory_of_two(self, ground: Ground) -> None:
+        name = ground.change()
+        ground.prune(places=type(ground.places)(ground.directories[:1], ground.log))
+        assert ground.files() == {f"two/{name}"}
+        ground.prune()
+        assert ground.files() == set()
+
+    def test_nothing_that_was_not_shown(self, ground: Ground) -> None:
+        ground.change()
+        agreed = ground.survey()
+        later = ground.change()
+        prune.prune_backups(ground.request(), agreed, operator=OPERATOR)
+        assert ground.files() == {f"one/{later}", f"two/{later}"}
+
+    @pytest.mark.parametrize("verb", [Verb.RESTORE, Verb.REENCRYPT])
+    def test_what_a_put_replaced_is_no_only_copy(self, ground: Ground, verb: Verb) -> None:
+        ground.change(Result.RESTORED if verb is Verb.RESTORE else Result.REENCRYPTED, verb=verb)
+        assert len(ground.survey(accept_only_copy=False).prunable) == 1
+
+
+class TestWhatStays:
+    def rules(self, ground: Ground, **changes: Any) -> list[Rule]:
+        survey = ground.survey(**changes)
+        assert survey.prunable == ()
+        before = ground.files()
+        assert ground.prune(**changes).done == ()
+        assert ground.files() == before
+        return [kept.rule for kept in survey.kept]
+
+    @pytest.mark.parametrize("result", [Result.DELETED, Result.APPLIED_OR_GONE])
+    def test_the_only_copy(self, ground: Ground, result: Result) -> None:
+        ground.change(result)
+        assert self.rules(ground, accept_only_copy=False) == [Rule.ONLY_COPY] * 2
+
+    def test_a_key_that_was_written_again_has_another(self, ground: Ground) -> None:
+        ground.change()
+        ground.change(Result.RESTORED, verb=Verb.RESTORE, key=OTHER)
+        assert [one.listed.intent.subject.key for one in ground.survey(accept_only_copy=False).prunable] == [
+            OTHER
+        ]
+        ground.change(Result.RESTORED, verb=Verb.RESTORE)
+        assert len(ground.survey(accept_only_copy=False).prunable) == 3
+        ground.change()  # and deleted once more
+        kept = ground.survey(accept_only_copy=False).kept
+        assert [item.rule for item in kept] == [Rule.ONLY_COPY] * 2
+
+    def test_what_nobody_knows(self, ground: Ground) -> None:
+        ground.change(None)
+        assert self.rules(ground) == [Rule.BACKUP_OPEN] * 2
+        # And its intent stays open: etcd alone can tell what became of it.
+        assert list(verify(ground.log).open_intents) == [1]
+        assert len(records(ground)) == 1
+
+    def test_a_backup_that_was_made_up(self, ground: Ground) -> None:
+        name = ground.change()
+        path = ground.directories[0] / name
+        read = read_backup(path)
+        made = msgspec.structs.replace(read.content, reason="another")
+        path.write_bytes(encode_document(encode_content(made), read.intent))
+        survey = ground.prune().survey
+        assert [(kept.rule, kept.message) for kept in survey.kept] == [
+            (Rule.BACKUP_UNLISTED, "the audit log does not know it")
+        ]
+        assert ground.files() == {f"one/{name}"}
+
+    def test_one_that_goes_while_it_is_looked_at(
+        self, ground: Ground, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        name = ground.change()
+        real = look_through
+
+        def look(descriptor: int, directory: Path) -> Iterator[FoundFile]:
+            for file in real(descriptor, directory):
+                file.path.unlink()
+                yield file
+
+        monkeypatch.setattr(prune, "look_through", look)
+        survey = ground.survey()
+        assert [kept.path.name for kept in survey.kept] == [name, name]
+        assert survey.kept[0].message == "No such file or directory"
+
+    def test_what_stayed_unknown(self, ground: Ground) -> None:
+        ground.change(Result.UNKNOWN)
+        assert self.rules(ground) == [Rule.BACKUP_OPEN] * 2
+
+    def test_an_anomaly_and_what_came_back_then(self, ground: Ground) -> None:
+        ground.change(Result.ANOMALY)
+        assert self.rules(ground, accept_not_applied=True) == [Rule.BACKUP_UNDECIDED] * 4
+
+    @pytest.mark.parametrize("result", [Result.REFUSED, Result.NOT_APPLIED])
+    def test_what_was_not_done(self, ground: Ground, result: Result) -> None:
+        ground.change(result)
+        assert self.rules(ground) == [Rule.BACKUP_NOT_APPLIED] * 2
+        assert len(ground.survey(accept_not_applied=True).prunable) == 1
+
+    def test_a_marker(self, ground: Ground) -> None:
+        name = ground.change()
+        (ground.directories[0] / (name + MARKER_SUFFIX)).touch(0o600)
+        survey = ground.survey()
+        assert [kept.rule for kept in survey.kept] == [Rule.BACKUP_OPEN]
+        assert len(survey.prunable[0].files) == 1
+
+    def test_a_backup_whose_intent_was_never_written(self, ground: Ground) -> None:
+        """A crash left it with its marker: it proves nothing about the log, and the others go."""
+        name = ground.change()
+        lines = ground.log.read_bytes()
+        head = ground.log.with_name("audit.jsonl.head").read_bytes()
+        lost = ground.change(key=OTHER)
+        ground.log.write_bytes(lines)
+        ground.log.with_name("audit.jsonl.head").write_bytes(head)
+        for path in ground.directories:
+            (path / (lost + MARKER_SUFFIX)).touch(0o600)
+        survey = ground.survey()
+        assert [kept.rule for kept in survey.kept] == [Rule.BACKUP_UNLISTED] * 2
+        assert [file.path.name for one in survey.prunable for file in one.files] == [name, name]
+
+    def test_a_link_with_the_name_of_a_backup(self, ground: Ground, tmp_path: Path) -> None:
+        name = ground.change()
+        outside = tmp_path / "precious.json"
+        path = ground.directories[0] / name
+        outside.write_bytes(path.read_bytes())
+        path.unlink()
+        path.symlink_to(outside)
+        done = ground.prune()
+        assert [(kept.rule, kept.message) for kept in done.survey.kept] == [
+            (Rule.BACKUP_NOT_OURS, "a symbolic link, which is not followed")
+        ]
+        assert outside.exists()
+        assert ground.files() == {f"one/{name}"}
+
+    def test_a_file_with_a_second_name(self, ground: Ground, tmp_path: Path) -> None:
+        name = ground.change()
+        os.link(ground.directories[0] / name, tmp_path / "other")
+        assert Rule.BACKUP_NOT_OURS in [kept.rule for kept in ground.prune().survey.kept]
+        assert (ground.directories[0] / name).exists()
+
+    def test_a_file_that_others_may_write_to(self, ground: Ground) -> None:
+        name = ground.change()
+        (ground.directories[0] / name).chmod(0o620)
+        assert Rule.BACKUP_NOT_OURS in [kept.rule for kept in ground.prune().survey.kept]
+        assert (ground.directories[0] / name).exists()
+
+    def test_a_damaged_one(self, ground: Ground) -> None:
+        name = ground.change()
+        path = ground.directories[0] / name
+        path.write_bytes(path.read_bytes()[:-40])
+        assert Rule.BACKUP_NOT_OURS in [kept.rule for kept in ground.prune().survey.kept]
+        assert path.exists()
+
+    def test_files_that_are_not_ours_are_left_alone(self, ground: Ground) -> None:
+        for name in ("notes.txt", "x.json", ".hidden"):
+            (ground.directories[0] / name).write_text("mine")
+        own_directory(ground.directories[0] / "deeper")
+        (ground.directories[1] / "pipe").unlink(missing_ok=True)
+        os.mkfifo(ground.directories[1] / "pipe")
+        ground.change()
+        assert ground.prune().survey.kept == ()
+        assert ground.files() == {"one/notes.txt", "one/x.json", "one/.hidden", "one/deeper", "two/pipe"}
+
+    def test_a_copy_at_another_place(self, ground: Ground) -> None:
+        name = ground.change()
+        away = own_directory(ground.folder / "away")
+        (away / name).write_bytes((ground.directories[0] / name).read_bytes())
+        (away / name).chmod(0o600)
+        places = type(ground.places)((away,), ground.log)
+        assert self.rules(ground, places=places) == [Rule.BACKUP_UNLISTED]
+
+    def test_backups_of_another_log(self, ground: Ground) -> None:
+        ground.change()
+        other = Ground(own_directory(ground.folder / "second"))
+        other.change()
+        survey = ground.survey(places=type(ground.places)(other.directories, ground.log))
+        assert [kept.rule for kept in survey.kept] == [Rule.BACKUP_UNLISTED] * 2
+        assert "another audit log" in survey.kept[0].message
+
+
+class TestWhatRefusesAll:
+    def test_no_log(self, ground: Ground) -> None:
+        with pytest.raises(AuditLogBroken, match="it is not there"):
+            ground.survey()
+        assert not ground.log.exists()
+
+    def test_a_log_that_was_edited(self, ground: Ground) -> None:
+        ground.change()
+        ground.log.write_bytes(ground.log.read_bytes().replace(b"the key is lost", b"the key was old", 1))
+        with pytest.raises(AuditLogBroken):
+            ground.survey()
+
+    def test_a_log_without_a_head(self, ground: Ground) -> None:
+        ground.change()
+        ground.log.with_name("audit.jsonl.head").unlink()
+        with pytest.raises(AuditLogBroken, match="head file is missing"):
+            ground.survey()
+
+    def test_a_log_that_a_backup_speaks_against(self, ground: Ground) -> None:
+        """Cut with its head file made to fit: the backup remembers the record that was cut off."""
+        ground.change()
+        ground.change()
+        lines = ground.log.read_bytes().splitlines(keepends=True)
+        agreed = ground.survey()
+        ground.log.write_bytes(b"".join(lines[:2]))
+        head = next(link for link, _ in list(read_records(ground.log))[1:])
+        ground.log.with_name("audit.jsonl.head").write_text(f"{head}\n")
+        with pytest.raises(AuditLogBroken, match="cut off the end"):
+            ground.survey()
+        before = ground.files()
+        with pytest.raises(AuditLogBroken, match="cut off the end"):
+            prune.prune_backups(ground.request(), agreed, operator=OPERATOR)
+        assert ground.files() == before
+
+    def test_a_directory_that_others_may_write_to(self, ground: Ground) -> None:
+        ground.change()
+        ground.directories[0].chmod(0o770)
+        with pytest.raises(UnsafePlace):
+            ground.survey()
+
+    def test_a_directory_that_is_a_link(self, ground: Ground) -> None:
+        ground.change()
+        (ground.folder / "link").symlink_to(ground.directories[0])
+        with pytest.raises(UnsafePlace):
+            ground.survey(places=type(ground.places)((ground.folder / "link",), ground.log))
+
+    def test_two_at_once(self, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+        ground.change()
+        agreed = ground.survey()
+        real = AuditLog.open
+        monkeypatch.setattr(AuditLog, "open", lambda path, **given: real(path, **given, wait_seconds=0.1))
+        with real(ground.log), pytest.raises(AuditLogLocked):
+            prune.prune_backups(ground.request(), agreed, operator=OPERATOR)
+        assert len(ground.files()) == 2
+
+    def test_one_after_the_other(self, ground: Ground) -> None:
+        ground.change()
+        agreed = ground.survey()
+        ground.prune()
+        again = prune.prune_backups(ground.request(), agreed, operator=OPERATOR)
+        assert (again.done, again.stopped) == ((), "")
+
+
+class Once:
+    """Does something at a step, the given time that it comes."""
+
+    def __init__(self, at: str, action: Callable[[], object], *, skip: int = 0) -> None:
+        self.at, self.action, self.skip = at, action, skip
+
+    def __call__(self, name: str) -> None:
+        if name == self.at:
+            self.skip -= 1
+            if self.skip == -1:
+                self.action()
+
+
+def full() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class TestWhatGoesWrong:
+    def test_a_full_disk_before_anything(self, ground: Ground) -> None:
+        ground.change()
+        with pytest.raises(AuditError, match="no room"):
+            ground.prune(step=Once("audit reserve: before write file", full))
+        assert len(ground.files()) == 2
+        assert len(records(ground)) == 2
+
+    def test_a_full_disk_at_the_intent(self, ground: Ground) -> None:
+        ground.change()
+        with pytest.raises(AuditError, match="No space left"):
+            ground.prune(step=Once("audit log: before write record", full))
+        assert len(ground.files()) == 2
+
+    def test_a_full_disk_in_between(self, ground: Ground) -> None:
+        ground.change()
+        second = ground.change()
+        done = ground.prune(step=Once("audit reserve: before write file", full, skip=1))
+        assert "no room" in done.stopped
+        assert len(done.done) == 1
+        assert ground.files() == {f"one/{second}", f"two/{second}"}
+
+    def test_an_outcome_that_could_not_be_recorded(self, ground: Ground) -> None:
+        ground.change()
+        ground.change()
+        done = ground.prune(step=Once("audit log: before write record", full, skip=1))
+        (one,) = done.done
+        assert one.record is None
+        assert "could not be recorded" in one.problem
+        assert done.stopped == one.problem
+        assert list(verify(ground.log).open_intents) == [5]
+        again = ground.prune()
+        assert again.warnings == ("the open intent 5 was settled: its files are gone",)
+        assert ground.files() == set()
+        assert verify(ground.log).state is ChainState.WHOLE
+
+    def test_a_file_that_cannot_be_removed(self, ground: Ground) -> None:
+        name = ground.change()
+        done = ground.prune(step=Once("backup pruned: before unlink file", full))
+        (one,) = done.done
+        assert (one.gone, one.record is not None) == ((), True)
+        assert "No space left" in one.problem
+        assert ground.files() == {f"one/{name}", f"two/{name}"}
+        assert records(ground)[-1] == ("prune-backup", "outcome", "not-applied")
+
+    def test_the_second_file_cannot_be_removed(self, ground: Ground) -> None:
+        name = ground.change()
+        done = ground.prune(step=Once("backup pruned: before unlink file", full, skip=1))
+        assert [len(one.gone) for one in done.done] == [1]
+        assert ground.files() == {f"two/{name}"}
+        assert ground.prune().done[0].gone == (str(ground.directories[1] / name),)
+
+    @pytest.mark.parametrize(
+        "what",
+        ["other backup", "other content", "other intent", "damaged", "link", "gone", "marked for others"],
+    )
+    def test_a_file_that_changes_meanwhile(self, ground: Ground, what: str, tmp_path: Path) -> None:
+        name = ground.change()
+        other = ground.change()
+        path = ground.directories[0] / name
+
+        def change() -> None:
+            raw = path.read_bytes()
+            if what == "other backup":
+                path.write_bytes((ground.directories[0] / other).read_bytes())
+            elif what == "other content":
+                read = read_backup(path)
+                made = msgspec.structs.replace(read.content, reason="another")
+                path.write_bytes(encode_document(encode_content(made), read.intent))
+            elif what == "other intent":
+                read = read_backup(path)
+                other_intent = msgspec.structs.replace(read.intent, sequence=read.intent.sequence + 2)
+                path.write_bytes(encode_document(encode_content(read.content), other_intent))
+            elif what == "damaged":
+                path.write_bytes(raw[:-1] + b"x")
+            elif what == "marked for others":
+                path.chmod(0o666)
+            else:
+                path.unlink()
+            if what == "link":
+                (tmp_path / "outside").write_bytes(raw)
+                path.symlink_to(tmp_path / "outside")
+
+        done = ground.prune(step=Once("audit reserve: after read back", change))
+        assert done.done[0].gone == ()
+        assert done.done[0].problem
+        assert path.is_symlink() or path.exists() or what == "gone"
+        assert what != "link" or (tmp_path / "outside").exists()
+        assert records(ground)[5] == ("prune-backup", "outcome", "not-applied")
+
+    def test_a_signal_waits_for_the_outcome(self, ground: Ground) -> None:
+        ground.change()
+        second = ground.change()
+        interrupt = Once("backup pruned: before unlink file", lambda: os.kill(os.getpid(), signal.SIGTERM))
+        done = ground.prune(step=interrupt)
+        assert done.stopped == "SIGTERM arrived"
+        assert ground.files() == {f"one/{second}", f"two/{second}"}
+        assert verify(ground.log).state is ChainState.WHOLE
+
+    def test_an_anchor_is_told_and_one_that_is_gone_refuses(self, ground: Ground, tmp_path: Path) -> None:
+        ground.change()
+        with PlayedAnchor(tmp_path / "socket") as anchor:
+            target = parse_outside(anchor.target)
+            places = type(ground.places)(ground.directories, ground.log, anchor=target)
+            done = ground.prune(places=places)
+            assert done.anchored is True
+            assert [line.split()[4] for line in anchor.lines()] == [
+                "type=head",
+                "type=intent",
+                "type=outcome",
+            ]
+        ground.change()
+        with pytest.raises(AnchorUnreachable):
+            ground.prune(places=places)
+        assert len(ground.files()) == 2
+
+    def test_an_anchor_that_cannot_say_whether_a_line_arrived(self, ground: Ground) -> None:
+        ground.change()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
+            listening.bind(("127.0.0.1", 0))
+            target = parse_outside(f"syslog:udp://127.0.0.1:{listening.getsockname()[1]}")
+            done = ground.prune(places=type(ground.places)(ground.directories, ground.log, anchor=target))
+        assert "UDP does not say" in done.warnings[0]
+
+    def test_an_anchor_that_goes_before_the_outcome(self, ground: Ground, tmp_path: Path) -> None:
+        ground.change()
+        with PlayedAnchor(tmp_path / "socket") as anchor:
+            places = type(ground.places)(ground.directories, ground.log, anchor=parse_outside(anchor.target))
+            done = ground.prune(
+                places=places, step=Once("backup pruned: after fsync directory", anchor.close)
+            )
+        assert done.anchored is False
+        assert "does not take the head" in done.warnings[-1]
+        assert ground.files() == set()
+
+    def test_a_directory_that_cannot_be_listed(self, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+        ground.change()
+        monkeypatch.setattr(os, "listdir", lambda _fd: full())
+        with pytest.raises(BackupUnreadable, match="No space left"):
+            ground.survey()
+
+
+class TestSettling:
+    def intent(self, ground: Ground) -> Intent:
+        """Leave an open intent to prune."""
+        ground.change()
+        with pytest.raises(KeyboardInterrupt):
+            ground.prune(step=Once("backup pruned: before unlink file", self.die))
+        with AuditLog.open(ground.log) as log:
+            (intent,) = log.open_intents()
+        return intent
+
+    @staticmethod
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    def test_by_the_files(self, ground: Ground) -> None:
+        intent = self.intent(ground)
+        assert judge_prune(intent)[0].result is Result.NOT_APPLIED
+        Path(intent.backups[0]).unlink()
+        found, gone = judge_prune(intent)
+        assert (found.result, gone) == (Result.PRUNED, intent.backups[:1])
+        assert found.detail == "1 of its 2 files are gone"
+
+    def test_a_directory_that_is_not_there_says_nothing(self, ground: Ground) -> None:
+        intent = self.intent(ground)
+        ground.directories[1].rename(ground.folder / "unmounted")
+        assert judge_prune(intent)[0].result is Result.UNKNOWN
+
+
+def test_where_files_that_others_may_read_are_ours_they_go(ground: Ground) -> None:
+    name = ground.change()
+    for path in ground.directories:
+        (path / name).chmod(0o640)
+    ground.prune()
+    assert ground.files() == set()
+
+
+def test_what_is_listed_and_verified_needs_no_grpc() -> None:
+    """grpc takes a while to import, and only a prune shares code with what changes etcd."""
+    script = "import sys, etcdfix.cli.backup; assert 'grpc' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -16,6 +16,8 @@ _ANYWHERE = RepeatedOptions()
 
 LAST = "Last: "
 """With this begin the ways out after which the object is gone."""
+DO_NOT_RESTART = "Do not restart the API servers"
+"""With this begins the way out that a restart would close."""
 # An API server that ran before may still hold the object, whatever became of the key or the value.
 _MAY_BE_CACHED = LOST_KEY | {
     Cause.UNKNOWN_ENVELOPE,
@@ -108,8 +110,6 @@ _OTHER_BYTES = frozenset({Cause.WRONG_KEY, Cause.AUTHENTICATION_FAILED})
 
 
 _RESTART_LATER = "Restart no API server for it before its memory was read: it may hold the object."
-DO_NOT_RESTART = "Do not restart the API servers"
-"""With this begins the way out that a restart would close."""
 
 
 def remedies_for(
@@ -265,7 +265,7 @@ def readable_remedy(
     stored = found.stored
     secret = (found.directory.group, found.directory.resource) == ("", "secrets")
     save = again.get(stored.key, *(["--reveal"] if secret else []), "-o", "json", revision=readable.at)
-    which = f"its newest readable revision (mod_revision {readable.mod_revision})"
+    which = f"its newest readable revision ({readable.mod_revision})"
     if "--snapshot" in again.source:
         return Remedy(
             f"See {which}, which this file still holds"

@@ -256,6 +256,7 @@ def plain(text: str, folder: Path) -> str:
     for number, address in enumerate(addresses, start=1):
         text = re.sub(rf"(?:http://)?{re.escape(address)}", f"10.0.0.{number}:2379", text)
     text = re.sub(r"\([0-9a-f]{10,16}\)", "(ID)", text)
+    text = re.sub(r"(readable revision) \(\d+\)", r"\1 (N)", text)
     return re.sub(r"(revision) \d+", r"\1 N", text)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ from etcdfix.cli.keys import decoded_key, is_base64
 from etcdfix.cli.options import reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
-from etcdfix.errors import ConfigurationError, SourceError
+from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import destination
 from etcdfix.model import Outcome
 from etcdfix.operations.look.scan import FAILING, ScanRequest, ScanResult, run_scan
@@ -176,7 +174,6 @@ def command(
     if redact_names:
         redactor = Redactor(load_redaction_key(redact_key_file), request.layout)
     with (
-        _told_of_nothing(),
         open_source(inputs, say=say) as source,
         destination(output_file, inputs_used, private=reveal_key_ids) as stream,
     ):
@@ -199,16 +196,6 @@ def command(
     if uncounted:
         say(f"not counted for the exit code (--fail-on): {', '.join(uncounted)}")
     return int(scan_exit_code(result, fail_on))
-
-
-@contextlib.contextmanager
-def _told_of_nothing() -> Iterator[None]:
-    """Say first, where the source shows nothing at all, that this is no word about what it holds."""
-    try:
-        yield
-    except SourceError:
-        say("NOTHING WAS EXAMINED")
-        raise
 
 
 def _last_words(result: ScanResult, request: ScanRequest, revision: int) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from etcdfix.reports.base import counted
 from etcdfix.reports.model import LostKey, Remedy, TransformerSummary
 from etcdfix.reports.next_steps import doubt_in
-from etcdfix.reports.remedies import KEEP_RUNNING, configuration_remedy
+from etcdfix.reports.remedies import DO_NOT_RESTART, configuration_remedy
 from etcdfix.reports.tally import MAX_NAMES, OTHERS
 from etcdfix.storagekey import ResourcePrefix, StorageCodec
 from etcdfix.text.commands import RepeatedOptions
@@ -48,6 +49,8 @@ class _Members(msgspec.Struct):
     causes: dict[Cause, None]
     resources: dict[ResourcePrefix, None]
     worst: Stake
+    kept: int = 0
+    first_kept: Remedy | None = None
 
 
 class KeyLosses:
@@ -57,8 +60,17 @@ class KeyLosses:
         self._again = again
         self._members: dict[Place, _Members] = {}
 
-    def add(self, found: Examination, places: Iterable[Place], stake: Stake) -> None:
-        """Take one value that may belong to each of these keys, and what is at stake with it."""
+    def add(
+        self, found: Examination, places: Iterable[Place], stake: Stake, kept: Remedy | None = None
+    ) -> None:
+        """Take one value that may belong to each of these keys.
+
+        Args:
+            found: The value.
+            places: These keys.
+            stake: What is at stake with it.
+            kept: Puts back an earlier revision of it that still reads; None for none.
+        """
         cause = found.verdict.cause
         assert cause is not None  # every failure has one
         for place in places:
@@ -70,6 +82,9 @@ class KeyLosses:
             members.causes[cause] = None
             if len(members.resources) < MAX_NAMES:
                 members.resources[found.directory] = None
+            if kept is not None:
+                members.kept += 1
+                members.first_kept = members.first_kept or kept
             members.worst = min(members.worst, stake, key=lambda one: one.rank)
 
     def lost(self, counted: Iterable[TransformerSummary]) -> dict[Place, tuple[LostKey, Stake]]:
@@ -109,10 +124,16 @@ class KeyLosses:
             if remedy is not None and remedy.action not in seen:
                 seen.add(remedy.action)
                 yield remedy
+        if members.first_kept is not None:
+            yield Remedy(
+                f"Put back the earlier revision that {counted(members.kept, 'value')} of them still has and that reads",
+                members.first_kept.command,
+                f"The command is that of the first; etcdfix impact KEY has the others. {members.first_kept.note}",
+            )
         paths = [path for directory in members.resources if (path := directory.api_path("", None))]
         for path in paths[:_MOST_COMMANDS] or [""]:
             yield Remedy(
-                f"{KEEP_RUNNING}save what the memory of each still holds, and keep it",
+                f"{DO_NOT_RESTART}: save what the memory of each still holds, and keep it",
                 quote_command(["kubectl", "get", "--raw", f"{path}?resourceVersion=0"]) if path else "",
                 "Ask each server by its own address. One that ran before the key was lost may hold every object; a "
                 "restart, or the deletion of one unreadable object, throws that away.",

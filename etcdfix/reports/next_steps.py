@@ -8,7 +8,7 @@ import msgspec
 
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import KMSPluginSummary, KMSSummary, Remedy, Summary, TransformerSummary
-from etcdfix.reports.remedies import KEEP_RUNNING, LAST
+from etcdfix.reports.remedies import DO_NOT_RESTART, LAST
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import IDENTITY, KMS_DOUBTS
@@ -110,7 +110,7 @@ def next_steps(summary: Summary) -> list[str]:
         steps.append(
             f"An earlier revision of {counted(summary.readable_revisions, 'finding')} is still kept and can be read; a "
             "live etcd keeps it only until it is compacted, which an API server has done every five minutes: save it "
-            "first. -o yaml gives the command for each key."
+            "first. -o yaml gives the command for each key, etcdfix impact KEY for one under a lost encryption key."
         )
     if summary.decrypt_failures or summary.decode_failures or summary.inconsistent:
         steps.append("Take a snapshot of etcd before you change anything: etcdctl snapshot save FILE.")
@@ -160,7 +160,7 @@ def first_way_out(remedies: Sequence[Remedy]) -> Remedy | None:
     Never a deletion; and what only saves copies comes after what cures, since a warning of its own keeps them.
     """
     ways = [remedy for remedy in remedies if not remedy.action.startswith(LAST)]
-    cures = [remedy for remedy in ways if not remedy.action.startswith(KEEP_RUNNING)]
+    cures = [remedy for remedy in ways if not remedy.action.startswith(DO_NOT_RESTART)]
     return next((remedy for remedy in [*cures, *ways] if remedy.command), ways[0] if ways else None)
 
 

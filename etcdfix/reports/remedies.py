@@ -16,7 +16,7 @@ _ANYWHERE = RepeatedOptions()
 
 LAST = "Last: "
 """With this begin the ways out after which the object is gone."""
-KEEP_RUNNING = "Do not restart the API servers: "
+DO_NOT_RESTART = "Do not restart the API servers"
 """With this begin the ways out that save what the memory of API servers may still hold."""
 # An API server that ran before may still hold the object, whatever became of the key or the value.
 _MAY_BE_CACHED = LOST_KEY | {
@@ -313,7 +313,7 @@ def _rescue_from_cache(found: Examination) -> Remedy:
     path = _api_path(found)
     command = quote_command(["kubectl", "get", "--raw", f"{path}?resourceVersion=0"]) if path else ""
     return Remedy(
-        f"{KEEP_RUNNING}read the object from the watch cache of each, save it, re-create it",
+        f"{DO_NOT_RESTART}: read the object from the watch cache of each, save it, re-create it",
         command,
         "An API server that was running before the key was lost may still hold the object in memory; ask each "
         "one by its own address. A restart throws that copy away.",

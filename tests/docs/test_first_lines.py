@@ -20,6 +20,7 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.text.commands import ACKNOWLEDGEMENT
+from tests.support.audit_logs import own_directory
 from tests.support.certificates import CertificateAuthority
 from tests.support.etcd_members import etcd_members
 from tests.support.etcd_places import NoEtcdError
@@ -240,6 +241,12 @@ def test_the_page_shows_the_first_lines(
     if UPDATE:
         update(title, shown)
     assert block(title).group(1) == shown
+    command = next((line for line in lines if line.startswith("  etcdfix ")), "")
+    if command and "FILE" not in command:
+        changing = ["--backup-dir", "places", "--audit-log", "places/audit.jsonl"]
+        own_directory(tmp_path / "places")
+        words = shlex.split(command)[1:]
+        assert run([*words, *(changing if words[0] == "restore" else [])]) in {0, FINDINGS, INCOMPLETE}
 
 
 def plain(text: str, folder: Path) -> str:
@@ -249,7 +256,7 @@ def plain(text: str, folder: Path) -> str:
     for number, address in enumerate(addresses, start=1):
         text = re.sub(rf"(?:http://)?{re.escape(address)}", f"10.0.0.{number}:2379", text)
     text = re.sub(r"\([0-9a-f]{10,16}\)", "(ID)", text)
-    return re.sub(r"(revision) \d+", r"\1 N", text)
+    return re.sub(r"(revision \(?)\d+", r"\1N", text)
 
 
 def block(title: str) -> re.Match[str]:

@@ -107,7 +107,7 @@ def test_kms_values_are_shown_when_their_plugins_answer(
     assert run(["get", "secrets", "-A", "-o", "json", *arguments]) == code
     captured = capfd.readouterr()
     items = {item["metadata"]["name"]: item for item in json.loads(captured.out)["items"]}
-    assert "and " in captured.err.splitlines()[-1]
+    assert "\netcdfix: and " in captured.err
     assert run(["get", "secrets", "-A", "-o", "wide", *arguments]) == code
     table = [line.split() for line in capfd.readouterr().out.splitlines()]
     assert any(set(words.split()) <= set(line) for line in table)

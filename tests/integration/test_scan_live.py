@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +72,15 @@ def without_source(document: dict[str, Any], option: str) -> dict[str, Any]:
         kept = [one["detail"] for one in finding["evidence"] if one["check"] == EARLIER]
         finding["evidence"] = [one for one in finding["evidence"] if one["check"] != EARLIER]
         shown = [remedy for remedy in finding["remedies"] if "newest readable revision" in remedy["action"]]
-        assert len(shown) == sum("is kept" in detail for detail in kept)
+        assert not finding["remedies"] or len(shown) == sum("is kept" in detail for detail in kept)
         finding["remedies"] = [remedy for remedy in finding["remedies"] if remedy not in shown]
-        for remedy in finding["remedies"]:
-            command = remedy["command"].replace(option, "SOURCE")
-            if command.startswith("etcdfix delete "):
-                assert (" SOURCE " in command) is live
-                command = command.replace(" SOURCE ", " ")
-            remedy["command"] = command
+    lists = [some["remedies"] for some in (*document["findings"], *summary["key_loss"])]
+    for remedy in (*chain.from_iterable(lists), *filter(None, [summary["next"]])):
+        command = remedy["command"].replace(option, "SOURCE")
+        if command.startswith("etcdfix delete "):
+            assert (" SOURCE " in command) is live
+            command = command.replace(" SOURCE ", " ")
+        remedy["command"] = command
     return document
 
 

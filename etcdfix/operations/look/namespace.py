@@ -212,9 +212,12 @@ class _NamespacePlan:
     def first_way_out(self, steps: Sequence[NamespaceStep]) -> Remedy | None:
         """Return the one thing to do next: for the worst that cannot be read, else the first step with a command."""
         worst = next(self.examined(), None)
-        way = first_way_out(remedies_for(worst, self._again)) if worst is not None else None
-        if way is not None:
-            return way
+        if worst is not None:
+            readable = self._readable.of(worst).revision if self._cluster.ended is None else None
+            breaking = self._breaking(worst) != ""
+            ways = remedies_for(worst, self._again, readable=readable, breaking=breaking)
+            if (way := first_way_out(ways)) is not None:
+                return way
         first = next((step for step in steps if step.command), None)
         return Remedy(first.action, first.command, first.note) if first is not None else None
 

@@ -33,6 +33,7 @@ from etcdfix.reports.model import (
 )
 from etcdfix.reports.next_steps import next_way_out, plugin_problems
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
+from etcdfix.reports.remedies import readable_remedy
 from etcdfix.reports.tally import CAP, Tally
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
 from etcdfix.sources.base import Source, has_keys
@@ -258,12 +259,12 @@ class _Gathering:
         found = self._with_predecessor(found)
         sought = self._readable.of(found)
         found = self._with_readable(found, sought)
-        finding = finding_from(
-            found, baseline=known, same_again=self._request.same_again, readable=sought.revision
-        )
+        again = self._request.same_again
+        finding = finding_from(found, baseline=known, same_again=again, readable=sought.revision)
         places, stake = places_of(found), stake_of(found)
         if places and stake is not None:
-            self._losses.add(found, places, stake)
+            kept = readable_remedy(found, sought.revision, again) if sought.revision is not None else None
+            self._losses.add(found, places, stake, kept)
         rank = stake.rank if stake is not None else None
         record = _Held(found.stored.key, found.directory, status_cause(found), finding, places, rank)
         if view.waiting and not view.draining and not self.out_of_order:

@@ -6,7 +6,7 @@ from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.reports.head import found_line, head_lines, stakes_of
 from etcdfix.reports.model import CauseSummary, Remedy, Scope, Summary
 from etcdfix.reports.next_steps import first_way_out, next_way_out
-from etcdfix.reports.remedies import KEEP_RUNNING, LAST
+from etcdfix.reports.remedies import DO_NOT_RESTART, LAST
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from tests.support.examinations import examination
@@ -17,7 +17,7 @@ NARROW = header(source=LIVE.source, scope=Scope("/registry", [], ["secrets"], []
 AGAIN = RepeatedOptions(source=("--endpoints", "a:2379"), reading=("--no-kms",))
 CURE, SAVE, DELETE = (
     Remedy("Fix the configuration", "etcdfix scan FILE", ""),
-    Remedy(f"{KEEP_RUNNING}save it", "kubectl get --raw x", ""),
+    Remedy(f"{DO_NOT_RESTART}: save it", "kubectl get --raw x", ""),
     Remedy(f"{LAST}delete it", "etcdfix delete x", ""),
 )
 UNDETERMINED = Outcome.UNDETERMINED.value

@@ -17,7 +17,7 @@ _ANYWHERE = RepeatedOptions()
 LAST = "Last: "
 """With this begin the ways out after which the object is gone."""
 DO_NOT_RESTART = "Do not restart the API servers"
-"""With this begins the way out that a restart would close."""
+"""With this begin the ways out that save what the memory of API servers may still hold."""
 # An API server that ran before may still hold the object, whatever became of the key or the value.
 _MAY_BE_CACHED = LOST_KEY | {
     Cause.UNKNOWN_ENVELOPE,

@@ -45,7 +45,7 @@ pytestmark = pytest.mark.etcd
 PAGE = Path(__file__).parents[2] / "docs" / "first-lines.md"
 UPDATE = os.environ.get("ETCDFIX_UPDATE_SNAPSHOTS") == "1"
 LINES = 5
-WIDTH = 90
+WIDTH = 80
 WEB, POD = "/registry/secrets/shop/web", "/registry/pods/shop/web-0"
 DEFINITION = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
 PLAIN = ("--no-encryption",)
@@ -256,14 +256,13 @@ def plain(text: str, folder: Path) -> str:
     for number, address in enumerate(addresses, start=1):
         text = re.sub(rf"(?:http://)?{re.escape(address)}", f"10.0.0.{number}:2379", text)
     text = re.sub(r"\([0-9a-f]{10,16}\)", "(ID)", text)
-    text = re.sub(r"(readable revision) \(\d+\)", r"\1 (N)", text)
-    return re.sub(r"(revision) \d+", r"\1 N", text)
+    return re.sub(r"(revision \(?)\d+", r"\1N", text)
 
 
 def block(title: str) -> re.Match[str]:
     """Return the block of a situation, with what is in it; a sentence has to follow it."""
     found = re.search(
-        rf"^## {re.escape(title)}\n\n```console\n([^`]*)\n```\n\n[A-Z]",
+        rf"^## {re.escape(title)}\n\n```console\n(.*?)\n```\n\n[A-Z]",
         PAGE.read_text(),
         re.MULTILINE | re.DOTALL,
     )

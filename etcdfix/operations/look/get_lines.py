@@ -10,7 +10,7 @@ from etcdfix.reports.base import counted
 from etcdfix.reports.head import Stakes, stakes_of
 from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.printers.objects import Form, Shown, message_of
-from etcdfix.reports.remedies import readable_remedy, remedies_for
+from etcdfix.reports.remedies import DO_NOT_RESTART, readable_remedy, remedies_for
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import builtin_directories, display, find_resources
 from etcdfix.text.commands import RepeatedOptions
@@ -89,13 +89,17 @@ class Lines:
         readable: ReadableRevision | None = None,
         object_shown: bool = False,
     ) -> None:
-        """Say what is wrong with a value, what is at stake, the first way out, and the revision that still reads."""
+        """Say what is wrong and at stake with a value, the first way out, and the earlier revision that still reads."""
         self._say(_verdict(found, secret=secret))
         for line in stakes_of([found]).lines():
             self._say(line)
-        way = first_way_out(remedies_for(found, self._again, readable=readable))
+        ways = remedies_for(found, self._again, readable=readable)
         kept = readable_remedy(found, readable, self._again) if readable is not None else None
-        for remedy in [one for one in dict.fromkeys((way, kept)) if one is not None]:
+        first = first_way_out(ways)
+        also = [
+            way for way in ways if way != first and (way == kept or way.action.startswith(DO_NOT_RESTART))
+        ]
+        for remedy in [*filter(None, [first]), *also]:
             if object_shown and "kubectl replace" in remedy.command:
                 self._next("kubectl replace -f - heals the object with this output", "")
             else:

@@ -9,8 +9,8 @@ cannot share it: so it is after a deletion and its undo. Of anything else nothin
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -225,7 +225,8 @@ class ReadableRevisions:
         if self._apart is None:
             self._apart = self._examiner.apart()
         try:
-            with _waiting(self._apart):
+            plugins = self._apart.plugins
+            with plugins.aside() if plugins is not None else nullcontext():
                 return self._look(self._apart, found.stored)
         except SourceError as exc:
             return Sought(None, f"the earlier revisions could not be read: {exc.message}")
@@ -252,18 +253,3 @@ def _sought(kept: Kept | None) -> Sought:
     if kept is None or not kept.at:  # not the present one: others saw that it cannot be read
         return Sought(None)
     return Sought(ReadableRevision(kept.at, kept.examination.stored.mod_revision, kept.same_object))
-
-
-@contextmanager
-def _waiting(examiner: Examiner) -> Iterator[None]:
-    """Wait for KMS plugins in between, also in a pass that does not."""
-    plugins = examiner.plugins
-    if plugins is None:
-        yield
-        return
-    deferring = plugins.deferring
-    plugins.deferring = False
-    try:
-        yield
-    finally:
-        plugins.deferring = deferring

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 import msgspec
@@ -47,6 +48,10 @@ class Plugins(Protocol):
 
     deferring: bool
     final: bool
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Look at values that are none of the run: each waits, and none speaks for those of the run."""
+        ...
 
     @property
     def over(self) -> bool:

@@ -32,9 +32,14 @@ def head_lines(at_stake: str, do_not_restart: str, following: Remedy | None) -> 
 
 
 class Stakes:
-    """Gathers what is at stake with values that pass: there are few kinds of it, so its memory is small."""
+    """Gathers what is at stake with values that pass: there are few kinds of it, so its memory is small.
 
-    def __init__(self) -> None:
+    Args:
+        file: They stand in a snapshot.
+    """
+
+    def __init__(self, *, file: bool = False) -> None:
+        self._file = file
         self._stakes: dict[Stake, None] = {}
         self._undetermined: dict[str, None] = {}
 
@@ -52,21 +57,21 @@ class Stakes:
     @property
     def at_stake(self) -> str:
         """What is at stake, in one line; "" for nothing."""
-        return headline([*self._stakes], [*self._undetermined])
+        return headline([*self._stakes], [*self._undetermined], file=self._file)
 
     @property
     def do_not_restart(self) -> str:
         """Why no API server should be restarted; "" where nothing speaks against it."""
-        return restart_warning([*self._stakes], [*self._undetermined])
+        return restart_warning([*self._stakes], [*self._undetermined], file=self._file)
 
     def lines(self) -> Iterator[str]:
         """Yield both, safe to print."""
         yield from head_lines(self.at_stake, self.do_not_restart, None)
 
 
-def stakes_of(values: Iterable[Examination]) -> Stakes:
-    """Return what is at stake with some values."""
-    stakes = Stakes()
+def stakes_of(values: Iterable[Examination], *, file: bool = False) -> Stakes:
+    """Return what is at stake with some values, which may stand in a snapshot."""
+    stakes = Stakes(file=file)
     for found in values:
         stakes.add(found)
     return stakes
@@ -105,7 +110,7 @@ def found_line(
                 f"NOTHING IS PROVEN WRONG with {objects}{where}; {counted(warnings, 'warning')}: see below."
             )
         rest = "; the rest was not looked at" if narrow else ""
-        return f"NOTHING IS WRONG with {counted(summary.readable, 'object')}{where}{rest}."
+        return f"NOTHING WRONG FOUND in {counted(summary.readable, 'object')}{where}{rest}."
     of = f"of {counted(summary.keys, 'key')}{where}"
     if not bad:
         return f"{start}{summary.undetermined} {of} could not be judged{_in_brackets(summary)}."
@@ -151,10 +156,18 @@ def plan_head(plan: DeletionPlan) -> Iterator[str]:
     """Yield the head of a plan: what is at stake with all that it decides about, and its first command."""
     objects = counted(len(plan.entries), "broken object")
     yield f"{objects} to decide about, {len(plan.left_out)} of the report left out."
-    stakes = dict.fromkeys(map(_entry_stake, (e for e in plan.entries if e.outcome != Outcome.UNDETERMINED)))
-    undetermined = dict.fromkeys(e.cause for e in plan.entries if e.outcome == Outcome.UNDETERMINED)
+    stakes: dict[Stake, None] = {}
+    undetermined: dict[str, None] = {}
+    for entry in plan.entries:  # on disk: one pass
+        if entry.outcome == Outcome.UNDETERMINED:
+            undetermined[entry.cause] = None
+        else:
+            stakes[_entry_stake(entry)] = None
+    file = plan.source.type == "snapshot"
     yield from head_lines(
-        headline([*stakes], [*undetermined]), restart_warning([*stakes], [*undetermined]), _first_step(plan)
+        headline([*stakes], [*undetermined], file=file),
+        restart_warning([*stakes], [*undetermined], file=file),
+        _first_step(plan),
     )
 
 

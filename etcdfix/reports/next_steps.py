@@ -187,7 +187,10 @@ def next_for_undetermined(
         )
     for cause, action in _WAITING.items():
         if cause in causes:
-            return Remedy(action, again.scan_of(words), "Values that wait for KMS may well be in order.")
+            shown = ["--reveal-key-ids"] if cause is Cause.KMS_KEY_UNKNOWN else []
+            return Remedy(
+                action, again.scan_of([*words, *shown]), "Values that wait for KMS may well be in order."
+            )
     if causes:
         return Remedy("See why these could not be judged", again.scan_of([*words, "-o", "yaml"]), "")
     return None
@@ -195,7 +198,7 @@ def next_for_undetermined(
 
 NO_KMS = "--no-kms"
 _WAITING = {
-    Cause.KMS_KEY_UNKNOWN: "Find the KMS key (disabled? other region?), delete nothing, scan again",
+    Cause.KMS_KEY_UNKNOWN: "Find the KMS key, cancel its deletion if one is scheduled, delete nothing",
     Cause.KMS_DENIED: "Let the KMS plugin decrypt again (policy, credentials), delete nothing, scan again",
     Cause.KMS_UNREACHABLE: "Bring the KMS plugin back, delete nothing, and scan again",
     Cause.KMS_UNPROVEN: "See that the KMS plugin has this cluster's keyring, delete nothing, scan again",

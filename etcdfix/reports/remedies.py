@@ -26,18 +26,19 @@ _MAY_BE_CACHED = LOST_KEY | {
     Cause.ASSOCIATED_DATA_UNKNOWN,
 }
 
+_COPY = "Change what API servers read only once the copy opens the values."
 _CONFIGURATION_TEXT: dict[Cause, tuple[str, str]] = {
     Cause.RESOURCE_NOT_CONFIGURED: (
         "Give the resource an entry in the EncryptionConfiguration again, with the provider that wrote it",
         "Add it before any wildcard that would mask it, keep identity in the list, and reload every API server.",
     ),
     Cause.PROVIDER_MISSING: (
-        "Add the missing provider back to the resource's list, after the one that writes today",
-        "For a KMS provider its name must be the one in the value; the plugin must be reachable.",
+        "Add the missing provider to a COPY of the configuration, and try that",
+        f"Behind the provider that writes today; a KMS provider has the name in the value; its plugin runs. {_COPY}",
     ),
     Cause.KEY_NAME_MISSING: (
-        "Add the missing key back under its old name, after today's write key",
-        "The key must have its old bytes; look for it in backups of the configuration file and of the nodes.",
+        "Add the missing key to a COPY of the configuration, and try that copy",
+        f"Under its old name and with its old bytes, behind the key that writes today; see backups of it. {_COPY}",
     ),
     Cause.PLAINTEXT_NOT_ALLOWED: (
         "Add identity as the last provider of the resource, then rewrite the objects",
@@ -48,11 +49,11 @@ _CONFIGURATION_TEXT: dict[Cause, tuple[str, str]] = {
         "The message says where in the configuration it stands now; put it behind the key that writes today.",
     ),
     Cause.WRONG_KEY: (
-        "Compare the configured key with a backup of the configuration file",
-        "The key name matches; its bytes most likely do not.",
+        "Find a configuration whose key of that name has other bytes, and try that",
+        f"The bytes of this one most likely do not fit: see other control-plane nodes, and its backups. {_COPY}",
     ),
     Cause.AUTHENTICATION_FAILED: (
-        "Compare the configured key with a backup of the configuration file",
+        "Find a configuration whose key of that name has other bytes, and try that",
         "Too little of the value can be seen to tell a wrong key from damage.",
     ),
     Cause.STORAGE_PREFIX_CHANGED: (
@@ -265,8 +266,8 @@ def readable_remedy(
     stored = found.stored
     secret = (found.directory.group, found.directory.resource) == ("", "secrets")
     save = again.get(stored.key, *(["--reveal"] if secret else []), "-o", "json", revision=readable.at)
-    which = f"its newest readable revision ({readable.mod_revision})"
-    if "--snapshot" in again.source:
+    which = f"readable revision {readable.mod_revision}"
+    if again.of_a_file:
         return Remedy(
             f"See {which}, which this file still holds"
             + ("" if readable.same_object else ": it may be of another object"),
@@ -285,7 +286,7 @@ def readable_remedy(
     accepts = f"It accepts what must be accepted: {', '.join(risks)}. " if risks else ""
     granted = "" if again.told_of_encryption else GRANTED
     return Remedy(
-        f"Put back {which}, before etcd compacts it",
+        f"Put back {which}, soon compacted: a dry run first",
         again.restore(stored.key, readable.at, replacing=stored.mod_revision, accepting=risks),
         f"What is there now is backed up first. {accepts}{granted}{_COMPACTS} Save it now: {save}",
     )

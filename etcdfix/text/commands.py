@@ -32,6 +32,11 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
     changing: tuple[str, ...] = ()
 
     @property
+    def of_a_file(self) -> bool:
+        """Whether a snapshot is read."""
+        return "--snapshot" in self.source
+
+    @property
     def told_of_encryption(self) -> bool:
         """Whether anybody said how values are encrypted at rest, or that none is."""
         return bool({"--encryption-config", "--no-encryption"} & set(self.reading))
@@ -53,7 +58,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
     @property
     def _live(self) -> tuple[str, ...]:
         """The live etcd that was read, or the default one for a snapshot: what alone can be changed."""
-        return () if "--snapshot" in self.source else self.now
+        return () if self.of_a_file else self.now
 
     def scan(
         self,

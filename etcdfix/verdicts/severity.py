@@ -174,7 +174,7 @@ class Stake(msgspec.Struct, frozen=True):
         if self.behaviour is not ServerBehaviour.CORRUPT:
             return "that cures nothing."
         if self.resource == _DEFINITIONS:
-            return "all custom resources stop, readyz stays false."
+            return "then all custom resources stop (readyz fails)."
         if self.resource in _RECORDED:
             return "it would not get ready again (readyz)."
         if self.resource in _CONCLUDED:
@@ -213,15 +213,17 @@ def is_conditional(cause: str | None) -> bool:
 
 _CONDITION: Final = "If API servers use this configuration: "
 _MEMORY: Final = "its memory may hold keys and objects."
+_IF_STILL_THERE: Final = ", if the cluster still holds this"
 _UNKNOWN: Final = "SEVERITY NOT KNOWN: "
 
 
-def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = ()) -> str:
+def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, file: bool = False) -> str:
     """Return the worst of what is at stake in one line, the severity in front; "" for nothing.
 
     Args:
         stakes: Of what is wrong.
         undetermined: Causes of what could not be judged; of them alone no severity is known.
+        file: They stand in a snapshot: what the cluster holds today was not looked at.
     """
     if not stakes:
         if not undetermined:
@@ -229,19 +231,23 @@ def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = ()) -> str:
         if Cause.NO_CONFIGURATION in undetermined:
             return f"{_UNKNOWN}encrypted values cannot be judged without their configuration."
         if set(undetermined) & KMS_DOUBTS:
-            return f"{_UNKNOWN}nothing is proven wrong; these values wait for their KMS."
+            return f"{_UNKNOWN}these values cannot be judged before their KMS opens them."
         return f"{_UNKNOWN}nothing is proven wrong with them."
     ranked = by_rank(stakes)
     worst = ranked[0].severity
     same = [stake for stake in ranked if stake.severity is worst]
     start = f"{worst.value.upper()}: "
     if worst is Severity.BREAKS_AT_RESTART:
+        if file:
+            return f"{start[:-2]}{_IF_STILL_THERE}: an API server may not get ready (readyz)."
         return f"{start}an API server that starts may fail, and not get ready (readyz)."
     if worst is Severity.ONE_OBJECT:
         return f"{start}LISTs go on; only the objects that are wrong are concerned."
-    if all(stake.conditional for stake in same):
+    conditional = all(stake.conditional for stake in same)
+    if file or conditional:
         names = list(dict.fromkeys(stake.resource.resource for stake in same))
-        return f"{start[:-2]}, if API servers use this configuration too: LISTs of {_named(names)} fail."
+        condition = _IF_STILL_THERE if file else ", if API servers use this configuration too"
+        return f"{start[:-2]}{condition}: LISTs of {_named(names)} fail."
     same = [stake for stake in same if not stake.conditional]
     failing = [stake for stake in same if stake.behaviour is ServerBehaviour.CORRUPT]
     if not failing:
@@ -250,7 +256,7 @@ def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = ()) -> str:
     stuck = any(stake.namespaced for stake in failing)
     frozen = "; no namespace finishes deleting" if stuck else ""
     if not stuck and any(stake.resource == _NAMESPACES for stake in failing):
-        frozen = "; no new deletion finishes"
+        frozen = "; namespaces deleted now stay"
     names = list(dict.fromkeys(stake.resource.resource for stake in failing))
     line = f"{start}LISTs of {_named(names)} fail unless cached{frozen}."
     if len(line) > _WIDTH and len(names) > _MOST_NAMED:
@@ -258,15 +264,18 @@ def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = ()) -> str:
     return line
 
 
-def restart_warning(stakes: Sequence[Stake], undetermined: Sequence[str] = ()) -> str:
+def restart_warning(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, file: bool = False) -> str:
     """Return why no API server should be restarted, in one line; "" where nothing speaks against it.
 
     Args:
         stakes: Of what is wrong.
         undetermined: Causes of what could not be judged.
+        file: They stand in a snapshot.
     """
     breaking = [stake for stake in by_rank(stakes) if stake.severity is not Severity.ONE_OBJECT]
     certain = [stake for stake in breaking if not stake.conditional]
+    if breaking and file:
+        return f"{CAPITALS} until the cluster itself has been scanned."
     if breaking:
         return f"{CAPITALS}: {(certain or breaking)[0]._warning}"  # noqa: SLF001 - its own
     if set(undetermined) & KMS_DOUBTS:

@@ -123,7 +123,10 @@ def test_member_with_a_readable_copy_saves_the_object(
     if first != ODD:
         assert ODD in found.message
         assert f"{ODD} " in found.hint
-        assert "do not replace that member, save it: etcdctl --endpoints " in found.hint
+        assert (
+            "do not remove, wipe or restart that member; save what it holds: etcdctl --endpoints "
+            in found.hint
+        )
 
 
 def test_object_that_is_broken_on_one_member_only(members: EtcdMembers, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType, TracebackType
 from typing import Self
 
@@ -88,6 +90,19 @@ class KMSPlugins:
         self._deferring = value
         for session in self._sessions.values():
             session.deferring = value
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Look at values that are none of the run: each waits for its answer, and none speaks for those of the run."""
+        deferring = self._deferring
+        before = {provider: session.opened.copy() for provider, session in self._sessions.items()}
+        self.deferring = False
+        try:
+            yield
+        finally:
+            self.deferring = deferring
+            for provider, session in self._sessions.items():
+                session.opened &= before.get(provider, Counter())
 
     @property
     def final(self) -> bool:

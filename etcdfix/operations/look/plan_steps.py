@@ -253,7 +253,7 @@ def _put_back_or_save(entry: PlanEntry, again: RepeatedOptions) -> str:
     A file cannot be changed, and a value whose key may turn up makes no room.
     """
     key = base64.b64decode(entry.key_base64) if entry.key_base64 is not None else entry.key.encode()
-    if "--snapshot" in again.source or _needs_lost_key(entry):
+    if again.of_a_file or _needs_lost_key(entry):
         return again.get(key, "-o", "json", revision=entry.readable_revision)
     risks = [flag.removeprefix(_ACCEPT) for flag in entry.needs if flag.startswith(_ACCEPT)]
     return again.restore(key, entry.readable_revision, replacing=entry.mod_revision, accepting=risks)

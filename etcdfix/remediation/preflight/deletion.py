@@ -305,7 +305,10 @@ def _good_copy(cluster: Cluster, survey: MemberSurvey, *, readable_is_fine: bool
             continue
         if cluster.examiner.examine(copy.stored).verdict.outcome is Outcome.READABLE:
             save = quote_command(["etcdctl", "--endpoints", copy.endpoint, "snapshot", "save", "good.db"])
-            return f"{copy.label} holds a copy that reads: do not replace that member, save it: {save}"
+            return (
+                f"{copy.label} at {copy.endpoint} holds a copy that reads: do not remove, wipe or restart that member; "
+                f"save what it holds: {save}"
+            )
     return ""
 
 
@@ -339,7 +342,7 @@ def check_members(
         who = "; ".join(copy.describe() for copy in judgement.differing)
         raise refuse(
             Rule.MEMBERS_DISAGREE,
-            f"members do not hold the same for {display(key)}: {who}",
+            f"etcd members hold different values for {display(key)}: {who}",
             hint=_good_copy(cluster, survey, readable_is_fine=readable_is_fine)
             or "replace that member (etcdctl member remove, then add it empty) before anything is changed",
         )

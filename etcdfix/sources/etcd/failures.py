@@ -77,7 +77,7 @@ _ETCD_ERRORS = {
     ),
     "permission denied": (
         FailureKind.DENIED,
-        "etcdctl role grant-permission ROLE read --prefix=true /registry/",
+        "nothing was read; as etcd's root: etcdctl role grant-permission ROLE read --prefix=true /registry/",
     ),
     "user name is empty": (FailureKind.DENIED, _USER_HINT),
     "user name not found": (FailureKind.DENIED, "check --user"),

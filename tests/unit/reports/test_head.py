@@ -44,7 +44,7 @@ def test_counts_in_one_line() -> None:
 
 def test_nothing_wrong_is_said_of_what_was_seen_alone() -> None:
     healthy = Summary(keys=9, readable=8, not_objects=1)
-    assert line(healthy) == "NOTHING IS WRONG with 8 objects."
+    assert line(healthy) == "NOTHING WRONG FOUND in 8 objects."
     assert line(healthy, narrow=True).endswith("8 objects in scope; the rest was not looked at.")
     assert line(healthy, "page 7 is lost") == (
         "INCOMPLETE: nothing is wrong with the 9 keys seen; not all were seen."

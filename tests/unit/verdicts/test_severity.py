@@ -108,7 +108,7 @@ def test_a_namespace_holds_deletions_of_namespaces_and_is_not_in_one() -> None:
     found = stake("/registry/namespaces/shop")
     assert not found.namespaced
     assert "no namespace that is deleted from now on finishes" in found.now
-    assert "no new deletion finishes" in headline([found])
+    assert "namespaces deleted now stay" in headline([found])
     assert "finishes" not in headline([stake("/registry/minions/node-1")])
 
 
@@ -146,8 +146,8 @@ def test_names_are_left_out_where_the_line_would_be_too_long() -> None:
     [
         ([], "", False),
         ([Cause.NO_CONFIGURATION], "without their configuration", False),
-        ([Cause.KMS_UNREACHABLE], "wait for their KMS", True),
-        ([Cause.KMS_KEY_UNKNOWN], "wait for their KMS", True),
+        ([Cause.KMS_UNREACHABLE], "before their KMS opens them", True),
+        ([Cause.KMS_KEY_UNKNOWN], "before their KMS opens them", True),
         ([Cause.OWNER_UNKNOWN], "nothing is proven wrong", False),
         ([Cause.NO_CONFIGURATION, Cause.KMS_DENIED], "without their configuration", True),
     ],

@@ -86,7 +86,7 @@ def test_members_disagree(
         ran = registry.delete(registry.key("shop/broken"))
     registry.refused(
         ran,
-        "members do not hold the same for",
+        "etcd members hold different values for",
         "bob (b0b): ",
         hint="replace that member (etcdctl member remove",
     )

@@ -119,9 +119,9 @@ def test_what_holds_for_a_whole_lost_key_stands_once() -> None:
 def test_the_next_command_of_a_lost_key_tries_all_of_it_with_the_options_as_given() -> None:
     lines = head(lost(300) | readable(5))
     assert lines[0] == "300 of 306 keys in the snapshot cannot be read: 300 of 300 under aesgcm/v1/old."
-    assert lines[1] == "BREAKS-NOW, if API servers use this configuration too: LISTs of secrets fail."
-    assert lines[2].startswith("DO NOT RESTART AN API SERVER: ")
-    assert lines[3].startswith("Next: Add the missing key back")
+    assert lines[1] == "BREAKS-NOW, if the cluster still holds this: LISTs of secrets fail."
+    assert lines[2].startswith("DO NOT RESTART AN API SERVER")
+    assert lines[3].startswith("Next: Add the missing key to a COPY")
     assert shlex.split(lines[4]) == [
         "etcdfix", "scan", "--endpoints", "etcd.example:2379", "--encryption-config", "FILE", "secrets",
     ]  # fmt: skip
@@ -131,7 +131,7 @@ def test_the_next_command_of_a_lost_key_tries_all_of_it_with_the_options_as_give
 @pytest.mark.parametrize("form", ["json", "jsonl", "yaml"])
 def test_one_value_that_does_not_open_is_no_lost_key(form: str) -> None:
     text = scan(lost(1) | readable(3), form=form).decode()
-    assert "Add the missing key back" in text.split("summary")[0].split("ScanSummary")[0]
+    assert "Add the missing key to a COPY" in text.split("summary")[0].split("ScanSummary")[0]
     (finding,) = report(lost(1) | readable(3))["findings"]
     assert finding["remedies"]
 
@@ -189,7 +189,7 @@ def test_a_definition_goes_before_a_lost_key_and_both_before_one_object() -> Non
     document = report(lost(50) | {CRD_KEY: damaged})
     summary = document["summary"]
     assert CRD_KEY in summary["next"]["command"]
-    assert "all custom resources stop" in summary["do_not_restart"]
+    assert "until the cluster itself has been scanned" in summary["do_not_restart"]
     assert [s["resource"] for s in summary["by_severity"]] == ["customresourcedefinitions", "secrets"]
     assert "503" in summary["by_severity"][0]["at_restart"]
 
@@ -216,7 +216,7 @@ def test_what_a_baseline_knows_counts_and_the_new_comes_first(tmp_path: Any) -> 
 
 
 def test_nothing_wrong_needs_no_command() -> None:
-    assert head(readable(2)) == ["NOTHING IS WRONG with 3 objects in the snapshot."]
+    assert head(readable(2)) == ["NOTHING WRONG FOUND in 3 objects in the snapshot."]
     summary = report(readable(2))["summary"]
     assert (summary["severity"], summary["next"], summary["do_not_restart"]) == (None, None, "")
 
@@ -225,7 +225,9 @@ def test_a_narrow_scope_says_no_more_than_it_saw() -> None:
     lines = head(readable(2) | lost(3), "configmaps", namespaces=("shop",))
     assert lines[0].startswith("NOTHING WAS EXAMINED")
     lines = head(readable(2) | DAMAGED_MAP, "secrets")
-    assert lines[0] == "NOTHING IS WRONG with 2 objects in scope of the snapshot; the rest was not looked at."
+    assert (
+        lines[0] == "NOTHING WRONG FOUND in 2 objects in scope of the snapshot; the rest was not looked at."
+    )
     assert lines[1] == "Next: Scan everything: only this scope was looked at"
     assert shlex.split(lines[2]) == ["etcdfix", "scan", *AGAIN.source, *AGAIN.reading]
     (one,) = lost(1)
@@ -304,7 +306,7 @@ def test_an_interrupted_scan_says_so_first(monkeypatch: pytest.MonkeyPatch) -> N
     assert lines[1].startswith("Next: See why not everything was seen")
     lines = head(lost(20))
     assert lines[0].startswith("INTERRUPTED: 3 of 4 keys")
-    assert lines[2].startswith("DO NOT RESTART AN API SERVER: ")
+    assert lines[2].startswith("DO NOT RESTART AN API SERVER")
 
 
 def test_a_key_whose_name_may_be_damaged_is_not_nothing() -> None:
@@ -331,7 +333,7 @@ def test_names_that_a_stranger_chose_act_upon_nothing() -> None:
 
 def test_of_an_allocator_the_next_command_only_looks() -> None:
     lines = head({"/registry/ranges/servicenodeports": b"xx"})
-    assert lines[1].startswith("BREAKS-AT-RESTART: ")
+    assert lines[1].startswith("BREAKS-AT-RESTART")
     assert shlex.split(lines[-1])[:4] == ["etcdfix", "scan", "--snapshot", "FILE"]
 
 

@@ -266,7 +266,7 @@ def readable_remedy(
     stored = found.stored
     secret = (found.directory.group, found.directory.resource) == ("", "secrets")
     save = again.get(stored.key, *(["--reveal"] if secret else []), "-o", "json", revision=readable.at)
-    which = f"readable revision {readable.mod_revision}"
+    which = f"readable revision {readable.at}"
     if again.of_a_file:
         return Remedy(
             f"See {which}, which this file still holds"

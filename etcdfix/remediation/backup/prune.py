@@ -169,7 +169,7 @@ def survey_backups(request: PruneRequest) -> Survey:
     Raises:
         UnsafePlace: A directory is not ours alone.
         BackupUnreadable: A directory cannot be listed.
-        AuditLogBroken: The chain does not hold, a backup speaks against it, or there is no log.
+        AuditLogBroken: The chain is broken, a backup speaks against it, or there is no log.
         AuditLogUnreadable: The log cannot be read.
     """
     log = request.places.log_path

@@ -354,7 +354,7 @@ def _why_kept(
         return Rule.BACKUP_NOT_APPLIED, f"{ended}: --accept-not-applied removes it too"
     if listed.result in _GONE and not account.written_since(listed) and not request.accept_only_copy:
         told = (
-            f"{ended}, and the log does not say that the key was written again: it may be the only copy of that "
+            f"{ended}, and the log does not say that this value was put back: it may be the only copy of that "
             "object; --accept-only-copy removes it too"
         )
         return Rule.ONLY_COPY, told

@@ -42,6 +42,11 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         return "--snapshot" in self.source
 
     @property
+    def of_the_past(self) -> bool:
+        """Whether what is read may not be what the cluster holds now: a snapshot, or a revision that was named."""
+        return self.of_a_file or "--revision" in self.source
+
+    @property
     def told_of_encryption(self) -> bool:
         """Whether anybody said how values are encrypted at rest, or that none is."""
         return bool({"--encryption-config", "--no-encryption"} & set(self.reading))

@@ -126,7 +126,7 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
     reasons = cluster.incomplete_reasons(undetermined)
     plan = _NamespacePlan(cluster, state)
     steps = list(plan.steps())
-    stakes = stakes_of(plan.examined(), file=cluster.request.same_again.of_a_file)
+    stakes = stakes_of(plan.examined(), past=cluster.request.same_again.of_the_past)
     return NamespaceReport(
         **origin
         | same_fields(state, NamespaceReport)

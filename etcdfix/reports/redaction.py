@@ -32,9 +32,10 @@ from etcdfix.reports.model import (
     StatusCause,
     Summary,
 )
-from etcdfix.storagekey import NOT_AN_OBJECT, StorageLayout, display
+from etcdfix.storagekey import StorageCodec, StorageLayout, display
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 
+_USUAL_PREFIXES: Final = frozenset({"registry", "kubernetes.io", "openshift.io"})
 _SHORTEST_KEY, _LONGEST_KEY = 16, 4096
 _DIGITS: Final = 16
 _KEY_ID_OF: Final = b"etcdfix: which key this is"
@@ -69,14 +70,21 @@ class Redactor:
         """Return an etcd key or a prefix of some, as it is shown, with what follows the resource replaced."""
         raw = key.encode("utf-8", "surrogateescape")
         directory, shared = self._layout.locate(raw)
-        if directory is NOT_AN_OBJECT:
-            known, rest = "", key
-        elif shared != raw:
-            known, rest = display(shared), key[len(display(shared)) :]
-        else:
-            known = f"{self._layout.prefix}{directory.path}"
-            rest = key[len(known) :]
-        return known + "/".join(map(self.name, rest.split("/")))
+        whole = shared == raw and not raw.endswith(b"/") and directory.codec is not StorageCodec.ALLOCATOR
+        known = "" if whole else display(shared)
+        if directory.codec is StorageCodec.UNKNOWN and key.startswith(self._layout.prefix):
+            # The first segment below the prefix stands in every report as a resource, where something follows it.
+            first = f"{self._layout.prefix}{directory.path}/"
+            known = first if key.startswith(first) else self._layout.prefix
+        rest = key[len(known) :]
+        return self.prefix(known) + "/".join(map(self.name, rest.split("/")))
+
+    def prefix(self, known: str) -> str:
+        """Return the start of a key with a storage prefix replaced that no API server has by default."""
+        own = self._layout.prefix
+        if own.strip("/") in _USUAL_PREFIXES or not known.startswith(own):
+            return known
+        return f"/{self.name(own.strip('/'))}/{known[len(own) :]}"
 
     def _digest(self, text: bytes) -> str:
         return hmac.new(self._key, text, hashlib.sha256).hexdigest()[:_DIGITS]
@@ -178,6 +186,7 @@ class RedactingReporter(Reporter):
     def _scope(self, scope: Scope) -> Scope:
         return msgspec.structs.replace(
             scope,
+            etcd_prefix=self._to.prefix(f"{scope.etcd_prefix.rstrip('/')}/").rstrip("/") or "/",
             prefixes=list(map(self._to.key, scope.prefixes)),
             namespaces=list(map(self._to.name, scope.namespaces)),
             redaction_key_id=self._to.key_id,

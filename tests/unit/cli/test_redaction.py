@@ -92,7 +92,11 @@ def test_the_scope_names_nothing(scan: Scan) -> None:
         ("/registry/apiregistration.k8s.io/apiservices/a.b", "/registry/apiregistration.k8s.io/apiservices/AB"),
         ("/registry/example.com/widgets/shop/web", "/registry/example.com/widgets/SHOP/WEB"),
         ("/registry/secrets/shop/web/more", "/registry/secrets/SHOP/WEB/MORE"),
-        ("/registry/secrets", "/registry/secrets"),
+        ("/registry/secrets", "/registry/n-…"),
+        ("/registry/secrets/", "/registry/secrets/"),
+        ("/registry/shop", "/registry/SHOP"),
+        ("/registry/ranges/shop", "/registry/n-…/SHOP"),
+        ("/registry/ranges/serviceips", "/registry/ranges/serviceips"),
         ("/registry/made-up/shop", "/registry/made-up/SHOP"),
         ("/elsewhere/shop", "/n-…/SHOP"),
         ("compact_rev_key", "n-…"),
@@ -103,6 +107,12 @@ def test_keys(key: str, shown: str) -> None:
     for word, name in {"SHOP": "shop", "WEB": "web", "MORE": "more", "AB": "a.b"}.items():
         shown = re.sub(rf"\b{word}\b", redactor.name(name), shown)
     assert re.fullmatch(re.escape(shown).replace("…", "[0-9a-f]{16}"), redactor.key(key))
+
+
+def test_a_prefix_that_goes_too_deep_names_nothing() -> None:
+    redactor = Redactor(b"0" * 16, StorageLayout("/registry/secrets/shop"))
+    assert re.fullmatch("/n-[0-9a-f]{16}/n-[0-9a-f]{16}", redactor.key("/registry/secrets/shop/web"))
+    assert redactor.prefix("/registry/secrets/shop/").count("shop") == 0
 
 
 def test_nothing_can_be_done_with_such_a_report(

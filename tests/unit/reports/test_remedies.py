@@ -224,8 +224,10 @@ def test_what_stands_there_now_is_not_known_from_an_older_revision() -> None:
 
 @pytest.mark.parametrize("leased", [False, True])
 def test_what_may_only_be_newer_or_had_a_lease_is_not_written_over(leased: bool) -> None:
-    cause = Cause.VALUE_TRUNCATED if leased else Cause.KIND_NOT_REGISTERED
-    found = examination(cause=cause, outcome=Outcome.DECODE_FAILURE)
+    found = examination(cause=Cause.VALUE_TRUNCATED)
+    found = msgspec.structs.replace(
+        found, verdict=msgspec.structs.replace(found.verdict, maybe_newer=not leased)
+    )
     remedy = kept(remedies_for(found, readable=msgspec.structs.replace(NOW, leased=leased)))
     assert remedy.action.startswith("Save ")
     assert "restore" not in remedy.command

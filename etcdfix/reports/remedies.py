@@ -16,6 +16,8 @@ _ANYWHERE = RepeatedOptions()
 
 LAST = "Last: "
 """With this begin the ways out after which the object is gone."""
+PUT_BACK = "Put back "
+"""With this begins the way out that writes an earlier revision over a value."""
 DO_NOT_RESTART = "Do not restart the API servers"
 """With this begin the ways out that save what the memory of API servers may still hold."""
 # An API server that ran before may still hold the object, whatever became of the key or the value.
@@ -289,7 +291,7 @@ def readable_remedy(
     accepts = f"It accepts what must be accepted: {', '.join(risks)}. " if risks else ""
     granted = "" if again.told_of_encryption else GRANTED
     return Remedy(
-        f"Put back {which}, soon compacted: a dry run first",
+        f"{PUT_BACK}{which}, soon compacted: a dry run first",
         again.restore(stored.key, readable.at, replacing=stored.mod_revision, accepting=risks),
         f"What is there now is backed up first. {accepts}{granted}{_COMPACTS} Save it now: {save}",
     )

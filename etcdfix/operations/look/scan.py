@@ -31,9 +31,9 @@ from etcdfix.reports.model import (
     StatusCause,
     Summary,
 )
-from etcdfix.reports.next_steps import next_way_out, plugin_problems
+from etcdfix.reports.next_steps import doubt_in, next_way_out, plugin_problems
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
-from etcdfix.reports.remedies import readable_remedy
+from etcdfix.reports.remedies import PUT_BACK, readable_remedy
 from etcdfix.reports.tally import CAP, Tally
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
 from etcdfix.sources.base import Source, has_keys
@@ -41,7 +41,9 @@ from etcdfix.spool import Spool
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, display, likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
+from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.key_loss import KeyDoubt, doubt_by_numbers
 from etcdfix.verdicts.severity import Rank, stake_of
 
 if TYPE_CHECKING:
@@ -122,6 +124,7 @@ class _Held(msgspec.Struct, frozen=True):
     Attributes:
         lost_with: Encryption keys whose loss may be why the value does not open.
         rank: How bad it is, the worst lowest; None where nothing is proven wrong.
+        saved: Saves its readable revision, where there is one.
     """
 
     key: bytes
@@ -130,6 +133,7 @@ class _Held(msgspec.Struct, frozen=True):
     finding: Finding
     lost_with: tuple[Place, ...] = ()
     rank: Rank | None = None
+    saved: Remedy | None = None
 
 
 # What decides which finding is acted upon first: how bad it is, new before known, curable by configuration, its key.
@@ -171,7 +175,7 @@ class _Gathering:
         self._undecided = Spool(_Held)
         self._deciding = True
         self._worst: _Place | None = None
-        self._worst_remedies: list[Remedy] = []
+        self._worst_held: _Held | None = None
 
     def close(self) -> None:
         """Forget what was held back."""
@@ -216,7 +220,7 @@ class _Gathering:
             curable = finding.cause is not None and Cause(finding.cause) in CURABLE_BY_CONFIGURATION
             place = (held.rank, finding.baseline, not curable, held.key)
             if self._worst is None or place < self._worst:
-                self._worst, self._worst_remedies = place, finding.remedies
+                self._worst, self._worst_held = place, held
         self._reporter.finding(finding)
 
     def end(self) -> tuple[Summary, list[Remedy]]:
@@ -230,8 +234,8 @@ class _Gathering:
         ways: list[tuple[_Place, list[Remedy]]] = [
             ((stake.rank, False, False, b""), key.remedies) for key, stake in lost.values()
         ]
-        if self._worst is not None:
-            ways.append((self._worst, self._worst_remedies))
+        if self._worst is not None and self._worst_held is not None:
+            ways.append((self._worst, _ways_out(self._worst_held, summary)))
         return summary, min(ways, key=lambda way: way[0])[1] if ways else []
 
     def take(self, found: Examination, view: View) -> None:
@@ -263,11 +267,13 @@ class _Gathering:
         again = self._request.same_again
         finding = finding_from(found, baseline=known, same_again=again, readable=sought.revision)
         places, stake = places_of(found), stake_of(found)
+        saved = None
+        if sought.revision is not None:
+            saved = readable_remedy(found, sought.revision, again, refused=True)
         if places and stake is not None:
-            kept = readable_remedy(found, sought.revision, again) if sought.revision is not None else None
-            self._losses.add(found, places, stake, kept)
+            self._losses.add(found, places, stake, saved)
         rank = stake.rank if stake is not None else None
-        record = _Held(found.stored.key, found.directory, status_cause(found), finding, places, rank)
+        record = _Held(found.stored.key, found.directory, status_cause(found), finding, places, rank, saved)
         if view.waiting and not view.draining and not self.out_of_order:
             try:
                 self._held.append(record)
@@ -332,6 +338,32 @@ class _Gathering:
             return found
         changed = msgspec.structs.replace(found.verdict, evidence=(*found.verdict.evidence, told))
         return msgspec.structs.replace(found, verdict=changed)
+
+
+def _ways_out(held: _Held, summary: Summary) -> list[Remedy]:
+    """Return the ways out of one finding; where so many fail together that none may be written over, one saves."""
+    remedies = held.finding.remedies
+    if held.saved is None or not _is_one_of_many(held.finding, summary):
+        return remedies
+    return [held.saved if remedy.action.startswith(PUT_BACK) else remedy for remedy in remedies]
+
+
+def _is_one_of_many(finding: Finding, summary: Summary) -> bool:
+    """Say whether the numbers speak against single damage, so that a change of one value may be refused."""
+    if finding.transformer not in {IDENTITY, ""}:
+        return any(
+            doubt_in(entry) is not KeyDoubt.NONE
+            for entry in summary.by_transformer
+            if entry.transformer == finding.transformer and finding.rule == ",".join(entry.resources)
+        )
+    plain = next((entry for entry in summary.by_transformer if entry.transformer == IDENTITY), None)
+    proven = plain is not None and plain.damaged == plain.failures
+    for counts in summary.by_resource:
+        if (counts.group, counts.resource) == (finding.group, finding.resource):
+            failed = counts.decrypt_failures + counts.decode_failures
+            doubt = doubt_by_numbers(opened=counts.readable, failed=failed, damaged=failed if proven else 0)
+            return doubt is not KeyDoubt.NONE
+    return False
 
 
 def run_scan(

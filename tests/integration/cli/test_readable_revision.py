@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.change_runs import Ran, Registry
 from tests.support.etcd_server import EtcdServer
-from tests.support.objects import KEY_2, aescbc, namespace_object, secret
+from tests.support.objects import KEY_2, aescbc, config_map, namespace_object, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
@@ -69,6 +69,18 @@ def test_a_scan(registry: Registry) -> None:
     saved = finding["remedies"][0]["note"].rpartition("Save it now: ")[2]
     document = json.loads(paste(registry, saved).out)
     assert document["metadata"]["name"] == "broken"
+
+
+def test_where_many_fail_the_first_lines_save_what_could_not_be_written_over(registry: Registry) -> None:
+    """A change of one value is refused there, and the next command of a scan has to work as pasted."""
+    for number in range(12):
+        whole = config_map(f"cut-{number}")
+        registry.put(f"shop/cut-{number}", whole, "configmaps")
+        registry.put(f"shop/cut-{number}", whole[:-7], "configmaps")
+    lines = looked(registry, "scan", "configmaps").out.splitlines()
+    following = next(number for number, line in enumerate(lines) if line.startswith("Next: "))
+    assert lines[following].startswith("Next: Save readable revision ")
+    assert paste(registry, lines[following + 1].strip()).code == 0
 
 
 @pytest.mark.parametrize("command", ["get", "impact", "delete"])

@@ -204,7 +204,7 @@ _MEANINGS: Final = {
     acceptance(AcceptRisk.CLUSTER_BREAKING): "the cluster may depend on it, and you go on all the same",
     acceptance(AcceptRisk.UNPROVEN_DAMAGE): "its damage is likely and not proven, and you go on all the same",
     acceptance(AcceptRisk.NEWER_THAN_KNOWN): "a newer release may read it, and you know that yours does not",
-    acceptance(AcceptRisk.MASS_DAMAGE): "something damages values in numbers, and you know what",
+    acceptance(AcceptRisk.MASS_DAMAGE): "something damages many values, and you know what",
     acceptance(AcceptRisk.ONLY_COPY): "this state of the object is nowhere else, and you can do without it",
 }
 

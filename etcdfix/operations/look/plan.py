@@ -401,7 +401,7 @@ def _advice(found: Examination, doubts: frozenset[KeyDoubt], needed: Needed) -> 
     if key:
         return "many values under its key do not open, and the key is there: find out why first"
     if doubts & NOT_THE_KEY:
-        return "something happened to values in numbers: find out what before anything is deleted"
+        return "something happened to many values: find out what before anything is deleted"
     return ""
 
 

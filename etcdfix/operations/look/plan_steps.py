@@ -134,7 +134,7 @@ def _before(
     lost = _patterns(group for group in groups if group.declaration)
     if lost:
         yield PlanStep(
-            "Look for the key",
+            "Look for the encryption key",
             f"{lost}: that is the key or the configuration, not the objects. A key that is found makes this plan "
             "needless; until it is declared lost, their deletion is refused.",
             [again.scan_of(reading=again.with_configuration)],
@@ -142,7 +142,7 @@ def _before(
     others = _patterns(group for group in groups if not group.declaration)
     if others:
         yield PlanStep(
-            "Find out what happened to values in numbers",
+            "Find out what happened to many values",
             f"{others}: the advice of the groups says what this points at. Before that is known, delete none of them.",
         )
     yield PlanStep(
@@ -178,13 +178,13 @@ def _deletions(counts: _Counts, again: RepeatedOptions) -> Iterator[PlanStep]:
         first = len(counts.trials)
         turns = "The first turn is one of them" if first == 1 else f"The first {first} turns are one of each"
         yield PlanStep(
-            "See that those run who make objects again",
+            "See that the controllers run that recreate objects",
             f"{counted(counts.alone.total(), 'object')} should come back without you: {_makers(counts.alone)}. "
             + (f"{turns}: delete that much, and wait until it is there again." if first else ""),
         )
     if counts.helped:
         yield PlanStep(
-            "Make ready what needs a step after the deletion",
+            "Prepare what needs a step after the deletion",
             f"{counted(counts.helped.total(), 'object')}: {_makers(counts.helped)}. Which step, the list of makers "
             "says (HOW).",
         )

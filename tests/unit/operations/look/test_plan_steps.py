@@ -50,7 +50,7 @@ def test_flags_are_capped_and_said() -> None:
 
 def test_the_first_turns_are_said_where_there_are_any() -> None:
     made = {"comes_back": "by-itself", "recreate_confidence": "certain"}
-    title = "See that those run who make objects again"
+    title = "See that the controllers run that recreate objects"
     one = steps(
         [entry(1, recreated_by="cert-manager", **made), entry(2, recreated_by="cert-manager", **made)]
     )
@@ -67,7 +67,7 @@ def test_nobody_can_declare_an_unknown_envelope_lost() -> None:
         advice="many values do not open, and no key is to blame: find out what wrote them",
     )  # fmt: skip
     found = steps([entry(transformer="", cause="unknown-envelope")], [unknown])
-    assert "Look for the key" not in found
+    assert "Look for the encryption key" not in found
     assert "Decisions only you can make" not in found
 
 

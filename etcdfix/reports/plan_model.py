@@ -195,6 +195,11 @@ def declaration(transformer: str, kms_key_id_sha256: str) -> str:
     return quote_command([DECLARE_KEY_LOST, key])
 
 
+def needs_lost_key(entry: PlanEntry) -> bool:
+    """Say whether an encryption key has to be declared lost before a deletion."""
+    return any(flag.startswith(f"{DECLARE_KEY_LOST} ") for flag in entry.needs)
+
+
 def acceptance(risk: AcceptRisk) -> str:
     """Return the flag that accepts a risk."""
     return quote_command(["--accept-risk", risk.value])

@@ -151,7 +151,7 @@ def build_plan(
         problems.append(f"{index.opaque} objects cannot be looked into")
     if index.truncated:
         problems.append(f"{index.truncated} objects have more references than are followed")
-    published_groups = groups.published(keys)
+    published_groups = groups.published(keys, request.same_again)
     steps = steps_for(entries, published_groups, groups.lists(), request.same_again)
     plan = DeletionPlan(
         api_version=API_VERSION,
@@ -302,7 +302,7 @@ class _Writer(msgspec.Struct, frozen=True):
             risk=assessment.risk.value,
             reasons=list(assessment.reasons[:_MOST_REASONS]),
             needs=_needs(found, needed),
-            refused=_advice(found, doubts, needed) if needed.refused else "",
+            refused=_advice(found, doubts, needed, self.request.same_again) if needed.refused else "",
             command=self._command(stored),
         )
         if is_breaking(entry):
@@ -340,7 +340,7 @@ class _Groups:
         self._groups.setdefault(place, _Group(found)).count += 1
         self._directories[found.directory] += 1
 
-    def published(self, keys: KeyCounter) -> list[PlanGroup]:
+    def published(self, keys: KeyCounter, again: RepeatedOptions) -> list[PlanGroup]:
         """Return the groups, the largest first."""
         groups = []
         for group in sorted(self._groups.values(), key=lambda group: -group.count):
@@ -358,7 +358,7 @@ class _Groups:
                     group.count,
                     max(keys.of(name).opened for name in first.encryption_keys),
                     doubts != {KeyDoubt.NONE},
-                    _advice(first, doubts, needed),
+                    _advice(first, doubts, needed, again),
                     flag,
                 )
             )
@@ -380,13 +380,14 @@ def _needs(found: Examination, needed: Needed) -> list[str]:
     return [*declared, *map(acceptance, needed.risks)]
 
 
-def _advice(found: Examination, doubts: frozenset[KeyDoubt], needed: Needed) -> str:
+def _advice(found: Examination, doubts: frozenset[KeyDoubt], needed: Needed, again: RepeatedOptions) -> str:
     """Return what is to be said of values like this one; "" for nothing."""
     key = bool(doubts & THE_KEY)
+    gone = "it"
     if needed.declaration:
         if found.verdict.outcome is Outcome.UNDETERMINED:
-            text = kms_step(found.verdict.cause)
-            text = f"nothing is proven: {text[0].lower()}{text[1:]}"
+            text = kms_step(found.verdict.cause, again).action
+            text, gone = f"nothing is proven: {text[0].lower()}{text[1:]}", "the key"
         elif deletability_of(found) is Deletability.DECLARABLE:
             text = "the configuration alone can cure this: find the key"
         elif KeyDoubt.IN_BETWEEN in doubts and not doubts & {KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL}:
@@ -394,7 +395,8 @@ def _advice(found: Examination, doubts: frozenset[KeyDoubt], needed: Needed) -> 
         else:
             text = "that is the key, not the objects: find it"
         return (
-            f"{text}; only if it is gone for ever: {declaration(found.transformer, found.kms_key_id_sha256)}"
+            f"{text}; only if {gone} is gone for ever: "
+            f"{declaration(found.transformer, found.kms_key_id_sha256)}"
         )
     if key and found.transformer in {IDENTITY, ""}:
         return "many values do not open, and no key is to blame: find out what wrote them"

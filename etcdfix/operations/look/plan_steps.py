@@ -21,16 +21,16 @@ from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.look.sorted_rows import SortedRows
 from etcdfix.reports.base import counted
-from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, meaning
+from etcdfix.reports.model import Remedy
+from etcdfix.reports.next_steps import next_for_undetermined
+from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, meaning, needs_lost_key
 from etcdfix.reports.rows import Rows
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
-from etcdfix.verdicts.causes import Cause
 
 _MOST_RESOURCES: Final = 10
 _MOST_NAMED: Final = 5
 _ACCEPT: Final = "--accept-risk "
-_DECLARE: Final = "--declare-key-lost "
 _UNDETERMINED: Final = "undetermined"
 
 
@@ -96,7 +96,7 @@ class _Counts(msgspec.Struct):
             if entry.readable_revision:
                 self.earlier += 1
                 first = self.first_earlier
-                if first is None or (_needs_lost_key(first) and not _needs_lost_key(entry)):
+                if first is None or (needs_lost_key(first) and not needs_lost_key(entry)):
                     self.first_earlier = entry
         elif entry.comes_back == ComesBack.BY_ITSELF:
             self.alone[entry.recreated_by] += 1
@@ -122,15 +122,6 @@ def _before(
             for place in list(lists)[:_MOST_RESOURCES]
         ],
     )
-    silent: Counter[str] = Counter()
-    for group in groups:
-        if group.outcome == _UNDETERMINED:
-            silent[kms_step(group.cause)] += group.count
-    for action, count in silent.items():
-        yield PlanStep(
-            action,
-            f"Of {counted(count, 'object')} nothing is proven: most likely they are in order. Scan and plan again.",
-        )
     lost = _patterns(group for group in groups if group.declaration)
     if lost:
         yield PlanStep(
@@ -139,11 +130,23 @@ def _before(
             "needless; until it is declared lost, their deletion is refused.",
             [again.scan_of(reading=again.with_configuration)],
         )
+    silent: Counter[Remedy] = Counter()
+    for group in groups:
+        if group.outcome == _UNDETERMINED:
+            silent[kms_step(group.cause, again)] += group.count
+    for way, count in silent.items():
+        yield PlanStep(
+            way.action,
+            f"Of {counted(count, 'object')} nothing is proven: most likely they are in order. Plan again after that.",
+            [way.command],
+        )
     others = _patterns(group for group in groups if not group.declaration)
     if others:
         yield PlanStep(
             "Find out what happened to many values",
-            f"{others}: the advice of the groups says what this points at. Before that is known, delete none of them.",
+            f"{others}: the advice of the groups says what this points at. Before that is known, delete none of them. "
+            "The evidence of each:",
+            [again.scan_of(["-o", "yaml"])],
         )
     yield PlanStep(
         "Take a snapshot of etcd, and keep it",
@@ -161,16 +164,11 @@ def _before(
         )
 
 
-def kms_step(cause: str | None) -> str:
+def kms_step(cause: str | None, again: RepeatedOptions) -> Remedy:
     """Return what comes first for values of which nothing is proven, since KMS did not open them."""
-    return _KMS_STEPS.get(cause or "", "Bring the KMS plugin back")
-
-
-_KMS_STEPS: Final[dict[str, str]] = {
-    Cause.KMS_KEY_UNKNOWN: "Find the KMS key: it may be disabled, scheduled for destruction, or in another region",
-    Cause.KMS_DENIED: "Give the KMS plugin the right to decrypt with this key",
-    Cause.KMS_UNPROVEN: "Check that the KMS plugin runs with the keyring of this cluster",
-}
+    way = next_for_undetermined({cause or ""}, (), again)
+    assert way is not None  # there is a cause
+    return way
 
 
 def _deletions(counts: _Counts, again: RepeatedOptions) -> Iterator[PlanStep]:
@@ -253,14 +251,10 @@ def _put_back_or_save(entry: PlanEntry, again: RepeatedOptions) -> str:
     A file cannot be changed, and a value whose key may turn up makes no room.
     """
     key = base64.b64decode(entry.key_base64) if entry.key_base64 is not None else entry.key.encode()
-    if again.of_a_file or _needs_lost_key(entry):
+    if again.of_a_file or needs_lost_key(entry):
         return again.get(key, "-o", "json", revision=entry.readable_revision)
     risks = [flag.removeprefix(_ACCEPT) for flag in entry.needs if flag.startswith(_ACCEPT)]
     return again.restore(key, entry.readable_revision, replacing=entry.mod_revision, accepting=risks)
-
-
-def _needs_lost_key(entry: PlanEntry) -> bool:
-    return any(flag.startswith(_DECLARE) for flag in entry.needs)
 
 
 STAGES: Final = {

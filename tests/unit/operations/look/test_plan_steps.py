@@ -75,9 +75,9 @@ def test_nobody_can_declare_an_unknown_envelope_lost() -> None:
     ("cause", "words"),
     [
         ("kms-unreachable", "Bring the KMS plugin back"),
-        ("kms-key-unknown", "Find the KMS key: it may be disabled"),
-        ("kms-denied", "Give the KMS plugin the right to decrypt"),
-        ("kms-unproven", "Check that the KMS plugin runs with the keyring"),
+        ("kms-key-unknown", "Find the KMS key, cancel its deletion"),
+        ("kms-denied", "Let the KMS plugin decrypt again"),
+        ("kms-unproven", "See that the KMS plugin has this cluster's keyring"),
     ],
 )
 def test_what_waits_for_kms_says_what_it_waits_for(cause: str, words: str) -> None:
@@ -91,8 +91,34 @@ def test_what_waits_for_kms_says_what_it_waits_for(cause: str, words: str) -> No
     found = steps([entry(outcome="undetermined", cause=cause)], groups)
     (title,) = [title for title in found if title.startswith(words)]
     assert found[title].text.startswith("Of 3 objects nothing is proven")
-    others = {"Bring", "Find", "Give", "Check"} - {words.split(maxsplit=1)[0]}
-    assert not any(title.split()[0] in others for title in found)
+    assert found[title].commands[0].startswith("etcdfix scan")
+    others = {"Bring the", "Find the", "Let the", "See that the KMS"} - {
+        start for start in ("Bring the", "Find the", "Let the", "See that the KMS") if words.startswith(start)
+    }
+    assert not any(title.startswith(start) for start in others for title in found)
+
+
+def test_what_is_proven_wrong_goes_before_what_waits() -> None:
+    """As the first lines of a scan do."""
+    groups = [
+        PlanGroup("undetermined", "kms-denied", "kms/v2/p", "", "", 1, 0, pattern=False, advice="wait"),
+        PlanGroup(
+            "decrypt-failure", "wrong-key", "aescbc/v1/k", "", "", 9, 0, pattern=True, advice="find it",
+            declaration=declaration("aescbc/v1/k", ""),
+        ),
+    ]  # fmt: skip
+    titles = list(steps([entry()], groups))
+    assert titles[2] == "Look for the encryption key"
+    assert titles[3].startswith("Let the KMS plugin decrypt again")
+
+
+def test_what_was_kept_from_its_plugin_is_asked_for() -> None:
+    """Nobody asked a plugin, so that nothing says it is down."""
+    waits = PlanGroup("undetermined", "kms-unreachable", "kms/v2/p", "", "", 1, 0, pattern=False, advice="")
+    again = RepeatedOptions(("--snapshot", "f.db"), reading=("--encryption-config", "e.yaml", "--no-kms"))
+    found = steps_for([entry(outcome="undetermined", cause="kms-unreachable")], [waits], {}, again)
+    (step,) = [step for step in found if step.title == "Scan again, and let the KMS plugins be asked"]
+    assert step.commands == ["etcdfix scan --snapshot f.db --encryption-config e.yaml"]
 
 
 def earlier(*entries: PlanEntry, again: RepeatedOptions | None = None) -> str:

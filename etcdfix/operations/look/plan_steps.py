@@ -18,12 +18,13 @@ from etcdfix.graph.recreation import TOKEN_TYPE, Recreation, shown
 from etcdfix.graph.recreation_rules import MAKERS, ComesBack
 from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import Role
-from etcdfix.model import Confidence, Outcome
+from etcdfix.model import Confidence, GroupResource, Outcome
 from etcdfix.operations.look.sorted_rows import SortedRows
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.next_steps import next_for_undetermined
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, meaning, needs_lost_key
+from etcdfix.reports.remedies import save_command
 from etcdfix.reports.rows import Rows
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
@@ -252,7 +253,7 @@ def _put_back_or_save(entry: PlanEntry, again: RepeatedOptions) -> str:
     """
     key = base64.b64decode(entry.key_base64) if entry.key_base64 is not None else entry.key.encode()
     if again.of_a_file or needs_lost_key(entry):
-        return again.get(key, "-o", "json", revision=entry.readable_revision)
+        return save_command(key, GroupResource(entry.group, entry.resource), entry.readable_revision, again)
     risks = [flag.removeprefix(_ACCEPT) for flag in entry.needs if flag.startswith(_ACCEPT)]
     return again.restore(key, entry.readable_revision, replacing=entry.mod_revision, accepting=risks)
 

@@ -142,5 +142,8 @@ def test_an_earlier_revision_is_put_back_by_a_command_that_works_as_it_is() -> N
     # Where its key may turn up, a value makes no room: another one comes first, or it is saved.
     assert "web-2" in earlier(lost(1, readable_revision=5), entry(2, readable_revision=6))
     assert earlier(lost(1, readable_revision=5)).startswith("etcdfix get --revision 5 ")
+    assert earlier(lost(1, readable_revision=5)).endswith(" --reveal -o json")
+    pod = lost(1, resource="pods", key="/registry/pods/shop/web-1", readable_revision=5)
+    assert earlier(pod).endswith("web-1 -o json")
     file = RepeatedOptions(("--snapshot", "f.db"))
     assert earlier(kept, again=file).startswith("etcdfix get --snapshot f.db --revision 5 ")

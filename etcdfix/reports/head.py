@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
 from etcdfix.reports.base import counted, fit
 from etcdfix.reports.model import Header, Remedy, Summary
-from etcdfix.reports.plan_model import DeletionPlan, PlanEntry, needs_lost_key
+from etcdfix.reports.plan_model import DeletionPlan, PlanEntry, deletion_waits
 from etcdfix.reports.tally import MAX_NAMES
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.causes import Cause
@@ -188,9 +188,7 @@ def _first_step(plan: DeletionPlan) -> Remedy | None:
     Never the dry run of a deletion that is refused, or that declares an encryption key lost: another look then.
     """
     first = plan.entries[0] if plan.entries else None
-    waits = first is not None and (
-        first.outcome == Outcome.UNDETERMINED or bool(first.refused) or needs_lost_key(first)
-    )
+    waits = first is not None and deletion_waits(first)
     for step in plan.steps if waits else plan.steps[:-1]:
         command = next((command for command in step.commands if command.startswith("etcdfix ")), "")
         if command:

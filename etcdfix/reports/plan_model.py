@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.graph.model import RiskReason
+from etcdfix.model import Outcome
 from etcdfix.reports.model import ReportConfiguration, Tool
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.deletability import AcceptRisk
@@ -195,9 +196,10 @@ def declaration(transformer: str, kms_key_id_sha256: str) -> str:
     return quote_command([DECLARE_KEY_LOST, key])
 
 
-def needs_lost_key(entry: PlanEntry) -> bool:
-    """Say whether an encryption key has to be declared lost before a deletion."""
-    return any(flag.startswith(f"{DECLARE_KEY_LOST} ") for flag in entry.needs)
+def deletion_waits(entry: PlanEntry) -> bool:
+    """Say whether a deletion is not to be thought of yet: nothing is proven, it is refused, or a key may turn up."""
+    declares = any(flag.startswith(f"{DECLARE_KEY_LOST} ") for flag in entry.needs)
+    return declares or bool(entry.refused) or entry.outcome == Outcome.UNDETERMINED
 
 
 def acceptance(risk: AcceptRisk) -> str:

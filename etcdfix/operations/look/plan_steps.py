@@ -23,7 +23,7 @@ from etcdfix.operations.look.sorted_rows import SortedRows
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.next_steps import next_for_undetermined
-from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, meaning, needs_lost_key
+from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, deletion_waits, meaning
 from etcdfix.reports.remedies import save_command
 from etcdfix.reports.rows import Rows
 from etcdfix.text.commands import RepeatedOptions
@@ -97,7 +97,7 @@ class _Counts(msgspec.Struct):
             if entry.readable_revision:
                 self.earlier += 1
                 first = self.first_earlier
-                if first is None or (needs_lost_key(first) and not needs_lost_key(entry)):
+                if first is None or (deletion_waits(first) and not deletion_waits(entry)):
                     self.first_earlier = entry
         elif entry.comes_back == ComesBack.BY_ITSELF:
             self.alone[entry.recreated_by] += 1
@@ -249,10 +249,10 @@ def _makers(makers: Counter[str]) -> str:
 def _put_back_or_save(entry: PlanEntry, again: RepeatedOptions) -> str:
     """Return the dry run that puts the readable revision in the place of the broken one; where that cannot be, a look.
 
-    A file cannot be changed, and a value whose key may turn up makes no room.
+    A file cannot be changed, and a value makes no room whose deletion is refused, or whose key may turn up.
     """
     key = base64.b64decode(entry.key_base64) if entry.key_base64 is not None else entry.key.encode()
-    if again.of_a_file or needs_lost_key(entry):
+    if again.of_a_file or deletion_waits(entry):
         return save_command(key, GroupResource(entry.group, entry.resource), entry.readable_revision, again)
     risks = [flag.removeprefix(_ACCEPT) for flag in entry.needs if flag.startswith(_ACCEPT)]
     return again.restore(key, entry.readable_revision, replacing=entry.mod_revision, accepting=risks)

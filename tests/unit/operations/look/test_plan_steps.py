@@ -145,5 +145,10 @@ def test_an_earlier_revision_is_put_back_by_a_command_that_works_as_it_is() -> N
     assert earlier(lost(1, readable_revision=5)).endswith(" --reveal -o json")
     pod = lost(1, resource="pods", key="/registry/pods/shop/web-1", readable_revision=5)
     assert earlier(pod).endswith("web-1 -o json")
+    for refused in (
+        entry(1, readable_revision=5, refused="many values do not open"),
+        entry(1, readable_revision=5, outcome="undetermined", cause="kms-denied"),
+    ):
+        assert earlier(refused).startswith("etcdfix get --revision 5 ")
     file = RepeatedOptions(("--snapshot", "f.db"))
     assert earlier(kept, again=file).startswith("etcdfix get --snapshot f.db --revision 5 ")

@@ -162,7 +162,7 @@ def plan_head(plan: DeletionPlan) -> Iterator[str]:
         if entry.outcome == Outcome.UNDETERMINED:
             undetermined[entry.cause] = None
         else:
-            stakes[_entry_stake(entry)] = None
+            stakes[entry_stake(entry)] = None
     file = plan.source.type == "snapshot"
     yield from head_lines(
         headline([*stakes], [*undetermined], file=file),
@@ -171,7 +171,8 @@ def plan_head(plan: DeletionPlan) -> Iterator[str]:
     )
 
 
-def _entry_stake(entry: PlanEntry) -> Stake:
+def entry_stake(entry: PlanEntry) -> Stake:
+    """Return what is at stake with a broken object of a plan; of one that could not be judged it is not known."""
     empty = entry.cause in {Cause.EMPTY_VALUE, Cause.EMPTY_OBJECT}
     return Stake(
         Severity.ONE_OBJECT if empty else Severity.BREAKS_NOW,

@@ -21,6 +21,7 @@ from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, GroupResource, Outcome
 from etcdfix.operations.look.sorted_rows import SortedRows
 from etcdfix.reports.base import counted
+from etcdfix.reports.head import entry_stake
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.next_steps import next_for_undetermined
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, deletion_waits, meaning
@@ -28,6 +29,7 @@ from etcdfix.reports.remedies import save_command
 from etcdfix.reports.rows import Rows
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
+from etcdfix.verdicts.severity import Rank
 
 _MOST_RESOURCES: Final = 10
 _MOST_NAMED: Final = 5
@@ -68,9 +70,9 @@ class _Counts(msgspec.Struct):
         hand: How many are made by hand.
         hand_used: How many of those are in use.
         guessed: How many of those have a maker that is only guessed.
-        earlier: How many of those have a readable revision.
-        first_earlier: The first of these, if possible one whose encryption key need not be declared lost.
         breaking: How many the cluster may depend on.
+        earlier: How many have a readable revision, also of those that come back.
+        worst_earlier: Of these the one whose loss is the worst.
     """
 
     alone: Counter[str] = msgspec.field(default_factory=Counter)
@@ -80,9 +82,9 @@ class _Counts(msgspec.Struct):
     hand: int = 0
     hand_used: int = 0
     guessed: int = 0
-    earlier: int = 0
-    first_earlier: PlanEntry | None = None
     breaking: int = 0
+    earlier: int = 0
+    worst_earlier: PlanEntry | None = None
 
     def add(self, entry: PlanEntry) -> None:
         guess = is_guess(entry)
@@ -90,15 +92,15 @@ class _Counts(msgspec.Struct):
         self.breaking += is_breaking(entry)
         if _is_trial(entry):
             self.trials.add(entry.recreated_by)
+        if entry.readable_revision:
+            self.earlier += 1
+            # What has a later turn is missed more.
+            if self.worst_earlier is None or _loss(entry) <= _loss(self.worst_earlier):
+                self.worst_earlier = entry
         if guess or entry.comes_back == ComesBack.NO:
             self.hand += 1
             self.hand_used += entry.users > 0
             self.guessed += guess
-            if entry.readable_revision:
-                self.earlier += 1
-                first = self.first_earlier
-                if first is None or (deletion_waits(first) and not deletion_waits(entry)):
-                    self.first_earlier = entry
         elif entry.comes_back == ComesBack.BY_ITSELF:
             self.alone[entry.recreated_by] += 1
         elif entry.comes_back == ComesBack.AFTER_A_STEP:
@@ -141,6 +143,8 @@ def _before(
             f"Of {counted(count, 'object')} nothing is proven: most likely they are in order. Plan again after that.",
             [way.command],
         )
+    if counts.worst_earlier is not None:
+        yield _earlier_revisions(counts.earlier, counts.worst_earlier, again)
     others = _patterns(group for group in groups if not group.declaration)
     if others:
         yield PlanStep(
@@ -154,15 +158,20 @@ def _before(
         "A key may turn up later.",
         ["etcdctl snapshot save before-deletions.db"],
     )
-    if counts.first_earlier is not None:
-        yield PlanStep(
-            "Put back earlier revisions before etcd compacts them",
-            f"Of {counted(counts.earlier, 'object')} that nobody makes again etcd kept a readable revision "
-            "(readable_revision in the plan). To put one back is better than to delete it. An API server has etcd "
-            "compact, every five minutes, what is older: save them now (etcdfix get --revision), or take a snapshot. "
-            "The first of them:",
-            [_put_back_or_save(counts.first_earlier, again)],
-        )
+
+
+def _earlier_revisions(kept: int, worst: PlanEntry, again: RepeatedOptions) -> PlanStep:
+    """Return the step that keeps what etcd is about to compact, with the command for the worst of the losses."""
+    waits = deletion_waits(worst)
+    return PlanStep(
+        f"{'Save' if waits else 'Put back'} earlier revisions before etcd compacts them",
+        f"Of {counted(kept, 'object')} etcd kept a readable revision (readable_revision in the plan). To put one back "
+        "is better than to delete it, also where somebody would make it again. An API server has etcd compact, every "
+        "five minutes, what is older: save them now (etcdfix get --revision), or take a snapshot. "
+        f"{'This one' if kept == 1 else 'The one whose loss is the worst'}"
+        + (", to be saved until its present value may be deleted:" if waits else ":"),
+        [_put_back_or_save(worst, again)],
+    )
 
 
 def kms_step(cause: str | None, again: RepeatedOptions) -> Remedy:
@@ -244,6 +253,11 @@ def _makers(makers: Counter[str]) -> str:
     counts = makers.most_common()
     names = ", ".join(f"{name} {count}" for name, count in counts[:_MOST_NAMED])
     return names + (f", and {len(counts) - _MOST_NAMED} more" if len(counts) > _MOST_NAMED else "")
+
+
+def _loss(entry: PlanEntry) -> tuple[bool, Rank, bool]:
+    """Sort the worst loss first; among equals what can be put back at once."""
+    return entry.outcome == Outcome.UNDETERMINED, entry_stake(entry).rank, deletion_waits(entry)
 
 
 def _put_back_or_save(entry: PlanEntry, again: RepeatedOptions) -> str:

@@ -126,8 +126,37 @@ def earlier(*entries: PlanEntry, again: RepeatedOptions | None = None) -> str:
     found = {
         step.title: step for step in steps_for(in_order(entries), groups, {}, again or RepeatedOptions())
     }
-    (command,) = found["Put back earlier revisions before etcd compacts them"].commands
+    (title,) = [title for title in found if "earlier revisions" in title]
+    (command,) = found[title].commands
+    assert title.startswith("Put back" if "restore" in command else "Save") or (again and again.of_a_file)
     return command
+
+
+def test_earlier_revisions_are_kept_before_anything_that_takes_time() -> None:
+    """They are gone in five minutes: also those of what comes back, and the worst loss is shown."""
+    pod = {"resource": "pods", "cause": "value-truncated", "comes_back": "by-itself"}
+    kept = [
+        entry(1, key="/registry/pods/shop/a", readable_revision=4, **pod),
+        entry(2, key="/registry/pods/shop/b", readable_revision=5, **pod),
+        entry(
+            3, key="/registry/crd/c", group="apiextensions.k8s.io", resource="customresourcedefinitions",
+            namespace="", cause="value-truncated", readable_revision=6,
+        ),
+        entry(4, readable_revision=7, outcome="undetermined", cause="kms-denied"),
+        entry(5),
+    ]  # fmt: skip
+    damaged = PlanGroup("decode-failure", "value-truncated", "", "", "", 3, 0, pattern=False, advice="many")
+    waits = PlanGroup("undetermined", "kms-denied", "kms/v2/p", "", "", 1, 0, pattern=False, advice="wait")
+    found = steps(kept, [damaged, waits])
+    step = found["Put back earlier revisions before etcd compacts them"]
+    assert step.text.startswith("Of 4 objects etcd kept a readable revision")
+    assert "--from-revision 6 /registry/crd/c" in step.commands[0]
+    titles = list(found)
+    at = titles.index(step.title)
+    assert titles[at - 1].startswith("Let the KMS plugin decrypt again")
+    assert titles[at + 1].startswith("Find out what happened to many values")
+    for order in (kept[:2], kept[1::-1]):
+        assert earlier(*order) == earlier(kept[1])
 
 
 def test_an_earlier_revision_is_put_back_by_a_command_that_works_as_it_is() -> None:

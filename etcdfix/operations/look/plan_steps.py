@@ -161,16 +161,30 @@ def _before(
 
 
 def _earlier_revisions(kept: int, worst: PlanEntry, again: RepeatedOptions) -> PlanStep:
-    """Return the step that keeps what etcd is about to compact, with the command for the worst of the losses."""
+    """Return the step that keeps what etcd is about to compact, with the command for the worst of the losses.
+
+    A file compacts nothing, and nothing can be put back into it.
+    """
+    which = "This one" if kept == 1 else "The one whose loss is the worst"
+    key = _key(worst)
+    save = save_command(key, GroupResource(worst.group, worst.resource), worst.readable_revision, again)
+    if again.of_a_file:
+        return PlanStep(
+            "See earlier revisions, which this file still holds",
+            f"Of {counted(kept, 'object')} it holds a readable revision (readable_revision in the plan). A live etcd "
+            f"may have compacted it by now: keep this file. {which}, first to see it, then to save it:",
+            [again.get(key, revision=worst.readable_revision), save],
+        )
     waits = deletion_waits(worst)
+    risks = [flag.removeprefix(_ACCEPT) for flag in worst.needs if flag.startswith(_ACCEPT)]
+    put_back = again.restore(key, worst.readable_revision, replacing=worst.mod_revision, accepting=risks)
     return PlanStep(
         f"{'Save' if waits else 'Put back'} earlier revisions before etcd compacts them",
         f"Of {counted(kept, 'object')} etcd kept a readable revision (readable_revision in the plan). To put one back "
-        "is better than to delete it, also where somebody would make it again. An API server has etcd compact, every "
-        "five minutes, what is older: save them now (etcdfix get --revision), or take a snapshot. "
-        f"{'This one' if kept == 1 else 'The one whose loss is the worst'}"
-        + (", to be saved until its present value may be deleted:" if waits else ":"),
-        [_put_back_or_save(worst, again)],
+        "is better than to delete it. An API server has etcd compact, every five minutes, what is older: save them now "
+        "(etcdfix get --revision), or take a snapshot. "
+        f"{which}{', to be saved until its present value may be deleted' if waits else ''}:",
+        [save if waits else put_back],
     )
 
 
@@ -260,16 +274,8 @@ def _loss(entry: PlanEntry) -> tuple[bool, Rank, bool]:
     return entry.outcome == Outcome.UNDETERMINED, entry_stake(entry).rank, deletion_waits(entry)
 
 
-def _put_back_or_save(entry: PlanEntry, again: RepeatedOptions) -> str:
-    """Return the dry run that puts the readable revision in the place of the broken one; where that cannot be, a look.
-
-    A file cannot be changed, and a value makes no room whose deletion is refused, or whose key may turn up.
-    """
-    key = base64.b64decode(entry.key_base64) if entry.key_base64 is not None else entry.key.encode()
-    if again.of_a_file or deletion_waits(entry):
-        return save_command(key, GroupResource(entry.group, entry.resource), entry.readable_revision, again)
-    risks = [flag.removeprefix(_ACCEPT) for flag in entry.needs if flag.startswith(_ACCEPT)]
-    return again.restore(key, entry.readable_revision, replacing=entry.mod_revision, accepting=risks)
+def _key(entry: PlanEntry) -> bytes:
+    return base64.b64decode(entry.key_base64) if entry.key_base64 is not None else entry.key.encode()
 
 
 STAGES: Final = {

@@ -121,15 +121,24 @@ def test_what_was_kept_from_its_plugin_is_asked_for() -> None:
     assert step.commands == ["etcdfix scan --snapshot f.db --encryption-config e.yaml"]
 
 
-def earlier(*entries: PlanEntry, again: RepeatedOptions | None = None) -> str:
+def earlier(*entries: PlanEntry) -> str:
     groups: list[PlanGroup] = []
-    found = {
-        step.title: step for step in steps_for(in_order(entries), groups, {}, again or RepeatedOptions())
-    }
+    found = {step.title: step for step in steps_for(in_order(entries), groups, {}, RepeatedOptions())}
     (title,) = [title for title in found if "earlier revisions" in title]
     (command,) = found[title].commands
-    assert title.startswith("Put back" if "restore" in command else "Save") or (again and again.of_a_file)
+    assert title.startswith("Put back" if "restore" in command else "Save")
     return command
+
+
+def test_a_file_compacts_nothing_and_nothing_is_put_back_into_it() -> None:
+    file = RepeatedOptions(("--snapshot", "f.db"))
+    found = steps_for([entry(1, cause="value-truncated", readable_revision=5)], [], {}, file)
+    (step,) = [step for step in found if "earlier revisions" in step.title]
+    assert step.title == "See earlier revisions, which this file still holds"
+    assert "Of 1 object it holds a readable revision" in step.text
+    look = "etcdfix get --snapshot f.db --revision 5 /registry/secrets/shop/web-1"
+    assert step.commands == [look, f"{look} --reveal -o json"]
+    assert not any("Put back" in step.title or "before etcd compacts" in step.title for step in found)
 
 
 def test_earlier_revisions_are_kept_before_anything_that_takes_time() -> None:
@@ -179,5 +188,3 @@ def test_an_earlier_revision_is_put_back_by_a_command_that_works_as_it_is() -> N
         entry(1, readable_revision=5, outcome="undetermined", cause="kms-denied"),
     ):
         assert earlier(refused).startswith("etcdfix get --revision 5 ")
-    file = RepeatedOptions(("--snapshot", "f.db"))
-    assert earlier(kept, again=file).startswith("etcdfix get --snapshot f.db --revision 5 ")

@@ -57,7 +57,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         comes_back: ``by-itself``, ``after-a-step``, ``not-needed`` or ``no``.
         recreate_basis: Why that is thought.
         recreate_how: What has to be done, and what differs afterwards.
-        readable_revision: A revision of etcd at which its newest readable value can still be read, 0 for none.
+        readable_revision: A revision of etcd at which its newest readable value can be read, 0 where none is known.
         protected: Why the cluster may depend on it: then the deletion needs ``--accept-risk cluster-breaking``.
         risk: The worst of ``reasons``.
         needs: Flags that its command lacks, and without which it is refused: a person has to type them.

@@ -33,6 +33,7 @@ from etcdfix.operations.look.plan_steps import (
     users_of,
     what_it_is,
 )
+from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.reports.model import API_VERSION
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_word, timestamp
 from etcdfix.reports.plan_model import (
@@ -136,7 +137,8 @@ def build_plan(
         examine_all(examiner, source.current(b""), take, progress=progress, whole=True)
         gathered.leave_out_unseen(source.problems)
         index = builder.finish(source.problems)
-        write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid, file)
+        readable = ReadableRevisions.of_many(source, examiner, live=not file)
+        write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid, file, readable)
 
         def drafts() -> Iterator[PlanEntry]:
             for one in progress(gathered.broken(similar), "broken objects", gathered.broken_count):
@@ -247,6 +249,7 @@ class _Writer(msgspec.Struct, frozen=True):
     request: PlanRequest
     uid: str | None
     generations: bool
+    readable: ReadableRevisions
 
     def draft(self, broken: Broken) -> PlanEntry:
         """Return the entry of one object, without its turn.
@@ -297,7 +300,7 @@ class _Writer(msgspec.Struct, frozen=True):
             comes_back=recreation.recreated_by.comes_back.value,
             recreate_basis=recreation.basis,
             recreate_how=recreation.recreated_by.how,
-            readable_revision=assessment.last_known.readable_at,
+            readable_revision=assessment.last_known.readable_at or self._sought(found),
             protected=protected_reason(found.directory.group_resource, found.namespace),
             risk=assessment.risk.value,
             reasons=list(assessment.reasons[:_MOST_REASONS]),
@@ -311,6 +314,11 @@ class _Writer(msgspec.Struct, frozen=True):
             )
         printable: PlanEntry = _printable(entry)
         return printable
+
+    def _sought(self, found: Examination) -> int:
+        """Return a revision at which the same object can be read, looked for as a scan does; 0 for none."""
+        revision = self.readable.of(found).revision
+        return revision.at if revision is not None and revision.same_object else 0
 
     def _command(self, stored: StoredValue) -> str:
         words = ["--expect-mod-revision", str(stored.mod_revision)]

@@ -268,7 +268,7 @@ def readable_remedy(
     """
     stored = found.stored
     save = save_command(stored.key, found.directory.group_resource, readable.at, again)
-    which = f"readable revision {readable.mod_revision}"
+    which = f"readable revision {readable.at}"
     if again.of_a_file:
         return Remedy(
             f"See {which}, which this file still holds"

@@ -32,6 +32,11 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
     changing: tuple[str, ...] = ()
 
     @property
+    def layout_but_prefix(self) -> tuple[str, ...]:
+        """The rest of :attr:`layout`, for another prefix."""
+        return self.layout[2:] if self.layout[:1] == ("--etcd-prefix",) else self.layout
+
+    @property
     def of_a_file(self) -> bool:
         """Whether a snapshot is read."""
         return "--snapshot" in self.source

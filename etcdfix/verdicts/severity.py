@@ -63,7 +63,7 @@ _CONCLUDED: Final = {
 _CLIENTS: Final = {
     GroupResource(
         "", "secrets"
-    ): "kubelets and controllers cannot list them anew; new pods that need one may wait",
+    ): "kubelets and controllers cannot list them again; new pods that need one may wait",
     GroupResource("", "serviceaccounts"): "creating pods and giving them tokens may fail",
     GroupResource("", "configmaps"): "creating pods and mounting them may fail",
     _NAMESPACES: "no namespace that is deleted from now on finishes, and this one admits no new objects",

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable
 from contextlib import nullcontext
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from etcdfix.errors import SourceError
 from etcdfix.examine import Examiner
@@ -25,6 +25,9 @@ MOST_STEPS: Final = 50
 """Revisions that are looked at one by one; for more, one look at the history costs less."""
 
 _STEPS_OF_MANY: Final = 3
+# Each is a question to etcd; of many keys in one state, these tell enough.
+_MOST_QUESTIONS: Final = 1000
+_MOST_HISTORIES: Final = 10
 # An initialization vector and a block; kind, name, namespace and uid.
 _LEAST_ENCRYPTED: Final = 32
 _LEAST_PLAIN: Final = 128
@@ -217,6 +220,16 @@ class ReadableRevisions:
         self._apart: Examiner | None = None
         self._questions = most_questions
         self._histories = most_histories
+
+    @classmethod
+    def of_many(cls, source: Source, examiner: Examiner, *, live: bool) -> Self:
+        """Return one with the bounds for all values of a cluster; a file has every history at hand."""
+        return cls(
+            source,
+            examiner,
+            most_questions=_MOST_QUESTIONS,
+            most_histories=_MOST_HISTORIES if live else None,
+        )
 
     def of(self, found: Examination) -> Sought:
         """Look for the newest readable revision of a value; for one that is not proven unreadable there is none."""

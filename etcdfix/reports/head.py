@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
 from etcdfix.reports.base import counted, fit
 from etcdfix.reports.model import Header, Remedy, Summary
-from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
+from etcdfix.reports.plan_model import DeletionPlan, PlanEntry, deletion_waits
 from etcdfix.reports.tally import MAX_NAMES
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.causes import Cause
@@ -162,7 +162,7 @@ def plan_head(plan: DeletionPlan) -> Iterator[str]:
         if entry.outcome == Outcome.UNDETERMINED:
             undetermined[entry.cause] = None
         else:
-            stakes[_entry_stake(entry)] = None
+            stakes[entry_stake(entry)] = None
     past = not plan.source.newest
     yield from head_lines(
         headline([*stakes], [*undetermined], past=past),
@@ -171,7 +171,8 @@ def plan_head(plan: DeletionPlan) -> Iterator[str]:
     )
 
 
-def _entry_stake(entry: PlanEntry) -> Stake:
+def entry_stake(entry: PlanEntry) -> Stake:
+    """Return what is at stake with a broken object of a plan; of one that could not be judged it is not known."""
     empty = entry.cause in {Cause.EMPTY_VALUE, Cause.EMPTY_OBJECT}
     return Stake(
         Severity.ONE_OBJECT if empty else Severity.BREAKS_NOW,
@@ -183,10 +184,16 @@ def _entry_stake(entry: PlanEntry) -> Stake:
 
 
 def _first_step(plan: DeletionPlan) -> Remedy | None:
-    """Return the first step before any deletion that has a command of ours, else the first dry run."""
-    for step in plan.steps[:-1]:
+    """Return the first step before any deletion that has a command of ours, else the first dry run.
+
+    Never the dry run of a deletion that is refused, or that declares an encryption key lost: another look then.
+    """
+    first = plan.entries[0] if plan.entries else None
+    waits = first is not None and deletion_waits(first)
+    for step in plan.steps if waits else plan.steps[:-1]:
         command = next((command for command in step.commands if command.startswith("etcdfix ")), "")
         if command:
             return Remedy(step.title, command, "")
-    first = plan.entries[0] if plan.entries else None
-    return Remedy("Read what the first deletion would do", first.command, "") if first is not None else None
+    if first is None or waits:
+        return None
+    return Remedy("Read what the first deletion would do", first.command, "")

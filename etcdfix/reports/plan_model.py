@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.graph.model import RiskReason
+from etcdfix.model import Outcome
 from etcdfix.reports.model import ReportConfiguration, Tool
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.deletability import AcceptRisk
@@ -56,7 +57,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         comes_back: ``by-itself``, ``after-a-step``, ``not-needed`` or ``no``.
         recreate_basis: Why that is thought.
         recreate_how: What has to be done, and what differs afterwards.
-        readable_revision: A revision of etcd at which its newest readable value can still be read, 0 for none.
+        readable_revision: A revision of etcd at which its newest readable value can be read, 0 where none is known.
         protected: Why the cluster may depend on it: then the deletion needs ``--accept-risk cluster-breaking``.
         risk: The worst of ``reasons``.
         needs: Flags that its command lacks, and without which it is refused: a person has to type them.
@@ -195,6 +196,12 @@ def declaration(transformer: str, kms_key_id_sha256: str) -> str:
     return quote_command([DECLARE_KEY_LOST, key])
 
 
+def deletion_waits(entry: PlanEntry) -> bool:
+    """Say whether a deletion is not to be thought of yet: nothing is proven, it is refused, or a key may turn up."""
+    declares = any(flag.startswith(f"{DECLARE_KEY_LOST} ") for flag in entry.needs)
+    return declares or bool(entry.refused) or entry.outcome == Outcome.UNDETERMINED
+
+
 def acceptance(risk: AcceptRisk) -> str:
     """Return the flag that accepts a risk."""
     return quote_command(["--accept-risk", risk.value])
@@ -204,7 +211,7 @@ _MEANINGS: Final = {
     acceptance(AcceptRisk.CLUSTER_BREAKING): "the cluster may depend on it, and you go on all the same",
     acceptance(AcceptRisk.UNPROVEN_DAMAGE): "its damage is likely and not proven, and you go on all the same",
     acceptance(AcceptRisk.NEWER_THAN_KNOWN): "a newer release may read it, and you know that yours does not",
-    acceptance(AcceptRisk.MASS_DAMAGE): "something damages values in numbers, and you know what",
+    acceptance(AcceptRisk.MASS_DAMAGE): "something damages many values, and you know what",
     acceptance(AcceptRisk.ONLY_COPY): "this state of the object is nowhere else, and you can do without it",
 }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from etcdfix.model import Outcome, ReadableRevision, ServerBehaviour
+from collections.abc import Sequence
+
+from etcdfix.model import GroupResource, Outcome, ReadableRevision, ServerBehaviour
 from etcdfix.reports.model import Remedy
 from etcdfix.text.commands import GRANTED, RepeatedOptions, piped
 from etcdfix.text.safetext import is_plain, quote_command
@@ -13,6 +15,7 @@ from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
 
 _ANYWHERE = RepeatedOptions()
+_SECRETS = GroupResource("", "secrets")
 
 LAST = "Last: "
 """With this begin the ways out after which the object is gone."""
@@ -266,8 +269,7 @@ def readable_remedy(
         refused: A deletion of the value was refused, and for the same reason it could not be written over.
     """
     stored = found.stored
-    secret = (found.directory.group, found.directory.resource) == ("", "secrets")
-    save = again.get(stored.key, *(["--reveal"] if secret else []), "-o", "json", revision=readable.at)
+    save = save_command(stored.key, found.directory.group_resource, readable.at, again)
     which = f"readable revision {readable.at}"
     if again.of_a_file:
         return Remedy(
@@ -295,6 +297,15 @@ def readable_remedy(
         again.restore(stored.key, readable.at, replacing=stored.mod_revision, accepting=risks),
         f"What is there now is backed up first. {accepts}{granted}{_COMPACTS} Save it now: {save}",
     )
+
+
+def save_command(key: bytes, resource: GroupResource, revision: int, again: RepeatedOptions) -> str:
+    """Return the command that shows a whole object at a revision, to be kept: a Secret that is masked is no copy."""
+    return again.get(key, *_revealed(resource), "-o", "json", revision=revision)
+
+
+def _revealed(resource: GroupResource) -> Sequence[str]:
+    return ["--reveal"] if resource == _SECRETS else []
 
 
 def _risks(found: Examination, *, breaking: bool) -> list[AcceptRisk]:
@@ -392,9 +403,7 @@ def _only_managed_fields_break(found: Examination) -> bool:
 
 def _heal(found: Examination, again: RepeatedOptions) -> Remedy:
     """Replace an object by itself without managedFields: a masked Secret would be refused, so it is revealed."""
-    directory = found.directory
-    secret = (directory.group, directory.resource) == ("", "secrets")
-    options = ("--omit-managed-fields", "-o", "json", *(["--reveal"] if secret else []))
+    options = ("--omit-managed-fields", "-o", "json", *_revealed(found.directory.group_resource))
     return Remedy(
         "Heal it through the API: replace it by itself without metadata.managedFields",
         piped(again.get(found.stored.key, *options), ["kubectl", "replace", "-f", "-"]),

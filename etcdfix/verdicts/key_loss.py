@@ -54,7 +54,7 @@ class KeyDoubt(StrEnum):
 THE_KEY: Final = frozenset({KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL, KeyDoubt.IN_BETWEEN})
 """What points at the key or the configuration."""
 NOT_THE_KEY: Final = frozenset({KeyDoubt.UNFITTING, KeyDoubt.MASS_DAMAGE})
-"""What points at something else that happens to values in numbers."""
+"""What points at something else that happens to many values."""
 
 
 class KeyCounts(msgspec.Struct):

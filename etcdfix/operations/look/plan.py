@@ -33,6 +33,7 @@ from etcdfix.operations.look.plan_steps import (
     users_of,
     what_it_is,
 )
+from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.reports.model import API_VERSION
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_word, timestamp
 from etcdfix.reports.plan_model import (
@@ -136,7 +137,8 @@ def build_plan(
         examine_all(examiner, source.current(b""), take, progress=progress, whole=True)
         gathered.leave_out_unseen(source.problems)
         index = builder.finish(source.problems)
-        write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid, file)
+        readable = ReadableRevisions.of_many(source, examiner, live=not file)
+        write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid, file, readable)
 
         def drafts() -> Iterator[PlanEntry]:
             for one in progress(gathered.broken(similar), "broken objects", gathered.broken_count):
@@ -151,7 +153,7 @@ def build_plan(
         problems.append(f"{index.opaque} objects cannot be looked into")
     if index.truncated:
         problems.append(f"{index.truncated} objects have more references than are followed")
-    published_groups = groups.published(keys)
+    published_groups = groups.published(keys, request.same_again)
     steps = steps_for(entries, published_groups, groups.lists(), request.same_again)
     plan = DeletionPlan(
         api_version=API_VERSION,
@@ -247,6 +249,7 @@ class _Writer(msgspec.Struct, frozen=True):
     request: PlanRequest
     uid: str | None
     generations: bool
+    readable: ReadableRevisions
 
     def draft(self, broken: Broken) -> PlanEntry:
         """Return the entry of one object, without its turn.
@@ -297,12 +300,12 @@ class _Writer(msgspec.Struct, frozen=True):
             comes_back=recreation.recreated_by.comes_back.value,
             recreate_basis=recreation.basis,
             recreate_how=recreation.recreated_by.how,
-            readable_revision=assessment.last_known.readable_at,
+            readable_revision=assessment.last_known.readable_at or self._sought(found),
             protected=protected_reason(found.directory.group_resource, found.namespace),
             risk=assessment.risk.value,
             reasons=list(assessment.reasons[:_MOST_REASONS]),
             needs=_needs(found, needed),
-            refused=_advice(found, doubts, needed) if needed.refused else "",
+            refused=_advice(found, doubts, needed, self.request.same_again) if needed.refused else "",
             command=self._command(stored),
         )
         if is_breaking(entry):
@@ -311,6 +314,11 @@ class _Writer(msgspec.Struct, frozen=True):
             )
         printable: PlanEntry = _printable(entry)
         return printable
+
+    def _sought(self, found: Examination) -> int:
+        """Return a revision at which the same object can be read, looked for as a scan does; 0 for none."""
+        revision = self.readable.of(found).revision
+        return revision.at if revision is not None and revision.same_object else 0
 
     def _command(self, stored: StoredValue) -> str:
         words = ["--expect-mod-revision", str(stored.mod_revision)]
@@ -340,7 +348,7 @@ class _Groups:
         self._groups.setdefault(place, _Group(found)).count += 1
         self._directories[found.directory] += 1
 
-    def published(self, keys: KeyCounter) -> list[PlanGroup]:
+    def published(self, keys: KeyCounter, again: RepeatedOptions) -> list[PlanGroup]:
         """Return the groups, the largest first."""
         groups = []
         for group in sorted(self._groups.values(), key=lambda group: -group.count):
@@ -358,7 +366,7 @@ class _Groups:
                     group.count,
                     max(keys.of(name).opened for name in first.encryption_keys),
                     doubts != {KeyDoubt.NONE},
-                    _advice(first, doubts, needed),
+                    _advice(first, doubts, needed, again),
                     flag,
                 )
             )
@@ -380,13 +388,14 @@ def _needs(found: Examination, needed: Needed) -> list[str]:
     return [*declared, *map(acceptance, needed.risks)]
 
 
-def _advice(found: Examination, doubts: frozenset[KeyDoubt], needed: Needed) -> str:
+def _advice(found: Examination, doubts: frozenset[KeyDoubt], needed: Needed, again: RepeatedOptions) -> str:
     """Return what is to be said of values like this one; "" for nothing."""
     key = bool(doubts & THE_KEY)
+    gone = "it"
     if needed.declaration:
         if found.verdict.outcome is Outcome.UNDETERMINED:
-            text = kms_step(found.verdict.cause)
-            text = f"nothing is proven: {text[0].lower()}{text[1:]}"
+            text = kms_step(found.verdict.cause, again).action
+            text, gone = f"nothing is proven: {text[0].lower()}{text[1:]}", "the key"
         elif deletability_of(found) is Deletability.DECLARABLE:
             text = "the configuration alone can cure this: find the key"
         elif KeyDoubt.IN_BETWEEN in doubts and not doubts & {KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL}:
@@ -394,14 +403,15 @@ def _advice(found: Examination, doubts: frozenset[KeyDoubt], needed: Needed) -> 
         else:
             text = "that is the key, not the objects: find it"
         return (
-            f"{text}; only if it is gone for ever: {declaration(found.transformer, found.kms_key_id_sha256)}"
+            f"{text}; only if {gone} is gone for ever: "
+            f"{declaration(found.transformer, found.kms_key_id_sha256)}"
         )
     if key and found.transformer in {IDENTITY, ""}:
         return "many values do not open, and no key is to blame: find out what wrote them"
     if key:
         return "many values under its key do not open, and the key is there: find out why first"
     if doubts & NOT_THE_KEY:
-        return "something happened to values in numbers: find out what before anything is deleted"
+        return "something happened to many values: find out what before anything is deleted"
     return ""
 
 

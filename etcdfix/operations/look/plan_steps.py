@@ -18,19 +18,22 @@ from etcdfix.graph.recreation import TOKEN_TYPE, Recreation, shown
 from etcdfix.graph.recreation_rules import MAKERS, ComesBack
 from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import Role
-from etcdfix.model import Confidence, Outcome
+from etcdfix.model import Confidence, GroupResource, Outcome
 from etcdfix.operations.look.sorted_rows import SortedRows
 from etcdfix.reports.base import counted
-from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, meaning
+from etcdfix.reports.head import entry_stake
+from etcdfix.reports.model import Remedy
+from etcdfix.reports.next_steps import next_for_undetermined
+from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, deletion_waits, meaning
+from etcdfix.reports.remedies import save_command
 from etcdfix.reports.rows import Rows
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
-from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.severity import Rank
 
 _MOST_RESOURCES: Final = 10
 _MOST_NAMED: Final = 5
 _ACCEPT: Final = "--accept-risk "
-_DECLARE: Final = "--declare-key-lost "
 _UNDETERMINED: Final = "undetermined"
 
 
@@ -67,9 +70,9 @@ class _Counts(msgspec.Struct):
         hand: How many are made by hand.
         hand_used: How many of those are in use.
         guessed: How many of those have a maker that is only guessed.
-        earlier: How many of those have a readable revision.
-        first_earlier: The first of these, if possible one whose encryption key need not be declared lost.
         breaking: How many the cluster may depend on.
+        earlier: How many have a readable revision, also of those that come back.
+        worst_earlier: Of these the one whose loss is the worst.
     """
 
     alone: Counter[str] = msgspec.field(default_factory=Counter)
@@ -79,9 +82,9 @@ class _Counts(msgspec.Struct):
     hand: int = 0
     hand_used: int = 0
     guessed: int = 0
-    earlier: int = 0
-    first_earlier: PlanEntry | None = None
     breaking: int = 0
+    earlier: int = 0
+    worst_earlier: PlanEntry | None = None
 
     def add(self, entry: PlanEntry) -> None:
         guess = is_guess(entry)
@@ -89,15 +92,15 @@ class _Counts(msgspec.Struct):
         self.breaking += is_breaking(entry)
         if _is_trial(entry):
             self.trials.add(entry.recreated_by)
+        if entry.readable_revision:
+            self.earlier += 1
+            # What has a later turn is missed more.
+            if self.worst_earlier is None or _loss(entry) <= _loss(self.worst_earlier):
+                self.worst_earlier = entry
         if guess or entry.comes_back == ComesBack.NO:
             self.hand += 1
             self.hand_used += entry.users > 0
             self.guessed += guess
-            if entry.readable_revision:
-                self.earlier += 1
-                first = self.first_earlier
-                if first is None or (_needs_lost_key(first) and not _needs_lost_key(entry)):
-                    self.first_earlier = entry
         elif entry.comes_back == ComesBack.BY_ITSELF:
             self.alone[entry.recreated_by] += 1
         elif entry.comes_back == ComesBack.AFTER_A_STEP:
@@ -122,55 +125,74 @@ def _before(
             for place in list(lists)[:_MOST_RESOURCES]
         ],
     )
-    silent: Counter[str] = Counter()
-    for group in groups:
-        if group.outcome == _UNDETERMINED:
-            silent[kms_step(group.cause)] += group.count
-    for action, count in silent.items():
-        yield PlanStep(
-            action,
-            f"Of {counted(count, 'object')} nothing is proven: most likely they are in order. Scan and plan again.",
-        )
     lost = _patterns(group for group in groups if group.declaration)
     if lost:
         yield PlanStep(
-            "Look for the key",
+            "Look for the encryption key",
             f"{lost}: that is the key or the configuration, not the objects. A key that is found makes this plan "
             "needless; until it is declared lost, their deletion is refused.",
             [again.scan_of(reading=again.with_configuration)],
         )
+    silent: Counter[Remedy] = Counter()
+    for group in groups:
+        if group.outcome == _UNDETERMINED:
+            silent[kms_step(group.cause, again)] += group.count
+    for way, count in silent.items():
+        yield PlanStep(
+            way.action,
+            f"Of {counted(count, 'object')} nothing is proven: most likely they are in order. Plan again after that.",
+            [way.command],
+        )
+    if counts.worst_earlier is not None:
+        yield _earlier_revisions(counts.earlier, counts.worst_earlier, again)
     others = _patterns(group for group in groups if not group.declaration)
     if others:
         yield PlanStep(
-            "Find out what happened to values in numbers",
-            f"{others}: the advice of the groups says what this points at. Before that is known, delete none of them.",
+            "Find out what happened to many values",
+            f"{others}: the advice of the groups says what this points at. Before that is known, delete none of them. "
+            "The evidence of each:",
+            [again.scan_of(["-o", "yaml"])],
         )
     yield PlanStep(
         "Take a snapshot of etcd, and keep it",
         "A key may turn up later.",
         ["etcdctl snapshot save before-deletions.db"],
     )
-    if counts.first_earlier is not None:
-        yield PlanStep(
-            "Put back earlier revisions before etcd compacts them",
-            f"Of {counted(counts.earlier, 'object')} that nobody makes again etcd kept a readable revision "
-            "(readable_revision in the plan). To put one back is better than to delete it. An API server has etcd "
-            "compact, every five minutes, what is older: save them now (etcdfix get --revision), or take a snapshot. "
-            "The first of them:",
-            [_put_back_or_save(counts.first_earlier, again)],
+
+
+def _earlier_revisions(kept: int, worst: PlanEntry, again: RepeatedOptions) -> PlanStep:
+    """Return the step that keeps what etcd is about to compact, with the command for the worst of the losses.
+
+    A file compacts nothing, and nothing can be put back into it.
+    """
+    which = "This one" if kept == 1 else "The one whose loss is the worst"
+    key = _key(worst)
+    save = save_command(key, GroupResource(worst.group, worst.resource), worst.readable_revision, again)
+    if again.of_a_file:
+        return PlanStep(
+            "See earlier revisions, which this file still holds",
+            f"Of {counted(kept, 'object')} it holds a readable revision (readable_revision in the plan). A live etcd "
+            f"may have compacted it by now: keep this file. {which}, first to see it, then to save it:",
+            [again.get(key, revision=worst.readable_revision), save],
         )
+    waits = deletion_waits(worst)
+    risks = [flag.removeprefix(_ACCEPT) for flag in worst.needs if flag.startswith(_ACCEPT)]
+    put_back = again.restore(key, worst.readable_revision, replacing=worst.mod_revision, accepting=risks)
+    return PlanStep(
+        f"{'Save' if waits else 'Put back'} earlier revisions before etcd compacts them",
+        f"Of {counted(kept, 'object')} etcd kept a readable revision (readable_revision in the plan). To put one back "
+        "is better than to delete it. An API server has etcd compact, every five minutes, what is older: save them now "
+        "(etcdfix get --revision), or take a snapshot. "
+        f"{which}{', to be saved until its present value may be deleted' if waits else ''}:",
+        [save if waits else put_back],
+    )
 
 
-def kms_step(cause: str | None) -> str:
+def kms_step(cause: str | None, again: RepeatedOptions) -> Remedy:
     """Return what comes first for values of which nothing is proven, since KMS did not open them."""
-    return _KMS_STEPS.get(cause or "", "Bring the KMS plugin back")
-
-
-_KMS_STEPS: Final[dict[str, str]] = {
-    Cause.KMS_KEY_UNKNOWN: "Find the KMS key: it may be disabled, scheduled for destruction, or in another region",
-    Cause.KMS_DENIED: "Give the KMS plugin the right to decrypt with this key",
-    Cause.KMS_UNPROVEN: "Check that the KMS plugin runs with the keyring of this cluster",
-}
+    way = next_for_undetermined({cause or ""}, (), again)
+    assert way is not None  # there is a cause
+    return way
 
 
 def _deletions(counts: _Counts, again: RepeatedOptions) -> Iterator[PlanStep]:
@@ -178,13 +200,13 @@ def _deletions(counts: _Counts, again: RepeatedOptions) -> Iterator[PlanStep]:
         first = len(counts.trials)
         turns = "The first turn is one of them" if first == 1 else f"The first {first} turns are one of each"
         yield PlanStep(
-            "See that those run who make objects again",
+            "See that the controllers run that recreate objects",
             f"{counted(counts.alone.total(), 'object')} should come back without you: {_makers(counts.alone)}. "
             + (f"{turns}: delete that much, and wait until it is there again." if first else ""),
         )
     if counts.helped:
         yield PlanStep(
-            "Make ready what needs a step after the deletion",
+            "Prepare what needs a step after the deletion",
             f"{counted(counts.helped.total(), 'object')}: {_makers(counts.helped)}. Which step, the list of makers "
             "says (HOW).",
         )
@@ -247,20 +269,13 @@ def _makers(makers: Counter[str]) -> str:
     return names + (f", and {len(counts) - _MOST_NAMED} more" if len(counts) > _MOST_NAMED else "")
 
 
-def _put_back_or_save(entry: PlanEntry, again: RepeatedOptions) -> str:
-    """Return the dry run that puts the readable revision in the place of the broken one; where that cannot be, a look.
-
-    A file cannot be changed, and a value whose key may turn up makes no room.
-    """
-    key = base64.b64decode(entry.key_base64) if entry.key_base64 is not None else entry.key.encode()
-    if again.of_a_file or _needs_lost_key(entry):
-        return again.get(key, "-o", "json", revision=entry.readable_revision)
-    risks = [flag.removeprefix(_ACCEPT) for flag in entry.needs if flag.startswith(_ACCEPT)]
-    return again.restore(key, entry.readable_revision, replacing=entry.mod_revision, accepting=risks)
+def _loss(entry: PlanEntry) -> tuple[bool, Rank, bool]:
+    """Sort the worst loss first; among equals what can be put back at once."""
+    return entry.outcome == Outcome.UNDETERMINED, entry_stake(entry).rank, deletion_waits(entry)
 
 
-def _needs_lost_key(entry: PlanEntry) -> bool:
-    return any(flag.startswith(_DECLARE) for flag in entry.needs)
+def _key(entry: PlanEntry) -> bytes:
+    return base64.b64decode(entry.key_base64) if entry.key_base64 is not None else entry.key.encode()
 
 
 STAGES: Final = {

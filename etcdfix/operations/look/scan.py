@@ -69,8 +69,6 @@ _NAME_IN_DOUBT = frozenset(
 )
 # Each is a question to etcd; of many keys in one state, these tell enough.
 _MOST_PREDECESSORS = 1000
-_MOST_QUESTIONS = 1000
-_MOST_HISTORIES = 10
 _READABLE_CHECK = "earlier-revision"
 
 
@@ -146,12 +144,7 @@ class _Gathering:
     def __init__(self, source: Source, examiner: Examiner, request: ScanRequest, reporter: Reporter) -> None:
         self._source = source
         live = "--snapshot" not in request.same_again.source
-        self._readable = ReadableRevisions(
-            source,
-            examiner,
-            most_questions=_MOST_QUESTIONS,
-            most_histories=_MOST_HISTORIES if live else None,
-        )
+        self._readable = ReadableRevisions.of_many(source, examiner, live=live)
         self.readable_revisions = 0
         self.readable_not_sought = 0
         self._predecessors_asked = 0

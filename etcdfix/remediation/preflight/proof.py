@@ -175,7 +175,7 @@ def _pattern(found: Examination, tally: KeyCounts, doubt: KeyDoubt) -> tuple[str
     match doubt:
         case KeyDoubt.MASS_DAMAGE:
             return (
-                f"{said}: something damages values in numbers, and each of them is proven damaged",
+                f"{said}: something damages many values, and each of them is proven damaged",
                 find_out,
             )
         case KeyDoubt.UNFITTING:

@@ -186,7 +186,7 @@ def test_mass_damage_needs_a_word(registry: Attacked, sealer: Sealer, kind: str)
         keys.append(at)
     flags = every_flag_but(AcceptRisk.MASS_DAMAGE)
     registry.refuses(
-        keys[:2], *flags, says=["10 values fail and 0 do not", "damages values in numbers"],
+        keys[:2], *flags, says=["10 values fail and 0 do not", "damages many values"],
         hint="--accept-risk mass-damage",
     )  # fmt: skip
     assert registry.delete(keys[0], "--accept-risk", "mass-damage", "--dry-run").code == 0

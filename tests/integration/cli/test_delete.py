@@ -610,7 +610,7 @@ def test_many_that_are_each_proven_damaged(registry: Registry, damaged: int, kep
     with registry.untouched():
         ran = registry.delete(key)
     registry.refused(
-        ran, f"{damaged} values fail and {kept} do not: something damages values in numbers",
+        ran, f"{damaged} values fail and {kept} do not: something damages many values",
         hint="find out what happened to them; if that is understood: --accept-risk mass-damage",
     )  # fmt: skip
     ran = registry.delete(key, "--accept-risk", "mass-damage")

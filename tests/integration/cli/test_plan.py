@@ -110,16 +110,31 @@ def test_a_plan_of_an_old_revision_is_named_in_no_command(registry: Registry) ->
     assert "--plan" in newest.entries[0].command
 
 
+def test_a_plan_opens_as_few_watches_as_a_scan(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch for each of 1,200 keys would take two minutes, and a plan holds for fifteen."""
+    watched: list[bytes] = []
+    history = LiveSource.history
+
+    def counted(source: LiveSource, key: bytes) -> Iterator[KeptRevision]:
+        watched.append(key)
+        return history(source, key)
+
+    for number in range(12):
+        registry.put(f"shop/never-{number:02}", BROKEN)
+    monkeypatch.setattr(LiveSource, "history", counted)
+    monkeypatch.setattr("etcdfix.readable_revision._MOST_HISTORIES", 3)
+    assert len(planned(registry).entries) == 13
+    assert len(watched) == 3 + 3  # the scan, then the plan
+
+
 def test_earlier_revisions_are_found_without_a_watch(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A watch for each of 1,200 keys would take two minutes, and a plan holds for fifteen."""
-
     def history(_self: LiveSource, _key: bytes) -> Iterator[KeptRevision]:
         raise AssertionError("a watch was opened")
 
-    # A scan opens a few; a plan, none.
-    monkeypatch.setattr("etcdfix.operations.look.scan._MOST_HISTORIES", 0)
+    # Each opens a few.
+    monkeypatch.setattr("etcdfix.readable_revision._MOST_HISTORIES", 0)
     monkeypatch.setattr(LiveSource, "history", history)
     key = registry.key("shop/broken")
     registry.etcd.put(key, aescbc(secret("broken")))

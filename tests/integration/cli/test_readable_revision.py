@@ -131,6 +131,36 @@ def test_after_our_own_deletion_and_its_undo(registry: Registry) -> None:
     assert registry.stored(key) == WHOLE
 
 
+def planned(registry: Registry) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the only entry of a plan, and its step about earlier revisions; empty where there is none."""
+    report = registry.folder / "report.json"
+    report.write_text(looked(registry, "scan", "-o", "json").out)
+    document = json.loads(looked(registry, "plan", "--from-report", str(report), "-o", "json").out)
+    (entry,) = document["entries"]
+    return entry, next((step for step in document["steps"] if "earlier revisions" in step["title"]), {})
+
+
+def test_a_plan(registry: Registry) -> None:
+    """It finds what a scan finds, after our own deletion and its undo too."""
+    key = registry.key("shop/broken")
+    found, _ = planned(registry)
+    assert found["readable_revision"] > 0
+    assert registry.restore(str(registry.deleted().path)).code == 0
+    again, step = planned(registry)
+    assert again["readable_revision"] == found["readable_revision"]
+    assert step["title"].startswith("Put back earlier revisions")
+    ran = paste(registry, step["commands"][0], dry_run=False)
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) == WHOLE
+
+
+def test_a_plan_puts_back_nothing_that_may_be_another_object(registry: Registry) -> None:
+    registry.etcd.delete(registry.key("shop/broken"))
+    registry.put("shop/broken", aescbc(secret("broken"))[:-7])
+    entry, step = planned(registry)
+    assert (entry["readable_revision"], step) == (0, {})
+
+
 def test_an_object_that_somebody_made_again_is_not_put_back(registry: Registry) -> None:
     key = registry.key("shop/broken")
     registry.etcd.delete(key)
@@ -155,7 +185,7 @@ def test_nothing_is_claimed_that_does_not_read(registry: Registry) -> None:
 
 
 def test_what_was_not_looked_for_is_said(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etcdfix.operations.look.scan._MOST_QUESTIONS", 0)
+    monkeypatch.setattr("etcdfix.readable_revision._MOST_QUESTIONS", 0)
     finding, summary = scanned(registry)
     assert (summary["readable_revisions"], summary["readable_revisions_not_sought"]) == (0, 1)
     (told,) = [one for one in finding["evidence"] if one["check"] == "earlier-revision"]

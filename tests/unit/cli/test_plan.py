@@ -187,7 +187,11 @@ def test_values_that_wait_for_a_plugin_come_last_and_are_3(
     assert (
         "(unproven): most likely in order; its deletion is refused unless its KMS key is declared lost" in out
     )
-    assert "Bring the KMS plugin back. Of 1 object nothing is proven" in out
+    assert "Scan again, and let the KMS plugins be asked. Of 1 object nothing is proven" in out
+    assert "nothing is proven: scan again, and let the KMS plugins be asked; only if the key is gone" in out
+    assert "Bring the KMS plugin back" not in out
+    again = f"etcdfix scan --encryption-config {path}"
+    assert f"Next: Scan again, and let the KMS plugins be asked\n  {again}\n" in out
     assert f"--declare-key-lost kms/v2/kmsnew/{waiting}" in out
     assert run([*arguments, "-o", "json"]) == 3
     document = json.loads(capfd.readouterr().out)

@@ -188,7 +188,7 @@ def _check_key(name: KeyName, counts: KeyCounts, again: RepeatedOptions) -> Chec
     if doubt is KeyDoubt.MASS_DAMAGE:
         return fail(
             "keys",
-            f"{what}, each proven damaged: something damages values in numbers",
+            f"{what}, each proven damaged: something damages many values",
             "find out what, before you change anything: look at disks, members and whoever writes to etcd",
             _scan(again),
         )

@@ -149,10 +149,10 @@ def test_steps_stand_in_the_order_of_acting(large: DeletionPlan) -> None:
     assert titles == [
         "Do not restart the API servers",
         "Save what the caches hold",
-        "Look for the key",
+        "Look for the encryption key",
         "Take a snapshot of etcd, and keep it",
-        "See that those run who make objects again",
-        "Make ready what needs a step after the deletion",
+        "See that the controllers run that recreate objects",
+        "Prepare what needs a step after the deletion",
         "Have the replacement of the others in hand BEFORE you delete them",
         "Decisions only you can make",
         "Delete in the order of this plan, one key after the other",

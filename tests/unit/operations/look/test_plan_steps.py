@@ -50,7 +50,7 @@ def test_flags_are_capped_and_said() -> None:
 
 def test_the_first_turns_are_said_where_there_are_any() -> None:
     made = {"comes_back": "by-itself", "recreate_confidence": "certain"}
-    title = "See that those run who make objects again"
+    title = "See that the controllers run that recreate objects"
     one = steps(
         [entry(1, recreated_by="cert-manager", **made), entry(2, recreated_by="cert-manager", **made)]
     )
@@ -67,7 +67,7 @@ def test_nobody_can_declare_an_unknown_envelope_lost() -> None:
         advice="many values do not open, and no key is to blame: find out what wrote them",
     )  # fmt: skip
     found = steps([entry(transformer="", cause="unknown-envelope")], [unknown])
-    assert "Look for the key" not in found
+    assert "Look for the encryption key" not in found
     assert "Decisions only you can make" not in found
 
 
@@ -75,9 +75,9 @@ def test_nobody_can_declare_an_unknown_envelope_lost() -> None:
     ("cause", "words"),
     [
         ("kms-unreachable", "Bring the KMS plugin back"),
-        ("kms-key-unknown", "Find the KMS key: it may be disabled"),
-        ("kms-denied", "Give the KMS plugin the right to decrypt"),
-        ("kms-unproven", "Check that the KMS plugin runs with the keyring"),
+        ("kms-key-unknown", "Find the KMS key, cancel its deletion"),
+        ("kms-denied", "Let the KMS plugin decrypt again"),
+        ("kms-unproven", "See that the KMS plugin has this cluster's keyring"),
     ],
 )
 def test_what_waits_for_kms_says_what_it_waits_for(cause: str, words: str) -> None:
@@ -91,17 +91,81 @@ def test_what_waits_for_kms_says_what_it_waits_for(cause: str, words: str) -> No
     found = steps([entry(outcome="undetermined", cause=cause)], groups)
     (title,) = [title for title in found if title.startswith(words)]
     assert found[title].text.startswith("Of 3 objects nothing is proven")
-    others = {"Bring", "Find", "Give", "Check"} - {words.split(maxsplit=1)[0]}
-    assert not any(title.split()[0] in others for title in found)
-
-
-def earlier(*entries: PlanEntry, again: RepeatedOptions | None = None) -> str:
-    groups: list[PlanGroup] = []
-    found = {
-        step.title: step for step in steps_for(in_order(entries), groups, {}, again or RepeatedOptions())
+    assert found[title].commands[0].startswith("etcdfix scan")
+    others = {"Bring the", "Find the", "Let the", "See that the KMS"} - {
+        start for start in ("Bring the", "Find the", "Let the", "See that the KMS") if words.startswith(start)
     }
-    (command,) = found["Put back earlier revisions before etcd compacts them"].commands
+    assert not any(title.startswith(start) for start in others for title in found)
+
+
+def test_what_is_proven_wrong_goes_before_what_waits() -> None:
+    """As the first lines of a scan do."""
+    groups = [
+        PlanGroup("undetermined", "kms-denied", "kms/v2/p", "", "", 1, 0, pattern=False, advice="wait"),
+        PlanGroup(
+            "decrypt-failure", "wrong-key", "aescbc/v1/k", "", "", 9, 0, pattern=True, advice="find it",
+            declaration=declaration("aescbc/v1/k", ""),
+        ),
+    ]  # fmt: skip
+    titles = list(steps([entry()], groups))
+    assert titles[2] == "Look for the encryption key"
+    assert titles[3].startswith("Let the KMS plugin decrypt again")
+
+
+def test_what_was_kept_from_its_plugin_is_asked_for() -> None:
+    """Nobody asked a plugin, so that nothing says it is down."""
+    waits = PlanGroup("undetermined", "kms-unreachable", "kms/v2/p", "", "", 1, 0, pattern=False, advice="")
+    again = RepeatedOptions(("--snapshot", "f.db"), reading=("--encryption-config", "e.yaml", "--no-kms"))
+    found = steps_for([entry(outcome="undetermined", cause="kms-unreachable")], [waits], {}, again)
+    (step,) = [step for step in found if step.title == "Scan again, and let the KMS plugins be asked"]
+    assert step.commands == ["etcdfix scan --snapshot f.db --encryption-config e.yaml"]
+
+
+def earlier(*entries: PlanEntry) -> str:
+    groups: list[PlanGroup] = []
+    found = {step.title: step for step in steps_for(in_order(entries), groups, {}, RepeatedOptions())}
+    (title,) = [title for title in found if "earlier revisions" in title]
+    (command,) = found[title].commands
+    assert title.startswith("Put back" if "restore" in command else "Save")
     return command
+
+
+def test_a_file_compacts_nothing_and_nothing_is_put_back_into_it() -> None:
+    file = RepeatedOptions(("--snapshot", "f.db"))
+    found = steps_for([entry(1, cause="value-truncated", readable_revision=5)], [], {}, file)
+    (step,) = [step for step in found if "earlier revisions" in step.title]
+    assert step.title == "See earlier revisions, which this file still holds"
+    assert "Of 1 object it holds a readable revision" in step.text
+    look = "etcdfix get --snapshot f.db --revision 5 /registry/secrets/shop/web-1"
+    assert step.commands == [look, f"{look} --reveal -o json"]
+    assert not any("Put back" in step.title or "before etcd compacts" in step.title for step in found)
+
+
+def test_earlier_revisions_are_kept_before_anything_that_takes_time() -> None:
+    """They are gone in five minutes: also those of what comes back, and the worst loss is shown."""
+    pod = {"resource": "pods", "cause": "value-truncated", "comes_back": "by-itself"}
+    kept = [
+        entry(1, key="/registry/pods/shop/a", readable_revision=4, **pod),
+        entry(2, key="/registry/pods/shop/b", readable_revision=5, **pod),
+        entry(
+            3, key="/registry/crd/c", group="apiextensions.k8s.io", resource="customresourcedefinitions",
+            namespace="", cause="value-truncated", readable_revision=6,
+        ),
+        entry(4, readable_revision=7, outcome="undetermined", cause="kms-denied"),
+        entry(5),
+    ]  # fmt: skip
+    damaged = PlanGroup("decode-failure", "value-truncated", "", "", "", 3, 0, pattern=False, advice="many")
+    waits = PlanGroup("undetermined", "kms-denied", "kms/v2/p", "", "", 1, 0, pattern=False, advice="wait")
+    found = steps(kept, [damaged, waits])
+    step = found["Put back earlier revisions before etcd compacts them"]
+    assert step.text.startswith("Of 4 objects etcd kept a readable revision")
+    assert "--from-revision 6 /registry/crd/c" in step.commands[0]
+    titles = list(found)
+    at = titles.index(step.title)
+    assert titles[at - 1].startswith("Let the KMS plugin decrypt again")
+    assert titles[at + 1].startswith("Find out what happened to many values")
+    for order in (kept[:2], kept[1::-1]):
+        assert earlier(*order) == earlier(kept[1])
 
 
 def test_an_earlier_revision_is_put_back_by_a_command_that_works_as_it_is() -> None:
@@ -116,5 +180,11 @@ def test_an_earlier_revision_is_put_back_by_a_command_that_works_as_it_is() -> N
     # Where its key may turn up, a value makes no room: another one comes first, or it is saved.
     assert "web-2" in earlier(lost(1, readable_revision=5), entry(2, readable_revision=6))
     assert earlier(lost(1, readable_revision=5)).startswith("etcdfix get --revision 5 ")
-    file = RepeatedOptions(("--snapshot", "f.db"))
-    assert earlier(kept, again=file).startswith("etcdfix get --snapshot f.db --revision 5 ")
+    assert earlier(lost(1, readable_revision=5)).endswith(" --reveal -o json")
+    pod = lost(1, resource="pods", key="/registry/pods/shop/web-1", readable_revision=5)
+    assert earlier(pod).endswith("web-1 -o json")
+    for refused in (
+        entry(1, readable_revision=5, refused="many values do not open"),
+        entry(1, readable_revision=5, outcome="undetermined", cause="kms-denied"),
+    ):
+        assert earlier(refused).startswith("etcdfix get --revision 5 ")

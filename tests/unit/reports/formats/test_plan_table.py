@@ -77,6 +77,24 @@ def test_the_head_says_where_when_and_of_what() -> None:
     assert lines[4] == "  not in the report: 3 broken values; scan again to see them"
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"outcome": "undetermined", "cause": "kms-unreachable"},
+        {"refused": "many values do not open"},
+        {"needs": [declaration("aescbc/v1/lost", "")]},
+    ],
+)
+def test_what_waits_is_never_deleted_next(change: dict[str, Any]) -> None:
+    look = PlanStep("Scan again", "Nothing may be left.", ["etcdfix scan"])
+    shown = table(plan(entry(**change), steps=[PlanStep("Do not restart", "Caches."), look]))
+    assert "\nNext: Scan again\n  etcdfix scan\n" in shown
+    first = PlanStep("Bring the KMS plugin back", "Nothing is proven.", ["etcdfix scan --key a"])
+    shown = table(plan(entry(**change), steps=[first, look]))
+    assert "\nNext: Bring the KMS plugin back\n  etcdfix scan --key a\n" in shown
+    assert "Next: " not in table(plan(entry(**change), steps=[]))
+
+
 def test_few_objects_show_all_commands_and_many_the_first() -> None:
     few = table(plan(*(entry(n) for n in range(1, 4))))
     assert few.count("\n  etcdfix delete ") == 4  # one is that of the head

@@ -300,7 +300,7 @@ class _Visit:
         self._make("version", partial(check_kubernetes, source, examiner, request.newest_known))
         if current:
             self._make("clock", lambda: check_clock(source, examiner, now=self._now()))
-        self._make("revision", partial(check_revision, source))
+        self._make("revision", partial(check_revision, source, request.same_again))
         self._make("keys", partial(self._keys, source, examiner))
 
     def _keys(self, source: Source, examiner: Examiner) -> Iterator[Check]:
@@ -318,7 +318,9 @@ class _Visit:
             no_encryption=request.no_encryption,
         )
         yield from check_plugins(
-            request.configuration, self._plugins.reports() if self._plugins is not None else None
+            request.configuration,
+            self._plugins.reports() if self._plugins is not None else None,
+            file=request.connection is None,
         )
 
     def _shown_source(self) -> ReportSource:

@@ -16,7 +16,7 @@ from etcdfix.reports.base import counted, fit
 from etcdfix.reports.doctor_model import Check
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
-from etcdfix.text.safetext import quote_command
+from etcdfix.text.commands import RepeatedOptions
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
@@ -146,8 +146,12 @@ def _apart(time: timedelta) -> str:
     return counted(seconds, "second")
 
 
-def check_revision(source: Source) -> Iterator[Check]:
+def check_revision(source: Source, again: RepeatedOptions) -> Iterator[Check]:
     """Yield how much history is kept: no date, for nothing in etcd tells one.
+
+    Args:
+        source: Whose history.
+        again: Options that a command must repeat.
 
     Raises:
         SourceError: The source was lost.
@@ -160,7 +164,7 @@ def check_revision(source: Source) -> Iterator[Check]:
             f"revision {source.describe().revision}; the etcd user may not read compact_rev_key, which says up to "
             "where it is compacted",
             "grant it, if you want to know",
-            quote_command(["etcdctl", "role", "grant-permission", "ROLE", "read", _COMPACT_REV_KEY.decode()]),
+            again.etcdctl("role", "grant-permission", "ROLE", "read", _COMPACT_REV_KEY.decode()),
         )
         return
     revision = source.describe().revision
@@ -183,7 +187,9 @@ def check_revision(source: Source) -> Iterator[Check]:
             "revision",
             f"revision {revision}, and API servers had compacted up to {compacted}: this etcd was put back to "
             "an earlier state, or --revision names an old one",
-            "if it was restored from a snapshot, restart the API servers, whose caches are of later revisions",
+            "if it was restored from a snapshot, the API servers' caches are of later revisions: first etcdfix scan; "
+            "only where it finds nothing wrong, restart them",
+            again.scan_of(source=again.now),
         )
     else:
         yield ok(

@@ -59,6 +59,7 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed
 from etcdfix.text.commands import RepeatedOptions
+from etcdfix.verdicts.severity import keep_memory
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
@@ -182,6 +183,8 @@ class _Visit:
     def result(self) -> DoctorResult:
         """Return what was found."""
         states = [check.state for check in self._checks]
+        warning = keep_memory(file=self._request.connection is None)
+        warned = any(check.next_step.startswith(warning) for check in self._checks)
         report = DoctorReport(
             tool=TOOL,
             generated_at=timestamp(self._now()),
@@ -190,6 +193,7 @@ class _Visit:
             checks=self._checks,
             counts=CheckCounts(*(states.count(state) for state in State)),
             ended=self._ended.reason if self._ended is not None else None,
+            do_not_restart=warning if warned else "",
         )
         return DoctorResult(report, self._ended)
 

@@ -55,6 +55,7 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
         checks: In a fixed order.
         counts: Of ``checks``.
         ended: What ended the look early, as a clause; null where nothing did.
+        do_not_restart: Why no API server should be restarted, in one line; "" where no check speaks against it.
     """
 
     api_version: str = msgspec.field(name="apiVersion", default=API_VERSION)
@@ -66,3 +67,4 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
     checks: list[Check]
     counts: CheckCounts
     ended: str | None = None
+    do_not_restart: str = ""

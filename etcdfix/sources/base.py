@@ -104,6 +104,17 @@ class Source(Protocol):
         """
         ...
 
+    def compacted_revision(self) -> int | None:
+        """Return the oldest revision that is kept since etcd compacted it; whoever had it do so.
+
+        Returns:
+            0 where nothing was compacted, None where it cannot be told.
+
+        Raises:
+            SourceError: It cannot be read.
+        """
+        ...
+
     def history(self, key: bytes) -> Iterator[KeptRevision]:
         """Yield every revision of ``key`` that is still kept, oldest first."""
         ...

@@ -56,6 +56,14 @@ class EtcdConnection:
         named = self.cacert is not None or (self.cert is not None and self.key is not None)
         return named or self.insecure_skip_tls_verify
 
+    @property
+    def access_options(self) -> tuple[str, ...]:
+        """Options of etcdctl that repeat how one connects, to whichever endpoint; never the password."""
+        user = (self.user or "").partition(":")[0]
+        given = (("--cacert", self.cacert), ("--cert", self.cert), ("--key", self.key), ("--user", user))
+        words = [word for option, value in given if value for word in (option, value)]
+        return (*words, *(["--insecure-skip-tls-verify"] if self.insecure_skip_tls_verify else []))
+
 
 def transport_warnings(connection: EtcdConnection, *, name: str = "") -> tuple[str, ...]:
     """Return what makes a connection less than safe, a sentence each; they belong on record too.

@@ -19,7 +19,7 @@ from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient, Pending
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
-from etcdfix.sources.etcd.history import watch_history
+from etcdfix.sources.etcd.history import compacted_revision, watch_history
 from etcdfix.sources.etcd.paging import PageSize, after, bounds_of
 from etcdfix.wire.etcd import RANGE, message
 
@@ -217,6 +217,22 @@ class LiveSource:
         except CallFailed as failed:
             if failed.failure.kind is FailureKind.COMPACTED:
                 return False
+            raise self._as_error(failed.failure) from failed
+
+    def compacted_revision(self) -> int | None:
+        """Return the oldest revision that etcd keeps; 0 where nothing was compacted.
+
+        Raises:
+            SourceUnreachable: Nobody answers, or the watch that tells it ended early.
+            SourceDenied: The user may not read what the source is about.
+        """
+        key, seconds = (
+            self._everything or b"\0",
+            self._connection.command_timeout_seconds + _PAGE_EXTRA_SECONDS,
+        )
+        try:
+            return compacted_revision(self._client, key, seconds)
+        except CallFailed as failed:
             raise self._as_error(failed.failure) from failed
 
     def history(self, key: bytes) -> Iterator[KeptRevision]:

@@ -262,6 +262,10 @@ class SnapshotSource:
         missing = self.before(stored.key, stored.mod_revision) is None
         return missing and self._first_damage is None
 
+    def compacted_revision(self) -> int | None:
+        """Return the oldest revision that is kept; 0 where nothing was compacted, None where damage hides it."""
+        return self._compacted if self._compacted or self._first_damage is None else None
+
     def history(self, key: bytes) -> Iterator[KeptRevision]:
         """Yield every revision of ``key`` that is still kept, oldest first, newer than the pinned one included."""
         self._prepare()

@@ -70,6 +70,18 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         """The live etcd that was read, or the default one for a snapshot: what alone can be changed."""
         return () if self.of_a_file else self.now
 
+    def etcdctl(self, *words: str) -> str:
+        """Return a command of etcdctl on the live etcd that was read, or on the default one for a snapshot."""
+        return quote_command(["etcdctl", *self._live, *words])
+
+    def save_snapshot(self, file: str = "FILE") -> str:
+        """Return the command that saves a snapshot to a file, from the first endpoint: it takes one only."""
+        where = list(self._live)
+        if "--endpoints" in where:
+            at = where.index("--endpoints") + 1
+            where[at] = where[at].partition(",")[0]
+        return quote_command(["etcdctl", *where, "snapshot", "save", file])
+
     def scan(
         self,
         key: bytes,

@@ -275,12 +275,21 @@ def restart_warning(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *
     breaking = [stake for stake in by_rank(stakes) if stake.severity is not Severity.ONE_OBJECT]
     certain = [stake for stake in breaking if not stake.conditional]
     if breaking and past:
-        return f"{CAPITALS} until the cluster itself has been scanned."
+        return keep_memory(past=True)
     if breaking:
         return f"{CAPITALS}: {(certain or breaking)[0]._warning}"  # noqa: SLF001 - its own
     if set(undetermined) & KMS_DOUBTS:
-        return f"{CAPITALS}: {_MEMORY}"
+        return keep_memory()
     return ""
+
+
+def keep_memory(*, past: bool = False) -> str:
+    """Return why no API server should be restarted where encryption keys may be lost, or not at hand, in one line.
+
+    Args:
+        past: That was seen in a snapshot, or at a past revision.
+    """
+    return f"{CAPITALS} until the cluster itself has been scanned." if past else f"{CAPITALS}: {_MEMORY}"
 
 
 def _named(names: Sequence[str]) -> str:

@@ -35,6 +35,7 @@ class MemorySource:
         problems: Sentences about what it could not show.
         fails_after: Raise ``failure`` once so many records were yielded by one ``current()`` of everything.
         failure: What to raise then.
+        compacted: The oldest revision that it says it keeps.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class MemorySource:
         problems: Iterable[str] = (),
         fails_after: int | None = None,
         failure: BaseException | None = None,
+        compacted: int | None = 0,
     ) -> None:
         if isinstance(records, Mapping):
             records = [stored(k, v, mod_revision=n) for n, (k, v) in enumerate(records.items(), start=10)]
@@ -51,6 +53,7 @@ class MemorySource:
         self._problems = list(problems)
         self._fails_after = fails_after
         self._failure = failure or SourceError("the connection was lost")
+        self._compacted = compacted
         self.closed = False
 
     def describe(self) -> SourceDescription:
@@ -90,6 +93,10 @@ class MemorySource:
     def lacks_predecessor(self, stored: StoredValue) -> bool:
         """Never: there is no history."""
         return False
+
+    def compacted_revision(self) -> int | None:
+        """What the constructor was told."""
+        return self._compacted
 
     def history(self, key: bytes) -> Iterator[KeptRevision]:
         """Yield the only revision there is."""

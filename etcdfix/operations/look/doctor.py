@@ -59,6 +59,7 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed
 from etcdfix.text.commands import RepeatedOptions
+from etcdfix.verdicts.severity import keep_memory
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
@@ -182,6 +183,8 @@ class _Visit:
     def result(self) -> DoctorResult:
         """Return what was found."""
         states = [check.state for check in self._checks]
+        warning = keep_memory(past=self._request.connection is None)
+        warned = any(check.next_step.startswith(warning) for check in self._checks)
         report = DoctorReport(
             tool=TOOL,
             generated_at=timestamp(self._now()),
@@ -190,6 +193,7 @@ class _Visit:
             checks=self._checks,
             counts=CheckCounts(*(states.count(state) for state in State)),
             ended=self._ended.reason if self._ended is not None else None,
+            do_not_restart=warning if warned else "",
         )
         return DoctorResult(report, self._ended)
 
@@ -300,7 +304,7 @@ class _Visit:
         self._make("version", partial(check_kubernetes, source, examiner, request.newest_known))
         if current:
             self._make("clock", lambda: check_clock(source, examiner, now=self._now()))
-        self._make("revision", partial(check_revision, source))
+        self._make("revision", partial(check_revision, source, request.same_again))
         self._make("keys", partial(self._keys, source, examiner))
 
     def _keys(self, source: Source, examiner: Examiner) -> Iterator[Check]:
@@ -318,7 +322,9 @@ class _Visit:
             no_encryption=request.no_encryption,
         )
         yield from check_plugins(
-            request.configuration, self._plugins.reports() if self._plugins is not None else None
+            request.configuration,
+            self._plugins.reports() if self._plugins is not None else None,
+            file=request.connection is None,
         )
 
     def _shown_source(self) -> ReportSource:

@@ -35,11 +35,7 @@ POLICIES: Final = tuple(policy.lower() for policy in Propagation)
 """How an object can be deleted through the API, as kubectl calls it."""
 
 # KEP-3926 and every runbook begin with it.
-_SNAPSHOT: Final = Remedy(
-    "Take a snapshot of etcd before you change anything",
-    quote_command(["etcdctl", "snapshot", "save", "FILE"]),
-    "",
-)
+_SNAPSHOT: Final = "Take a snapshot of etcd before you change anything"
 _APPLY: Final = quote_command(["kubectl", "apply", "-f", "FILE"])
 _MANIFEST: Final = (
     "FILE is the manifest that came with the operator; give it the same group, plural, scope and versions."
@@ -329,7 +325,7 @@ def _remedies(
         return []
     last = [remedy for remedy in finding.remedies if remedy.action.startswith(LAST)]
     less_destructive = [remedy for remedy in finding.remedies if remedy not in last]
-    return [_SNAPSHOT, *less_destructive, *last]
+    return [Remedy(_SNAPSHOT, again.save_snapshot(), ""), *less_destructive, *last]
 
 
 def _ordinary_dry_run(found: Assessment, deletion: DeletionForecast | None) -> str:

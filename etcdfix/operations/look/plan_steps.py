@@ -156,7 +156,7 @@ def _before(
     yield PlanStep(
         "Take a snapshot of etcd, and keep it",
         "A key may turn up later.",
-        ["etcdctl snapshot save before-deletions.db"],
+        [again.save_snapshot("before-deletions.db")],
     )
 
 

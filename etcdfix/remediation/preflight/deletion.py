@@ -42,6 +42,7 @@ from etcdfix.remediation.preflight.release import check_release
 from etcdfix.remediation.preflight.similar_values import Alike, look_at_all
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of
@@ -304,7 +305,8 @@ def _good_copy(cluster: Cluster, survey: MemberSurvey, *, readable_is_fine: bool
         if copy.stored is None or copy.stored == survey.reading.stored:
             continue
         if cluster.examiner.examine(copy.stored).verdict.outcome is Outcome.READABLE:
-            save = quote_command(["etcdctl", "--endpoints", copy.endpoint, "snapshot", "save", "good.db"])
+            there = ("--endpoints", copy.endpoint, *cluster.source.client.connection.access_options)
+            save = RepeatedOptions(source=there).save_snapshot("good.db")
             return (
                 f"{copy.label} at {copy.endpoint} holds a copy that reads: do not remove, wipe or restart that member; "
                 f"save what it holds: {save}"

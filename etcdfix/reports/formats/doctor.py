@@ -16,9 +16,24 @@ _FIRST: Final = (State.FAIL, State.UNKNOWN, State.WARN)
 
 
 def write_table(report: DoctorReport, stream: BinaryIO) -> None:
-    """Write a line for each check; below what is not ok, what to do about it."""
+    """Write the worst state, what not to do and one next step; then a line for each check, and what to do about it."""
     output = Output(stream)
     line = output.line
+    counts = report.counts
+    told = f"{counts.ok} ok, {counts.warn} warn, {counts.fail} fail, {counts.unknown} unknown"
+    if report.ended is not None:
+        told += f" ({safe_text(report.ended)} before the end)"
+    worst = next(
+        (state for state in _FIRST if any(check.state is state for check in report.checks)), State.OK
+    )
+    line(f"{worst.upper()}: {told}")
+    if report.do_not_restart:
+        line(safe_text(report.do_not_restart))
+    step, command = _most_urgent(report)
+    output.prose(step)
+    if command:
+        line(f"  {command}")
+    line()
     rows = [*_rows(report.checks)]
     state, name = (max(len(row[at]) for row in [_HEADS, *rows]) for at in (0, 1))
     line(f"{_HEADS[0]:<{state}}  {_HEADS[1]:<{name}}  {_HEADS[2]}")
@@ -34,12 +49,6 @@ def write_table(report: DoctorReport, stream: BinaryIO) -> None:
             output.prose(f"next: {next_step}", indent)
         if command:
             line(f"{indent}      {command}")
-    line()
-    counts = report.counts
-    told = f"{counts.ok} ok, {counts.warn} warn, {counts.fail} fail, {counts.unknown} unknown"
-    if report.ended is not None:
-        told += f" ({safe_text(report.ended)} before the end)"
-    line(f"{told}; {_most_urgent(report.checks)}")
 
 
 def write_yaml(report: DoctorReport, stream: BinaryIO) -> None:
@@ -64,15 +73,14 @@ def _rows(checks: Sequence[Check]) -> Iterator[tuple[str, str, str, str, str]]:
         yield state, name, told, next_step, command
 
 
-def _most_urgent(checks: Sequence[Check]) -> str:
-    """Return the one thing to do next, safe."""
+def _most_urgent(report: DoctorReport) -> tuple[str, str]:
+    """Return the one thing to do next, and the command for it or "", both safe."""
     for state in _FIRST:
-        for check in checks:
-            if check.state is state and check.command:
-                return f"next: {safe_text(check.command)}"
+        for check in report.checks:
             if check.state is state:
-                return f"next, for {safe_text(check.name)}: {safe_text(check.next_step)}"
-    return "nothing to do"
+                step = check.next_step.removeprefix(report.do_not_restart).lstrip()
+                return f"Next, for {safe_text(check.name)}: {safe_text(step)}", safe_text(check.command)
+    return "Nothing to do.", ""
 
 
 DOCTOR_FORMATS: Mapping[str, Callable[[DoctorReport, BinaryIO], None]] = {

@@ -46,7 +46,7 @@ def watch_history(
     Raises:
         CallFailed: Nobody could answer, the watch ended early, or ``until`` has been compacted.
     """
-    compacted = _compacted_revision(client, key, timeout_seconds)
+    compacted = compacted_revision(client, key, timeout_seconds)
     if compacted > until:
         raise CallFailed(
             Failure(FailureKind.COMPACTED, f"etcd has compacted everything before revision {compacted}")
@@ -69,10 +69,18 @@ def watch_history(
             return
 
 
-def _compacted_revision(client: EtcdClient, key: bytes, timeout_seconds: float) -> int:
-    """Return the compacted revision, 0 when nothing was compacted.
+def compacted_revision(client: EtcdClient, key: bytes, timeout_seconds: float) -> int:
+    """Return the compacted revision, the oldest that can be read; 0 when nothing was compacted.
 
     Whether, a read at the first revision tells; which, only a watch from there.
+
+    Args:
+        client: Connected.
+        key: Any that may be read.
+        timeout_seconds: For the watch.
+
+    Raises:
+        CallFailed: Nobody could answer, or the watch ended early.
     """
     try:
         client.call(RANGE, message("RangeRequest")(key=key, revision=1, keys_only=True))

@@ -76,6 +76,25 @@ def test_a_healthy_etcd_and_nothing_is_written(
     assert etcd.revision() == before
 
 
+def test_a_compaction_that_no_api_server_made(
+    start_etcd: Callable[..., EtcdServer], doctor: Callable[..., tuple[int, Found]], tmp_path: Path
+) -> None:
+    etcd = start_etcd()
+    fill(etcd)
+    (check,) = doctor("--endpoints", etcd.endpoint)[1]["revision"]
+    assert "never compacted, although API servers say up to 2" in check["what"]
+    compacted = etcd.compact()
+    for number in range(3):
+        etcd.put(b"/registry/events/a", str(number).encode())
+    etcd.etcdctl("snapshot", "save", str(tmp_path / "db"))
+    for source in (["--endpoints", etcd.endpoint], ["--snapshot", str(tmp_path / "db")]):
+        (check,) = doctor(*source)[1]["revision"]
+        assert check["what"].startswith(
+            f"revision {etcd.revision()}, compacted up to {compacted} (API servers say 2: etcd itself or somebody "
+            "with etcdctl compacted too): the last 3 revisions can be looked back at"
+        )
+
+
 def test_an_alarm(start_etcd: Callable[..., EtcdServer], doctor: Callable[..., tuple[int, Found]]) -> None:
     etcd = start_etcd(flags=("--quota-backend-bytes=1000000",))
     fill(etcd)
@@ -110,6 +129,7 @@ def test_what_users_may_do(
         == f"user {name} may read what starts with /registry/, and not everything"
     )
     assert states(found["revision"]) == ["unknown"]
+    assert "never compacted: every revision can be looked back at" in found["revision"][0]["what"]
     monkeypatch.setenv("ETCDCTL_PASSWORD", "wrong")
     code, found = doctor("--endpoints", limited.endpoint, "--user", READER[0])
     assert (code, states(found["reach"]), states(found["etcd-user"])) == (1, ["fail"], ["unknown"])

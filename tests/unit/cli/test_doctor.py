@@ -141,7 +141,10 @@ def test_nothing_to_say(doctor: Doctor) -> None:
     assert {call.path for call in doctor.etcd.calls} <= set(READ_METHODS)
     assert sorted(doctor.folder.iterdir()) == before
     table = doctor(form="table").out
-    assert table.splitlines()[-1] == f"{len(NAMES)} ok, 0 warn, 0 fail, 0 unknown; nothing to do"
+    assert table.splitlines()[:2] == [
+        f"OK: {len(NAMES)} ok, 0 warn, 0 fail, 0 unknown",
+        "Nothing to do.",
+    ]
     assert yaml.safe_load(doctor(form="yaml").out)["kind"] == "DoctorReport"
 
 
@@ -156,6 +159,15 @@ def test_a_warning_alone_is_0_and_what_cannot_be_told_is_3(doctor: Doctor) -> No
     doctor.etcd.store.put(b"/registry/secrets/shop/a", aescbc(secret(), KEY_2))
     ran = doctor()
     assert (ran.code, ran.of("keys")) == (1, ["fail", "ok"])
+    warning = "DO NOT RESTART AN API SERVER: its memory may hold keys and objects."
+    assert ran.document["do_not_restart"] == warning
+    head = doctor(form="table").out.splitlines()[:4]
+    assert head[0].startswith("FAIL: ")
+    assert head[1:3] == [
+        warning,
+        "Next, for keys: Delete nothing; find the configuration that the API servers used when these were written",
+    ]
+    assert head[3].startswith(f"  etcdfix scan --endpoints {doctor.etcd.endpoint} ")
 
 
 def test_an_etcd_that_is_not_there_is_a_failure_and_what_rests_on_it_is_unknown(doctor: Doctor) -> None:
@@ -170,7 +182,7 @@ def test_an_etcd_that_is_not_there_is_a_failure_and_what_rests_on_it_is_unknown(
     assert "not-to-be-shown" not in ran.out + ran.err
     table = doctor(source=["--endpoints", "127.0.0.1:1"], form="table").out
     assert table.count("UNKNOWN") == 1
-    assert table.splitlines()[-1].endswith("; next, for reach: is etcd running, and is it this port")
+    assert table.splitlines()[1] == "Next, for reach: is etcd running, and is it this port"
 
 
 def test_one_endpoint_of_two(doctor: Doctor) -> None:
@@ -338,7 +350,7 @@ def test_an_interruption_gives_what_there_is(doctor: Doctor, monkeypatch: pytest
     assert (ran.code, ran.document["ended"]) == (130, "interrupted")
     assert (ran.of("members"), ran.of("alarms"), ran.of("audit-log")) == (["ok"], ["unknown"], ["unknown"])
     ran = doctor(form="table")
-    assert "unknown (interrupted before the end); " in ran.out
+    assert "unknown (interrupted before the end)\n" in ran.out
 
 
 def test_a_snapshot_that_is_not_what_was_saved(doctor: Doctor) -> None:

@@ -56,6 +56,8 @@ def test_what_is_at_stake_and_the_grade_come_first_and_the_way_out_last(impact: 
     assert steps[2].strip() == "etcdctl snapshot save FILE"
     assert [line for line in steps if "etcdfix delete" in line and line.endswith("--dry-run")]
     assert ran.err == ""
+    elsewhere = impact(cluster, key, "--endpoints", "one:1,two:2", "--cacert", "ca").out
+    assert "  etcdctl --endpoints one:1 --cacert ca snapshot save FILE" in elsewhere
 
 
 def test_the_tree_of_the_document_is_flat_and_in_order(impact: Runner) -> None:

@@ -237,3 +237,11 @@ def test_what_is_less_than_safe(endpoints: str, options: dict[str, Any], expecte
 def test_checks_off_by_a_variable_are_told_too() -> None:
     environ = {"ETCDCTL_INSECURE_SKIP_TLS_VERIFY": "true", "ETCDCTL_ENDPOINTS": "https://a:1"}
     assert transport_warnings(connection_from_options(environ=environ))
+
+
+def test_a_command_of_etcdctl_repeats_how_one_connects_and_no_password() -> None:
+    found = connection_from_options(environ=VARIABLES | {"ETCDCTL_USER": f"root:{SECRET}"})
+    files = ("--cacert", "/env/ca", "--cert", "/env/cert", "--key", "/env/key")
+    assert found.access_options == (*files, "--user", "root", "--insecure-skip-tls-verify")
+    assert EtcdConnection(user=f"root:{SECRET}", password=SECRET).access_options == ("--user", "root")
+    assert EtcdConnection().access_options == ()

@@ -89,6 +89,7 @@ def test_bounds_equal_those_of_etcd(name: str) -> None:
     path = SMALL / f"{name}.db.gz"
     with SnapshotSource(path) as source:
         assert source.describe().revision == oracle["current"]
+        assert source.compacted_revision() == max(0, oracle["compacted"])
     with pytest.raises(RevisionCompacted, match="does not exist yet") as caught:
         SnapshotSource(path, revision=oracle["current"] + 1)
     assert (caught.value.compacted, caught.value.current) == (oracle["compacted"], oracle["current"])
@@ -178,8 +179,8 @@ def test_is_a_source(tmp_path: Path) -> None:
 
 def test_has_no_verb_that_writes() -> None:
     verbs = {name for name in dir(SnapshotSource) if not name.startswith("_")}
-    assert verbs == {"describe", "current", "get", "before", "lacks_predecessor", "history", "estimate", "problems",
-        "close",
+    assert verbs == {"describe", "current", "get", "before", "lacks_predecessor", "compacted_revision", "history",
+        "estimate", "problems", "close",
     }  # fmt: skip
 
 
@@ -275,6 +276,7 @@ def test_revision_bounds(
 
     with SnapshotSource(path) as source:
         assert source.describe().revision == current
+        assert source.compacted_revision() == compacted
         assert pairs(source) == [(b"/registry/a", b"3")]
     for revision in {max(compacted, 1), current}:
         with SnapshotSource(path, revision=revision) as source:

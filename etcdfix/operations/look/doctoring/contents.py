@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from etcdfix.decoding.kubeobject import ObjectReader
-from etcdfix.errors import DecodeError, RefusedByRule, SourceDenied
+from etcdfix.errors import DecodeError, RefusedByRule, SourceDenied, SourceUnreachable
 from etcdfix.examine import Examiner
 from etcdfix.operations.look.doctoring.check import fail as failed
 from etcdfix.operations.look.doctoring.check import ok, unknown, warn
@@ -16,7 +16,7 @@ from etcdfix.reports.base import counted, fit
 from etcdfix.reports.doctor_model import Check
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
-from etcdfix.text.safetext import quote_command
+from etcdfix.text.commands import RepeatedOptions
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
@@ -146,8 +146,12 @@ def _apart(time: timedelta) -> str:
     return counted(seconds, "second")
 
 
-def check_revision(source: Source) -> Iterator[Check]:
+def check_revision(source: Source, again: RepeatedOptions) -> Iterator[Check]:
     """Yield how much history is kept: no date, for nothing in etcd tells one.
+
+    Args:
+        source: Whose history.
+        again: Options that a command must repeat.
 
     Raises:
         SourceError: The source was lost.
@@ -157,40 +161,70 @@ def check_revision(source: Source) -> Iterator[Check]:
     except SourceDenied:
         yield unknown(
             "revision",
-            f"revision {source.describe().revision}; the etcd user may not read compact_rev_key, which says up to "
-            "where it is compacted",
+            f"{_kept(source, None)}; the etcd user may not read compact_rev_key, which says up to where API servers "
+            "compacted",
             "grant it, if you want to know",
-            quote_command(["etcdctl", "role", "grant-permission", "ROLE", "read", _COMPACT_REV_KEY.decode()]),
+            again.etcdctl("role", "grant-permission", "ROLE", "read", _COMPACT_REV_KEY.decode()),
         )
         return
-    revision = source.describe().revision
     if stored is None:
         yield ok(
-            "revision", f"revision {revision}; no API server has compacted this etcd (no compact_rev_key)"
+            "revision", f"{_kept(source, None)}; no API server has compacted this etcd (no compact_rev_key)"
         )
         return
     text = stored.value
     if not (text.isdigit() and len(text) <= _LONGEST_NUMBER):
         yield warn(
             "revision",
-            f"revision {revision}; compact_rev_key holds no number, so API servers cannot compact",
+            f"{_kept(source, None)}; compact_rev_key holds no number, so API servers cannot compact",
             "find out who wrote it: an API server writes it anew after its next compaction",
         )
         return
-    compacted = int(text)
-    if compacted > revision:
+    told, revision = int(text), source.describe().revision
+    if told > revision:
         yield warn(
             "revision",
-            f"revision {revision}, and API servers had compacted up to {compacted}: this etcd was put back to "
-            "an earlier state, or --revision names an old one",
-            "if it was restored from a snapshot, restart the API servers, whose caches are of later revisions",
+            f"revision {revision}, and API servers had compacted up to {told}: this etcd was put back to an earlier "
+            "state, or --revision names an old one",
+            "if it was restored from a snapshot, the API servers' caches are of later revisions: first etcdfix scan; "
+            "only where it finds nothing wrong, restart them",
+            again.scan_of(source=again.now),
         )
     else:
-        yield ok(
-            "revision",
-            f"revision {revision}, compacted up to {compacted} by the API servers: the last "
-            f"{counted(revision - compacted, 'revision')} can be looked back at",
+        yield ok("revision", _kept(source, told))
+
+
+def _kept(source: Source, told: int | None) -> str:
+    """Say how many revisions are kept: etcd itself and whoever runs etcdctl compact too, not API servers alone.
+
+    Args:
+        source: Whose history.
+        told: Up to where API servers say that they compacted; None where they do not.
+    """
+    try:
+        compacted = source.compacted_revision()
+    except (SourceDenied, SourceUnreachable):
+        compacted = None
+    revision = source.describe().revision
+    most = revision - (told or 0)
+    if compacted is None:
+        servers = "" if told is None else f", compacted up to {told} by the API servers"
+        return (
+            f"revision {revision}{servers}: at most the last {counted(most, 'revision')} can be looked back at, for "
+            "up to where etcd is compacted could not be told"
         )
+    if not compacted:
+        servers = "" if told is None else f", although API servers say up to {told}"
+        return f"revision {revision}, never compacted{servers}: every revision can be looked back at"
+    by = "" if told is None else " by the API servers"
+    if told is not None and told != compacted:
+        why = ": etcd itself or somebody with etcdctl compacted too" if told < compacted else ""
+        by = f" (API servers say {told}{why})"
+    return (
+        f"revision {revision}, compacted up to {compacted}{by}: the last "
+        f"{counted(max(0, revision - compacted), 'revision')} can be looked back at; how much time that is, nothing in "
+        "etcd tells"
+    )
 
 
 def check_configuration(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Ending, Progress, View, examine_all
@@ -20,7 +22,16 @@ from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.key_loss import MOST_KEYS, THE_KEY, KeyCounter, KeyCounts, KeyDoubt, doubt_by_numbers
+from etcdfix.verdicts.key_loss import (
+    MOST_KEYS,
+    NOT_THE_KEY,
+    THE_KEY,
+    KeyCounter,
+    KeyCounts,
+    KeyDoubt,
+    doubt_by_numbers,
+)
+from etcdfix.verdicts.severity import keep_memory
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
@@ -30,6 +41,7 @@ MOST_TOLD: Final = 100
 """So many keys are told one by one, those with something wrong first."""
 
 _SAMPLE: Final = 200
+_KMS: Final = "kms/"
 _LOCAL: Final = ("aescbc/", "aesgcm/", "secretbox/")
 _RANKS: Final = (State.FAIL, State.UNKNOWN, State.WARN, State.OK)
 
@@ -157,7 +169,12 @@ def check_keys(
             "give --encryption-config FILE, as in the API servers' --encryption-provider-config",
         )
     counts = seen.counts()
-    checks = [_check_key(name, found, again) for name, found in counts.items()]
+    warning = keep_memory(past=again.of_the_past)
+    checks = [
+        _warned(check, warning) if _may_be_lost(name, found, configuration) else check
+        for name, found in counts.items()
+        for check in [_check_key(name, found, again)]
+    ]
     checks.extend(_unused(configuration, {(name.transformer, name.key) for name in counts}))
     checks.sort(key=lambda check: _RANKS.index(check.state))
     yield from checks[:MOST_TOLD]
@@ -207,6 +224,22 @@ def _check_key(name: KeyName, counts: KeyCounts, again: RepeatedOptions) -> Chec
     return ok("keys", what)
 
 
+def _may_be_lost(name: KeyName, counts: KeyCounts, configuration: EncryptionConfiguration | None) -> bool:
+    """Say whether the memory of an API server may be all that still has this encryption key, or what it opens."""
+    if name.transformer == IDENTITY:
+        return False
+    doubt = doubt_by_numbers(opened=counts.opened, failed=counts.failed, damaged=counts.damaged)
+    if doubt in THE_KEY or (counts.failed and not counts.opened and doubt not in NOT_THE_KEY):
+        return True
+    return bool(counts.undetermined) and configuration is not None and name.transformer.startswith(_KMS)
+
+
+def _warned(check: Check, warning: str) -> Check:
+    return msgspec.structs.replace(
+        check, next_step=f"{warning} {check.next_step[:1].upper()}{check.next_step[1:]}"
+    )
+
+
 def _unused(configuration: EncryptionConfiguration | None, met: set[tuple[str, str]]) -> Iterator[Check]:
     from etcdfix.encryption.config import KeyedProvider  # noqa: PLC0415 - needs YAML, only with a configuration
 
@@ -237,13 +270,17 @@ def _scan(again: RepeatedOptions, *options: str) -> str:
 
 
 def check_plugins(
-    configuration: EncryptionConfiguration | None, reports: Iterable[PluginReport] | None
+    configuration: EncryptionConfiguration | None,
+    reports: Iterable[PluginReport] | None,
+    *,
+    file: bool = False,
 ) -> Iterator[Check]:
     """Yield how it stands with each KMS plugin.
 
     Args:
         configuration: That names them.
         reports: What became of each; None where none was to be asked.
+        file: A snapshot is read.
     """
     if reports is None:
         for provider in configuration.kms_providers if configuration is not None else ():
@@ -262,4 +299,5 @@ def check_plugins(
             yield ok("keys", f"{what}: not asked, for no value here needs it")
         else:
             make = warn if plugin.state == "unhealthy" else fail
-            yield make("keys", f"{what}: {plugin.message or plugin.state}", PLUGIN_REMEDIES[plugin.state])
+            check = make("keys", f"{what}: {plugin.message or plugin.state}", PLUGIN_REMEDIES[plugin.state])
+            yield _warned(check, keep_memory(past=file))

@@ -17,7 +17,6 @@ from etcdfix.reports.doctor_model import Check, State
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient, MemberStatus
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import quote_command
 
 OLDEST: Final = (3, 4)
 """The oldest etcd that etcdfix is tested with."""
@@ -173,7 +172,7 @@ def check_leader(statuses: Sequence[MemberStatus], again: RepeatedOptions) -> It
             "members",
             f"no leader is known at {', '.join(lost[:_MOST_TOLD])}",
             "start the members that are missing: without a leader etcd answers little and takes nothing",
-            _etcdctl(again, "endpoint", "status", "--cluster", "-w", "table"),
+            again.etcdctl("endpoint", "status", "--cluster", "-w", "table"),
         )
 
 
@@ -200,7 +199,7 @@ def check_members(
             "members",
             f"{len(missing) - _MOST_TOLD} more members vote, and answer at none of the endpoints",
             "see the list of members",
-            _etcdctl(again, "member", "list", "-w", "table"),
+            again.etcdctl("member", "list", "-w", "table"),
         )
     if not missing:
         yield ok("members", f"{counted(len(voting), 'member')} with a vote, all among the endpoints")
@@ -210,7 +209,7 @@ def check_members(
             "learner",
             f"member {_label(member)} is a learner: it has no vote, and its copy is not asked before a change",
             "wait until it has caught up, then make it a member that votes",
-            _etcdctl(again, "member", "promote", f"{member.member_id:x}"),
+            again.etcdctl("member", "promote", f"{member.member_id:x}"),
         )
     if len(learners) > _MOST_TOLD:
         yield warn(
@@ -233,7 +232,7 @@ def check_alarms(client: EtcdClient, again: RepeatedOptions) -> Iterator[Check]:
                 "alarms",
                 f"member {alarm.label} has raised CORRUPT: its data differs from that of the others",
                 "change nothing; find out which member is wrong: docs/runbooks/members-disagree.md",
-                _etcdctl(again, "endpoint", "hashkv", "--cluster"),
+                again.etcdctl("endpoint", "hashkv", "--cluster"),
             )
         elif alarm.kind is AlarmKind.NOSPACE:
             yield fail(
@@ -242,21 +241,21 @@ def check_alarms(client: EtcdClient, again: RepeatedOptions) -> Iterator[Check]:
                 "so a restore would fail",
                 "save a snapshot first, for a compaction removes earlier revisions; then etcdctl compact, etcdctl "
                 "defrag, and etcdctl alarm disarm once there is room",
-                _etcdctl(_one_endpoint(again), "snapshot", "save", "FILE"),
+                again.save_snapshot(),
             )
         else:
             yield warn(
                 "alarms",
                 f"member {alarm.label} has raised an alarm that is not known here",
                 "ask etcd which one it is",
-                _etcdctl(again, "alarm", "list"),
+                again.etcdctl("alarm", "list"),
             )
     if len(alarms) > _MOST_TOLD:
         yield fail(
             "alarms",
             f"{len(alarms) - _MOST_TOLD} more alarms are up",
             "see all",
-            _etcdctl(again, "alarm", "list"),
+            again.etcdctl("alarm", "list"),
         )
     if not alarms:
         yield ok("alarms", "no alarm is up")
@@ -280,7 +279,7 @@ def check_space(statuses: Sequence[MemberStatus], again: RepeatedOptions) -> Ite
                 what,
                 f"make room: a defragmentation gives back {mib(max(0, size - used))}; it stops that member for a "
                 "while, so do one after the other; or raise --quota-backend-bytes",
-                _etcdctl(again, "endpoint", "status", "--cluster", "-w", "table"),
+                again.etcdctl("endpoint", "status", "--cluster", "-w", "table"),
             )
         else:
             yield ok("space", what)
@@ -289,19 +288,6 @@ def check_space(statuses: Sequence[MemberStatus], again: RepeatedOptions) -> Ite
 def mib(size: int) -> str:
     """Return a size as people read it."""
     return f"{size / (1 << 20):.1f} MiB"
-
-
-def _etcdctl(again: RepeatedOptions, *words: str) -> str:
-    return quote_command(["etcdctl", *again.source, *words])
-
-
-def _one_endpoint(again: RepeatedOptions) -> RepeatedOptions:
-    """Return the same for a command that takes one endpoint only."""
-    source = list(again.source)
-    if "--endpoints" in source:
-        at = source.index("--endpoints") + 1
-        source[at] = source[at].partition(",")[0]
-    return RepeatedOptions(source=tuple(source))
 
 
 def _label(member: ClusterMember) -> str:

@@ -13,6 +13,14 @@ def steps(entries: list[PlanEntry], groups: list[PlanGroup] | None = None) -> di
     return {step.title: step for step in steps_for(in_order(entries), groups or [], {}, RepeatedOptions())}
 
 
+def test_the_snapshot_is_saved_of_the_etcd_that_was_read() -> None:
+    again = RepeatedOptions(source=("--endpoints", "one:1,two:2", "--cacert", "ca", "--revision", "5"))
+    found = {step.title: step.commands for step in steps_for(in_order([entry()]), [], {}, again)}
+    assert found["Take a snapshot of etcd, and keep it"] == [
+        "etcdctl --endpoints one:1 --cacert ca snapshot save before-deletions.db"
+    ]
+
+
 def lost(number: int, *more: str, **change: str | int) -> PlanEntry:
     transformer = f"aescbc/v1/lost-{number}"
     return entry(number, transformer=transformer, needs=[declaration(transformer, ""), *more], **change)

@@ -17,6 +17,7 @@ from etcdfix.operations.look.doctoring.contents import (
 )
 from etcdfix.reports.doctor_model import Check
 from etcdfix.storagekey import StorageLayout
+from etcdfix.text.commands import RepeatedOptions
 from tests.support.cluster_index_runs import HOSTILE
 from tests.support.decoders import shared_decoder
 from tests.support.doctoring import lease, states
@@ -24,6 +25,7 @@ from tests.support.memory_source import REVISION, MemorySource
 from tests.support.objects import KEY_1, KEY_2, aescbc, configuration, json_object, provider
 
 NOW = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
+AGAIN = RepeatedOptions(source=("--endpoints", "one:1", "--revision", "7"))
 NODES = "/registry/leases/kube-node-lease/"
 SYSTEM = "/registry/leases/kube-system/"
 
@@ -134,22 +136,35 @@ def test_a_hostile_name_is_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "state", "words"),
+    ("value", "compacted", "state", "words"),
     [
-        (None, "ok", "no API server has compacted"),
-        (b"900", "ok", "the last 100 revisions can be looked back at"),
-        (b"1000", "ok", "the last 0 revisions"),
-        (b"2000", "warn", "an earlier state"),
-        (b"", "warn", "no number"), (b"-5", "warn", "no number"), ("٣".encode(), "warn", "no number"),
-        (b"9" * 5000, "warn", "no number"),
+        (None, 0, "ok", "never compacted: every revision can be looked back at; no API server has compacted"),
+        (None, 990, "ok", "compacted up to 990: the last 10 revisions can be looked back at; how much time that is"),
+        (None, None, "ok", "at most the last 1000 revisions"),
+        (b"900", 900, "ok", "compacted up to 900 by the API servers: the last 100 revisions can be looked back at"),
+        (b"300", 990, "ok", "compacted up to 990 (API servers say 300: etcd itself or somebody with etcdctl"),
+        (b"300", 990, "ok", "10 revisions can be looked back at; how much time that is, nothing in etcd tells"),
+        (b"900", None, "ok", "at most the last 100 revisions can be looked back at"),
+        (b"900", 0, "ok", "never compacted, although API servers say up to 900"),
+        (b"900", 500, "ok", "compacted up to 500 (API servers say 900): the last 500 revisions"),
+        (b"1000", 1000, "ok", "the last 0 revisions"),
+        (b"2000", 0, "warn", "an earlier state"),
+        (b"", 990, "warn", "no number"), (b"", 990, "warn", "the last 10 revisions"), (b"-5", 0, "warn", "no number"),
+        ("٣".encode(), 0, "warn", "no number"), (b"9" * 5000, 0, "warn", "no number"),
     ],
 )  # fmt: skip
-def test_how_much_history_is_kept(value: bytes | None, state: str, words: str) -> None:
-    source = MemorySource({"compact_rev_key": value} if value is not None else {})
-    (check,) = check_revision(source)
+def test_how_much_history_is_kept(value: bytes | None, compacted: int | None, state: str, words: str) -> None:
+    source = MemorySource({"compact_rev_key": value} if value is not None else {}, compacted=compacted)
+    (check,) = check_revision(source, AGAIN)
     assert states([check]) == [("revision", state)]
     assert check.what.startswith(f"revision {REVISION}")
     assert words in check.what
+
+
+def test_before_a_restart_comes_a_scan() -> None:
+    (check,) = check_revision(MemorySource({"compact_rev_key": b"2000"}), AGAIN)
+    assert "first etcdfix scan; only where it finds nothing wrong, restart them" in check.next_step
+    assert check.command == "etcdfix scan --endpoints one:1"
 
 
 # The configuration

@@ -30,13 +30,14 @@ def looked_at(
     *,
     config: Any = CONFIG,
     no_encryption: bool = False,
+    again: RepeatedOptions = AGAIN,
     **source: Any,
 ) -> list[Check]:
     held = MemorySource(values, **source)
     examiner = Examiner.of(Reading(layout=StorageLayout(), configuration=config))
     seen = examine_keys(held, examiner, no_progress)
     found = check_keys(
-        seen, config, held.problems, AGAIN, prefix="/registry/", limited_to="", no_encryption=no_encryption
+        seen, config, held.problems, again, prefix="/registry/", limited_to="", no_encryption=no_encryption
     )
     checks = list(found)
     states(checks)
@@ -170,3 +171,30 @@ def test_plugins(state: PluginState, came_to: str) -> None:
 def test_a_plugin_that_is_not_to_be_asked() -> None:
     assert states(check_plugins(KMS, None)) == [("keys", "unknown")]
     assert states(check_plugins(CONFIG, None)) == states(check_plugins(None, None)) == []
+
+
+# Restarts
+
+
+MEMORY = "DO NOT RESTART AN API SERVER: its memory may hold keys and objects. "
+FIRST_SCAN = "DO NOT RESTART AN API SERVER until the cluster itself has been scanned. "
+
+
+def test_where_an_encryption_key_may_be_lost_the_advice_begins_with_the_restart() -> None:
+    (lost,) = looked_at(secrets(20, KEY_2))
+    assert (lost.state, lost.next_step.startswith(f"{FIRST_SCAN}Delete nothing; find")) == ("fail", True)
+    (live,) = looked_at(secrets(20, KEY_2), again=RepeatedOptions(source=("--endpoints", "one:1")))
+    assert live.next_step.startswith(f"{MEMORY}Delete nothing; find")
+    alone = looked_at(secrets(1, KEY_2, "gone"))
+    assert [check.next_step.startswith(FIRST_SCAN) for check in alone if check.state != "ok"] == [True]
+    (mostly_open,) = looked_at(secrets(30) | secrets(1, KEY_2))
+    assert not mostly_open.next_step.startswith("DO NOT")
+
+
+def test_where_kms_does_not_answer_too() -> None:
+    wrapped = {f"{SECRETS}a": b"k8s:enc:kms:v2:vault:xyz"}
+    first, *_ = looked_at(wrapped, config=KMS)
+    assert first.next_step.startswith(FIRST_SCAN)
+    down = PluginReport("v2", "vault", "unix:///k.sock", state=PluginState.UNREACHABLE, message="why")
+    assert next(check_plugins(KMS, [down])).next_step.startswith(f"{MEMORY}See that it runs")
+    assert next(check_plugins(KMS, [down], file=True)).next_step.startswith(FIRST_SCAN)

@@ -200,6 +200,12 @@ def test_alarms(etcd: ScriptedEtcd, client: EtcdClient) -> None:
     assert "a restore would fail" in space.what
     assert space.command == "etcdctl --endpoints one:2379 snapshot save FILE"
     assert "members-disagree.md" in corrupt.next_step
+    earlier = RepeatedOptions(source=("--endpoints", "one:1,two:2", "--revision", "5"))
+    assert [check.command for check in check_alarms(client, earlier)] == [
+        "etcdctl --endpoints one:1,two:2 endpoint hashkv --cluster",
+        "etcdctl --endpoints one:1 snapshot save FILE",
+        "etcdctl --endpoints one:1,two:2 alarm list",
+    ]
 
 
 def test_alarms_without_number_do_not_hide_the_worst(etcd: ScriptedEtcd, client: EtcdClient) -> None:

@@ -64,11 +64,13 @@ class ReadableRevision(msgspec.Struct, frozen=True):
         at: The newest revision at which it stands, for ``--from-revision`` and ``--revision``.
         mod_revision: Its own.
         same_object: The unreadable value is proven to be one of the same object.
+        leased: It had a lease, which may have expired.
     """
 
     at: int
     mod_revision: int
     same_object: bool
+    leased: bool = False
 
 
 class GroupResource(NamedTuple):

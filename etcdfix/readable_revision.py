@@ -252,4 +252,5 @@ class ReadableRevisions:
 def _sought(kept: Kept | None) -> Sought:
     if kept is None or not kept.at:  # not the present one: others saw that it cannot be read
         return Sought(None)
-    return Sought(ReadableRevision(kept.at, kept.examination.stored.mod_revision, kept.same_object))
+    stored = kept.examination.stored
+    return Sought(ReadableRevision(kept.at, stored.mod_revision, kept.same_object, bool(stored.lease)))

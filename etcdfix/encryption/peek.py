@@ -97,7 +97,7 @@ def peek(
     if best is not None:
         found = _described(best, search, request, place, look)
     elif request.thorough:
-        found = _mended(candidates, readers, own, search, request, place, look)
+        found = _undone(candidates, readers, own, search, request, place, look)
     if found is not None and found.odds_bits >= LEAST_ODDS_BITS:
         return found
     return Peek(
@@ -151,7 +151,7 @@ def _described(best: _Seen, search: Search, request: PeekRequest, place: Place, 
     return _right_key(candidate, best.start, seen, undone, search, place, opens=opens)
 
 
-def _mended(
+def _undone(
     candidates: list[Candidate],
     readers: list[KMSReader],
     own: ResourceTransformers,

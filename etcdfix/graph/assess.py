@@ -266,7 +266,7 @@ def _consequences(index: ImpactIndex, node: int, ref: ObjectRef, runs_on: str) -
         )
     if place == ("", "services"):
         return (
-            "its cluster IP and node ports are free for others, clients that remember them go astray",
+            "its cluster IP and node ports are free for others; clients that still use them may reach another",
             "a cloud load balancer made for it is left behind",
         )
     return ()

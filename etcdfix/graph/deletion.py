@@ -139,7 +139,9 @@ def consequences_of_deletion(index: ImpactIndex, node: int) -> tuple[str, ...]:
         claims = [index.ref(e.source) for e in index.users(node) if e.use.role is Role.BOUND_VOLUME]
         return tuple(f"{claim} is bound to it: it stays Terminating until that is gone" for claim in claims)
     if place == ("", "services"):
-        return ("its cluster IP and node ports are free for others, clients that remember them go astray",)
+        return (
+            "its cluster IP and node ports are free for others; clients that still use them may reach another service",
+        )
     return ()
 
 

@@ -35,11 +35,11 @@ class Stakes:
     """Gathers what is at stake with values that pass: there are few kinds of it, so its memory is small.
 
     Args:
-        file: They stand in a snapshot.
+        past: They stand in a snapshot, or at a past revision.
     """
 
-    def __init__(self, *, file: bool = False) -> None:
-        self._file = file
+    def __init__(self, *, past: bool = False) -> None:
+        self._past = past
         self._stakes: dict[Stake, None] = {}
         self._undetermined: dict[str, None] = {}
 
@@ -57,21 +57,21 @@ class Stakes:
     @property
     def at_stake(self) -> str:
         """What is at stake, in one line; "" for nothing."""
-        return headline([*self._stakes], [*self._undetermined], file=self._file)
+        return headline([*self._stakes], [*self._undetermined], past=self._past)
 
     @property
     def do_not_restart(self) -> str:
         """Why no API server should be restarted; "" where nothing speaks against it."""
-        return restart_warning([*self._stakes], [*self._undetermined], file=self._file)
+        return restart_warning([*self._stakes], [*self._undetermined], past=self._past)
 
     def lines(self) -> Iterator[str]:
         """Yield both, safe to print."""
         yield from head_lines(self.at_stake, self.do_not_restart, None)
 
 
-def stakes_of(values: Iterable[Examination], *, file: bool = False) -> Stakes:
+def stakes_of(values: Iterable[Examination], *, past: bool = False) -> Stakes:
     """Return what is at stake with some values, which may stand in a snapshot."""
-    stakes = Stakes(file=file)
+    stakes = Stakes(past=past)
     for found in values:
         stakes.add(found)
     return stakes
@@ -163,10 +163,10 @@ def plan_head(plan: DeletionPlan) -> Iterator[str]:
             undetermined[entry.cause] = None
         else:
             stakes[_entry_stake(entry)] = None
-    file = plan.source.type == "snapshot"
+    past = not plan.source.newest
     yield from head_lines(
-        headline([*stakes], [*undetermined], file=file),
-        restart_warning([*stakes], [*undetermined], file=file),
+        headline([*stakes], [*undetermined], past=past),
+        restart_warning([*stakes], [*undetermined], past=past),
         _first_step(plan),
     )
 

@@ -125,8 +125,10 @@ class KeyLosses:
                 seen.add(remedy.action)
                 yield remedy
         if members.first_kept is not None:
+            verb = members.first_kept.action.partition(" readable revision ")[0]
+            have = "has" if members.kept == 1 else "have"
             yield Remedy(
-                f"Put back the earlier revision that {counted(members.kept, 'value')} of them still has and that reads",
+                f"{verb} the readable revision that {counted(members.kept, 'value')} of them still {have}",
                 members.first_kept.command,
                 f"The command is that of the first; etcdfix impact KEY has the others. {members.first_kept.note}",
             )

@@ -112,6 +112,11 @@ def next_steps(summary: Summary) -> list[str]:
             "live etcd keeps it only until it is compacted, which an API server has done every five minutes: save it "
             "first. -o yaml gives the command for each key, etcdfix impact KEY for one under a lost encryption key."
         )
+    if summary.readable_revisions_not_sought:
+        steps.append(
+            f"For {counted(summary.readable_revisions_not_sought, 'finding')} not all that etcd keeps was looked at: "
+            "etcdfix impact KEY looks for a readable revision of one."
+        )
     if summary.decrypt_failures or summary.decode_failures or summary.inconsistent:
         steps.append("Take a snapshot of etcd before you change anything: etcdctl snapshot save FILE.")
         steps.append("See evidence and remedies for each key: run the same scan with -o yaml, or -o json.")
@@ -140,7 +145,9 @@ def next_way_out(
     if prefixes is not None:
         if not prefixes:
             return Remedy("Check --etcd-prefix, and that this is the etcd of the API servers", "", "")
-        elsewhere = msgspec.structs.replace(again, layout=("--etcd-prefix", prefixes[0]))
+        elsewhere = msgspec.structs.replace(
+            again, layout=("--etcd-prefix", prefixes[0], *again.layout_but_prefix)
+        )
         return Remedy("Look where the keys of Kubernetes seem to be", elsewhere.scan_of(words), "")
     undetermined = {c.cause for c in summary.by_cause if c.outcome == "undetermined"}
     way = first_way_out(first)

@@ -266,7 +266,7 @@ def readable_remedy(
     stored = found.stored
     secret = (found.directory.group, found.directory.resource) == ("", "secrets")
     save = again.get(stored.key, *(["--reveal"] if secret else []), "-o", "json", revision=readable.at)
-    which = f"readable revision {readable.mod_revision}"
+    which = f"readable revision {readable.at}"
     if again.of_a_file:
         return Remedy(
             f"See {which}, which this file still holds"
@@ -280,7 +280,10 @@ def readable_remedy(
             save,
             _OTHER_OBJECT + _COMPACTS,
         )
-    if refused or deletability_of(found) is not Deletability.DELETABLE:
+    # What may only be newer than this tool may be in order; a lease that ran out takes its object with it.
+    newer = AcceptRisk.NEWER_THAN_KNOWN in risks_of(found.verdict)
+    unsure = refused or newer or readable.leased or again.of_the_past
+    if unsure or deletability_of(found) is not Deletability.DELETABLE:
         return Remedy(f"Save {which}, before etcd compacts it", save, _SAVED_ONLY + _COMPACTS)
     risks = _risks(found, breaking=breaking)
     accepts = f"It accepts what must be accepted: {', '.join(risks)}. " if risks else ""

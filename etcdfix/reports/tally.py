@@ -59,7 +59,7 @@ class Tally:
         max_causes: The cap of each Status; 100 in the KEP.
         list_prefix: Gives the etcd prefix that a LIST of a directory reads, as display text.
         reveal_key_ids: Show KMS key ids themselves beside their digests.
-        file: A snapshot is read: what the cluster holds today is not known.
+        past: A snapshot or a past revision is read: what the cluster holds now is not known.
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class Tally:
         max_causes: int,
         list_prefix: Callable[[ResourcePrefix], str],
         reveal_key_ids: bool = False,
-        file: bool = False,
+        past: bool = False,
     ) -> None:
-        self._file = file
+        self._past = past
         self.max_causes = max_causes
         self.list_prefix = list_prefix
         self.total = Counts()
@@ -291,8 +291,8 @@ class Tally:
         stakes = by_rank(self._stakes)
         total.severity = stakes[0].severity.value if stakes else None
         undetermined = [c.cause for c in total.by_cause if c.outcome == Outcome.UNDETERMINED]
-        total.at_stake = headline(stakes, undetermined, file=self._file)
-        total.do_not_restart = restart_warning(stakes, undetermined, file=self._file)
+        total.at_stake = headline(stakes, undetermined, past=self._past)
+        total.do_not_restart = restart_warning(stakes, undetermined, past=self._past)
         total.by_severity = [
             SeveritySummary(
                 stake.severity.value, *stake.resource, self._stakes[stake], stake.now, stake.at_restart

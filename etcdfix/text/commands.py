@@ -32,9 +32,19 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
     changing: tuple[str, ...] = ()
 
     @property
+    def layout_but_prefix(self) -> tuple[str, ...]:
+        """The rest of :attr:`layout`, for another prefix."""
+        return self.layout[2:] if self.layout[:1] == ("--etcd-prefix",) else self.layout
+
+    @property
     def of_a_file(self) -> bool:
         """Whether a snapshot is read."""
         return "--snapshot" in self.source
+
+    @property
+    def of_the_past(self) -> bool:
+        """Whether what is read may not be what the cluster holds now: a snapshot, or a revision that was named."""
+        return self.of_a_file or "--revision" in self.source
 
     @property
     def told_of_encryption(self) -> bool:

@@ -63,7 +63,7 @@ _CONCLUDED: Final = {
 _CLIENTS: Final = {
     GroupResource(
         "", "secrets"
-    ): "kubelets and controllers cannot list them anew; new pods that need one may wait",
+    ): "kubelets and controllers cannot list them again; new pods that need one may wait",
     GroupResource("", "serviceaccounts"): "creating pods and giving them tokens may fail",
     GroupResource("", "configmaps"): "creating pods and mounting them may fail",
     _NAMESPACES: "no namespace that is deleted from now on finishes, and this one admits no new objects",
@@ -217,13 +217,13 @@ _IF_STILL_THERE: Final = ", if the cluster still holds this"
 _UNKNOWN: Final = "SEVERITY NOT KNOWN: "
 
 
-def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, file: bool = False) -> str:
+def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, past: bool = False) -> str:
     """Return the worst of what is at stake in one line, the severity in front; "" for nothing.
 
     Args:
         stakes: Of what is wrong.
         undetermined: Causes of what could not be judged; of them alone no severity is known.
-        file: They stand in a snapshot: what the cluster holds today was not looked at.
+        past: They stand in a snapshot, or at a past revision: what the cluster holds now was not looked at.
     """
     if not stakes:
         if not undetermined:
@@ -238,15 +238,15 @@ def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, file:
     same = [stake for stake in ranked if stake.severity is worst]
     start = f"{worst.value.upper()}: "
     if worst is Severity.BREAKS_AT_RESTART:
-        if file:
+        if past:
             return f"{start[:-2]}{_IF_STILL_THERE}: an API server may not get ready (readyz)."
         return f"{start}an API server that starts may fail, and not get ready (readyz)."
     if worst is Severity.ONE_OBJECT:
         return f"{start}LISTs go on; only the objects that are wrong are concerned."
     conditional = all(stake.conditional for stake in same)
-    if file or conditional:
+    if past or conditional:
         names = list(dict.fromkeys(stake.resource.resource for stake in same))
-        condition = _IF_STILL_THERE if file else ", if API servers use this configuration too"
+        condition = _IF_STILL_THERE if past else ", if API servers use this configuration too"
         return f"{start[:-2]}{condition}: LISTs of {_named(names)} fail."
     same = [stake for stake in same if not stake.conditional]
     failing = [stake for stake in same if stake.behaviour is ServerBehaviour.CORRUPT]
@@ -264,18 +264,18 @@ def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, file:
     return line
 
 
-def restart_warning(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, file: bool = False) -> str:
+def restart_warning(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, past: bool = False) -> str:
     """Return why no API server should be restarted, in one line; "" where nothing speaks against it.
 
     Args:
         stakes: Of what is wrong.
         undetermined: Causes of what could not be judged.
-        file: They stand in a snapshot.
+        past: They stand in a snapshot, or at a past revision.
     """
     breaking = [stake for stake in by_rank(stakes) if stake.severity is not Severity.ONE_OBJECT]
     certain = [stake for stake in breaking if not stake.conditional]
-    if breaking and file:
-        return keep_memory(file=True)
+    if breaking and past:
+        return keep_memory(past=True)
     if breaking:
         return f"{CAPITALS}: {(certain or breaking)[0]._warning}"  # noqa: SLF001 - its own
     if set(undetermined) & KMS_DOUBTS:
@@ -283,13 +283,13 @@ def restart_warning(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *
     return ""
 
 
-def keep_memory(*, file: bool = False) -> str:
+def keep_memory(*, past: bool = False) -> str:
     """Return why no API server should be restarted where encryption keys may be lost, or not at hand, in one line.
 
     Args:
-        file: That was seen in a snapshot.
+        past: That was seen in a snapshot, or at a past revision.
     """
-    return f"{CAPITALS} until the cluster itself has been scanned." if file else f"{CAPITALS}: {_MEMORY}"
+    return f"{CAPITALS} until the cluster itself has been scanned." if past else f"{CAPITALS}: {_MEMORY}"
 
 
 def _named(names: Sequence[str]) -> str:

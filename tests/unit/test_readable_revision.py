@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.errors import SourceError
 from etcdfix.examine import Examiner
@@ -190,13 +191,9 @@ def test_what_is_looked_at_speaks_for_nobody() -> None:
 
 
 def test_waits_for_plugins_in_between() -> None:
-    class Plugins:
-        deferring = True
-        final = False
-        over = False
-
     judge = examiner()
-    judge.plugins = plugins = Plugins()  # type: ignore[assignment]
+    judge.plugins = plugins = KMSPlugins()
+    plugins.deferring = True
     source = Remembering(GOOD, DAMAGED)
     seen: list[bool] = []
     before = source.before

@@ -33,7 +33,7 @@ WARNINGS = (
     "Finalizers are not run: what they would have cleaned up elsewhere (volumes, load balancers) stays behind.",
     "There is no graceful termination: a Pod's containers go on until its kubelet notices.",
     "The garbage collector will take everything that the object owned for orphaned, and may delete it.",
-    "API servers restart the watch of this resource; clients list it anew.",
+    "API servers restart the watch of this resource; clients list it again.",
 )
 
 

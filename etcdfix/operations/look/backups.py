@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from etcdfix.errors import AuditLogUnreadable, BackupUnreadable, NotDurable
 from etcdfix.remediation.audit.record import unicode_text
@@ -323,21 +324,26 @@ def _file_doubts(file: FoundFile, account: Account, log: Path) -> Iterator[Backu
         yield _finding("another-log", message, path=file.path, intent=number)
 
 
+_TOLD_BY_ITSELF: Final = frozenset({FileKind.DAMAGED, FileKind.UNREADABLE, FileKind.LINK})
+
+
 def _absences(
     listed: Listed, directories: Sequence[Path], files: Sequence[FoundFile], account: Account
 ) -> Iterator[tuple[bool, BackupFinding]]:
     """Yield what of a backup that the log lists is not there; True where that is wrong, False where nobody can tell."""
     number = listed.intent.link.sequence
     named = {unicode_text(os.path.realpath(directory)) for directory in directories}
-    there = {_place(file.path) for file in files}
     copies = [
         file
         for file in files
         if file.backup is not None and file.backup.content_sha256 == listed.content_sha256
     ]
+    there = {_place(file.path) for file in copies}
+    told = {_place(file.path) for file in files if file.kind in _TOLD_BY_ITSELF}
+    others = {_place(file.path) for file in files if file.backup is not None} - there
     going = {path for intent in account.open_prunes.values() for path in intent.backups}
     for text in listed.paths:
-        if text in there or text in listed.pruned:
+        if text in there or text in told or text in listed.pruned:
             continue
         path = Path(text)
         whose = (
@@ -349,7 +355,8 @@ def _absences(
             )
             yield False, _finding("missing", message, path=path, intent=number)
         elif str(path.parent) in named:
-            message = f"{path}: the {whose} is missing"
+            instead = "; another backup stands in its place" if text in others else ""
+            message = f"{path}: the {whose} is missing{instead}"
             if copies:
                 message += f"; a copy is {copies[0].path}"
             yield True, _finding("missing", message, path=path, intent=number)

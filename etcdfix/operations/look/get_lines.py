@@ -48,7 +48,7 @@ class Lines:
         self._next = say_next
         self._quiet = quiet
         self._count = 0
-        self._stakes = Stakes(file=again.of_a_file)
+        self._stakes = Stakes(past=again.of_the_past)
 
     def of(self, shown: Shown, written: bool) -> None:
         """Say what there is to say of a value; ``written``: the output shows something of it."""
@@ -91,7 +91,7 @@ class Lines:
     ) -> None:
         """Say what is wrong and at stake with a value, the first way out, and the earlier revision that still reads."""
         self._say(_verdict(found, secret=secret))
-        for line in stakes_of([found], file=self._again.of_a_file).lines():
+        for line in stakes_of([found], past=self._again.of_the_past).lines():
             self._say(line)
         ways = remedies_for(found, self._again, readable=readable)
         kept = readable_remedy(found, readable, self._again) if readable is not None else None

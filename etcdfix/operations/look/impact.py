@@ -84,7 +84,9 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
     elsewhere = sum(index.unreadable_by_path().values()) - index.unreadable(node)
     undetermined = cluster.undetermined - unjudged
     groups = by_role(found.users).items()
-    stakes = stakes_of([examined] if examined is not None else [], file=cluster.request.same_again.of_a_file)
+    stakes = stakes_of(
+        [examined] if examined is not None else [], past=cluster.request.same_again.of_the_past
+    )
     return ImpactReport(
         **cluster.origin()
         | same_fields(found, ImpactReport)

@@ -126,7 +126,7 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
     reasons = cluster.incomplete_reasons(undetermined)
     plan = _NamespacePlan(cluster, state)
     steps = list(plan.steps())
-    stakes = stakes_of(plan.examined(), file=cluster.request.same_again.of_a_file)
+    stakes = stakes_of(plan.examined(), past=cluster.request.same_again.of_the_past)
     return NamespaceReport(
         **origin
         | same_fields(state, NamespaceReport)
@@ -410,7 +410,7 @@ class _NamespacePlan:
         assert node is not None  # what is kept was examined, so the index has it
         collection = collect(self._index, node)
         reason = self._breaking(found)
-        words = f"The deletion also wants --accept-risk cluster-breaking: {reason}. " if reason else ""
+        words = f"The deletion also needs --accept-risk cluster-breaking: {reason}. " if reason else ""
         if _is_claim(collection.removed):
             volumes = {e.source for e in self._index.users(node) if e.use.role is Role.BOUND_CLAIM}
             names = ", ".join(sorted(str(self._index.ref(volume)) for volume in volumes))

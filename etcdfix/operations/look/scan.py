@@ -154,7 +154,7 @@ class _Gathering:
         self._trees: dict[bytes, bool] = {}
         namespace = request.scope.namespaces[0] if len(request.scope.namespaces) == 1 else ""
         self.tally = Tally(
-            file=source.describe().type == "snapshot",
+            past=request.same_again.of_the_past or source.describe().type == "snapshot",
             max_causes=request.max_causes,
             list_prefix=_list_prefix(request.layout, namespace),
             reveal_key_ids=request.reveal_key_ids,

@@ -78,7 +78,7 @@ class Account:
         self.intents: set[Link] = set()
         self.open_prunes: dict[int, Intent] = {}
         self._by_intent: dict[int, list[Listed]] = {}
-        self._written: dict[bytes, list[tuple[int, ClusterIdentity]]] = {}
+        self._written: dict[bytes, list[tuple[int, ClusterIdentity, str]]] = {}
 
     @classmethod
     def of(cls, path: Path, records: Iterable[tuple[Link, Event]]) -> Account:
@@ -147,7 +147,7 @@ class Account:
             intent = of_intent[0].intent if of_intent else None
             key = intent.subject.key if intent is not None else msgspec.convert(notes.key_base64, bytes)
             cluster = intent.cluster if intent is not None else ClusterIdentity.by_uid(notes.cluster_uid)
-            self._written.setdefault(key, []).append((sequence, cluster))
+            self._written.setdefault(key, []).append((sequence, cluster, notes.value_sha256))
 
     def listing(self, backup: Backup) -> Listed | None:
         """Return what the log says of a backup file; None where it does not know it."""
@@ -155,11 +155,13 @@ class Account:
         return listed if listed is not None and listed.is_of(backup) else None
 
     def written_since(self, listed: Listed) -> bool:
-        """Say whether the log tells that a value was put at the key, in the same cluster, after this change."""
+        """Say whether the log tells that this very value was put at the key again, in the same cluster."""
         intent = listed.intent
         return any(
-            sequence > intent.link.sequence and cluster.is_same(intent.cluster) is True
-            for sequence, cluster in self._written.get(intent.subject.key, ())
+            sequence > intent.link.sequence
+            and cluster.is_same(intent.cluster) is True
+            and value_sha256 == intent.value_sha256
+            for sequence, cluster, value_sha256 in self._written.get(intent.subject.key, ())
         )
 
     def in_order(self) -> Iterator[Listed]:

@@ -169,7 +169,7 @@ def survey_backups(request: PruneRequest) -> Survey:
     Raises:
         UnsafePlace: A directory is not ours alone.
         BackupUnreadable: A directory cannot be listed.
-        AuditLogBroken: The chain does not hold, a backup speaks against it, or there is no log.
+        AuditLogBroken: The chain is broken, a backup speaks against it, or there is no log.
         AuditLogUnreadable: The log cannot be read.
     """
     log = request.places.log_path
@@ -354,7 +354,7 @@ def _why_kept(
         return Rule.BACKUP_NOT_APPLIED, f"{ended}: --accept-not-applied removes it too"
     if listed.result in _GONE and not account.written_since(listed) and not request.accept_only_copy:
         told = (
-            f"{ended}, and the log does not say that the key was written again: it may be the only copy of that "
+            f"{ended}, and the log does not say that this value was put back: it may be the only copy of that "
             "object; --accept-only-copy removes it too"
         )
         return Rule.ONLY_COPY, told

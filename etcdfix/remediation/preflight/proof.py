@@ -19,6 +19,7 @@ from etcdfix.text.safetext import key_arguments, quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import (
     FAILED,
+    IDENTITY,
     AcceptRisk,
     Deletability,
     deletability_of,
@@ -195,10 +196,12 @@ def _pattern(found: Examination, tally: KeyCounts, doubt: KeyDoubt) -> tuple[str
             return text, f"{asked}find the bytes that it had then; only if they are gone for ever: {gone}"
     if found.verdict.key_proven:
         return f"{said}: that is what happened to all of them, not to this object alone", _SO_MANY
-    text = f"{said}: that is the key or the configuration, not this object"
+    if found.transformer in {IDENTITY, ""}:
+        return f"{said}, and no encryption key is to blame", _SO_MANY
+    text = f"{said}: that is the encryption key or the configuration, not this object"
     if not key_may_be_lost(found):
         return text, _not_lost(found) or _SO_MANY
-    return text, f"find the key; only if that key is gone for ever: {gone}"
+    return text, f"find the encryption key; only if it is gone for ever: {gone}"
 
 
 _SO_MANY: Final = "find out what happened to so many of them"

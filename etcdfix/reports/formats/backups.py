@@ -14,7 +14,7 @@ from etcdfix.reports.backup_model import (
 )
 from etcdfix.reports.base import Output, counted, fit
 from etcdfix.reports.formats.machine import document_text
-from etcdfix.text.safetext import safe_text
+from etcdfix.text.safetext import quote_command, safe_text
 
 Document = BackupList | BackupVerification | BackupPruning
 
@@ -73,9 +73,19 @@ def _write_list(listed: BackupList, output: Output) -> None:
             output.line(f"  … {len(listed.others) - _MOST_SHOWN} more; -o json shows them")
     if any(backup.outcome not in {None, "open"} for backup in listed.backups):
         output.line()
-        output.line(
-            "To remove old ones, with a record of it: etcdfix backup prune --older-than 90d --reason TEXT --dry-run"
-        )
+        places = [word for path in listed.directories for word in ("--backup-dir", path)]
+        words = [
+            "etcdfix",
+            "backup",
+            "prune",
+            *places,
+            "--audit-log",
+            listed.audit_log,
+            "--older-than",
+            "90d",
+        ]
+        output.line("To remove old ones, with a record of it:")
+        output.line(f"  {safe_text(quote_command([*words, '--reason', 'TEXT', '--dry-run']))}")
 
 
 def _row(backup: ListedBackup) -> tuple[str, ...]:

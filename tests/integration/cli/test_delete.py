@@ -587,7 +587,7 @@ def test_pattern(registry: Registry, lost: int, kept: int) -> None:
     registry.refused(
         ran,
         f"under aesgcm/v1/gone of secrets {lost + 1} values fail and {kept} do not: that is the key or the config",
-        hint="find the key; only if that key is gone for ever: --declare-key-lost aesgcm/v1/gone",
+        hint="find the encryption key; only if it is gone for ever: --declare-key-lost aesgcm/v1/gone",
     )
     ran = registry.delete(key, *LOST_KEY)
     assert ran.code == 0, ran.err

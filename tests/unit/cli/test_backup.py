@@ -229,7 +229,15 @@ class TestVerify:
         path = ground.directories[0] / name
         path.write_bytes(encode_document(encode_content(made), read.intent))
         code, found = document(capfd, ground, "backup-verification", "verify")
-        assert (code, findings(found)) == (1, ["unlisted"])
+        assert (code, findings(found)) == (1, ["unlisted", "missing"])
+
+    def test_a_backup_in_the_place_of_another(self, capfd: Captured, ground: Ground) -> None:
+        lost, other = ground.change(), ground.change(key=POD)
+        for directory in ground.directories:
+            (directory / lost).write_bytes((directory / other).read_bytes())
+        code, found = document(capfd, ground, "backup-verification", "verify")
+        assert (code, findings(found)) == (1, ["missing"] * len(ground.directories))
+        assert "another backup stands in its place" in found["findings"][0]["message"]
 
     def test_what_others_may_get_at(self, capfd: Captured, ground: Ground) -> None:
         name = ground.change()

@@ -202,19 +202,33 @@ def test_a_readable_revision_stands_after_the_configuration_and_before_all_else(
 
 
 def test_a_readable_revision_is_put_back_by_a_command_that_accepts_what_it_must() -> None:
-    again = RepeatedOptions(("--endpoints", "a:1", "--revision", "7"), (), ("--encryption-config", "c.yaml"))
+    again = RepeatedOptions(("--endpoints", "a:1"), (), ("--encryption-config", "c.yaml"))
     remedy = kept(remedies_for(examination(cause=Cause.VALUE_TRUNCATED), again, readable=NOW))
     words = shlex.split(remedy.command)
     assert words[:4] == ["etcdfix", "restore", "--from-revision", "11"]
     assert words[words.index("--replace-mod-revision") + 1] == str(examination().stored.mod_revision)
     assert ["--accept-unlisted-source" in words, "--accept-risk" in words] == [False, False]
-    # What stands there now is decided upon, not what stood there when an older revision was read.
-    assert "--revision" not in words
     assert words[-1] == "--dry-run"
     assert "--revision 11" in remedy.note
-    assert "--revision 7" not in remedy.note
     assert "compact" in remedy.note
     assert "--reveal -o json" in remedy.note
+
+
+def test_what_stands_there_now_is_not_known_from_an_older_revision() -> None:
+    again = RepeatedOptions(("--endpoints", "a:1", "--revision", "7"), (), ("--encryption-config", "c.yaml"))
+    remedy = kept(remedies_for(examination(cause=Cause.VALUE_TRUNCATED), again, readable=NOW))
+    assert remedy.action.startswith("Save ")
+    assert "--revision 11" in remedy.command
+    assert "--revision 7" not in remedy.command + remedy.note
+
+
+@pytest.mark.parametrize("leased", [False, True])
+def test_what_may_only_be_newer_or_had_a_lease_is_not_written_over(leased: bool) -> None:
+    cause = Cause.VALUE_TRUNCATED if leased else Cause.KIND_NOT_REGISTERED
+    found = examination(cause=cause, outcome=Outcome.DECODE_FAILURE)
+    remedy = kept(remedies_for(found, readable=msgspec.structs.replace(NOW, leased=leased)))
+    assert remedy.action.startswith("Save ")
+    assert "restore" not in remedy.command
 
 
 @pytest.mark.parametrize(
@@ -242,7 +256,7 @@ def test_what_is_protected_is_accepted_in_the_command_and_said(
 @pytest.mark.parametrize("cause", [Cause.WRONG_KEY, Cause.KEY_RENAMED, Cause.ENVELOPE_DAMAGED])
 def test_what_cannot_make_room_has_its_readable_revision_saved(cause: Cause) -> None:
     remedy = kept(remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE), readable=NOW))
-    assert remedy.action.startswith("Save readable revision 9")
+    assert remedy.action.startswith("Save readable revision 11")
     words = shlex.split(remedy.command)
     assert words[:4] == ["etcdfix", "get", "--revision", "11"]
     assert words[-3:] == ["--reveal", "-o", "json"]

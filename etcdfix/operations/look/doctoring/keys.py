@@ -169,7 +169,7 @@ def check_keys(
             "give --encryption-config FILE, as in the API servers' --encryption-provider-config",
         )
     counts = seen.counts()
-    warning = keep_memory(file=again.of_a_file)
+    warning = keep_memory(past=again.of_the_past)
     checks = [
         _warned(check, warning) if _may_be_lost(name, found, configuration) else check
         for name, found in counts.items()
@@ -273,14 +273,14 @@ def check_plugins(
     configuration: EncryptionConfiguration | None,
     reports: Iterable[PluginReport] | None,
     *,
-    file: bool = False,
+    past: bool = False,
 ) -> Iterator[Check]:
     """Yield how it stands with each KMS plugin.
 
     Args:
         configuration: That names them.
         reports: What became of each; None where none was to be asked.
-        file: A snapshot is read.
+        past: A snapshot is read, or a past revision.
     """
     if reports is None:
         for provider in configuration.kms_providers if configuration is not None else ():
@@ -300,4 +300,4 @@ def check_plugins(
         else:
             make = warn if plugin.state == "unhealthy" else fail
             check = make("keys", f"{what}: {plugin.message or plugin.state}", PLUGIN_REMEDIES[plugin.state])
-            yield _warned(check, keep_memory(file=file))
+            yield _warned(check, keep_memory(past=past))

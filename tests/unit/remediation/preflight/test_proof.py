@@ -180,7 +180,7 @@ def test_where_so_much_fails_it_is_the_key(
     error = refusal(found, alike(found, counts), risks=risks)
     assert error.rule == Rule.PATTERN
     assert f"under {KEY1} of secrets {counts.failed} values fail and {counts.opened} do not" in error.message
-    assert error.hint == f"find the key; only if that key is gone for ever: --declare-key-lost {KEY1}"
+    assert error.hint == f"find the encryption key; only if it is gone for ever: --declare-key-lost {KEY1}"
 
 
 def test_a_declaration_lifts_the_pattern_where_the_key_may_be_lost() -> None:

@@ -183,7 +183,7 @@ class _Visit:
     def result(self) -> DoctorResult:
         """Return what was found."""
         states = [check.state for check in self._checks]
-        warning = keep_memory(past=self._request.connection is None)
+        warning = keep_memory(past=self._request.same_again.of_the_past)
         warned = any(check.next_step.startswith(warning) for check in self._checks)
         report = DoctorReport(
             tool=TOOL,
@@ -324,7 +324,7 @@ class _Visit:
         yield from check_plugins(
             request.configuration,
             self._plugins.reports() if self._plugins is not None else None,
-            file=request.connection is None,
+            past=request.same_again.of_the_past,
         )
 
     def _shown_source(self) -> ReportSource:

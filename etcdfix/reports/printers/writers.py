@@ -116,7 +116,7 @@ _COLUMNS: Final = (
 )
 _SPARE: Final = ("ENCODING", "BYTES", "MOD REVISION")
 _PAGE = 500
-_MAX_CELL = 100
+_MAX_CELL = 260  # a name of Kubernetes has at most 253 characters
 
 
 class WideWriter(Writer):

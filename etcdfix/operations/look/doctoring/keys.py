@@ -205,7 +205,7 @@ def _check_key(name: KeyName, counts: KeyCounts, again: RepeatedOptions) -> Chec
     if doubt is KeyDoubt.MASS_DAMAGE:
         return fail(
             "keys",
-            f"{what}, each proven damaged: something damages many values",
+            f"{what}, each proven damaged: something damages values in numbers",
             "find out what, before you change anything: look at disks, members and whoever writes to etcd",
             _scan(again),
         )
@@ -273,14 +273,14 @@ def check_plugins(
     configuration: EncryptionConfiguration | None,
     reports: Iterable[PluginReport] | None,
     *,
-    file: bool = False,
+    past: bool = False,
 ) -> Iterator[Check]:
     """Yield how it stands with each KMS plugin.
 
     Args:
         configuration: That names them.
         reports: What became of each; None where none was to be asked.
-        file: A snapshot is read.
+        past: A snapshot is read, or a past revision.
     """
     if reports is None:
         for provider in configuration.kms_providers if configuration is not None else ():
@@ -296,8 +296,12 @@ def check_plugins(
         if plugin.state == "ok":
             yield ok("keys", f"{what}: answered for {counted(plugin.answered, 'data key')}")
         elif plugin.state == "not-asked":
-            yield ok("keys", f"{what}: not asked, for no value here needs it")
+            yield unknown(
+                "keys",
+                f"{what}: not asked, for no value here needs it",
+                "where it writes, see that it answers: API servers need it for every value that they write",
+            )
         else:
             make = warn if plugin.state == "unhealthy" else fail
             check = make("keys", f"{what}: {plugin.message or plugin.state}", PLUGIN_REMEDIES[plugin.state])
-            yield _warned(check, keep_memory(past=file))
+            yield _warned(check, keep_memory(past=past))

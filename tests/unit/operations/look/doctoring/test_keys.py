@@ -197,4 +197,4 @@ def test_where_kms_does_not_answer_too() -> None:
     assert first.next_step.startswith(FIRST_SCAN)
     down = PluginReport("v2", "vault", "unix:///k.sock", state=PluginState.UNREACHABLE, message="why")
     assert next(check_plugins(KMS, [down])).next_step.startswith(f"{MEMORY}See that it runs")
-    assert next(check_plugins(KMS, [down], file=True)).next_step.startswith(FIRST_SCAN)
+    assert next(check_plugins(KMS, [down], past=True)).next_step.startswith(FIRST_SCAN)

@@ -155,7 +155,7 @@ KMS = configuration(
 @pytest.mark.parametrize(
     ("state", "came_to"),
     [
-        (state, {"ok": "ok", "not-asked": "ok", "unhealthy": "warn"}.get(state, "fail"))
+        (state, {"ok": "ok", "not-asked": "unknown", "unhealthy": "warn"}.get(state, "fail"))
         for state in PluginState
     ],
 )

@@ -42,7 +42,7 @@ _CONFIGURATION_TEXT: dict[Cause, tuple[str, str]] = {
         f"Behind the provider that writes today; a KMS provider has the name in the value; its plugin runs. {_COPY}",
     ),
     Cause.KEY_NAME_MISSING: (
-        "Add the missing key to a COPY of the configuration, and try that copy",
+        "Find the original key in a backup, add it to a COPY of the file, try that",
         f"Under its old name and with its old bytes, behind the key that writes today; see backups of it. {_COPY}",
     ),
     Cause.PLAINTEXT_NOT_ALLOWED: (
@@ -54,11 +54,11 @@ _CONFIGURATION_TEXT: dict[Cause, tuple[str, str]] = {
         "The message says where in the configuration it stands now; put it behind the key that writes today.",
     ),
     Cause.WRONG_KEY: (
-        "Find a configuration whose key of that name has other bytes, and try that",
+        "Find the original key in a backup: this one has other bytes; try that file",
         f"The bytes of this one most likely do not fit: see other control-plane nodes, and its backups. {_COPY}",
     ),
     Cause.AUTHENTICATION_FAILED: (
-        "Find a configuration whose key of that name has other bytes, and try that",
+        "Find the original key in a backup: this one has other bytes; try that file",
         "Too little of the value can be seen to tell a wrong key from damage.",
     ),
     Cause.STORAGE_PREFIX_CHANGED: (

@@ -289,7 +289,9 @@ def keep_memory(*, past: bool = False) -> str:
     Args:
         past: That was seen in a snapshot, or at a past revision.
     """
-    return f"{CAPITALS} until the cluster itself has been scanned." if past else f"{CAPITALS}: {_MEMORY}"
+    return (
+        f"{CAPITALS} until a scan of the cluster finds nothing wrong." if past else f"{CAPITALS}: {_MEMORY}"
+    )
 
 
 def _named(names: Sequence[str]) -> str:

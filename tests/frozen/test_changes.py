@@ -72,7 +72,8 @@ class Freezing(Attacked):
         """Return all that is to stay: the steps, the records and the backups."""
         chance = self.chance()
         records = [json.loads(line) for line in _lines_of(self.log)]
-        backups = [json.loads(path.read_bytes()) for path in sorted(self.backups.glob("*.json"))]
+        backups = [json.loads(path.read_bytes()) for path in self.backups.glob("*.json")]
+        backups.sort(key=lambda backup: backup["intent"]["sequence"])  # names sort revision 10 before 9
         found = {"steps": self.steps, "records": records, "backups": backups}
         return {name: chance.without(stripped(part)) for name, part in found.items()}
 

@@ -71,9 +71,17 @@ def without_source(document: dict[str, Any], option: str) -> dict[str, Any]:
     for finding in document["findings"]:
         kept = [one["detail"] for one in finding["evidence"] if one["check"] == EARLIER]
         finding["evidence"] = [one for one in finding["evidence"] if one["check"] != EARLIER]
-        shown = [remedy for remedy in finding["remedies"] if "newest readable revision" in remedy["action"]]
+        shown = [remedy for remedy in finding["remedies"] if " readable revision " in remedy["action"]]
         assert not finding["remedies"] or len(shown) == sum("is kept" in detail for detail in kept)
         finding["remedies"] = [remedy for remedy in finding["remedies"] if remedy not in shown]
+    # What a file says of the cluster holds if that is still as it was.
+    for name in ("at_stake", "do_not_restart"):
+        said = summary.pop(name)
+        assert live or not said or said.startswith(("SEVERITY NOT KNOWN", "ONE-OBJECT")) or "cluster" in said
+    next_way = summary["next"]
+    if next_way is not None and " readable revision " in next_way["action"]:
+        del summary["next"]
+        summary["next"] = None
     lists = [some["remedies"] for some in (*document["findings"], *summary["key_loss"])]
     for remedy in (*chain.from_iterable(lists), *filter(None, [summary["next"]])):
         command = remedy["command"].replace(option, "SOURCE")

@@ -84,7 +84,8 @@ def not_deletable(found: Examination) -> RefusedByRule:
     """Return the refusal of a value that is not broken, or about which nothing is proven."""
     rule, why, hint = _INSTEAD[found.verdict.outcome]
     command = hint.replace("KEY", quote_command(key_arguments(found.stored.key)))
-    return refuse(rule, f"{display(found.stored.key)}: {why} ({found.verdict.message})", hint=command)
+    more = "" if rule is Rule.READABLE else f" ({found.verdict.message})"
+    return refuse(rule, f"{display(found.stored.key)}: {why}{more}", hint=command)
 
 
 _INSTEAD: Final[dict[Outcome, tuple[Rule, str, str]]] = {

@@ -586,7 +586,7 @@ def test_pattern(registry: Registry, lost: int, kept: int) -> None:
         ran = registry.delete(key, "--accept-risk", "mass-damage")
     registry.refused(
         ran,
-        f"under aesgcm/v1/gone of secrets {lost + 1} values fail and {kept} do not: that is the key or the config",
+        f"under aesgcm/v1/gone of secrets {lost + 1} values fail and {kept} do not: that is the encryption key",
         hint="find the encryption key; only if it is gone for ever: --declare-key-lost aesgcm/v1/gone",
     )
     ran = registry.delete(key, *LOST_KEY)

@@ -110,7 +110,7 @@ def test_counts_in_a_plan_permit_nothing(registry: Registry) -> None:
     )
     with registry.untouched():
         ran = registry.delete(registry.key("shop/broken"), "--plan", str(plan))
-    registry.refused(ran, "2 values fail and 0 do not: that is the key", hint="--declare-key-lost")
+    registry.refused(ran, "2 values fail and 0 do not: that is the encryption key", hint="--declare-key-lost")
 
 
 def test_counts_of_an_earlier_release_permit_nothing(registry: Registry) -> None:

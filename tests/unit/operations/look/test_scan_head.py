@@ -105,7 +105,7 @@ def test_what_holds_for_a_whole_lost_key_stands_once() -> None:
         "failures": 300,
         "of": 300,
     }
-    assert [remedy["action"].split()[0] for remedy in remedies] == ["Add", "Do", "See"]
+    assert [remedy["action"].split()[0] for remedy in remedies] == ["Find", "Do", "See"]
     assert not any("delete" in remedy["command"] for remedy in remedies)
     findings = document["findings"]
     assert len(findings) == 300
@@ -121,7 +121,7 @@ def test_the_next_command_of_a_lost_key_tries_all_of_it_with_the_options_as_give
     assert lines[0] == "300 of 306 keys in the snapshot cannot be read: 300 of 300 under aesgcm/v1/old."
     assert lines[1] == "BREAKS-NOW, if the cluster still holds this: LISTs of secrets fail."
     assert lines[2].startswith("DO NOT RESTART AN API SERVER")
-    assert lines[3].startswith("Next: Add the missing key to a COPY")
+    assert lines[3].startswith("Next: Find the original key in a backup, add it to a COPY")
     assert shlex.split(lines[4]) == [
         "etcdfix", "scan", "--endpoints", "etcd.example:2379", "--encryption-config", "FILE", "secrets",
     ]  # fmt: skip
@@ -131,7 +131,10 @@ def test_the_next_command_of_a_lost_key_tries_all_of_it_with_the_options_as_give
 @pytest.mark.parametrize("form", ["json", "jsonl", "yaml"])
 def test_one_value_that_does_not_open_is_no_lost_key(form: str) -> None:
     text = scan(lost(1) | readable(3), form=form).decode()
-    assert "Add the missing key to a COPY" in text.split("summary")[0].split("ScanSummary")[0]
+    assert (
+        "Find the original key in a backup, add it to a COPY"
+        in text.split("summary")[0].split("ScanSummary")[0]
+    )
     (finding,) = report(lost(1) | readable(3))["findings"]
     assert finding["remedies"]
 
@@ -189,7 +192,7 @@ def test_a_definition_goes_before_a_lost_key_and_both_before_one_object() -> Non
     document = report(lost(50) | {CRD_KEY: damaged})
     summary = document["summary"]
     assert CRD_KEY in summary["next"]["command"]
-    assert "until the cluster itself has been scanned" in summary["do_not_restart"]
+    assert "until a scan of the cluster finds nothing wrong" in summary["do_not_restart"]
     assert [s["resource"] for s in summary["by_severity"]] == ["customresourcedefinitions", "secrets"]
     assert "503" in summary["by_severity"][0]["at_restart"]
 

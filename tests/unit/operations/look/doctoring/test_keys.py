@@ -177,7 +177,7 @@ def test_a_plugin_that_is_not_to_be_asked() -> None:
 
 
 MEMORY = "DO NOT RESTART AN API SERVER: its memory may hold keys and objects. "
-FIRST_SCAN = "DO NOT RESTART AN API SERVER until the cluster itself has been scanned. "
+FIRST_SCAN = "DO NOT RESTART AN API SERVER until a scan of the cluster finds nothing wrong. "
 
 
 def test_where_an_encryption_key_may_be_lost_the_advice_begins_with_the_restart() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, NamedTuple, NoReturn
 
 import msgspec
@@ -83,6 +84,9 @@ class _NeverWaits:
 
     def abort(self) -> None:
         raise AssertionError("nobody is to give up")
+
+    def aside(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 def judge_case(case: Case) -> Judged:

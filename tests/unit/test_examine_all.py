@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
@@ -60,6 +61,9 @@ class SlowPlugin:
 
     def plugin_for(self, provider: KMSProvider) -> SlowPlugin:
         return self
+
+    def aside(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def abort(self) -> None:
         raise AssertionError("nobody is to give up")

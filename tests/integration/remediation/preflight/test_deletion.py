@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -480,6 +481,9 @@ class Plugins:
 
     def abort(self) -> None:
         pass
+
+    def aside(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 DECLARED = Acceptances(key_lost="kms/v2/prov", no_api_server=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import sys
 import threading
@@ -13,12 +12,12 @@ import click
 
 from etcdfix import __version__
 from etcdfix.cli.ending import ending_early
+from etcdfix.cli.lazy_group import Commands, LazyGroup
 from etcdfix.cli.secrecy import forbid_core_dumps
 from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.text.safetext import safe_text
 
-# Command to module and one-line help, in the order of the help page.
-COMMANDS: dict[str, tuple[str, str]] = {
+COMMANDS: Commands = {
     "scan": ("etcdfix.cli.scan", "Examine everything in scope, and report what cannot be read and why."),
     "delete": (
         "etcdfix.cli.delete",
@@ -73,7 +72,7 @@ class _Ended(Exception):
         self.ending = ending
 
 
-class _LazyGroup(click.Group):
+class _Root(LazyGroup):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -87,24 +86,11 @@ class _LazyGroup(click.Group):
                 raise _Ended(EndedEarly.of(exc.__context__)) from exc
             raise
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - same
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
-            return None
-        command = importlib.import_module(entry[0]).command
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - same
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_module, text) in COMMANDS.items()])
-
 
 @click.group(
-    cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=_Root,
+    commands_at=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="etcdfix")
 def cli() -> None:

@@ -1,0 +1,42 @@
+"""A group of commands that are imported when they are called, so that ``--help`` stays quick."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+Commands = dict[str, tuple[str, str]]
+"""Command to module and one-line help, in the order of the help page. The module's ``command`` is the command."""
+
+
+class LazyGroup(click.Group):
+    """A group that knows of its commands where they are.
+
+    Args:
+        commands_at: The commands.
+        attributes: As of any group.
+    """
+
+    def __init__(self, *, commands_at: Commands, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._commands_at = commands_at
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names, in the order of the help page."""
+        return list(self._commands_at)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - same
+        """Import a command; None for one that nobody knows."""
+        entry = self._commands_at.get(cmd_name)
+        if entry is None:
+            return None
+        command = importlib.import_module(entry[0]).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - same
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_module, text) in self._commands_at.items()])

@@ -198,7 +198,8 @@ def _stops_early(data: bytes) -> bool:
 def _ran_out(data: bytes, failure: DecodeFailure) -> bool:
     """Say the same of a plaintext that breaks: where its end is there, a length or a quote was changed instead."""
     if data.startswith(b"{"):
-        return _stops_early(data) and failure.message.endswith("unexpected end of JSON input")
+        at_the_end = failure.offset == len(data) or failure.message.endswith("unexpected end of JSON input")
+        return _stops_early(data) and at_the_end
     return _stops_early(data) and not data.endswith(_ENVELOPE_END)
 
 

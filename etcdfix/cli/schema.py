@@ -44,6 +44,7 @@ def command(name: str) -> int:
     """Print the JSON Schema of what a command writes as JSON: of a scan's report (default), or of another document.
 
     NAME is report or finding (etcdfix scan); impact, namespace, orphans, plan or doctor (the commands of that name);
+    encryption-usage (etcdfix encryption usage);
     change (delete, restore and reencrypt); backup-list, backup-verification or backup-pruning (etcdfix backup); or
     audit: one record of the audit log.
 

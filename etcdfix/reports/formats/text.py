@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from etcdfix.reports.base import Aligned, fit
+from etcdfix.reports.encryption_model import EncryptionUsageReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.text.safetext import safe_text
 
 _WIDEST = 72
 
-Report = ImpactReport | NamespaceReport | OrphansReport
+Report = ImpactReport | NamespaceReport | OrphansReport | EncryptionUsageReport
 
 
 def shown(value: object) -> str:

@@ -229,7 +229,9 @@ def test_values_that_are_no_longer_current(etcd: ScriptedEtcd) -> None:
     assert superseded_of(etcd, prefix=b"/") == [(KEY, b"1"), (KEY, b"2")]
 
 
-def test_what_was_replaced_before_the_compaction_is_gone_and_what_stood_then_is_not(etcd: ScriptedEtcd) -> None:
+def test_what_was_replaced_before_the_compaction_is_gone_and_what_stood_then_is_not(
+    etcd: ScriptedEtcd,
+) -> None:
     store = etcd.store
     store.put(KEY, b"1")
     store.put(KEY, b"2")

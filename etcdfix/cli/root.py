@@ -37,6 +37,10 @@ COMMANDS: Commands = {
         "etcdfix.cli.get",
         "Show stored objects as YAML or JSON, Secrets masked, broken ones as far as they go.",
     ),
+    "history": (
+        "etcdfix.cli.history",
+        "Show every revision of one key that is still kept, what changed, and how to bring it back.",
+    ),
     "impact": (
         "etcdfix.cli.impact",
         "Show what losing one object would set off: who depends on it, who uses it.",

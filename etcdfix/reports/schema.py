@@ -12,6 +12,7 @@ from etcdfix.model import Confidence, Outcome, ServerBehaviour
 from etcdfix.reports.backup_model import BackupList, BackupPruning, BackupVerification
 from etcdfix.reports.cause_model import CauseList, CausePage
 from etcdfix.reports.doctor_model import DoctorReport
+from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.reports.model import API_VERSION, ChangeReport, Finding, ScanReport
 from etcdfix.reports.plan_model import DeletionPlan
@@ -66,6 +67,7 @@ def _with_catalogues(schema: dict[str, Any]) -> dict[str, Any]:
 SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "report": report_schema,
     "finding": finding_schema,
+    "history": partial(document_schema, HistoryReport),
     "impact": partial(document_schema, ImpactReport),
     "namespace": partial(document_schema, NamespaceReport),
     "orphans": partial(document_schema, OrphansReport),

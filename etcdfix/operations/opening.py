@@ -251,7 +251,7 @@ def open_cluster(
         say: Takes what makes the connection less than safe.
 
     Raises:
-        RefusedByRule: The source is a snapshot.
+        RefusedByRule: The source is a snapshot, or etcdfix itself made the EncryptionConfiguration.
         ConfigurationError: It is an old revision, or options or the EncryptionConfiguration make no sense.
         SourceError: etcd cannot be reached.
     """
@@ -268,6 +268,7 @@ def open_cluster(
             "--revision: a change is decided by what stands there now", hint="leave it out"
         )
     configuration = configure(inputs)
+    _refuse_marked(configuration)
     main = main_etcd(inputs, say=say)
     with open_source(inputs, say=say) as source, open_examiner(source, inputs, configuration) as examiner:
         assert isinstance(source, LiveSource)  # what open_source gives without a snapshot
@@ -281,6 +282,22 @@ def open_cluster(
             release_source=inputs.release_source,
             main=main,
             main_named=inputs.main_named,
+        )
+
+
+def _refuse_marked(configuration: EncryptionConfiguration | None) -> None:
+    """Refuse a configuration that is for reading: no API server may know its keys, and what it opens is no proof.
+
+    Raises:
+        RefusedByRule: etcdfix made it.
+    """
+    if configuration is not None and configuration.made_by:
+        raise refuse(
+            Rule.MARKED_CONFIGURATION,
+            f"{configuration.path} was made by etcdfix encryption {configuration.made_by}: it is for reading, and says "
+            "nothing about how API servers write",
+            hint="--encryption-config: the file that the API servers run with today; for reencrypt, this one may be the "
+            "--candidate-config",
         )
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
 from etcdfix.reports.backup_model import BackupList, BackupPruning, BackupVerification
+from etcdfix.reports.compare_model import ComparisonReport
 from etcdfix.reports.doctor_model import DoctorReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.reports.model import API_VERSION, ChangeReport, Finding, ScanReport
@@ -71,6 +72,7 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "plan": partial(document_schema, DeletionPlan),
     "change": partial(document_schema, ChangeReport),
     "doctor": partial(document_schema, DoctorReport),
+    "compare": partial(document_schema, ComparisonReport),
     "backup-list": partial(document_schema, BackupList),
     "backup-verification": partial(document_schema, BackupVerification),
     "backup-pruning": partial(document_schema, BackupPruning),

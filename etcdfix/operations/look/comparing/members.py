@@ -68,7 +68,7 @@ def reach_members(
     survey = survey_members(source.client, prefix + b"namespaces/kube-system")
     at = revision or survey.reading.revision
     members = []
-    for copy in survey.copies:
+    for copy in sorted(survey.copies, key=lambda copy: (copy.name, copy.member_id)):
         if copy.state is CopyState.UNCHECKED:
             members.append(Member(copy, None))
             continue

@@ -37,6 +37,11 @@ COMMANDS: Commands = {
         "etcdfix.cli.get",
         "Show stored objects as YAML or JSON, Secrets masked, broken ones as far as they go.",
     ),
+    "explain": ("etcdfix.cli.explain", "Explain a cause: what it means, how to be sure, what to do."),
+    "history": (
+        "etcdfix.cli.history",
+        "Show every revision of one key that is still kept, what changed, and how to bring it back.",
+    ),
     "impact": (
         "etcdfix.cli.impact",
         "Show what losing one object would set off: who depends on it, who uses it.",

@@ -10,8 +10,10 @@ import msgspec
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
 from etcdfix.reports.backup_model import BackupList, BackupPruning, BackupVerification
+from etcdfix.reports.cause_model import CauseList, CausePage
 from etcdfix.reports.compare_model import ComparisonReport
 from etcdfix.reports.doctor_model import DoctorReport
+from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.reports.model import API_VERSION, ChangeReport, Finding, ScanReport
 from etcdfix.reports.plan_model import DeletionPlan
@@ -66,6 +68,7 @@ def _with_catalogues(schema: dict[str, Any]) -> dict[str, Any]:
 SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "report": report_schema,
     "finding": finding_schema,
+    "history": partial(document_schema, HistoryReport),
     "impact": partial(document_schema, ImpactReport),
     "namespace": partial(document_schema, NamespaceReport),
     "orphans": partial(document_schema, OrphansReport),
@@ -73,6 +76,8 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "change": partial(document_schema, ChangeReport),
     "doctor": partial(document_schema, DoctorReport),
     "compare": partial(document_schema, ComparisonReport),
+    "cause": partial(document_schema, CausePage),
+    "cause-list": partial(document_schema, CauseList),
     "backup-list": partial(document_schema, BackupList),
     "backup-verification": partial(document_schema, BackupVerification),
     "backup-pruning": partial(document_schema, BackupPruning),

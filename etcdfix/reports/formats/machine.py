@@ -162,6 +162,11 @@ def write_document(report: msgspec.Struct, stream: BinaryIO, _max_rows: int = 0)
     stream.write(document_text(report, "json").encode())
 
 
+def write_yaml(report: msgspec.Struct, stream: BinaryIO) -> None:
+    """Write the whole report as YAML; lists are never cut."""
+    stream.write(document_text(report, "yaml").encode())
+
+
 def document_text(report: msgspec.Struct, form: str) -> str:
     """Return a report as ``json`` or ``yaml``, with a line feed at its end."""
     encoded = safe_json(msgspec.json.encode(report))

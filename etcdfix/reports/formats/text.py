@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from etcdfix.reports.base import Aligned, fit
+from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.text.safetext import safe_text
 
 _WIDEST = 72
 
-Report = ImpactReport | NamespaceReport | OrphansReport
+Report = HistoryReport | ImpactReport | NamespaceReport | OrphansReport
 
 
 def shown(value: object) -> str:

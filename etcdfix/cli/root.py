@@ -50,6 +50,10 @@ COMMANDS: Commands = {
         "etcdfix.cli.namespace",
         "Explain why a namespace cannot finish deleting, and in which order to act.",
     ),
+    "compare": (
+        "etcdfix.cli.compare",
+        "Say which keys differ between the members of etcd, or between two points in time.",
+    ),
     "orphans": ("etcdfix.cli.orphans", "List keys without owner, CRD or namespace, and those nobody claims."),
     "plan": (
         "etcdfix.cli.plan",

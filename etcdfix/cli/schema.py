@@ -47,7 +47,7 @@ def command(name: str) -> int:
 
     \b
       report, finding                  etcdfix scan
-      history, impact, namespace, orphans, plan, doctor
+      history, impact, namespace, orphans, plan, doctor, compare
                                        the command of that name
       encryption-usage                 etcdfix encryption usage
       change                           delete, restore, reencrypt

@@ -166,7 +166,7 @@ def _next(gathered: Revisions, revisions: list[HistoryRevision], request: Histor
             return None
         if newest.restore:
             return Remedy(
-                "Put back the newest revision that reads: a dry run first",
+                "If it should not be gone, put back the newest revision that reads: a dry run first",
                 newest.restore,
                 newest.restore_note,
             )
@@ -339,7 +339,7 @@ class Revisions:
         left_out, why = 0, ""
         deleted = bool(self._entries) and self._entries[-1].told.event is Event.DELETE
         if before is None:
-            why = "nothing older is kept"
+            why = "it was created here" if found.stored.version == 1 else "nothing older is kept"
         elif before.digest == digest:
             changes = []
         elif seen.comparable is None or before.comparable is None:

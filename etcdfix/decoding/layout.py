@@ -44,7 +44,7 @@ def _words(data: bytes) -> str:
     if data.startswith(_CBOR_TAG):
         return "begins as CBOR does"
     off = (int.from_bytes(data[:4]) ^ int.from_bytes(PROTOBUF_MAGIC[: len(data)])).bit_count()
-    near = f"; {off} bits of the protobuf magic are wrong" if len(data) >= 4 and off <= 8 else ""  # noqa: PLR2004
+    near = f"; {off} bits of the protobuf magic are wrong" if len(data) >= 4 and off <= 8 else ""
     return f"begins as no known encoding does{near}"
 
 

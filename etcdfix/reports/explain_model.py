@@ -162,7 +162,7 @@ class ExplainReport(msgspec.Struct, frozen=True, kw_only=True):
         do_not_restart: Why no API server should be restarted; "" where nothing speaks against it.
         next: What to do first; null where there is nothing to do.
         finding: As a scan has it; null where nothing is stored.
-        deletion_withheld: Why no deletion is among its ways out, where only the values beside it speak against it; "" else.
+        deletion_withheld: Why no deletion is among its ways out, where the values beside it speak against it; else "".
         layout: Parts of the stored value in order, then those of what it decrypts to.
         damage_offset: Byte of the plaintext at which decoding breaks; null where it does not, or that is not known.
         damage_field: Field there, "" for unknown.

@@ -10,7 +10,9 @@ import msgspec
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
 from etcdfix.reports.backup_model import BackupList, BackupPruning, BackupVerification
+from etcdfix.reports.cause_model import CauseList, CausePage
 from etcdfix.reports.doctor_model import DoctorReport
+from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.reports.model import API_VERSION, ChangeReport, Finding, ScanReport
@@ -40,7 +42,7 @@ def document_schema(document: type[msgspec.Struct]) -> dict[str, Any]:
     if "Finding" not in schema["$defs"]:
         return schema
     _with_catalogues(schema)
-    if document is ImpactReport:  # its key may be any
+    if document in {ExplainReport, ImpactReport}:  # its key may be any
         schema["$defs"]["Finding"]["properties"]["outcome"] = {"enum": [outcome.value for outcome in Outcome]}
     return schema
 
@@ -66,6 +68,7 @@ def _with_catalogues(schema: dict[str, Any]) -> dict[str, Any]:
 SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "report": report_schema,
     "finding": finding_schema,
+    "explain": partial(document_schema, ExplainReport),
     "history": partial(document_schema, HistoryReport),
     "impact": partial(document_schema, ImpactReport),
     "namespace": partial(document_schema, NamespaceReport),
@@ -73,6 +76,8 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "plan": partial(document_schema, DeletionPlan),
     "change": partial(document_schema, ChangeReport),
     "doctor": partial(document_schema, DoctorReport),
+    "cause": partial(document_schema, CausePage),
+    "cause-list": partial(document_schema, CauseList),
     "backup-list": partial(document_schema, BackupList),
     "backup-verification": partial(document_schema, BackupVerification),
     "backup-pruning": partial(document_schema, BackupPruning),

@@ -96,7 +96,7 @@ class Verdict(msgspec.Struct, frozen=True):
 _MAGIC_BITS = 2
 _ENVELOPE_BITS = 3
 # A cluster that is newer than this tool may read what looks like that.
-_MAYBE_NEWER = frozenset(
+MAYBE_NEWER = frozenset(
     {
         Cause.UNKNOWN_ENVELOPE,
         Cause.UNKNOWN_ENCODING,
@@ -109,7 +109,7 @@ _MAYBE_NEWER = frozenset(
 )
 # What may be whole below one damaged or one additional layer, or once the CRD lists its version again: no damage that a
 # deletion could rest on.
-_MAY_BE_WHOLE = frozenset({Cause.DOUBLE_ENCRYPTED, Cause.CRD_VERSION_MISSING, Cause.ENVELOPE_DAMAGED})
+MAY_BE_WHOLE = frozenset({Cause.DOUBLE_ENCRYPTED, Cause.CRD_VERSION_MISSING, Cause.ENVELOPE_DAMAGED})
 
 
 def judge(seen: Observation) -> Verdict:
@@ -352,7 +352,7 @@ def _unproven_key(seen: Observation) -> Ruling | None:
 
 def _damage_of(cause: Cause) -> Damage:
     """Return what a decoder's cause proves, where the encryption key is right or there is none."""
-    return Damage.NONE if cause in _MAY_BE_WHOLE else Damage.PROVEN
+    return Damage.NONE if cause in MAY_BE_WHOLE else Damage.PROVEN
 
 
 def _maybe_newer(seen: Observation, cause: Cause) -> bool:
@@ -366,7 +366,7 @@ def _maybe_newer(seen: Observation, cause: Cause) -> bool:
         if peek is None or peek.look is None or peek.undone is not None:
             return False
         return peek.look.breaks and (peek.encoding == "cbor" or peek.look.maybe_newer)
-    return cause in _MAYBE_NEWER
+    return cause in MAYBE_NEWER
 
 
 def _stated_kind(failure: DecodeFailure | None) -> str:

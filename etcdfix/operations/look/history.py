@@ -133,6 +133,7 @@ def _report(
         compacted_revision=_compacted(source, reasons),
         count=gathered.count,
         deletions=gathered.deletions,
+        oldest_mod_revision=gathered.oldest,
         generations=gathered.generations,
         older_versions=gathered.older_versions,
         readable=gathered.readable,
@@ -236,7 +237,7 @@ class Revisions:
         self._searched = 0
         self._begins = 0
         self.count = self.deletions = self.generations = self.readable = self.undetermined = 0
-        self.older_versions = self.newest_readable = self.failed = 0
+        self.older_versions = self.newest_readable = self.failed = self.oldest = 0
         self._newest_uid = ""
         self._newest_generation = 0
         self.now: Examination | None = None
@@ -266,6 +267,7 @@ class Revisions:
             before = self._entries[-1]
             before.told = msgspec.structs.replace(before.told, stands_until=kept.revision.main - 1)
         self.count += 1
+        self.oldest = self.oldest or kept.revision.main
         self.last = kept
         self.now = None
         if kept.stored is None:

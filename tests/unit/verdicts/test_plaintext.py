@@ -306,6 +306,14 @@ def test_only_an_encoding_that_breaks_is_damage(kind: DecodeFailureKind) -> None
         (b'{"kind":', DecodeFailureKind.JSON, "json parse error: unexpected end of JSON input", True),
         # A damaged length runs past an end that is there.
         (PROTOBUF_MAGIC + b"body" + WHOLE, DecodeFailureKind.PROTOBUF, "unexpected EOF", False),
+        (
+            PROTOBUF_MAGIC + b"\x0a\x00\x12\x84\x08body" + WHOLE,
+            DecodeFailureKind.PROTOBUF,
+            "unexpected EOF",
+            False,
+        ),
+        # A quote that is gone, and padding of AES-CBC that is none any more.
+        (b'{"kind":"S"}\n\x04\x04\x05\x04', DecodeFailureKind.JSON, "invalid character '\\x04'", False),
         # Everything is there, and one thing more.
         (
             PROTOBUF_MAGIC + b"\x0a\x00\x12\x01b" + WHOLE + b"m",

@@ -123,6 +123,7 @@ class Examiner:
         self._claims = ClaimSearch(layout, self.readers.is_claimed)
         self.assumed_release = assumed_release
         self._last_opened: tuple[StoredValue, bytes] | None = None
+        self._last_seen: tuple[StoredValue, Observation] | None = None
         self._reader: ResourceReader | None = None
 
     @classmethod
@@ -156,7 +157,7 @@ class Examiner:
         """Return one that reads in the same way, whose values do not speak for those of this run, nor the other way."""
         other = copy.copy(self)
         other.readers = self.readers.apart()
-        other._last_opened = other._reader = None  # noqa: SLF001 - its own
+        other._last_opened = other._last_seen = other._reader = None  # noqa: SLF001 - its own
         return other
 
     def learn_custom_resources(self, source: Source) -> None:
@@ -260,6 +261,11 @@ class Examiner:
             return self.readers.plaintext_of(found.stored)
         return None
 
+    def observation(self, found: Examination) -> Observation | None:
+        """Return what a verdict was made from: of the last value that was looked at closely; None of any other one."""
+        seen = self._last_seen
+        return seen[1] if seen is not None and seen[0] is found.stored else None
+
     def _judge_closely(
         self,
         reader: ResourceReader,
@@ -320,6 +326,7 @@ class Examiner:
             neighbours=neighbours,
             evidence=self._name_warnings(reader, stored.key),
         )
+        self._last_seen = stored, seen
         return Examination(
             stored,
             reader.directory,

@@ -51,7 +51,7 @@ def command(name: str) -> int:
                                        the command of that name
       encryption-usage                 etcdfix encryption usage
       change                           delete, restore, reencrypt
-      cause, cause-list                etcdfix explain
+      explain, cause, cause-list       etcdfix explain
       backup-list, backup-verification, backup-pruning
                                        etcdfix backup
       audit                            one record of the audit log

@@ -426,9 +426,7 @@ class Examiner:
             thorough,
         )
         resource = reader.directory.group_resource
-        found = peek(
-            self.transformers, resource, request, self._structures(reader), self._look_into(reader)
-        )
+        found = peek(self.transformers, resource, request, self._structures(reader), self._look_into(reader))
         if plain is not None and found.named and found.key_fingerprint != plain.key_fingerprint:
             # Padding fitted by chance under an earlier key of the same name, and the server looks no further.
             return msgspec.structs.replace(found, named=False)

@@ -41,7 +41,9 @@ class RepairSearch(NamedTuple):
     repair: Repair | None = None
     value: bytes = b""
     repaired: Examination | None = None
-    why_not: str = "nothing that could have happened to it was found: undone, none of it makes the value readable"
+    why_not: str = (
+        "nothing that could have happened to it was found: undone, none of it makes the value readable"
+    )
     ambiguous: bool = False
 
     def __repr__(self) -> str:
@@ -75,7 +77,9 @@ def find_repair(
             fits[rewrite.value] = rewrite, found
         elif found.opened and proof_of(found.stored) is RepairProof.TAG:
             verdict = found.verdict
-            nearly = f"with {rewrite.words} it opens, and what it holds is {verdict.outcome}: {verdict.message}"
+            nearly = (
+                f"with {rewrite.words} it opens, and what it holds is {verdict.outcome}: {verdict.message}"
+            )
     if not fits:
         return NO_REPAIR._replace(why_not=nearly) if nearly else NO_REPAIR
     if len(fits) > 1:

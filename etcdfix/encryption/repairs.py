@@ -96,17 +96,16 @@ def rewrites(
     for key in own.keys:
         if key.material is not None and data.startswith(key.prefix):
             cipher = cipher_of(key.provider, key.material.expose())
-            yield from _bits(data, len(key.prefix), cipher, etcd_key, structures)
+            yield from _bits(data, len(key.prefix), data[len(key.prefix) :], cipher, etcd_key, structures)
     for reader in own.kms_readers:
         if data.startswith(reader.prefix):
             yield from _kms(data, reader, etcd_key, structures)
 
 
 def _bits(
-    data: bytes, start: int, cipher: Cipher, etcd_key: bytes, structures: Structures
+    data: bytes, start: int, body: bytes, cipher: Cipher, etcd_key: bytes, structures: Structures
 ) -> Iterator[Rewrite]:
-    """Yield a value with the bits turned that explain its tag, or after which its start is one that is known."""
-    body = data[start:]
+    """Yield a value with one bit of its body turned that explains the tag, or after which its start is a known one."""
     for flip, seen in cipher.other_nonces(body):
         if structures.recognise(seen) is not None:
             yield _turned(data, start, flip)
@@ -135,7 +134,7 @@ def _kms_v1(
     known = opener.recall(body)
     if known is not None:
         dek, sealed = known
-        yield from _bits(data, len(data) - len(sealed), AESGCMCipher(dek), etcd_key, structures)
+        yield from _bits(data, len(data) - len(sealed), sealed, AESGCMCipher(dek), etcd_key, structures)
     for size in opener.sizes:
         length = size.to_bytes(_V1_LENGTH)
         if len(body) >= _V1_LENGTH + size and body[:_V1_LENGTH] != length:
@@ -154,7 +153,9 @@ def _kms_v2(
         for key, tail in opener.witness_tails:
             there = key.unchecked(sealed)
             if tail and tail != data[end:] and there is not None and _opens(*there, etcd_key):
-                words = "the wrapped data key of another value of this provider put in, with what belongs to it"
+                words = (
+                    "the wrapped data key of another value of this provider put in, with what belongs to it"
+                )
                 yield Rewrite(data[:end] + tail, RepairKind.WRAPPED_KEY, words)
     places = [*range(start, start + _DATA_HEAD), *range(end if begin else start, len(data))]
     if len(places) > _MOST_TAIL:
@@ -179,7 +180,8 @@ def _kms_v2_data(
     there = key.unchecked(sealed) if key is not None else None
     if key is None or there is None:
         return
-    yield from _bits(data, begin + len(sealed) - len(there[1]), there[0], etcd_key, structures)
+    cipher, body = there
+    yield from _bits(data, begin + len(sealed) - len(body), body, cipher, etcd_key, structures)
     for at in range(INFO_SIZE if key.seeded else 0):
         for bit in range(8):
             other = key.unchecked(turned(sealed, at, bit))
@@ -203,9 +205,7 @@ def _opens(cipher: Cipher, body: bytes, etcd_key: bytes) -> bool:
     return not isinstance(cipher.read(body, etcd_key), Attempt)
 
 
-def cbc_rewrites(
-    data: bytes, own: ResourceTransformers, fits: Callable[[bytes], bool]
-) -> Iterator[Rewrite]:
+def cbc_rewrites(data: bytes, own: ResourceTransformers, fits: Callable[[bytes], bool]) -> Iterator[Rewrite]:
     """Yield a value under AES-CBC with each bit turned after which its padding is right and an object comes out.
 
     Args:

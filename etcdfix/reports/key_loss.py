@@ -18,7 +18,7 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.key_loss import KeyDoubt
+from etcdfix.verdicts.key_loss import BY_NUMBERS
 from etcdfix.verdicts.severity import Stake
 
 Place = tuple[str, str, str]
@@ -95,7 +95,7 @@ class KeyLosses:
             members = self._members.get(place)
             if members is None or entry.transformer == OTHERS:
                 continue
-            if doubt_in(entry) in {KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL}:
+            if doubt_in(entry) in BY_NUMBERS:
                 found[place] = (self._entry(place, entry, members), members.worst)
         return found
 

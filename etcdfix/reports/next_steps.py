@@ -12,7 +12,7 @@ from etcdfix.reports.remedies import DO_NOT_RESTART, LAST
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import IDENTITY, KMS_DOUBTS
-from etcdfix.verdicts.key_loss import KeyDoubt, doubt_by_numbers
+from etcdfix.verdicts.key_loss import BY_NUMBERS, KeyDoubt, doubt_by_numbers
 
 
 def doubt_in(entry: TransformerSummary) -> KeyDoubt:
@@ -57,7 +57,7 @@ def next_steps(summary: Summary) -> list[str]:
     undetermined = {c.cause for c in summary.by_cause if c.outcome == "undetermined"}
     # Plaintext that is refused has no key to look for: it is counted among what the configuration can cure.
     keys = [entry for entry in summary.by_transformer if entry.transformer != IDENTITY]
-    patterns = [entry for entry in keys if doubt_in(entry) in {KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL}]
+    patterns = [entry for entry in keys if doubt_in(entry) in BY_NUMBERS]
     if Cause.NO_CONFIGURATION in undetermined:
         steps.append(
             "Encrypted values were not examined: scan again with --encryption-config and the API servers' "

@@ -17,7 +17,7 @@ from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination
 from tests.exam import corpus
 from tests.exam.ground import Plugin
-from tests.exam.judging import _NeverWaits
+from tests.exam.judging import NeverWaits
 from tests.exam.kinds_of_damage import DAMAGES, CauseCase, make_cause_case
 from tests.support.memory_source import MemorySource
 
@@ -67,7 +67,7 @@ def name_case(case: CauseCase) -> Named:
         transformers = Transformers.from_configuration(configuration, plugin_for)
     release = f"1.{case.minor}" if case.minor is not None else ""
     examiner = Examiner(corpus.LAYOUT, transformers, decoder, assumed_release=release)
-    examiner.plugins = _NeverWaits() if case.plugin is not None else None
+    examiner.plugins = NeverWaits() if case.plugin is not None else None
     source = MemorySource(case.records)
     examiner.learn_custom_resources(source)
     first = examiner.examine(case.target)

@@ -11,7 +11,7 @@ from etcdfix.errors import KMSRefused
 from etcdfix.model import StoredValue
 from etcdfix.verdicts.causes import Cause
 from tests.exam import corpus
-from tests.exam.cases import PREFIX, Part, Sealed, Secrets, _identity, _seal
+from tests.exam.cases import PREFIX, Part, Sealed, Secrets, _identity, seal
 from tests.exam.corpus import Identity, Kind
 from tests.support.objects import IDENTITY, configuration_of_rules
 from tests.support.played_plugins import OneAnswer
@@ -83,7 +83,7 @@ class Ground:
         """Write under the provider; unencrypted where there is none."""
         if self.provider == PLAIN:
             return Sealed(plaintext, {"ciphertext": Part(0, len(plaintext))})
-        return _seal(self.rng, self.provider, self.name, plaintext, self.mine, at)
+        return seal(self.rng, self.provider, self.name, plaintext, self.mine, at)
 
     def neighbours(self) -> list[StoredValue]:
         """Return values in order, two written before the target and two after it."""

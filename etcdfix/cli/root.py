@@ -59,6 +59,10 @@ COMMANDS: Commands = {
         "etcdfix.cli.plan",
         "Say of many broken objects who makes each again, and in which order to act.",
     ),
+    "encryption": (
+        "etcdfix.cli.encryption",
+        "Say which encryption keys are needed, what opens what, what a new configuration would do.",
+    ),
     "doctor": (
         "etcdfix.cli.doctor",
         "Check what the other commands rest on: etcd, keys, places for backups, permissions.",

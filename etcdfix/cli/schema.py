@@ -50,6 +50,8 @@ def command(name: str) -> int:
       history, impact, namespace, orphans, plan, doctor, compare
                                        the command of that name
       change                           delete, restore, reencrypt
+      encryption-lint, encryption-diff, encryption-merge
+                                       etcdfix encryption
       cause, cause-list                etcdfix explain
       backup-list, backup-verification, backup-pruning
                                        etcdfix backup

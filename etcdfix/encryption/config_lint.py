@@ -13,6 +13,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -184,7 +185,8 @@ def _advice(raw: bytes, rules: Sequence[Rule], mode: int | None) -> Iterator[_Fo
     if made_by:
         yield _Found(
             LintCheck.MADE_FOR_READING, (),
-            f"etcdfix encryption {made_by} made this file, for reading: nobody has looked at how API servers would write by it",
+            f"etcdfix encryption {made_by} made this file, for reading: nobody has looked at how API servers would "
+            "write by it",
             "see which provider comes first for each resource before it is deployed, then remove the mark",
         )  # fmt: skip
     if mode is not None and mode & (stat.S_IRWXG | stat.S_IRWXO):
@@ -258,7 +260,8 @@ def _entries(rules: Sequence[Rule]) -> Iterator[_Found]:
                 keys = ", ".join(sorted(transformer_name(kind, "", key) for kind, key in missing))
                 yield _Found(
                     LintCheck.NARROWER_RULE, path,
-                    f"{rule_name(name)} has a rule of its own, so that of {rule_name(wider)} does not count for it: values "
+                    f"{rule_name(name)} has a rule of its own, so that of {rule_name(wider)} does not count for "
+                    "it: values "
                     f"written under {keys} are not read",
                     f"if any {rule_name(name)} were ever written by that rule, add these providers to this one",
                 )  # fmt: skip
@@ -297,7 +300,8 @@ def _one_key(key: _GivenKey) -> Iterator[_Found]:
     if fingerprint(key.material) in _EXAMPLES:
         yield _Found(
             LintCheck.EXAMPLE_KEY, path,
-            f"the key of {key.transformer} is one that documentation gives as an example: anybody can open what it wrote",
+            f"the key of {key.transformer} is one that documentation gives as an example: anybody can open what it "
+            "wrote",
             _NEW_KEY,
         )  # fmt: skip
     elif weakness:
@@ -316,7 +320,7 @@ def _one_key(key: _GivenKey) -> Iterator[_Found]:
 
 def _weakness(material: bytes) -> str:
     """Say what is not random about a key, "" where nothing is; a random one looks so once in some million."""
-    steps = {(after - before) % 256 for before, after in zip(material, material[1:], strict=False)}
+    steps = {(after - before) % 256 for before, after in pairwise(material)}
     half = len(material) // 2
     if set(material) == {0}:
         return "is all zero"
@@ -340,7 +344,8 @@ def _several_keys(keys: Sequence[_GivenKey]) -> Iterator[_Found]:
         if first.transformer != key.transformer:
             yield _Found(
                 LintCheck.REPEATED_KEY, (*key.path, "secret"),
-                f"{key.transformer} has the same bytes as {first.transformer}: a rotation from one to the other changes "
+                f"{key.transformer} has the same bytes as {first.transformer}: a rotation from one to the other "
+                "changes "
                 "nothing",
                 _NEW_KEY,
             )  # fmt: skip
@@ -390,7 +395,8 @@ def _providers(path: Path, rule: Rule) -> Iterator[_Found]:
     if writer == "aescbc":
         yield _Found(
             LintCheck.AESCBC, place,
-            f"aescbc writes {names}: it has no authentication (padding oracle attacks), and Kubernetes advises against it",
+            f"aescbc writes {names}: it has no authentication (padding oracle attacks), and Kubernetes advises "
+            "against it",
             "use KMS v2, or secretbox where there is no KMS",
         )  # fmt: skip
     elif writer == "aesgcm":
@@ -405,7 +411,8 @@ def _providers(path: Path, rule: Rule) -> Iterator[_Found]:
     elif writer == "secretbox":
         yield _Found(
             LintCheck.SECRETBOX, place,
-            f"secretbox writes {names}: it does not bind a value to its etcd key, so that whoever can write etcd can swap "
+            f"secretbox writes {names}: it does not bind a value to its etcd key, so that whoever can write etcd "
+            "can swap "
             "values",
             "use KMS v2 where that matters",
         )  # fmt: skip

@@ -12,6 +12,11 @@ from etcdfix.model import Confidence, Outcome, ServerBehaviour
 from etcdfix.reports.backup_model import BackupList, BackupPruning, BackupVerification
 from etcdfix.reports.cause_model import CauseList, CausePage
 from etcdfix.reports.compare_model import ComparisonReport
+from etcdfix.reports.configurations_model import (
+    EncryptionDiffReport,
+    EncryptionLintReport,
+    EncryptionMergeReport,
+)
 from etcdfix.reports.doctor_model import DoctorReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
@@ -76,6 +81,9 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "change": partial(document_schema, ChangeReport),
     "doctor": partial(document_schema, DoctorReport),
     "compare": partial(document_schema, ComparisonReport),
+    "encryption-lint": partial(document_schema, EncryptionLintReport),
+    "encryption-diff": partial(document_schema, EncryptionDiffReport),
+    "encryption-merge": partial(document_schema, EncryptionMergeReport),
     "cause": partial(document_schema, CausePage),
     "cause-list": partial(document_schema, CauseList),
     "backup-list": partial(document_schema, BackupList),

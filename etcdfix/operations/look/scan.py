@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +14,7 @@ from etcdfix.encryption.envelope import transformer_name
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import PLAIN, Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
-from etcdfix.model import Evidence, Outcome, StoredValue, key_id_digest
+from etcdfix.model import Evidence, Outcome, key_id_digest
 from etcdfix.operations.look.in_scope import shown_scope, values_in
 from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.reports.base import Reporter, counted
@@ -28,7 +28,6 @@ from etcdfix.reports.model import (
     KMSPluginSummary,
     KMSSummary,
     Remedy,
-    Scope,
     StatusCause,
     Summary,
 )

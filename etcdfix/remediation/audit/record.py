@@ -43,6 +43,7 @@ class RecordType(StrEnum):
     RECONCILED = "reconciled"
     DRY_RUN = "dry-run"
     REVEAL = "reveal"
+    MERGE = "merge-configurations"
     TORN_LINE = "torn-line"
 
 
@@ -53,6 +54,7 @@ class Verb(StrEnum):
     RESTORE = "restore"
     REENCRYPT = "reencrypt"
     REVEAL = "reveal"
+    MERGE = "merge-configurations"
     RECOVER = "recover-audit-log"
     PRUNE = "prune-backup"
 

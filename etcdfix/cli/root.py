@@ -37,7 +37,10 @@ COMMANDS: Commands = {
         "etcdfix.cli.get",
         "Show stored objects as YAML or JSON, Secrets masked, broken ones as far as they go.",
     ),
-    "explain": ("etcdfix.cli.explain", "Explain a cause: what it means, how to be sure, what to do."),
+    "explain": (
+        "etcdfix.cli.explain",
+        "Explain one key, with everything that was tried and every way out; or explain a cause.",
+    ),
     "history": (
         "etcdfix.cli.history",
         "Show every revision of one key that is still kept, what changed, and how to bring it back.",

@@ -49,10 +49,10 @@ def command(name: str) -> int:
       report, finding                  etcdfix scan
       history, impact, namespace, orphans, plan, doctor, compare
                                        the command of that name
-      change                           delete, restore, reencrypt
-      encryption-lint, encryption-diff, encryption-merge
+      encryption-usage, encryption-lint, encryption-diff, encryption-merge
                                        etcdfix encryption
-      cause, cause-list                etcdfix explain
+      change                           delete, restore, reencrypt
+      explain, cause, cause-list       etcdfix explain
       backup-list, backup-verification, backup-pruning
                                        etcdfix backup
       audit                            one record of the audit log

@@ -53,6 +53,7 @@ class Inputs(msgspec.Struct, frozen=True):
         main_endpoints: Comma list of the etcd that holds namespace kube-system, where it may be another one; else "".
         main_named: A flag named it, not only a manifest.
         cluster_name: What people call the cluster, for reports and records; "" where nobody said.
+        overrides: Resources that have an etcd of their own, to its endpoints; None where no manifest says which.
     """
 
     snapshot: Path | None
@@ -71,6 +72,7 @@ class Inputs(msgspec.Struct, frozen=True):
     main_endpoints: str = ""
     main_named: bool = False
     cluster_name: str = ""
+    overrides: dict[str, tuple[str, ...]] | None = None
 
     def __repr__(self) -> str:
         """Leave the connection out: a password may be in it."""

@@ -110,6 +110,7 @@ class HistoryReport(msgspec.Struct, frozen=True, kw_only=True):
         compacted_revision: The oldest revision that can be read; 0 where nothing was compacted, null for unknown.
         count: How many revisions are kept, deletions counted.
         deletions: How many of them are deletions.
+        oldest_mod_revision: Of the oldest of them.
         generations: How many times the key was created, as far as it is kept.
         older_versions: How many earlier revisions of the oldest kept generation are gone.
         readable: How many of the revisions can be read.
@@ -141,6 +142,7 @@ class HistoryReport(msgspec.Struct, frozen=True, kw_only=True):
     compacted_revision: int | None
     count: int
     deletions: int
+    oldest_mod_revision: int
     generations: int
     older_versions: int
     readable: int

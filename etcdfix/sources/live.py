@@ -19,7 +19,7 @@ from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient, Pending
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
-from etcdfix.sources.etcd.history import compacted_revision, watch_history
+from etcdfix.sources.etcd.history import compacted_revision, watch_history, watch_superseded
 from etcdfix.sources.etcd.paging import PageSize, after, bounds_of
 from etcdfix.wire.etcd import RANGE, message
 
@@ -30,6 +30,8 @@ _LESS_AFTER_A_TIME_OUT: Final = 8
 """A page that took too long is divided by this: three time-outs in a row lead to single keys."""
 
 _HISTORY_ATTEMPTS: Final = 3
+_SUPERSEDED_SECONDS: Final = 600.0
+"""For everything that was written since the compaction: a busy cluster writes for ten minutes before it compacts."""
 """A compaction or a lost member before the first revision has come makes it start afresh, this often in all."""
 
 
@@ -268,6 +270,31 @@ class LiveSource:
             except CallFailed as failed:
                 again = failed.failure.kind in _ANOTHER_ATTEMPT or self._may_move_on(failed.failure)
                 if begun or not again or attempt == _HISTORY_ATTEMPTS:
+                    raise self._as_error(failed.failure) from failed
+            else:
+                return
+
+    def superseded(self) -> Iterator[StoredValue]:
+        """Yield every value that is still kept and is no longer the current one of its key.
+
+        Raises:
+            SourceUnreachable: Nobody answers, or the watch ended early.
+            SourceDenied: The user may not read the keys.
+            RevisionCompacted: etcd compacted meanwhile.
+        """
+        begun = False
+        for attempt in range(1, _HISTORY_ATTEMPTS + 1):
+            try:
+                for value in watch_superseded(
+                    self._client,
+                    bounds_of(self._everything),
+                    until=self.describe().revision,
+                    timeout_seconds=_SUPERSEDED_SECONDS,
+                ):
+                    begun = True
+                    yield _stored(value)
+            except CallFailed as failed:
+                if begun or failed.failure.kind not in _ANOTHER_ATTEMPT or attempt == _HISTORY_ATTEMPTS:
                     raise self._as_error(failed.failure) from failed
             else:
                 return

@@ -212,11 +212,12 @@ def peek_evidence(peek: Peek | None) -> tuple[Evidence, ...]:
     if peek.undone is not None:
         found.append(Evidence(_UNDO, str(peek.undone.what), peek.undone.detail))
     if peek.look is not None:
-        found.append(Evidence(_DECODE, _looked(peek.look), peek.look.message))
+        found.append(Evidence(_DECODE, looked(peek.look), peek.look.message))
     return tuple(found)
 
 
-def _looked(look: Look) -> str:
+def looked(look: Look) -> str:
+    """Return what decoding says of a plaintext, in a few words."""
     if look.whole:
         return "a whole object" if look.ends_as_written else "a whole object, its end missing"
     if look.ends_early:

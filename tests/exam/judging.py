@@ -72,7 +72,7 @@ class Judged(NamedTuple):
         return str(verdict.cause or verdict.outcome)
 
 
-class _NeverWaits:
+class NeverWaits:
     """Plugins that answer at once."""
 
     deferring = False
@@ -92,7 +92,7 @@ class _NeverWaits:
 def judge_case(case: Case) -> Judged:
     """Have a case examined as a deletion examines it, and compare what is said with what was done."""
     examiner = _examiner(case)
-    examiner.plugins = _NeverWaits() if case.plugin is not None else None
+    examiner.plugins = NeverWaits() if case.plugin is not None else None
     source = MemorySource(case.records)
     examiner.learn_custom_resources(source)
     first = examiner.examine(case.target)

@@ -9,6 +9,10 @@ from etcdfix.cli.lazy_group import Commands, LazyGroup
 _HERE = "etcdfix.cli.encryption"
 
 COMMANDS: Commands = {
+    "usage": (
+        f"{_HERE}.usage",
+        "Say which encryption key is needed by how many objects, and which is safe to remove.",
+    ),
     "lint": (f"{_HERE}.lint", "Say what is wrong with an EncryptionConfiguration."),
     "diff": (f"{_HERE}.diff", "Say what several EncryptionConfigurations do otherwise."),
     "merge": (f"{_HERE}.merge", "Join several EncryptionConfigurations to one that reads what any reads."),

@@ -133,6 +133,7 @@ def _report(
         compacted_revision=_compacted(source, reasons),
         count=gathered.count,
         deletions=gathered.deletions,
+        oldest_mod_revision=gathered.oldest,
         generations=gathered.generations,
         older_versions=gathered.older_versions,
         readable=gathered.readable,
@@ -166,7 +167,7 @@ def _next(gathered: Revisions, revisions: list[HistoryRevision], request: Histor
             return None
         if newest.restore:
             return Remedy(
-                "Put back the newest revision that reads: a dry run first",
+                "If it should not be gone, put back the newest revision that reads: a dry run first",
                 newest.restore,
                 newest.restore_note,
             )
@@ -236,7 +237,7 @@ class Revisions:
         self._searched = 0
         self._begins = 0
         self.count = self.deletions = self.generations = self.readable = self.undetermined = 0
-        self.older_versions = self.newest_readable = self.failed = 0
+        self.older_versions = self.newest_readable = self.failed = self.oldest = 0
         self._newest_uid = ""
         self._newest_generation = 0
         self.now: Examination | None = None
@@ -266,6 +267,7 @@ class Revisions:
             before = self._entries[-1]
             before.told = msgspec.structs.replace(before.told, stands_until=kept.revision.main - 1)
         self.count += 1
+        self.oldest = self.oldest or kept.revision.main
         self.last = kept
         self.now = None
         if kept.stored is None:
@@ -339,7 +341,7 @@ class Revisions:
         left_out, why = 0, ""
         deleted = bool(self._entries) and self._entries[-1].told.event is Event.DELETE
         if before is None:
-            why = "nothing older is kept"
+            why = "it was created here" if found.stored.version == 1 else "nothing older is kept"
         elif before.digest == digest:
             changes = []
         elif seen.comparable is None or before.comparable is None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from etcdfix.reports.base import Aligned, fit
+from etcdfix.reports.encryption_model import EncryptionUsageReport
+from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.text.safetext import safe_text
 
 _WIDEST = 72
 
-Report = HistoryReport | ImpactReport | NamespaceReport | OrphansReport
+Report = (
+    EncryptionUsageReport | ExplainReport | HistoryReport | ImpactReport | NamespaceReport | OrphansReport
+)
 
 
 def shown(value: object) -> str:

@@ -32,6 +32,8 @@ from etcdfix.encryption.config_rules import (
 )
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.keyring import fingerprint
+from etcdfix.encryption.redaction import may_hold_key, shown
+from etcdfix.golang.goquote import withheld
 from etcdfix.golang.goyaml import line_of
 from etcdfix.model import GroupResource
 
@@ -144,7 +146,12 @@ class _GivenKey(msgspec.Struct, frozen=True):
 
     @property
     def transformer(self) -> str:
-        return transformer_name(self.kind, "v1", self.name)
+        return _transformer(self.kind, self.name, "v1")
+
+
+def _transformer(kind: str, name: str, version: str = "") -> str:
+    """Return what reports call a key; without its name where somebody may have typed a key into it."""
+    return transformer_name(kind, version, withheld(name) if may_hold_key(name) else name)
 
 
 def lint(raw: bytes, rules: Sequence[Rule], *, mode: int | None = None) -> list[LintFinding]:
@@ -257,13 +264,14 @@ def _entries(rules: Sequence[Rule]) -> Iterator[_Found]:
             wider = next((at for at in broader if at in wildcards and at != name), None)
             missing = wildcards[wider] - _reads(rule) if wider is not None else set()
             if wider is not None and missing:
-                keys = ", ".join(sorted(transformer_name(kind, "", key) for kind, key in missing))
+                entry_name, wider_name = shown(entry, quote=""), shown(rule_name(wider), quote="")
+                keys = ", ".join(sorted(_transformer(kind, key) for kind, key in missing))
                 yield _Found(
                     LintCheck.NARROWER_RULE, path,
-                    f"{rule_name(name)} has a rule of its own, so that of {rule_name(wider)} does not count for "
+                    f"{entry_name} has a rule of its own, so that of {wider_name} does not count for "
                     "it: values "
                     f"written under {keys} are not read",
-                    f"if any {rule_name(name)} were ever written by that rule, add these providers to this one",
+                    f"if any {entry_name} were ever written by that rule, add these providers to this one",
                 )  # fmt: skip
 
 
@@ -375,7 +383,7 @@ def _providers(path: Path, rule: Rule) -> Iterator[_Found]:
     ]
     if not providers:
         return
-    names = ", ".join(entry or '""' for entry in (rule.resources or ())[:5])
+    names = ", ".join(shown(entry or "", quote="") for entry in (rule.resources or ())[:5])
     first, writer = providers[0]
     place = (*path, "providers", first)
     if writer == "identity":

@@ -149,7 +149,8 @@ def test_a_rule_of_its_own_takes_a_resource_from_the_wildcard() -> None:
     )
     told = [one for one in lint_raw(raw) if one.check is LintCheck.NARROWER_RULE]
     assert [one.place for one in told] == ["resources[0].resources[0]", "resources[1].resources[0]"]
-    assert "aesgcm/k" in told[0].message and "secretbox/s" in told[1].message
+    assert "aesgcm/k" in told[0].message
+    assert "secretbox/s" in told[1].message
     same = configuration_of_rules(
         (("secrets",), (kms(apiVersion="v2"), provider("aesgcm", k=GOOD))),
         (("*.",), (provider("aesgcm", k=GOOD),)),

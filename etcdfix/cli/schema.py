@@ -49,7 +49,8 @@ def command(name: str) -> int:
       report, finding                  etcdfix scan
       history, impact, namespace, orphans, plan, doctor
                                        the command of that name
-      encryption-usage                 etcdfix encryption usage
+      encryption-usage, encryption-what-if
+                                       etcdfix encryption
       change                           delete, restore, reencrypt
       cause, cause-list                etcdfix explain
       backup-list, backup-verification, backup-pruning

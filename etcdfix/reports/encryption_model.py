@@ -6,9 +6,11 @@ Nothing here holds key material or contents of objects.
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
-from etcdfix.reports.model import Remedy, SourcedReport
+from etcdfix.reports.model import Remedy, ReportConfiguration, SourcedReport
 
 
 class KeyUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +76,103 @@ class EncryptionUsageReport(SourcedReport, frozen=True, kw_only=True):
     backup_directories: list[str]
     other_snapshots: list[str]
     notes: list[str]
+    next: Remedy | None
+    complete: bool
+    incomplete_reasons: list[str]
+
+
+class ConfigurationChange(StrEnum):
+    """What another configuration would do to a value, the worst first."""
+
+    BECOMES_UNREADABLE = "becomes-unreadable"
+    UNDETERMINED = "undetermined"
+    """Could not be told under one of the configurations."""
+    STAYS_UNREADABLE = "stays-unreadable"
+    BECOMES_READABLE = "becomes-readable"
+    BECOMES_STALE = "becomes-stale"
+    """Readable, and not written with what would then be the write key."""
+    NO_LONGER_STALE = "no-longer-stale"
+
+
+class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What would happen to the values of one resource under one encryption key.
+
+    Attributes:
+        change: See :class:`ConfigurationChange`.
+        group: API group.
+        resource: Plural.
+        transformer: That opens them today, else what their envelope names.
+        key_fingerprint: Of that key; null where there is none, or where several have its name.
+        kms_key_id_sha256: Digest of the KMS v2 key id; null where there is none.
+        cause: Of the verdict under the new configuration; null where they would be readable.
+        count: How many.
+        examples: The first etcd keys, at most five.
+    """
+
+    change: ConfigurationChange
+    group: str
+    resource: str
+    transformer: str
+    key_fingerprint: str | None
+    kms_key_id_sha256: str | None
+    cause: str | None
+    count: int
+    examples: list[str]
+
+
+class WriteKey(msgspec.Struct, frozen=True, kw_only=True):
+    """An encryption key that writes; the fingerprint is null under KMS, and for identity."""
+
+    transformer: str
+    key_fingerprint: str | None
+
+
+class WriteKeyChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource that API servers would write with another encryption key.
+
+    Attributes:
+        group: API group.
+        resource: Plural.
+        today: The write key of today's configuration.
+        new: That of the new one.
+        today_reads_new: Today's configuration has the new write key already.
+        new_reads_today: The new configuration still has today's write key.
+    """
+
+    group: str
+    resource: str
+    today: WriteKey
+    new: WriteKey
+    today_reads_new: bool
+    new_reads_today: bool
+
+
+class WhatIfReport(SourcedReport, frozen=True, kw_only=True):
+    """What another configuration would do to everything that is stored.
+
+    Attributes:
+        new_config: The configuration in question; ``encryption_config`` is today's, null where there is none.
+        values: How many values were compared; of those that are not counted below nothing changes.
+        changes: What happens, by resource and encryption key, the worst first.
+        write_keys: Resources whose write key changes.
+        warnings: What to know before it is deployed, one sentence each.
+        next: What to do first; null where there is nothing to do.
+        complete: Everything was seen and decided.
+        incomplete_reasons: Why not.
+    """
+
+    kind: str = "WhatIfReport"
+    new_config: ReportConfiguration | None
+    values: int
+    becomes_unreadable: int
+    undetermined: int
+    stays_unreadable: int
+    becomes_readable: int
+    becomes_stale: int
+    no_longer_stale: int
+    changes: list[ValueChange]
+    write_keys: list[WriteKeyChange]
+    warnings: list[str]
     next: Remedy | None
     complete: bool
     incomplete_reasons: list[str]

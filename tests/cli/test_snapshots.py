@@ -295,6 +295,24 @@ CASES = [
         "encryption-usage", ["encryption", "usage", "--snapshot", ALPHA, *ROTATED, "--no-kms"], INCOMPLETE
     ),
     Case("encryption-usage-no-configuration", ["encryption", "usage", "--snapshot", ALPHA], INCOMPLETE),
+    Case("help-encryption-what-if", ["encryption", "what-if", "--help"], OK),
+    Case(
+        "encryption-what-if",
+        ["encryption", "what-if", *ALPHA_LOST, "--no-kms", "--new", f"{FIXTURES}/alpha/write-gcm.yaml"],
+        FINDINGS,
+        columns=100,
+    ),
+    Case(
+        "encryption-what-if-refused",
+        ["encryption", "what-if", *ALPHA_LOST, "--new", "{tmp}/new.yaml"],
+        USAGE,
+        _file("new.yaml", lambda: b"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n"),
+    ),
+    Case(
+        "encryption-what-if-no-configuration",
+        ["encryption", "what-if", "--snapshot", ALPHA, "--new", f"{FIXTURES}/alpha/config-lost.yaml"],
+        USAGE,
+    ),
     Case("help-doctor", ["doctor", "--help"], OK),
     # plans
     Case("help-plan", ["plan", "--help"], OK),

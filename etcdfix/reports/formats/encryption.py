@@ -7,8 +7,9 @@ from typing import BinaryIO
 
 import msgspec
 
+from etcdfix.model import GroupResource
 from etcdfix.reports.base import Output, counted
-from etcdfix.reports.encryption_model import EncryptionUsageReport, KeyUsage
+from etcdfix.reports.encryption_model import EncryptionUsageReport, KeyUsage, WhatIfReport, WriteKey
 from etcdfix.reports.formats.machine import document_text, write_document
 from etcdfix.reports.formats.text import incomplete, introduction, shown
 from etcdfix.reports.head import head_lines
@@ -107,6 +108,74 @@ def rule_words(resources: Sequence[str]) -> str:
     return shown(",".join(resources)) or "(no rule)"
 
 
+def write_what_if(report: WhatIfReport, stream: BinaryIO, max_rows: int) -> None:
+    """Write what would happen, the worst first, and what to know before the configuration is deployed."""
+    output = Output(stream)
+    line = output.line
+    new = shown(report.new_config.path) if report.new_config is not None else ""
+    lost = (
+        f"{counted(report.becomes_unreadable, 'value')} become{'s' if report.becomes_unreadable == 1 else ''}"
+    )
+    line(f"{lost if report.becomes_unreadable else 'Nothing becomes'} unreadable under {new}")
+    told = [
+        f"{number} {words}"
+        for number, words in (
+            (report.undetermined, "undetermined"),
+            (report.stays_unreadable, "stay unreadable"),
+            (report.becomes_readable, "become readable"),
+            (report.becomes_stale, "become stale"),
+            (report.no_longer_stale, "are stale no longer"),
+        )
+        if number
+    ]
+    line(f"Of {counted(report.values, 'value')}: {', '.join(told) if told else 'nothing changes'}")
+    for text in incomplete(report):
+        line(text)
+    for text in head_lines("", "", report.next):
+        line(text)
+    for warning in report.warnings:
+        output.prose(f"warning: {shown(warning)}")
+    line()
+    line(introduction(report))
+    if report.changes:
+        line()
+        output.table(
+            ("CHANGE", "RESOURCE", "TRANSFORMER", "KEY", "VALUES", "CAUSE THEN", "EXAMPLE"),
+            [
+                (
+                    change.change.value,
+                    shown(GroupResource(change.group, change.resource)),
+                    shown(change.transformer) or "(unknown)",
+                    key_words(change.key_fingerprint or change.kms_key_id_sha256) or "-",
+                    str(change.count),
+                    change.cause or "-",
+                    shown(change.examples[0]),
+                )
+                for change in report.changes[:max_rows]
+            ],
+            key="EXAMPLE",
+        )
+        _rest(output, len(report.changes), max_rows, "row")
+    if report.write_keys:
+        line()
+        output.table(
+            ("RESOURCE", "WRITE KEY TODAY", "WRITE KEY THEN"),
+            [
+                (
+                    shown(GroupResource(key.group, key.resource)),
+                    _write_key_words(key.today),
+                    _write_key_words(key.new),
+                )
+                for key in report.write_keys[:max_rows]
+            ],
+        )
+        _rest(output, len(report.write_keys), max_rows, "row")
+
+
+def _write_key_words(key: WriteKey) -> str:
+    return f"{shown(key.transformer)} {key.key_fingerprint or ''}".rstrip()
+
+
 def _rest(output: Output, count: int, max_rows: int, noun: str) -> None:
     if count > max_rows:
         output.line(
@@ -121,6 +190,11 @@ def write_yaml(report: msgspec.Struct, stream: BinaryIO, _max_rows: int) -> None
 
 USAGE_FORMATS: Mapping[str, Callable[[EncryptionUsageReport, BinaryIO, int], None]] = {
     "table": write_usage,
+    "json": write_document,
+    "yaml": write_yaml,
+}
+WHAT_IF_FORMATS: Mapping[str, Callable[[WhatIfReport, BinaryIO, int], None]] = {
+    "table": write_what_if,
     "json": write_document,
     "yaml": write_yaml,
 }

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from etcdfix.reports.base import Aligned, fit
-from etcdfix.reports.encryption_model import EncryptionUsageReport
+from etcdfix.reports.encryption_model import EncryptionUsageReport, WhatIfReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.text.safetext import safe_text
 
 _WIDEST = 72
 
-Report = HistoryReport | ImpactReport | NamespaceReport | OrphansReport | EncryptionUsageReport
+Report = HistoryReport | ImpactReport | NamespaceReport | OrphansReport | EncryptionUsageReport | WhatIfReport
 
 
 def shown(value: object) -> str:

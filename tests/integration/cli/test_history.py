@@ -166,9 +166,10 @@ def test_only_so_many_are_shown_and_all_are_counted(registry: Registry) -> None:
         key = registry.put("shop/settings", settings(n=str(number)), resource="configmaps")
     document = history(registry, key, "--limit", "2")
     assert (len(document["revisions"]), document["count"], document["left_out"]) == (2, 7, 5)
-    assert "5 older revisions not shown: --limit 7 shows all 7" in looked(
-        registry, key.decode(), "--limit", "2"
-    ).out
+    assert (
+        "5 older revisions not shown: --limit 7 shows all 7"
+        in looked(registry, key.decode(), "--limit", "2").out
+    )
 
 
 def test_at_an_older_revision_what_came_later_is_not_there(registry: Registry) -> None:

@@ -49,7 +49,7 @@ def command(name: str) -> int:
       report, finding                  etcdfix scan
       history, impact, namespace, orphans, plan, doctor
                                        the command of that name
-      encryption-usage, encryption-what-if
+      encryption-usage, encryption-try, encryption-what-if
                                        etcdfix encryption
       change                           delete, restore, reencrypt
       cause, cause-list                etcdfix explain

@@ -176,3 +176,103 @@ class WhatIfReport(SourcedReport, frozen=True, kw_only=True):
     next: Remedy | None
     complete: bool
     incomplete_reasons: list[str]
+
+
+class CandidateOnGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """What one candidate does for the values under one encryption key.
+
+    Attributes:
+        candidate: Its name.
+        opens: So many open, decode, and fit their etcd key.
+        right_key: So many more were written with a key of it, and do not open as they are: damaged, moved, or under
+            another name of the key.
+        named: The name by which the values call that key, where it has another one here; "" otherwise.
+        undetermined: Could not be told: a KMS plugin did not answer, or refused.
+    """
+
+    candidate: str
+    opens: int
+    right_key: int
+    named: str
+    undetermined: int
+
+
+class FindingGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Unreadable values under one encryption key of one rule.
+
+    Attributes:
+        transformer: That their envelopes name; "" for an envelope that nobody knows.
+        resources: Of the rule today, empty for none.
+        kms_key_id_sha256: Digest of the KMS v2 key id; null where there is none.
+        findings: How many.
+        opened: So many are opened by at least one candidate.
+        damaged: Of so many it is proven that they are damaged, with today's configuration: no other key opens these.
+        opened_by: Candidates that open all of them.
+        candidates: What each does for them; those that do nothing are left out.
+        not_opened: The first etcd keys that none opens, at most five.
+        next: What to do first; null where no candidate opens any.
+    """
+
+    transformer: str
+    resources: list[str]
+    kms_key_id_sha256: str | None
+    findings: int
+    opened: int
+    damaged: int
+    opened_by: list[str]
+    candidates: list[CandidateOnGroup]
+    not_opened: list[str]
+    next: Remedy | None
+
+
+class CandidateResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What one candidate opens.
+
+    Attributes:
+        name: Its file; of a single key its name and file.
+        kind: ``configuration`` or ``key``.
+        key_fingerprints: Of a single key: what its file may mean; empty for a configuration.
+        opens: So many open, decode, and fit their etcd key.
+        right_key: So many more were written with a key of it, and do not open as they are.
+        undetermined: Could not be told.
+        opened: The first etcd keys that it opens, at most five.
+        not_opened: The first that it does not, at most five.
+    """
+
+    name: str
+    kind: str
+    key_fingerprints: list[str]
+    opens: int
+    right_key: int
+    undetermined: int
+    opened: list[str]
+    not_opened: list[str]
+
+
+class EncryptionTryReport(SourcedReport, frozen=True, kw_only=True):
+    """Which candidate opens which of the values that cannot be read.
+
+    Attributes:
+        findings: How many values were tried: all that do not open today, within the scope.
+        opened: So many are opened by at least one candidate.
+        readable_now: So many of a saved report are readable today.
+        changed: So many of a saved report have another value today, which was tried.
+        gone: So many of a saved report are not there any more.
+        candidates: In the order given.
+        groups: By encryption key, most findings first.
+        next: What to do first; null where there is nothing to do.
+        complete: Everything was seen and decided.
+        incomplete_reasons: Why not.
+    """
+
+    kind: str = "EncryptionTryReport"
+    findings: int
+    opened: int
+    readable_now: int
+    changed: int
+    gone: int
+    candidates: list[CandidateResult]
+    groups: list[FindingGroup]
+    next: Remedy | None
+    complete: bool
+    incomplete_reasons: list[str]

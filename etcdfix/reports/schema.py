@@ -12,7 +12,7 @@ from etcdfix.model import Confidence, Outcome, ServerBehaviour
 from etcdfix.reports.backup_model import BackupList, BackupPruning, BackupVerification
 from etcdfix.reports.cause_model import CauseList, CausePage
 from etcdfix.reports.doctor_model import DoctorReport
-from etcdfix.reports.encryption_model import EncryptionUsageReport, WhatIfReport
+from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.reports.model import API_VERSION, ChangeReport, Finding, ScanReport
@@ -76,6 +76,7 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "change": partial(document_schema, ChangeReport),
     "doctor": partial(document_schema, DoctorReport),
     "encryption-usage": partial(document_schema, EncryptionUsageReport),
+    "encryption-try": partial(document_schema, EncryptionTryReport),
     "encryption-what-if": partial(document_schema, WhatIfReport),
     "cause": partial(document_schema, CausePage),
     "cause-list": partial(document_schema, CauseList),

@@ -389,7 +389,9 @@ def run_scan(
     denied: list[bytes] = []
     with contextlib.closing(_Gathering(source, examiner, request, reporter)) as gathering:
         tally, not_object_sample = gathering.tally, gathering.not_object_sample
-        ending = examine_all(examiner, _values(source, ranges, denied), gathering.take, progress=progress)
+        ending = examine_all(
+            examiner, values_in_scope(source, ranges, denied), gathering.take, progress=progress
+        )
         ended, midway = ending.ended, ending.problems
         summary, ways_out = gathering.end()
     kms = _kms_summary(tally, plugins)
@@ -495,7 +497,7 @@ def _no_such_namespace(source: Source, request: ScanRequest) -> bool:
     )
 
 
-def _values(source: Source, ranges: list[KeyRange], denied: list[bytes]) -> Iterator[StoredValue]:
+def values_in_scope(source: Source, ranges: list[KeyRange], denied: list[bytes]) -> Iterator[StoredValue]:
     """Yield what is in scope; a single key that may not be read is noted, and does not hide what is below it."""
     for wanted in ranges:
         if wanted.exact:

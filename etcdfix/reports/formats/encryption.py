@@ -9,10 +9,18 @@ import msgspec
 
 from etcdfix.model import GroupResource
 from etcdfix.reports.base import Output, counted
-from etcdfix.reports.encryption_model import EncryptionUsageReport, KeyUsage, WhatIfReport, WriteKey
+from etcdfix.reports.encryption_model import (
+    EncryptionTryReport,
+    EncryptionUsageReport,
+    FindingGroup,
+    KeyUsage,
+    WhatIfReport,
+    WriteKey,
+)
 from etcdfix.reports.formats.machine import document_text, write_document
 from etcdfix.reports.formats.text import incomplete, introduction, shown
 from etcdfix.reports.head import head_lines
+from etcdfix.text.safetext import safe_text
 
 _DIGITS = 12
 
@@ -176,6 +184,80 @@ def _write_key_words(key: WriteKey) -> str:
     return f"{shown(key.transformer)} {key.key_fingerprint or ''}".rstrip()
 
 
+def write_try(report: EncryptionTryReport, stream: BinaryIO, max_rows: int) -> None:
+    """Write what each candidate opens, then the values by encryption key, and what none opens."""
+    output = Output(stream)
+    line = output.line
+    if not report.findings:
+        line("Nothing was found that does not open today")
+    else:
+        line(
+            f"The candidates open {report.opened} of {counted(report.findings, 'value')} that "
+            f"{'does' if report.findings == 1 else 'do'} not open today"
+        )
+    for number, words in (
+        (report.readable_now, "readable now"),
+        (report.gone, "gone"),
+        (report.changed, "changed since, and tried as they are now"),
+    ):
+        if number:
+            line(f"Of the report's findings {number} {'is' if number == 1 else 'are'} {words}")
+    for text in incomplete(report):
+        line(text)
+    for text in head_lines("", "", report.next):
+        line(text)
+    line()
+    line(introduction(report))
+    line()
+    output.table(
+        ("CANDIDATE", "OPENS", "RIGHT KEY ONLY", "UNDETERMINED", "NOT OPENED", "EXAMPLE THAT OPENS"),
+        [
+            (
+                " ".join([shown(found.name), *found.key_fingerprints]),
+                f"{found.opens} of {report.findings}",
+                str(found.right_key),
+                str(found.undetermined),
+                shown(found.not_opened[0]) if found.not_opened else "-",
+                shown(found.opened[0]) if found.opened else "-",
+            )
+            for found in report.candidates
+        ],
+        key="EXAMPLE THAT OPENS",
+        spare=("NOT OPENED",),
+    )
+    for group in report.groups[:max_rows]:
+        line()
+        _write_group(output, group)
+    _rest(output, len(report.groups), max_rows, "encryption key")
+
+
+def _write_group(output: Output, group: FindingGroup) -> None:
+    output.prose(
+        f"{named(group.transformer, group.resources, group.kms_key_id_sha256)}: {group.opened} of "
+        f"{counted(group.findings, 'value')} open"
+    )
+    for entry in group.candidates:
+        parts = [f"opens {entry.opens}"]
+        if entry.right_key:
+            parts.append(f"has the key of {entry.right_key} more, which do not open as they are")
+        if entry.named:
+            parts.append(f"its key is called {shown(entry.named)} in the values")
+        if entry.undetermined:
+            parts.append(f"{entry.undetermined} undetermined")
+        output.prose(f"- {shown(entry.candidate)}: {'; '.join(parts)}", "  ")
+    if group.damaged:
+        output.prose(
+            f"{group.damaged} of them proven damaged: no other encryption key opens these (etcdfix explain KEY)",
+            "  ",
+        )
+    if group.not_opened:
+        output.line(f"  not opened by any: {', '.join(map(shown, group.not_opened))}")
+    if group.next is not None:
+        output.prose(shown(group.next.action), "  ")
+        if group.next.command:
+            output.line(f"    {safe_text(group.next.command)}")
+
+
 def _rest(output: Output, count: int, max_rows: int, noun: str) -> None:
     if count > max_rows:
         output.line(
@@ -195,6 +277,11 @@ USAGE_FORMATS: Mapping[str, Callable[[EncryptionUsageReport, BinaryIO, int], Non
 }
 WHAT_IF_FORMATS: Mapping[str, Callable[[WhatIfReport, BinaryIO, int], None]] = {
     "table": write_what_if,
+    "json": write_document,
+    "yaml": write_yaml,
+}
+TRY_FORMATS: Mapping[str, Callable[[EncryptionTryReport, BinaryIO, int], None]] = {
+    "table": write_try,
     "json": write_document,
     "yaml": write_yaml,
 }

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from etcdfix.reports.base import Aligned, fit
-from etcdfix.reports.encryption_model import EncryptionUsageReport, WhatIfReport
+from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.text.safetext import safe_text
 
 _WIDEST = 72
 
-Report = HistoryReport | ImpactReport | NamespaceReport | OrphansReport | EncryptionUsageReport | WhatIfReport
+Report = (
+    EncryptionTryReport
+    | EncryptionUsageReport
+    | HistoryReport
+    | ImpactReport
+    | NamespaceReport
+    | OrphansReport
+    | WhatIfReport
+)
 
 
 def shown(value: object) -> str:

@@ -159,7 +159,7 @@ def what_if(
         undetermined=untold,
         changes=changes,
         write_keys=write_keys,
-        warnings=list(_warnings(changes, write_keys)),
+        warnings=[*_made_for_reading(request.new), *_warnings(changes, write_keys)],
         next=_next(changes, write_keys),
         complete=not reasons,
         incomplete_reasons=reasons,
@@ -293,6 +293,14 @@ def _is_same(one: ConfiguredKey, other: ConfiguredKey) -> bool:
 
 def _write_key(key: ConfiguredKey) -> WriteKey:
     return WriteKey(transformer=key.transformer, key_fingerprint=key.key_fingerprint or None)
+
+
+def _made_for_reading(new: EncryptionConfiguration) -> Iterator[str]:
+    if new.made_by:
+        yield (
+            f"etcdfix encryption {new.made_by} made the new configuration, for reading: look at which provider comes "
+            "first for each resource before it is deployed, then remove the mark."
+        )
 
 
 def _warnings(changes: Iterable[ValueChange], write_keys: Iterable[WriteKeyChange]) -> Iterator[str]:

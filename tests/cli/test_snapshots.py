@@ -295,6 +295,34 @@ CASES = [
         "encryption-usage", ["encryption", "usage", "--snapshot", ALPHA, *ROTATED, "--no-kms"], INCOMPLETE
     ),
     Case("encryption-usage-no-configuration", ["encryption", "usage", "--snapshot", ALPHA], INCOMPLETE),
+    Case("help-encryption-try", ["encryption", "try", "--help"], OK),
+    Case(
+        "encryption-try",
+        [
+            "encryption",
+            "try",
+            *ALPHA_LOST,
+            "--no-kms",
+            "--candidate-config",
+            f"{FIXTURES}/alpha/write-cbc-key2.yaml",
+            *("--candidate-config", f"{FIXTURES}/alpha/write-gcm.yaml"),
+            *("--candidate-key", "key2={tmp}/found.key"),
+        ],
+        FINDINGS,
+        _file("found.key", lambda: bytes(range(32))),
+        columns=100,
+    ),
+    Case(
+        "encryption-try-no-candidate",
+        ["encryption", "try", *ALPHA_LOST],
+        USAGE,
+    ),
+    Case(
+        "encryption-try-no-key",
+        ["encryption", "try", *ALPHA_LOST, "--candidate-key", "key2={tmp}/found.key"],
+        USAGE,
+        _file("found.key", lambda: b"c2VjcmV0IHNlY3JldCBzZWNyZXQ="),
+    ),
     Case("help-encryption-what-if", ["encryption", "what-if", "--help"], OK),
     Case(
         "encryption-what-if",

@@ -23,7 +23,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing becomes unreadable",
     ExitCode.FINDINGS: "something becomes unreadable",
     ExitCode.USAGE: "usage error, or an API server would refuse one of the configurations",
-    ExitCode.INCOMPLETE: "could not be told: something is undetermined under one of the configurations (1 wins over it), "
+    ExitCode.INCOMPLETE: "could not be told: something is undetermined under one of the configurations (1 wins), "
     "or not everything was read",
     ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
     **ENDED_EARLY,

@@ -188,13 +188,14 @@ def write_try(report: EncryptionTryReport, stream: BinaryIO, max_rows: int) -> N
     """Write what each candidate opens, then the values by encryption key, and what none opens."""
     output = Output(stream)
     line = output.line
-    if not report.findings:
-        line("Nothing was found that does not open today")
-    else:
+    if report.findings:
         line(
-            f"The candidates open {report.opened} of {counted(report.findings, 'value')} that "
-            f"{'does' if report.findings == 1 else 'do'} not open today"
+            f"The candidates open {report.opened} of {counted(report.findings, 'value')} not known to open today"
         )
+    else:
+        line("Nothing was found that does not open today")
+    if report.undetermined_today and report.encryption_config is not None:
+        line(f"Of {report.undetermined_today} it could not be told whether today's configuration opens them")
     for number, words in (
         (report.readable_now, "readable now"),
         (report.gone, "gone"),

@@ -178,6 +178,7 @@ def try_candidates(
         **report_origin(source.describe(), request.configuration, cluster),
         findings=counting.tried,
         opened=counting.opened,
+        undetermined_today=gathering.undetermined,
         readable_now=gathering.readable_now,
         changed=gathering.changed,
         gone=gathering.gone,
@@ -215,6 +216,7 @@ class _Gathering:
         self.denied: list[bytes] = []
         self.objects = 0
         self.readable_now = 0
+        self.undetermined = 0
         self.changed = 0
         self.gone = 0
 
@@ -238,6 +240,7 @@ class _Gathering:
         enveloped = found.stored.value.startswith(_ENCRYPTED)
         unreadable = outcome in FAILED or outcome is Outcome.UNDETERMINED
         if outcome is Outcome.DECRYPT_FAILURE or (enveloped and unreadable):
+            self.undetermined += outcome is Outcome.UNDETERMINED
             place = KeyName(found.rule, found.transformer, found.kms_key_id_sha256)
             self._findings.append(_Finding(found.stored, place, found.verdict.is_damage))
         elif self._reported and not unreadable:

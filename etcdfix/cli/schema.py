@@ -49,7 +49,8 @@ def command(name: str) -> int:
       report, finding                  etcdfix scan
       history, impact, namespace, orphans, plan, doctor, compare
                                        the command of that name
-      encryption-usage, encryption-lint, encryption-diff, encryption-merge
+      encryption-usage, encryption-try, encryption-what-if, encryption-lint,
+      encryption-diff, encryption-merge
                                        etcdfix encryption
       change                           delete, restore, reencrypt
       explain, cause, cause-list       etcdfix explain

@@ -154,6 +154,17 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         ]
         return quote_command([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
 
+    def reencrypt(self, key: bytes, candidate: str) -> str:
+        """Return the dry run that rewrites a value which a candidate configuration opens, on the live etcd.
+
+        Args:
+            key: Complete key.
+            candidate: The file of that configuration.
+        """
+        words = ["etcdfix", "reencrypt", *key_arguments(key), "--candidate-config", candidate]
+        words += [*self._live, *self.layout, *self.reading, *self.changing]
+        return quote_command([*words, "--reason", "REASON", "--dry-run"])
+
     def restore(self, key: bytes, revision: int, *, replacing: int = 0, accepting: Sequence[str] = ()) -> str:
         """Return the dry run that puts back what a key held at a revision, on the live etcd.
 

@@ -27,6 +27,7 @@ class Rule(StrEnum):
     NO_SPACE = "no-space"
     CURABLE_BY_CONFIGURATION = "curable-by-configuration"
     ONLY_COPY = "only-copy"
+    REPAIRABLE = "repairable"
     RISK = "risk-not-accepted"
     NEWER = "newer-than-known"
     RELEASE = "release"

@@ -28,6 +28,8 @@ class Rule(StrEnum):
     CURABLE_BY_CONFIGURATION = "curable-by-configuration"
     ONLY_COPY = "only-copy"
     REPAIRABLE = "repairable"
+    NOT_REPAIRABLE = "not-repairable"
+    SEVERAL_REPAIRS = "several-repairs"
     RISK = "risk-not-accepted"
     NEWER = "newer-than-known"
     RELEASE = "release"

@@ -44,6 +44,13 @@ class AcceptRisk(StrEnum):
     UNPROVEN_REPAIR = "unproven-repair"
 
 
+DELETION_RISKS: Final = tuple(risk for risk in AcceptRisk if risk is not AcceptRisk.UNPROVEN_REPAIR)
+"""Those of a deletion."""
+
+REPAIR_RISKS: Final = (AcceptRisk.CLUSTER_BREAKING, AcceptRisk.UNPROVEN_REPAIR)
+"""Those of a repair that nothing proves."""
+
+
 class Deletability(StrEnum):
     """How a value stands towards its deletion."""
 

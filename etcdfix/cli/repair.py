@@ -45,7 +45,7 @@ from etcdfix.verdicts.deletability import REPAIR_RISKS
 @expectation_options
 @member_options
 @click.option(
-    "--accept-risk", "accept_risks", multiple=True, type=click.Choice(REPAIR_RISKS),
+    "--accept-risk", "accept_risks", multiple=True, type=click.Choice([risk.value for risk in REPAIR_RISKS]),
     help="Go on in spite of this one risk (may be repeated). Only a value under AES-CBC needs one: it has no tag.",
 )  # fmt: skip
 @source_options

@@ -93,7 +93,7 @@ member_options = option_group(
 
 risk_options = option_group(
     click.option(
-        "--accept-risk", "accept_risks", multiple=True, type=click.Choice(DELETION_RISKS),
+        "--accept-risk", "accept_risks", multiple=True, type=click.Choice([risk.value for risk in DELETION_RISKS]),
         help="Go on in spite of this one risk (may be repeated).",
     ),
 

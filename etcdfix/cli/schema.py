@@ -44,8 +44,8 @@ def command(name: str) -> int:
     """Print the JSON Schema of what a command writes as JSON: of a scan's report (default), or of another document.
 
     NAME is report or finding (etcdfix scan); impact, namespace, orphans, plan or doctor (the commands of that name);
-    change (delete, restore, reencrypt and repair); backup-list, backup-verification or backup-pruning (etcdfix backup); or
-    audit: one record of the audit log.
+    change (delete, restore, reencrypt and repair); backup-list, backup-verification or backup-pruning (etcdfix
+    backup); or audit: one record of the audit log.
 
     The schema is generated from the very types that are written. Readers ignore fields that they do not
     know, and treat an outcome that they do not know as undetermined.

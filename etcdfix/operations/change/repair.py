@@ -302,8 +302,8 @@ class _SamePrefix:
             return
         raise refuse(
             Rule.CURABLE_BY_CONFIGURATION,
-            f"{display(found.stored.key)} begins like {display(self._failing)}, which does not open either: that is the "
-            "name of an encryption key, not a damaged prefix",
+            f"{display(found.stored.key)} begins like {display(self._failing)}, which does not open either: that is "
+            "the name of an encryption key, not a damaged prefix",
             hint="give the key that wrote them its name back in the configuration",
         )
 

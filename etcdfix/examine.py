@@ -179,6 +179,11 @@ class Examiner:
         self.readers.learn(source, self.plugins)
         self._reader = None
 
+    def know_as(self, other: Examiner) -> None:
+        """Know the CRDs and APIServices that another one has learned."""
+        self.readers.know_as(other.readers)
+        self._reader = None
+
     def know_names(self, names: Collection[str]) -> None:
         """Know further names of encryption keys, so that one with colons in it is called by its whole name."""
         self._names |= frozenset(names)

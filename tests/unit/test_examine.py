@@ -221,7 +221,7 @@ def test_what_the_server_serves_empty(value: bytes, cause: Cause) -> None:
 @pytest.mark.parametrize("minor", [36, None])
 def test_an_unknown_kind_may_be_newer_than_the_tables(minor: int | None) -> None:
     found = look(json_object("v1", "Sekret", "web"), minor=minor)
-    assert risks_of(found.verdict) == (AcceptRisk.NEWER_THAN_KNOWN,)
+    assert risks_of(found) == (AcceptRisk.NEWER_THAN_KNOWN,)
     assert found.verdict.stated_kind == "v1 Sekret"
 
 
@@ -444,7 +444,7 @@ def test_a_kind_of_a_later_release_is_said_to_be_one() -> None:
     found = look(hpa, key="/registry/horizontalpodautoscalers/shop/web", minor=20)
     assert verdict(found) == (Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED)
     assert "1.20 does not register; 1.23 brought it" in found.verdict.message
-    assert risks_of(found.verdict) == (AcceptRisk.NEWER_THAN_KNOWN,)
+    assert risks_of(found) == (AcceptRisk.NEWER_THAN_KNOWN,)
 
 
 def test_a_kind_that_another_server_owns_is_the_wrong_kind() -> None:

@@ -20,6 +20,8 @@ from etcdfix.reports.formats.text import aligned, incomplete, introduction, show
 from etcdfix.reports.head import head_lines
 from etcdfix.reports.model import Finding, Remedy
 from etcdfix.text.safetext import safe_text
+from etcdfix.verdicts.damage import PEEK_CHECKS
+from etcdfix.verdicts.judge import ATTEMPT_CHECK
 
 _MOST_PARTS: Final = 40
 _TITLES: Final = {
@@ -110,6 +112,8 @@ def _sections(report: ExplainReport) -> Iterator[tuple[str, Iterator[str]]]:
     yield "Encryption keys, in the order in which API servers try them", _attempts(report.attempts)
     if report.peek is not None:
         yield "A look without tag or padding", _peek(report.peek)
+    if finding is not None:
+        yield "What else was checked", _checks(finding)
     yield "What it is not", _ruled_out(report)
     yield "Other values of the resource under its encryption key", _siblings(report.siblings)
     yield "What is kept of it", _kept(report)
@@ -203,6 +207,15 @@ def _peek(peek: PeekShown) -> Iterator[str]:
         yield _Prose(f"What is seen so: {peek.plaintext}.")
     if peek.undone is not None:
         yield _Prose(f"It opens once this is put right: {peek.undone} ({safe_text(peek.undone_detail)}).")
+
+
+def _checks(finding: Finding) -> Iterator[str]:
+    """Yield the evidence that stands nowhere else."""
+    for one in finding.evidence:
+        if one.check in PEEK_CHECKS or one.check.startswith(ATTEMPT_CHECK):
+            continue
+        detail = f" ({safe_text(one.detail)})" if one.detail else ""
+        yield _Prose(f"{safe_text(one.check)}: {safe_text(one.result)}{detail}")
 
 
 def _ruled_out(report: ExplainReport) -> Iterator[str]:

@@ -128,9 +128,10 @@ def _under_right_key(peek: Peek, *, searched: bool) -> Iterator[RuledOut]:
     if peek.encoding not in {"", "encrypted"}:
         yield RuledOut(Cause.DOUBLE_ENCRYPTED, f"what it decrypts to begins as {peek.encoding}")
     look = peek.look
-    # Only of these it is known how they end; and a padding of AES-CBC that is gone leaves no trace in the plaintext.
-    telling = peek.encoding in {"protobuf", "json"} and not peek.transformer.startswith("aescbc/")
-    if telling and look is not None and look.ends_as_written and not look.ends_early and peek.undone is None:
+    # Any line of text ends with a line feed; and a padding of AES-CBC that is gone leaves no trace in the plaintext.
+    ends = look is not None and look.ends_as_written and not look.ends_early
+    telling = peek.encoding == "protobuf" or (peek.encoding == "json" and look is not None and look.whole)
+    if ends and telling and peek.undone is None and not peek.transformer.startswith("aescbc/"):
         yield RuledOut(Cause.VALUE_TRUNCATED, "it ends as API servers write it")
     if not searched or peek.undone is not None:
         return

@@ -92,13 +92,13 @@ def _result(
     key: ConfiguredKey, found: Examination, failed: Attempt | None, *, opened: bool
 ) -> tuple[AttemptResult, str]:
     value = found.stored.value
-    if opened:
-        return AttemptResult.NOT_TRIED, "another key before it opened the value"
     if value.startswith(_ENCRYPTED) != bool(key.prefix):
         plain = "the value is encrypted" if not key.prefix else "the value is not encrypted"
         return AttemptResult.NOT_TRIED, plain
     if not value.startswith(key.prefix):
         return AttemptResult.NOT_TRIED, "the value does not name it"
+    if opened:
+        return AttemptResult.NOT_TRIED, "another key before it opened the value"
     if failed is not None:
         silent = failed.reason is FailureReason.KMS_UNREACHABLE
         return AttemptResult.NO_ANSWER if silent else AttemptResult.FAILED, failed.error

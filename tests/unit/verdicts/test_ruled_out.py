@@ -121,6 +121,10 @@ def test_the_right_key() -> None:
 
 def test_an_end_as_it_is_written_was_not_cut() -> None:
     assert Cause.VALUE_TRUNCATED in of_decryption(right(look=WHOLE))
+    assert Cause.VALUE_TRUNCATED in of_decryption(right(look=WHOLE, encoding="json"))
+    assert Cause.VALUE_TRUNCATED not in of_decryption(
+        right(look=WHOLE._replace(whole=False), encoding="json")
+    )
     assert Cause.VALUE_TRUNCATED not in of_decryption(right(look=WHOLE, encoding="cbor"))
     assert Cause.VALUE_TRUNCATED not in of_decryption(right(look=WHOLE, transformer=CBC), CBC)
     assert Cause.VALUE_TRUNCATED not in of_decryption(right(look=WHOLE._replace(ends_as_written=False)))

@@ -35,14 +35,15 @@ from etcdfix.reports.finding import finding_from
 from etcdfix.reports.head import stakes_of
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.model import Finding, Remedy
-from etcdfix.reports.next_steps import first_way_out
+from etcdfix.reports.next_steps import first_way_out, next_for_undetermined
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, timestamp
 from etcdfix.reports.remedies import LAST
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import key_base64, quote_command
-from etcdfix.verdicts.deletability import FAILED, IDENTITY
+from etcdfix.text.safetext import key_arguments, key_base64, quote_command
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.deletability import FAILED, IDENTITY, KMS_DOUBTS
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, KeyDoubt
 from etcdfix.verdicts.observation import Observation
@@ -243,7 +244,7 @@ def _report(
         exists=True,
         at_stake=stakes.at_stake,
         do_not_restart=stakes.do_not_restart,
-        next=first_way_out(finding.remedies),
+        next=_next(found, finding, again),
         finding=finding,
         deletion_withheld=withheld,
         layout=layout_of(examiner, found),
@@ -258,6 +259,14 @@ def _report(
         complete=not reasons,
         incomplete_reasons=reasons,
     )
+
+
+def _next(found: Examination, finding: Finding, again: RepeatedOptions) -> Remedy | None:
+    """Return what to do first: of what waits for a configuration or a plugin, as a scan says it."""
+    cause = found.verdict.cause
+    if found.verdict.outcome is Outcome.UNDETERMINED and cause in {*KMS_DOUBTS, Cause.NO_CONFIGURATION}:
+        return next_for_undetermined({cause}, key_arguments(found.stored.key), again)
+    return first_way_out(finding.remedies)
 
 
 def _origin(source: Source, request: ExplainRequest, uid: str | None) -> dict[str, Any]:

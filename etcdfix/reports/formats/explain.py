@@ -19,11 +19,13 @@ from etcdfix.reports.formats.machine import write_document, write_yaml
 from etcdfix.reports.formats.text import aligned, incomplete, introduction, shown, steps
 from etcdfix.reports.head import head_lines
 from etcdfix.reports.model import Finding, Remedy
+from etcdfix.reports.tables import table_lines
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.damage import PEEK_CHECKS
 from etcdfix.verdicts.judge import ATTEMPT_CHECK
 
 _MOST_PARTS: Final = 40
+_INDENT: Final = "  "
 _TITLES: Final = {
     Where.STORED: "The value as it is stored",
     Where.DECRYPTED: "What it decrypts to",
@@ -52,7 +54,7 @@ def write_table(report: ExplainReport, stream: BinaryIO) -> None:
         line(text)
     line()
     line(introduction(report))
-    for title, lines in _sections(report):
+    for title, lines in _sections(report, max(output.width - len(_INDENT), 0)):
         told = list(lines)
         if not told:
             continue
@@ -60,14 +62,16 @@ def write_table(report: ExplainReport, stream: BinaryIO) -> None:
         line(title)
         for text in told:
             if isinstance(text, _Prose):
-                output.prose(text, "  ")
+                output.prose(text, _INDENT)
             else:
                 line(text)
-    line()
-    for text in incomplete(report):
-        line(text)
+    if not report.complete:
+        line()
+        for text in incomplete(report):
+            line(text)
     remedies = _remedies(report)
     if remedies:
+        line()
         line("What to do, the least destructive first")
         for text in steps((way.action, way.command, way.note) for way in remedies):
             line(text)
@@ -101,15 +105,15 @@ def _headline(report: ExplainReport) -> str:
     return f"{key} cannot be read{cause}."
 
 
-def _sections(report: ExplainReport) -> Iterator[tuple[str, Iterator[str]]]:
+def _sections(report: ExplainReport, width: int) -> Iterator[tuple[str, Iterator[str]]]:
     finding = report.finding
     if finding is not None:
         yield "What it is", _identity(finding)
     for where, title in _TITLES.items():
         parts = [part for part in report.layout if part.where is where]
         damage = report.damage_offset if _holds_damage(report, where) else None
-        yield title, _layout(parts, damage, report.damage_field)
-    yield "Encryption keys, in the order in which API servers try them", _attempts(report.attempts)
+        yield title, _layout(parts, damage, report.damage_field, width)
+    yield "Encryption keys, in the order in which API servers try them", _attempts(report.attempts, width)
     if report.peek is not None:
         yield "A look without tag or padding", _peek(report.peek)
     if finding is not None:
@@ -154,11 +158,12 @@ def _identity(finding: Finding) -> Iterator[str]:
     yield from aligned(rows)
 
 
-def _layout(parts: list[LayoutPart], damage: int | None, field: str) -> Iterator[str]:
+def _layout(parts: list[LayoutPart], damage: int | None, field: str, width: int) -> Iterator[str]:
     rows = [
-        (str(part.offset), f"+{part.length}", part.name, shown(part.detail)) for part in parts[:_MOST_PARTS]
+        (str(part.offset), str(part.length), part.name, shown(part.detail)) for part in parts[:_MOST_PARTS]
     ]
-    yield from aligned(rows)
+    if rows:
+        yield from _indented(table_lines(("OFFSET", "SIZE", "PART", "WHAT"), rows, width))
     if len(parts) > _MOST_PARTS:
         yield f"  and {counted(len(parts) - _MOST_PARTS, 'further part')}: -o json has all"
     if damage is not None and parts:
@@ -166,11 +171,11 @@ def _layout(parts: list[LayoutPart], damage: int | None, field: str) -> Iterator
         yield _Prose(f"Decoding breaks at byte {damage}{where}.")
 
 
-def _attempts(attempts: list[KeyAttempt]) -> Iterator[str]:
-    rules = dict.fromkeys(attempt.rule for attempt in attempts)
-    rule = next(iter(rules), "")
-    if attempts:
-        yield f"  rule: {shown(rule)}" if rule else "  no rule of the configuration holds for the resource"
+def _attempts(attempts: list[KeyAttempt], width: int) -> Iterator[str]:
+    if not attempts:
+        return
+    rule = attempts[0].rule
+    yield f"  rule: {shown(rule)}" if rule else "  no rule of the configuration holds for the resource"
     rows = [
         (
             shown(attempt.transformer),
@@ -180,7 +185,11 @@ def _attempts(attempts: list[KeyAttempt]) -> Iterator[str]:
         )
         for attempt in attempts
     ]
-    yield from aligned(rows)
+    yield from _indented(table_lines(("KEY", "FINGERPRINT", "RESULT", "WHY"), rows, width))
+
+
+def _indented(lines: Iterator[str]) -> Iterator[str]:
+    return (f"{_INDENT}{line}" for line in lines)
 
 
 def _peek(peek: PeekShown) -> Iterator[str]:

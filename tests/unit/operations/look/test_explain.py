@@ -1,4 +1,4 @@
-"""All that is known of one key: races, hostile names, huge values, a few bytes, other programs' keys, no configuration."""
+"""All that is known of one key: races, hostile names, huge values, a few bytes, other programs' keys."""
 
 from __future__ import annotations
 

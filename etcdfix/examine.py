@@ -41,6 +41,7 @@ from etcdfix.model import (
     key_id_digest,
 )
 from etcdfix.readers import Plugins, ResourceReader, ResourceReaders
+from etcdfix.repair import NO_REPAIR, RepairSearch, find_repair, proof_of, rewrites_of
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import (
     ResourcePrefix,
@@ -50,6 +51,7 @@ from etcdfix.storagekey import (
     display,
     under_other_prefixes,
 )
+from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.judge import Verdict, judge
 from etcdfix.verdicts.observation import (
@@ -69,6 +71,7 @@ from etcdfix.verdicts.plaintext import (
 )
 
 _ENCRYPTED = b"k8s:enc:"
+_UNREAD = FAILED | {Outcome.UNDETERMINED}
 PLAIN = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERVES, "readable")
 """Of every value of which there is nothing to say."""
 
@@ -125,6 +128,7 @@ class Examiner:
         self._last_opened: tuple[StoredValue, bytes] | None = None
         self._last_seen: tuple[StoredValue, Observation] | None = None
         self._reader: ResourceReader | None = None
+        self._repairs = True
 
     @classmethod
     def of(cls, reading: Reading, plugins: Plugins | None = None) -> Examiner:
@@ -327,6 +331,7 @@ class Examiner:
             evidence=self._name_warnings(reader, stored.key),
         )
         self._last_seen = stored, seen
+        verdict = judge(seen)
         return Examination(
             stored,
             reader.directory,
@@ -335,12 +340,67 @@ class Examiner:
             transformer or written_under or ("" if enveloped else "identity"),
             plain is not None,
             plain is not None and plain.stale,
-            judge(seen),
+            verdict,
             decoded if plain is not None else None,
             _kms_key_id(stored, envelope),
             reader.rule,
             tuple(name.key for name in keys if name.key.startswith("fp:")),
+            self._find_repair(reader, stored, verdict, thorough=thorough).repair,
         )
+
+    def search_repair(self, found: Examination) -> RepairSearch:
+        """Look for the only way in which the stored bytes of a value are put right; also where no tag proves it.
+
+        Args:
+            found: The value; of KMS values it has to be known what others under its provider came to.
+
+        Raises:
+            KMSPending: Only while plugins defer.
+        """
+        reader = self.readers.reader_for(found.stored.key)
+        return self._find_repair(reader, found.stored, found.verdict, thorough=True, unproven=True)
+
+    def _find_repair(
+        self,
+        reader: ResourceReader,
+        stored: StoredValue,
+        verdict: Verdict,
+        *,
+        thorough: bool,
+        unproven: bool = False,
+    ) -> RepairSearch:
+        if not self._repairs or verdict.outcome not in _UNREAD or not reader.owner_known:
+            return NO_REPAIR
+        own = reader.transformers
+        trial = self.apart()
+        trial._repairs = False  # noqa: SLF001 - its own
+
+        def examine(other: StoredValue) -> Examination:
+            with self.plugins.aside() if self.plugins is not None else contextlib.nullcontext():
+                return trial.examine(other)
+
+        def fits(plaintext: bytes) -> bool:
+            try:
+                decoded = reader.decode(plaintext)
+            except DecodeError:
+                return False
+            return not decoded.inconsistencies and stored.key in self._key_of(reader.directory, decoded)
+
+        candidates = rewrites_of(
+            stored,
+            own,
+            lambda: self._structures(reader),
+            thorough=thorough,
+            fits=fits if unproven else None,
+        )
+        return find_repair(stored, candidates, examine, lambda other: proof_of(other, own))
+
+    def _structures(self, reader: ResourceReader) -> Structures:
+        crd = self.readers.custom_resource(reader.directory)
+        own = (
+            tuple((f"{crd.group}/{version}", crd.kind) for version in crd.versions) if crd is not None else ()
+        )
+        return known_structures(own)
 
     def _name_warnings(self, reader: ResourceReader, key: bytes) -> tuple[Evidence, ...]:
         """Say of a key that no resource claims that one bit of its name may have changed."""
@@ -373,11 +433,7 @@ class Examiner:
             thorough,
         )
         resource = reader.directory.group_resource
-        crd = self.readers.custom_resource(reader.directory)
-        own = (
-            tuple((f"{crd.group}/{version}", crd.kind) for version in crd.versions) if crd is not None else ()
-        )
-        found = peek(self.transformers, resource, request, known_structures(own), self._look_into(reader))
+        found = peek(self.transformers, resource, request, self._structures(reader), self._look_into(reader))
         if plain is not None and found.named and found.key_fingerprint != plain.key_fingerprint:
             # Padding fitted by chance under an earlier key of the same name, and the server looks no further.
             return msgspec.structs.replace(found, named=False)

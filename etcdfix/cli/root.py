@@ -53,10 +53,18 @@ COMMANDS: Commands = {
         "etcdfix.cli.namespace",
         "Explain why a namespace cannot finish deleting, and in which order to act.",
     ),
+    "compare": (
+        "etcdfix.cli.compare",
+        "Say which keys differ between the members of etcd, or between two points in time.",
+    ),
     "orphans": ("etcdfix.cli.orphans", "List keys without owner, CRD or namespace, and those nobody claims."),
     "plan": (
         "etcdfix.cli.plan",
         "Say of many broken objects who makes each again, and in which order to act.",
+    ),
+    "encryption": (
+        "etcdfix.cli.encryption",
+        "Say which encryption keys are needed, what opens what, what a new configuration would do.",
     ),
     "doctor": (
         "etcdfix.cli.doctor",

@@ -43,9 +43,18 @@ _ALL = {**SCHEMAS, "audit": audit_schema}
 def command(name: str) -> int:
     """Print the JSON Schema of what a command writes as JSON: of a scan's report (default), or of another document.
 
-    NAME is report or finding (etcdfix scan); history, impact, namespace, orphans, plan or doctor (the commands of
-    that name); explain (of a key), cause or cause-list (etcdfix explain); change (delete, restore and reencrypt);
-    backup-list, backup-verification or backup-pruning (etcdfix backup); or audit: one record of the audit log.
+    NAME is one of these:
+
+    \b
+      report, finding                  etcdfix scan
+      history, impact, namespace, orphans, plan, doctor, compare
+                                       the command of that name
+      encryption-usage                 etcdfix encryption usage
+      change                           delete, restore, reencrypt
+      explain, cause, cause-list       etcdfix explain
+      backup-list, backup-verification, backup-pruning
+                                       etcdfix backup
+      audit                            one record of the audit log
 
     The schema is generated from the very types that are written. Readers ignore fields that they do not
     know, and treat an outcome that they do not know as undetermined.

@@ -48,6 +48,11 @@ def rule_name(group_resource: GroupResource) -> str:
     return "*." if group_resource == ("", "*") else str(group_resource)
 
 
+def narrowest_first(name: GroupResource) -> tuple[GroupResource, GroupResource, GroupResource]:
+    """Return which entries serve a resource, the first that is there: its own, that of its group, that of everything."""
+    return name, GroupResource(name.group, "*"), EVERYTHING
+
+
 def key_bytes(secret: str) -> bytes | None:
     """Return the bytes of a secret, or None where it is not base64 to the API server."""
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from etcdfix import __version__
 from etcdfix.reports.model import ReportConfiguration, ReportSource, Tool
@@ -54,3 +54,23 @@ def shown_source(description: SourceDescription, kube_system_uid: str | None) ->
         integrity=description.integrity,
         cluster_name=description.cluster_name,
     )
+
+
+def report_origin(
+    description: SourceDescription,
+    configuration: EncryptionConfiguration | None,
+    kube_system_uid: str | None,
+) -> dict[str, Any]:
+    """Return the fields with which a :class:`~etcdfix.reports.model.SourcedReport` begins.
+
+    Args:
+        description: Of the source.
+        configuration: That was used; None for none.
+        kube_system_uid: Names the cluster; None where it cannot be read.
+    """
+    return {
+        "tool": TOOL,
+        "generated_at": timestamp(),
+        "source": shown_source(description, kube_system_uid),
+        "encryption_config": shown_configuration(configuration),
+    }

@@ -11,7 +11,9 @@ import msgspec
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
 from etcdfix.reports.backup_model import BackupList, BackupPruning, BackupVerification
 from etcdfix.reports.cause_model import CauseList, CausePage
+from etcdfix.reports.compare_model import ComparisonReport
 from etcdfix.reports.doctor_model import DoctorReport
+from etcdfix.reports.encryption_model import EncryptionUsageReport
 from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
@@ -76,6 +78,8 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "plan": partial(document_schema, DeletionPlan),
     "change": partial(document_schema, ChangeReport),
     "doctor": partial(document_schema, DoctorReport),
+    "encryption-usage": partial(document_schema, EncryptionUsageReport),
+    "compare": partial(document_schema, ComparisonReport),
     "cause": partial(document_schema, CausePage),
     "cause-list": partial(document_schema, CauseList),
     "backup-list": partial(document_schema, BackupList),

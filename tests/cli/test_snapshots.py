@@ -312,6 +312,12 @@ CASES = [
     Case("namespace-held-from-elsewhere-json", ["namespace", *ALPHA_LOST, "default", "-o", "json"], INCOMPLETE),
     Case("namespace-not-found", ["namespace", *ALPHA_LOST, "nowhere"], SOURCE),
     Case("orphans", ["orphans", *ALPHA_LOST], INCOMPLETE),
+    Case("help-encryption", ["encryption", "--help"], OK),
+    Case("help-encryption-usage", ["encryption", "usage", "--help"], OK),
+    Case(
+        "encryption-usage", ["encryption", "usage", "--snapshot", ALPHA, *ROTATED, "--no-kms"], INCOMPLETE
+    ),
+    Case("encryption-usage-no-configuration", ["encryption", "usage", "--snapshot", ALPHA], INCOMPLETE),
     Case("help-doctor", ["doctor", "--help"], OK),
     # plans
     Case("help-plan", ["plan", "--help"], OK),

@@ -21,6 +21,7 @@ from etcdfix.operations.look.explain_parts import (
     layout_of,
     not_the_cause,
     peek_shown,
+    repair_of,
 )
 from etcdfix.operations.look.history import HistoryRequest, look_into_history
 from etcdfix.readable_revision import ReadableRevisions, Sought
@@ -36,7 +37,7 @@ from etcdfix.reports.head import stakes_of
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.model import Finding, Remedy
 from etcdfix.reports.next_steps import first_way_out, next_for_undetermined
-from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, timestamp
+from etcdfix.reports.origin import report_origin
 from etcdfix.reports.remedies import LAST
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
@@ -238,6 +239,7 @@ def _report(
     finding, withheld = _without_deletion(finding, look, found)
     stakes = stakes_of([found], past=again.of_the_past)
     offset, field = damage_of(examiner, found)
+    repair, no_repair = repair_of(examiner, found) if ended is None else (None, "")
     beside = list(look.siblings()) if look.found is not None else []
     return ExplainReport(
         **_origin(source, request, uid),
@@ -253,6 +255,8 @@ def _report(
         attempts=attempts_on(examiner, found, seen),
         peek=peek_shown(seen.peek if seen is not None else None),
         ruled_out=not_the_cause(seen, found, searched=look.found is not None),
+        repair=repair,
+        no_repair=no_repair,
         siblings=beside,
         kept=kept,
         cause_page=quote_command(["etcdfix", "explain", finding.cause]) if finding.cause else "",
@@ -270,14 +274,8 @@ def _next(found: Examination, finding: Finding, again: RepeatedOptions) -> Remed
 
 
 def _origin(source: Source, request: ExplainRequest, uid: str | None) -> dict[str, Any]:
-    return {
-        "tool": TOOL,
-        "generated_at": timestamp(),
-        "source": shown_source(source.describe(), uid),
-        "encryption_config": shown_configuration(request.configuration),
-        "key": display(request.key),
-        "key_base64": key_base64(request.key),
-    }
+    origin = report_origin(source.describe(), request.configuration, uid)
+    return {**origin, "key": display(request.key), "key_base64": key_base64(request.key)}
 
 
 def _kept(

@@ -9,17 +9,19 @@ from etcdfix.encryption.layout import envelope_layout
 from etcdfix.encryption.transformer import ConfiguredKey
 from etcdfix.errors import DecodeError
 from etcdfix.examine import Examiner
-from etcdfix.model import Attempt, FailureReason, Outcome, Part, Peek, PeekState
+from etcdfix.model import Attempt, Confidence, FailureReason, Outcome, Part, Peek, PeekState
 from etcdfix.reports.explain_model import (
     AttemptResult,
     KeyAttempt,
     LayoutPart,
     NotTheCause,
     PeekShown,
+    RepairShown,
     Where,
 )
 from etcdfix.storagekey import StorageCodec
 from etcdfix.verdicts.damage import looked
+from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.observation import Observation
 from etcdfix.verdicts.plaintext import describe_failure
@@ -139,3 +141,15 @@ def not_the_cause(seen: Observation | None, found: Examination, *, searched: boo
         NotTheCause(one.cause.value, one.confidence, one.why)
         for one in ruled_out(seen, found.verdict, searched=searched)
     ]
+
+
+def repair_of(examiner: Examiner, found: Examination) -> tuple[RepairShown | None, str]:
+    """Return how the bytes of a value that cannot be read read again; or None, and why there is no way."""
+    if found.verdict.outcome not in FAILED:
+        return None, ""
+    search = examiner.search_repair(found)
+    repair = search.repair
+    if repair is None:
+        return None, search.why_not
+    sure = Confidence.CERTAIN if repair.proven else Confidence.POSSIBLE
+    return RepairShown(repair.kind, repair.words, repair.proof, sure), ""

@@ -25,7 +25,7 @@ from etcdfix.reports.finding import finding_from
 from etcdfix.reports.head import stakes_of
 from etcdfix.reports.history_model import Event, FieldChange, HistoryReport, HistoryRevision, Written
 from etcdfix.reports.model import Remedy, ValueKind
-from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, timestamp
+from etcdfix.reports.origin import report_origin
 from etcdfix.reports.printers.objects import Form, Viewer
 from etcdfix.reports.remedies import PUT_BACK, readable_remedy, save_command
 from etcdfix.sources.base import Source
@@ -122,10 +122,7 @@ def _report(
     revisions = gathered.revisions()
     where = gathered.place(request)
     return HistoryReport(
-        tool=TOOL,
-        generated_at=timestamp(),
-        source=shown_source(source.describe(), uid),
-        encryption_config=shown_configuration(request.configuration),
+        **report_origin(source.describe(), request.configuration, uid),
         key=display(key),
         key_base64=key_base64(key),
         **where,

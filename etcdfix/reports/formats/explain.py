@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO, Final
 
+from etcdfix.model import RepairProof
 from etcdfix.reports.base import Output, counted
 from etcdfix.reports.explain_model import (
     AttemptResult,
@@ -35,6 +36,11 @@ _RESULTS: Final = {
     AttemptResult.FAILED: "does not open it",
     AttemptResult.NO_ANSWER: "no answer",
     AttemptResult.NOT_TRIED: "not tried",
+}
+_PROOFS: Final = {
+    RepairProof.TAG: "its tag fits then",
+    RepairProof.DECODES: "a whole object decodes then, of its own etcd key",
+    RepairProof.NONE: "nothing shows it, since AES-CBC has no tag; other bytes may be wrong too",
 }
 _DOUBTS: Final = {
     "none-opens": "none opens: that points at the key or the configuration, not at this value",
@@ -119,6 +125,7 @@ def _sections(report: ExplainReport, width: int) -> Iterator[tuple[str, Iterator
     if finding is not None:
         yield "What else was checked", _checks(finding)
     yield "What it is not", _ruled_out(report)
+    yield "Its own bytes, put right", _repair(report)
     yield "Other values of the resource under its encryption key", _siblings(report.siblings)
     yield "What is kept of it", _kept(report)
 
@@ -231,6 +238,16 @@ def _ruled_out(report: ExplainReport) -> Iterator[str]:
     for one in report.ruled_out:
         likely = "" if one.confidence == "certain" else f" ({one.confidence})"
         yield _Prose(f"{one.cause}{likely}: {safe_text(one.why)}")
+
+
+def _repair(report: ExplainReport) -> Iterator[str]:
+    repair = report.repair
+    if repair is not None:
+        yield _Prose(
+            f"It reads with {safe_text(repair.words)} ({repair.confidence}: {_PROOFS[repair.proof]})."
+        )
+    elif report.no_repair:
+        yield _Prose(f"No way: {safe_text(report.no_repair)}.")
 
 
 def _siblings(siblings: list[Siblings]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from etcdfix.reports.base import Aligned, fit
+from etcdfix.reports.encryption_model import EncryptionUsageReport
 from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
@@ -12,7 +13,9 @@ from etcdfix.text.safetext import safe_text
 
 _WIDEST = 72
 
-Report = ExplainReport | HistoryReport | ImpactReport | NamespaceReport | OrphansReport
+Report = (
+    EncryptionUsageReport | ExplainReport | HistoryReport | ImpactReport | NamespaceReport | OrphansReport
+)
 
 
 def shown(value: object) -> str:

@@ -18,6 +18,7 @@ from tests.support.objects import (
     IDENTITY,
     KEY_1,
     KEY_2,
+    aescbc,
     aesgcm,
     config_map,
     configuration,
@@ -79,15 +80,30 @@ def test_a_damaged_value_among_others() -> None:
     assert report.peek is not None
     assert (report.peek.state, report.peek.undone) == ("right-key", "ciphertext-bit")
     assert report.cause_page == "etcdfix explain ciphertext-damaged"
+    assert report.repair is not None
+    assert (report.repair.proof, report.repair.confidence) == ("tag", "certain")
     text = table(report)
     assert text.startswith(f"{KEY} cannot be read (ciphertext-damaged, certain).\n")
     assert "3 values, this one counted: 2 opened, 1 failed (1 proven damaged)" in text
+
+
+def test_a_repair_that_nothing_proves_is_only_possible() -> None:
+    cbc = configuration(provider("aescbc", key1=KEY_1), IDENTITY)
+    there = MemorySource({KEY: flipped(aescbc(secret("web")), -40)})
+    request = ExplainRequest(layout=StorageLayout(), configuration=cbc, key=KEY.encode())
+    report = explain_key(there, request).report
+    assert report is not None
+    assert report.repair is not None
+    assert (report.repair.proof, report.repair.confidence) == ("none", "possible")
+    assert "(possible: nothing shows it" in table(report)
 
 
 def test_a_lost_key_is_not_the_value() -> None:
     others = ((f"/registry/secrets/shop/{n}", sealed(n, b"x" * 32)) for n in ("a", "b"))
     report = explained(source(sealed("web", b"x" * 32), *others))
     assert report.siblings[0].doubt == "none-opens"
+    assert report.repair is None
+    assert "nothing that could have happened to it was found" in report.no_repair
     assert "points at the key or the configuration" in table(report)
 
 

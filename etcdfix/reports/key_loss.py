@@ -142,7 +142,7 @@ class KeyLosses:
             kept = Remedy(
                 f"{verb} the readable revision that {counted(members.kept, 'value')} of them still {have}",
                 members.first_kept.command,
-                f"The command is that of the first; etcdfix impact KEY has the others. {members.first_kept.note}",
+                f"The command is that of the first; etcdfix explain KEY has another. {members.first_kept.note}",
             )
             yield Way(kept, WayKind.SAVE)
         paths = [path for directory in members.resources if (path := directory.api_path("", None))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -224,13 +224,17 @@ def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
     )
 
 
+ATTEMPT_CHECK: Final = "decrypt with "
+"""With this begins the check in whose evidence one attempt speaks."""
+
+
 def _attempted(attempt: Attempt) -> Iterator[Evidence]:
     """Yield what one provider or key did with the value, and what a plugin behind it has shown of itself."""
     named = f" (key {attempt.key_fingerprint})" if attempt.key_fingerprint else ""
     tried = "failed"
     if attempt.reason == "kms-unreachable":
         tried = "no answer" if attempt.error else "not tried"
-    yield Evidence(f"decrypt with {attempt.transformer}{named}", tried, attempt.error)
+    yield Evidence(f"{ATTEMPT_CHECK}{attempt.transformer}{named}", tried, attempt.error)
     plugin = attempt.plugin
     if plugin is not None:
         health = "healthy" if plugin.healthy else "unhealthy"

@@ -341,7 +341,7 @@ class _Gathering:
         elif sought.not_sought:
             self.readable_not_sought += 1
             told = Evidence(
-                _READABLE_CHECK, "not looked for", f"{sought.not_sought}; etcdfix impact KEY looks"
+                _READABLE_CHECK, "not looked for", f"{sought.not_sought}; etcdfix explain KEY looks"
             )
         else:
             return found

@@ -67,7 +67,8 @@ def test_every_section_stands_there_and_says_something(cause: Cause) -> None:
 
 @pytest.mark.parametrize("cause", Cause)
 def test_a_page_fits_into_a_terminal(cause: Cause) -> None:
-    without_blocks = re.sub(r"^ *```.*?^ *```", "", page(cause), flags=re.MULTILINE | re.DOTALL)
+    text = page(cause).partition("\n## Test\n")[0]  # a test's name is as long as it is
+    without_blocks = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
     assert [line for line in without_blocks.splitlines() if len(line) > WIDTH] == []
 
 
@@ -89,7 +90,7 @@ def test_the_fixture_shows_the_cause(cause: Cause, capfd: pytest.CaptureFixture[
         capfd.readouterr()
         run([*words, "-o", "json"])
         found = json.loads(capfd.readouterr().out)["finding"]["cause"]
-        assert found == cause or "it needs the KMS plugin" in " ".join(fixture.lower().split())
+        assert found == cause
     named = re.findall(r"`(tests/[\w/.]+|fixtures/[\w/.]+)`", fixture)
     assert all((REPOSITORY / path).exists() for path in named)
     assert kinds or shown or named

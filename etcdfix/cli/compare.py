@@ -51,8 +51,8 @@ MEANINGS: dict[ExitCode, str] = {
 )  # fmt: skip
 @click.option(
     "--with-snapshot", type=click.Path(path_type=Path), metavar="FILE",
-    help="Compare with this earlier snapshot, instead of member with member: what was added, removed and changed since, "
-    "and above all what could be read then and cannot be read now.",
+    help="Compare with this earlier snapshot, instead of member with member: what was added, removed and changed "
+    "since, and above all what could be read then and cannot be read now.",
 )  # fmt: skip
 @click.option(
     "--read-keys", is_flag=True,

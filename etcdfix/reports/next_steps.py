@@ -8,7 +8,7 @@ import msgspec
 
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import KMSPluginSummary, KMSSummary, Remedy, Summary, TransformerSummary
-from etcdfix.reports.remedies import DO_NOT_RESTART, LAST
+from etcdfix.reports.remedies import Way, WayKind, with_configuration
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import IDENTITY, KMS_DOUBTS
@@ -127,7 +127,7 @@ def next_steps(summary: Summary) -> list[str]:
 
 def next_way_out(
     summary: Summary,
-    first: Sequence[Remedy],
+    first: Remedy | None,
     words: Sequence[str],
     again: RepeatedOptions,
     *,
@@ -138,7 +138,7 @@ def next_way_out(
 
     Args:
         summary: All counts.
-        first: Ways out of the worst that is wrong, ordered; empty where nothing is.
+        first: The first way out of the worst that is wrong; None where nothing is.
         words: The scope that was scanned, as words of a command.
         again: What a command must repeat.
         whole: Everything in scope was seen.
@@ -152,7 +152,7 @@ def next_way_out(
         )
         return Remedy("Look where the keys of Kubernetes seem to be", elsewhere.scan_of(words), "")
     undetermined = {c.cause for c in summary.by_cause if c.outcome == "undetermined"}
-    way = first_way_out(first)
+    way = first
     if way is None or Cause.NO_CONFIGURATION in undetermined:
         examples = (entry.example for entry in summary.by_cause if entry.outcome == "undetermined")
         example = next((found for one in examples if (found := _as_named(one)) is not None), None)
@@ -170,14 +170,18 @@ def _as_named(shown: str) -> bytes | None:
     return shown.encode() if shown.startswith("/") and shown.isprintable() and "\\" not in shown else None
 
 
-def first_way_out(remedies: Sequence[Remedy]) -> Remedy | None:
+def first_way_out(ways: Sequence[Way]) -> Remedy | None:
     """Return the first way out that has a command, else the first; None where there is none.
 
-    Never a deletion; and what only saves copies comes after what cures, since a warning of its own keeps them.
+    Never a deletion; and what only saves copies comes after what cures, since a warning of its own keeps them. An
+    earlier revision that is only saved comes after a repair, which brings back what is newer.
     """
-    ways = [remedy for remedy in remedies if not remedy.action.startswith(LAST)]
-    cures = [remedy for remedy in ways if not remedy.action.startswith(DO_NOT_RESTART)]
-    return next((remedy for remedy in [*cures, *ways] if remedy.command), ways[0] if ways else None)
+    left = [way for way in ways if way.kind is not WayKind.DELETE]
+    repairable = any(way.kind is WayKind.REPAIR for way in left)
+    later = {WayKind.RESCUE, WayKind.SAVE} if repairable else {WayKind.RESCUE}
+    cures = [way for way in left if way.kind not in later]
+    first = next((way for way in [*cures, *left] if way.remedy.command), left[0] if left else None)
+    return first.remedy if first is not None else None
 
 
 def next_for_undetermined(
@@ -192,11 +196,7 @@ def next_for_undetermined(
         example: One of their etcd keys, where it is known.
     """
     if Cause.NO_CONFIGURATION in causes:
-        return Remedy(
-            "Scan again with the EncryptionConfiguration of the API servers",
-            again.scan_of(words, reading=again.with_configuration),
-            "The path stands in the API server's flag --encryption-provider-config.",
-        )
+        return with_configuration(again.scan_of(words, reading=again.with_configuration))
     if set(causes) & KMS_DOUBTS and NO_KMS in again.reading:
         reading = [word for word in again.reading if word != NO_KMS]
         return Remedy(

@@ -12,8 +12,13 @@ from etcdfix.model import Confidence, Outcome, ServerBehaviour
 from etcdfix.reports.backup_model import BackupList, BackupPruning, BackupVerification
 from etcdfix.reports.cause_model import CauseList, CausePage
 from etcdfix.reports.compare_model import ComparisonReport
+from etcdfix.reports.configurations_model import (
+    EncryptionDiffReport,
+    EncryptionLintReport,
+    EncryptionMergeReport,
+)
 from etcdfix.reports.doctor_model import DoctorReport
-from etcdfix.reports.encryption_model import EncryptionUsageReport
+from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
@@ -80,6 +85,11 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "doctor": partial(document_schema, DoctorReport),
     "encryption-usage": partial(document_schema, EncryptionUsageReport),
     "compare": partial(document_schema, ComparisonReport),
+    "encryption-lint": partial(document_schema, EncryptionLintReport),
+    "encryption-diff": partial(document_schema, EncryptionDiffReport),
+    "encryption-merge": partial(document_schema, EncryptionMergeReport),
+    "encryption-try": partial(document_schema, EncryptionTryReport),
+    "encryption-what-if": partial(document_schema, WhatIfReport),
     "cause": partial(document_schema, CausePage),
     "cause-list": partial(document_schema, CauseList),
     "backup-list": partial(document_schema, BackupList),

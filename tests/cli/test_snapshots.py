@@ -318,6 +318,52 @@ CASES = [
         "encryption-usage", ["encryption", "usage", "--snapshot", ALPHA, *ROTATED, "--no-kms"], INCOMPLETE
     ),
     Case("encryption-usage-no-configuration", ["encryption", "usage", "--snapshot", ALPHA], INCOMPLETE),
+    Case("help-encryption-try", ["encryption", "try", "--help"], OK),
+    Case(
+        "encryption-try",
+        [
+            "encryption",
+            "try",
+            *ALPHA_LOST,
+            "--no-kms",
+            "--candidate-config",
+            f"{FIXTURES}/alpha/write-cbc-key2.yaml",
+            *("--candidate-config", f"{FIXTURES}/alpha/write-gcm.yaml"),
+            *("--candidate-key", "key2={tmp}/found.key"),
+        ],
+        FINDINGS,
+        _file("found.key", lambda: bytes(range(32))),
+        columns=100,
+    ),
+    Case(
+        "encryption-try-no-candidate",
+        ["encryption", "try", *ALPHA_LOST],
+        USAGE,
+    ),
+    Case(
+        "encryption-try-no-key",
+        ["encryption", "try", *ALPHA_LOST, "--candidate-key", "key2={tmp}/found.key"],
+        USAGE,
+        _file("found.key", lambda: b"c2VjcmV0IHNlY3JldCBzZWNyZXQ="),
+    ),
+    Case("help-encryption-what-if", ["encryption", "what-if", "--help"], OK),
+    Case(
+        "encryption-what-if",
+        ["encryption", "what-if", *ALPHA_LOST, "--no-kms", "--new", f"{FIXTURES}/alpha/write-gcm.yaml"],
+        FINDINGS,
+        columns=100,
+    ),
+    Case(
+        "encryption-what-if-refused",
+        ["encryption", "what-if", *ALPHA_LOST, "--new", "{tmp}/new.yaml"],
+        USAGE,
+        _file("new.yaml", lambda: b"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n"),
+    ),
+    Case(
+        "encryption-what-if-no-configuration",
+        ["encryption", "what-if", "--snapshot", ALPHA, "--new", f"{FIXTURES}/alpha/config-lost.yaml"],
+        USAGE,
+    ),
     Case("help-doctor", ["doctor", "--help"], OK),
     # plans
     Case("help-plan", ["plan", "--help"], OK),

@@ -122,7 +122,8 @@ def compare_members(
     differences = walked.differences
     if hashes.differ and not differences.changes and not reasons:
         warnings.append(
-            "the hashes of the members differ, and no key that was compared does: what differs is another key, an older "
+            "the hashes of the members differ, and no key that was compared does: what differs is another key, an "
+            "older "
             "revision or a deleted key"
         )
     at = iter(range(len(sides)))
@@ -189,12 +190,14 @@ def compare_sources(
     warnings = []
     if None not in uids and uids[0] != uids[1]:
         warnings.append(
-            f"these are different clusters: namespace kube-system has uid {uids[0]} in the first and {uids[1]} in the other"
+            f"these are different clusters: namespace kube-system has uid {uids[0]} in the first and {uids[1]} in "
+            "the other"
         )
     revisions = [source.describe().revision for source in sources]
     if revisions[0] > revisions[1]:
         warnings.append(
-            f"--with-snapshot is at revision {revisions[0]} and the other at {revisions[1]}: what is called earlier may be "
+            f"--with-snapshot is at revision {revisions[0]} and the other at {revisions[1]}: what is called "
+            "earlier may be "
             "the later one"
         )
     copies = [

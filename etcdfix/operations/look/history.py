@@ -27,7 +27,7 @@ from etcdfix.reports.history_model import Event, FieldChange, HistoryReport, His
 from etcdfix.reports.model import Remedy, ValueKind
 from etcdfix.reports.origin import report_origin
 from etcdfix.reports.printers.objects import Form, Viewer
-from etcdfix.reports.remedies import PUT_BACK, readable_remedy, save_command
+from etcdfix.reports.remedies import WayKind, readable_way, save_command
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
@@ -438,10 +438,10 @@ class Revisions:
                 "through the API"
             )
         readable = ReadableRevision(told.stands_until, told.mod_revision, True, entry.leased)
-        remedy = readable_remedy(now, readable, again)
-        if not remedy.action.startswith(PUT_BACK):
+        way = readable_way(now, readable, again)
+        if way.kind is not WayKind.PUT_BACK:
             return "", "the present value may not be replaced as things are: save this one"
-        return remedy.command, remedy.note
+        return way.remedy.command, way.remedy.note
 
 
 def _times(metadata: dict[str, Any]) -> frozenset[tuple[str, str]]:

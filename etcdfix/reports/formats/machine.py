@@ -235,8 +235,7 @@ def write_rows_yaml(report: msgspec.Struct, stream: BinaryIO, _max_rows: int = 0
             stream.write(yaml_of({field.encode_name: msgspec.json.decode(_encode(plain))}).encode())
             continue
         stream.write(f"{field.encode_name}:\n".encode())
-        for item in value:
-            stream.write(yaml_of([msgspec.json.decode(_encode(item))]).encode())
+        stream.writelines(yaml_of([msgspec.json.decode(_encode(item))]).encode() for item in value)
 
 
 def _write_list(stream: BinaryIO, items: Iterable[bytes]) -> None:

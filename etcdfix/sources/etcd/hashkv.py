@@ -2,8 +2,8 @@
 
 Format:
     ``Maintenance/HashKV``: a CRC-32 over every key and every revision of it that a compaction left, up to a revision
-    (etcd ``server/storage/mvcc/hash.go``). It covers what was compacted up to another revision otherwise, so two of them
-    say something only at an equal compacted revision. That equal ones are equal data by chance is one in 2^32.
+    (etcd ``server/storage/mvcc/hash.go``). It covers what was compacted up to another revision otherwise, so two of
+    them say something only at an equal compacted revision. That equal ones are equal data by chance is one in 2^32.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What to do where copies differ. No member is ever named for replacement that holds a readable copy which another lacks."""
+"""What to do where copies differ.
+
+No member is ever named for replacement that holds a readable copy which another one lacks.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,8 @@ def member_advice(
         keep = whole[0]
         advice.append(
             Remedy(
-                f"Save a snapshot of member {keep.label}: it can read every key of those that differ which any member can.",
+                f"Save a snapshot of member {keep.label}: it can read every key of those that differ which any "
+                "member can.",
                 _at(again, keep).save_snapshot("good.db"),
                 "check it with etcdfix scan --snapshot good.db",
             )
@@ -44,7 +48,8 @@ def member_advice(
     elif holders:
         advice += [
             Remedy(
-                f"Save a snapshot of member {keep.label}: {counted(keep.only_readable_here, 'key')} can be read there and "
+                f"Save a snapshot of member {keep.label}: {counted(keep.only_readable_here, 'key')} can be read "
+                "there and "
                 "not on every other member.",
                 _at(again, keep).save_snapshot(f"member-{keep.member_id}.db"),
                 "no single member has all readable copies: keep the data directory of each before anything else",

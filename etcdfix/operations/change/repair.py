@@ -221,7 +221,7 @@ _NOTHING_TO_REPAIR = {
     Outcome.INCONSISTENT: (
         Rule.INCONSISTENT,
         "the API server accepts the value as it is, so its bytes are not put right behind its back",
-        "heal it through the API: etcdfix scan KEY -o yaml names the way",
+        "heal it through the API: etcdfix explain KEY names the way",
     ),
     Outcome.NOT_AN_OBJECT: (
         Rule.NOT_AN_OBJECT,
@@ -245,7 +245,7 @@ def _require_repair(found: Examination, search: RepairSearch) -> tuple[Repair, E
     if search.repair is not None and search.repaired is not None:
         return search.repair, search.repaired
     key, verdict = found.stored.key, found.verdict
-    others = quote_command(["etcdfix", "scan", *key_arguments(key), "-o", "yaml"])
+    others = quote_command(["etcdfix", "explain", *key_arguments(key)])
     if search.ambiguous:
         raise refuse(Rule.SEVERAL_REPAIRS, f"{display(key)}: {search.why_not}", hint=f"other ways: {others}")
     if verdict.outcome is Outcome.UNDETERMINED:
@@ -330,7 +330,7 @@ def _check_object(cluster: Cluster, reading: KeyReading, found: Examination, rep
         Rule.OTHER_OBJECT,
         f"the object that comes out of {display(found.stored.key)} has another uid than the one that stood there at "
         f"mod_revision {kept.examination.stored.mod_revision}, and no API server changes a uid",
-        hint="that revision reads: see etcdfix scan KEY -o yaml".replace(
+        hint="that revision reads: see etcdfix history KEY".replace(
             "KEY", quote_command(key_arguments(found.stored.key))
         ),
     )

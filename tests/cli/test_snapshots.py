@@ -205,6 +205,8 @@ CASES = [
     Case("help-history", ["history", "--help"], OK),
     Case("history-damaged", history("/registry/secrets/pay/tls-gcm-7"), FINDINGS),
     Case("history-json", history("/registry/pods/shop/dep-0-abc-1", "-o", "json"), FINDINGS),
+    Case("history-salvaged", history("/registry/secrets/pay/tls-gcm-7", "--salvage"), INCOMPLETE),
+    Case("explain-salvaged", explain("/registry/secrets/pay/tls-gcm-7", "--salvage"), INCOMPLETE),
     Case("history-not-found", history("/registry/secrets/shop/never"), SOURCE),
     Case("history-no-key", history(), USAGE),
     Case("history-resource", history("secrets"), USAGE),

@@ -13,7 +13,7 @@ import msgspec
 
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_all import Examining, Progress, View, examine_all, no_progress
+from etcdfix.examine_all import Ending, Examining, Progress, View, examine_all, no_progress
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.explain_parts import (
     attempts_on,
@@ -200,16 +200,19 @@ def _look_beside(
 ) -> tuple[EndedEarly | None, list[str]]:
     """Examine every value of the resource; the one in question alone where it is not among them any more."""
     _, shared = examiner.layout.locate(stored.key)
-    alone = shared == stored.key
-    values = iter([stored]) if alone else source.current(shared)
-    ending = examine_all(examiner, values, look, target=stored.key, progress=progress)
-    problems = list(ending.problems)
+    try:
+        values = iter([stored]) if shared == stored.key else source.current(shared)
+        ending = examine_all(examiner, values, look, target=stored.key, progress=progress)
+        problems = list(ending.problems)
+    except SourceError as exc:
+        ending, problems = Ending(), [f"the values beside it could not be read: {exc.message}"]
     if ending.ended is not None:
         problems.append(f"{ending.ended.reason} before the end")
     if look.found is None and ending.ended is None:
-        problems.append(
-            "the value changed while its resource was read: the values beside it are of a later revision"
-        )
+        if not problems:
+            problems.append(
+                "the key went while its resource was read: the values beside it are of a later revision"
+            )
         with Examining(examiner, target=stored.key) as run:
             for found in (*run.first([stored]), *run.drain()):
                 look(found, View(examiner, run))

@@ -23,7 +23,7 @@ from etcdfix.operations.look.explain_parts import (
     peek_shown,
     repair_of,
 )
-from etcdfix.operations.look.history import HistoryRequest, look_into_history
+from etcdfix.operations.look.history import HistoryRequest, kept_revisions, look_into_history
 from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.reports.explain_model import (
     ExplainReport,
@@ -289,11 +289,8 @@ def _kept(
 ) -> KeptRevisions | None:
     """Count what is kept of the key, up to the revision that is read."""
     count = deletions = oldest = 0
-    newest = source.describe().revision
     try:
-        for kept in source.history(request.key):
-            if kept.revision.main > newest:
-                break
+        for kept in kept_revisions(source, request.key):
             count += 1
             deletions += kept.stored is None
             oldest = oldest or kept.revision.main

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -92,9 +93,7 @@ def look_into_history(
     ended: EndedEarly | None = None
     lost: list[str] = []
     try:
-        for kept in progress(iter(source.history(request.key)), "revisions", 0):
-            if kept.revision.main > source.describe().revision:
-                break  # a file that is read at an older revision
+        for kept in progress(kept_revisions(source, request.key), "revisions", 0):
             gathered.add(kept)
     except KeyboardInterrupt as exc:
         ended = EndedEarly.of(exc)
@@ -107,6 +106,20 @@ def look_into_history(
     if not gathered.count:
         return HistoryResult(None, problems, ended)
     return HistoryResult(_report(source, request, gathered, uid, problems), problems, ended)
+
+
+def kept_revisions(source: Source, key: bytes) -> Iterator[KeptRevision]:
+    """Yield what is kept of a key, oldest first, up to the revision that the source is read at.
+
+    Raises:
+        SourceError: It cannot be read.
+    """
+    description = source.describe()
+    for kept in source.history(key):
+        # A file holds what is newer, too. An etcd may have compacted the revision, and is read at a later one then.
+        if description.type != "etcd" and kept.revision.main > description.revision:
+            return
+        yield kept
 
 
 def _report(

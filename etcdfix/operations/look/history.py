@@ -31,7 +31,7 @@ from etcdfix.reports.printers.objects import Form, Viewer
 from etcdfix.reports.remedies import WayKind, readable_way, save_command
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import key_base64
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination
@@ -422,6 +422,7 @@ class Revisions:
     def _restore(self, entry: _Entry, same: bool | None) -> tuple[str, str]:
         """Return the command that puts a readable value back, "" for none; and what to know, or why there is none."""
         told, again, key, now = entry.told, self._request.same_again, self._request.key, self.now
+        granted = "" if again.told_of_encryption else GRANTED.strip()
         if again.of_a_file:
             if told.stands_until is not None:
                 return "", "a restore from a snapshot takes the newest value in it; save this one"
@@ -432,8 +433,8 @@ class Revisions:
             command = again.restore_from_file(key)
             return command, (
                 "On the live etcd, where the etcd key must be absent; --replace-mod-revision N replaces a value there "
-                "that may be deleted."
-            )
+                f"that may be deleted. {granted}"
+            ).strip()
         if again.of_the_past:
             return "", "what the etcd key holds now was not looked at: leave --revision out"
         if told.stands_until is None:
@@ -444,7 +445,7 @@ class Revisions:
         if now is None:
             if entry.leased:
                 return "", "it had a lease, which may have run out: save it"
-            return again.restore(key, told.stands_until), ""
+            return again.restore(key, told.stands_until), granted
         if now.verdict.outcome not in FAILED:
             return "", (
                 f"the present value is {now.verdict.outcome}, and only what may be deleted is replaced; change it "

@@ -229,15 +229,15 @@ def _cures(found: Examination, cause: Cause, again: RepeatedOptions) -> Iterator
 
 _UNDONE = {
     RepairKind.BIT: "one bit is turned back",
-    RepairKind.PREFIX: "its k8s:enc: prefix is put back",
-    RepairKind.WRAPPED_KEY: "its wrapped data key is put back",
-    RepairKind.TEXT_MODE: "CR LF is turned back into LF",
-    RepairKind.MAGIC: "its first four bytes are put back",
-    RepairKind.TRAILING_BYTES: "what follows the object is cut off",
+    RepairKind.PREFIX: "its prefix is put back",
+    RepairKind.WRAPPED_KEY: "its wrapped key is put back",
+    RepairKind.TEXT_MODE: "CR LF becomes LF again",
+    RepairKind.MAGIC: "its magic is put back",
+    RepairKind.TRAILING_BYTES: "what follows is cut off",
 }
 _PROOFS = {
     RepairProof.TAG: "its tag proves it",
-    RepairProof.DECODES: "the whole object decodes",
+    RepairProof.DECODES: "the object decodes",
     RepairProof.NONE: "nothing proves it",
 }
 

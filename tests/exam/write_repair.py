@@ -33,12 +33,12 @@ nothing: what it writes is what an API server once wrote.
 | what happened | where | what proves the repair |
 |---|---|---|
 | one bit flipped in ciphertext, tag or nonce | aesgcm, secretbox, KMS v1 (AES-GCM), KMS v2 | the tag |
-| one bit flipped in the info, the source type, the lengths or the key id | KMS v2 | the tag, where another value under the same wrapped key was opened |
+| one bit flipped in the info, source type, lengths or key id | KMS v2 | the tag, where another value has the same key |
 | the wrapped data key damaged, or cut | KMS v2 | the tag, under the wrapped key of another value |
 | the length of the wrapped data key damaged | KMS v1 | the tag |
 | one to three bits flipped in `k8s:enc:<provider>:<version>:<name>:` | all | the tag; none under AES-CBC |
-| every LF became CR LF | all, also many values, one by one | the tag; the decoded object for unencrypted values; none under AES-CBC |
-| the first four bytes damaged, CR LF, bytes behind the object | unencrypted values | the whole object of its etcd key decodes |
+| every LF became CR LF | encrypted values, also many, one by one | the tag; none under AES-CBC |
+| the first four bytes, CR LF, bytes behind the object | unencrypted values | the whole object decodes |
 | one bit flipped anywhere | aescbc, KMS v1 (AES-CBC) | **nothing**: `--accept-risk unproven-repair` |
 
 Whatever was undone, the value is then read as an API server reads it: its encryption key opens it, a whole object
@@ -118,17 +118,21 @@ def _lines() -> Iterator[str]:
         most=32,
         cbc=_median("aescbc", _SMALL),
         secrets=_SECRETS,
-        rows="".join(_tagless(damage) for damage in (one_body_bit, two_bits, one_byte)),
+        rows="".join(_tagless(what, damage) for what, damage in _TAGLESS.items()),
     )
 
 
-_NAMES = {one_body_bit: "one flipped bit", two_bits: "two flipped bits", one_byte: "one damaged byte"}
+_TAGLESS: dict[str, Damage] = {
+    "one flipped bit": one_body_bit,
+    "two flipped bits": two_bits,
+    "one damaged byte": one_byte,
+}
 
 
-def _tagless(damage: Damage) -> str:
+def _tagless(what: str, damage: Damage) -> str:
     found = count(range(_SECRETS), TAGLESS, damage, size=lambda rng: rng.randrange(500, 4_000))
     return (
-        f"| {_NAMES[damage]} | {found.cases} | {found.readable} | {found.found} | {found.wrong} | {found.several} "
+        f"| {what} | {found.cases} | {found.readable} | {found.found} | {found.wrong} | {found.several} "
         f"| {found.none} |\n"
     )
 

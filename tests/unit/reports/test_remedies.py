@@ -582,4 +582,4 @@ def test_every_kind_of_repair_and_proof_has_words() -> None:
         for proof in RepairProof:
             ways = ways_out(with_repair(Repair(kind, "it is put right", proof)))
             (action,) = [way.remedy.action for way in ways if way.kind is WayKind.REPAIR]
-            assert len(action) < 110
+            assert len(f"Next: {action}") <= 80

@@ -19,7 +19,7 @@ from etcdfix.claims import ClaimSearch
 from etcdfix.decoding.registry import Registry, SchemeName, stored_kinds
 from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.encryption.envelope import Envelope, parse_envelope
+from etcdfix.encryption.envelope import KNOWN_PROVIDERS, Envelope, parse_envelope
 from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, stored_key_id
 from etcdfix.encryption.peek import LookInto, PeekRequest, Structures, peek
 from etcdfix.encryption.transformer import (
@@ -79,6 +79,12 @@ PLAIN = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERV
 
 # A value that ends before the colon after its key name.
 _ENVELOPE_CUT = re.compile(rb"k8s:enc:(?:(?:aescbc|aesgcm|secretbox):v1|kms:v[12]):[^:]{0,253}")
+_ENVELOPE_STARTS = tuple(f"k8s:enc:{provider}:{version}:".encode() for provider, version in KNOWN_PROVIDERS)
+
+
+def _ends_inside_its_envelope(value: bytes) -> bool:
+    whole_words = _ENVELOPE_CUT.fullmatch(value) is not None
+    return whole_words or any(start.startswith(value) for start in _ENVELOPE_STARTS)
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +134,7 @@ class Examiner:
         self._claims = ClaimSearch(layout, self.readers.is_claimed)
         self.assumed_release = assumed_release
         self._last_opened: tuple[StoredValue, bytes] | None = None
+        self._last_seen: tuple[StoredValue, Observation] | None = None
         self._reader: ResourceReader | None = None
         self._repairs = True
 
@@ -162,7 +169,7 @@ class Examiner:
         """Return one that reads in the same way, whose values do not speak for those of this run, nor the other way."""
         other = copy.copy(self)
         other.readers = self.readers.apart()
-        other._last_opened = other._reader = None  # noqa: SLF001 - its own
+        other._last_opened = other._last_seen = other._reader = None  # noqa: SLF001 - its own
         return other
 
     def learn_custom_resources(self, source: Source) -> None:
@@ -172,6 +179,11 @@ class Examiner:
             SourceError: They cannot be read.
         """
         self.readers.learn(source, self.plugins)
+        self._reader = None
+
+    def know_as(self, other: Examiner) -> None:
+        """Know the CRDs and APIServices that another one has learned."""
+        self.readers.know_as(other.readers)
         self._reader = None
 
     def know_names(self, names: Collection[str]) -> None:
@@ -266,6 +278,11 @@ class Examiner:
             return self.readers.plaintext_of(found.stored)
         return None
 
+    def observation(self, found: Examination) -> Observation | None:
+        """Return what a verdict was made from: of the last value that was looked at closely; None of any other one."""
+        seen = self._last_seen
+        return seen[1] if seen is not None and seen[0] is found.stored else None
+
     def _judge_closely(
         self,
         reader: ResourceReader,
@@ -311,7 +328,7 @@ class Examiner:
             envelope_transformer=written_under,
             name_may_go_on=known and envelope is not None and envelope.name_may_go_on,
             resource=str(reader.directory.group_resource) or reader.directory.path,
-            envelope_cut=enveloped and not known and _ENVELOPE_CUT.fullmatch(stored.value) is not None,
+            envelope_cut=enveloped and not known and _ends_inside_its_envelope(stored.value),
             envelope_bits_off=bits_off(stored.value, _ENCRYPTED),
             transformer=transformer,
             transform_failure=failure,
@@ -326,6 +343,7 @@ class Examiner:
             neighbours=neighbours,
             evidence=self._name_warnings(reader, stored.key),
         )
+        self._last_seen = stored, seen
         verdict = judge(seen)
         return Examination(
             stored,

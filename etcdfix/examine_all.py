@@ -11,8 +11,10 @@ right, and only where the key opens something is it worth the time to search for
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Protocol, Self, TypeVar
 
 import msgspec
@@ -85,6 +87,9 @@ class View:
 Take = Callable[[Examination, View], None]
 """Takes one examination after the other."""
 
+TakeEach = Callable[[int, Examination, View], None]
+"""The same under several configurations: told the number of each."""
+
 
 class Ending(msgspec.Struct, frozen=True):
     """How a pass came to its end.
@@ -120,33 +125,90 @@ def examine_all(
     Raises:
         SourceError: Nothing could be read; or not everything, and a part is of no use.
     """
-    ending = Ending()
     found = None
     with Examining(examiner, target=target) as run:
         view = View(examiner, run)
-        try:
+
+        def first() -> None:
+            nonlocal found
             for found in run.first(progress(iter(values), "keys", None)):
                 take(found, view)
-        except SourceError as exc:
-            if whole or (found is None and not run.waiting):
-                raise
-            ending = Ending(problems=(f"the source was lost midway: {exc.message}",))
-        except KeyboardInterrupt as exc:
-            if whole:
-                raise
-            ending = Ending(EndedEarly.of(exc))
+
+        ending = _first_look(first, [run], whole=whole, began=lambda: found is not None or run.waiting > 0)
+        return _drain(run, view, take, ending, progress=progress, whole=whole)
+
+
+def examine_each(
+    examiners: Sequence[Examiner],
+    values: Iterable[StoredValue],
+    take: TakeEach,
+    *,
+    progress: Progress = no_progress,
+) -> Ending:
+    """Examine values under several configurations while they are read once.
+
+    Args:
+        examiners: One for each configuration; their KMS plugins may be the same.
+        values: In the source's order.
+        take: The consumer; it is told the number of the examiner. Of one value the examinations may come far apart.
+        progress: Counts the values for a display, and those that waited.
+
+    Raises:
+        SourceError: Nothing could be read.
+    """
+    seen = False
+    with contextlib.ExitStack() as stack:
+        runs = [stack.enter_context(Examining(examiner)) for examiner in examiners]
+        views = [View(examiner, run) for examiner, run in zip(examiners, runs, strict=True)]
+
+        def first() -> None:
+            nonlocal seen
+            for stored in progress(iter(values), "keys", None):
+                seen = True
+                for number, run in enumerate(runs):
+                    for found in run.first((stored,)):
+                        take(number, found, views[number])
+
+        ending = _first_look(first, runs, whole=False, began=lambda: seen)
+        for number, (run, view) in enumerate(zip(runs, views, strict=True)):
+            ending = _drain(run, view, partial(take, number), ending, progress=progress, whole=False)
+    return ending
+
+
+def _first_look(
+    look: Callable[[], None], runs: Sequence[Examining], *, whole: bool, began: Callable[[], bool]
+) -> Ending:
+    """Look at every value once; return how that ended, what waits not counted."""
+    try:
+        look()
+    except SourceError as exc:
+        if whole or not began():
+            raise
+        return Ending(problems=(f"the source was lost midway: {exc.message}",))
+    except KeyboardInterrupt as exc:
+        if whole:
+            raise
+        for run in runs:
             run.abort()
-        view.draining = True
-        try:
-            for found in progress(run.drain(), WAITING, run.waiting):
-                take(found, view)
-        except KeyboardInterrupt as exc:
-            if whole:
-                raise
-            ending = Ending(EndedEarly.of(exc), ending.problems)
-            run.abort()
-            for found in run.drain():
-                take(found, view)
+        return Ending(EndedEarly.of(exc))
+    return Ending()
+
+
+def _drain(
+    run: Examining, view: View, take: Take, ending: Ending, *, progress: Progress, whole: bool
+) -> Ending:
+    """Take what waited; return how the whole pass ended."""
+    view.draining = True
+    try:
+        for found in progress(run.drain(), WAITING, run.waiting):
+            take(found, view)
+    except KeyboardInterrupt as exc:
+        if whole:
+            raise
+        run.abort()
+        for found in run.drain():
+            take(found, view)
+        return Ending(EndedEarly.of(exc), ending.problems)
     return ending
 
 

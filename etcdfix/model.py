@@ -243,6 +243,22 @@ class Evidence(msgspec.Struct, frozen=True, gc=False):
     detail: str = ""
 
 
+class Part(NamedTuple):
+    """A part of a value, as it is laid out; nothing of its contents that is secret.
+
+    Attributes:
+        offset: Of its first byte, from 0.
+        length: In bytes.
+        name: What it is: ``nonce``.
+        detail: What can be said of it, for people; "" for nothing.
+    """
+
+    offset: int
+    length: int
+    name: str
+    detail: str = ""
+
+
 class PeekState(StrEnum):
     """What a look at a value without its tag or padding came to."""
 

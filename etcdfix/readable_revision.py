@@ -171,7 +171,7 @@ def kept_of_history(
             continue
         digest = hashlib.sha256(stored.value).digest()
         if stored.create_revision != generation:
-            goes_on = stored.version == 1 and digest == last and _tells_apart(stored.value)
+            goes_on = stored.version == 1 and digest == last and tells_apart(stored.value)
             same_object = same_object and goes_on
             generation = stored.create_revision
         last = digest
@@ -187,7 +187,7 @@ def kept_of_history(
     return Kept(found, at, same_object and ends)
 
 
-def _tells_apart(value: bytes) -> bool:
+def tells_apart(value: bytes) -> bool:
     """Say whether no other object can have the same bytes: not where a fault left an envelope, a header, or zeros."""
     body, least = value, _LEAST_PLAIN
     if value.startswith(b"k8s:enc:"):

@@ -13,6 +13,7 @@ class Rule(StrEnum):
     NOT_ONE_KEY = "not-one-key"
     SNAPSHOT_SOURCE = "snapshot-source"
     NO_CONFIGURATION = "no-configuration"
+    MARKED_CONFIGURATION = "marked-configuration"
     GONE = "gone"
     EXPECTATION_DIFFERS = "expectation-differs"
     PLAN = "plan"

@@ -38,7 +38,8 @@ def causes() -> str:
         curable = " Curable by configuration alone." if info.curable_by_configuration else ""
         parts.append(
             f"## `{info.cause.value}`\n\n*{info.title}* · {outcomes}\n\n{info.meaning}{curable}\n\n"
-            f"**How it is proven:** {info.proof}\n"
+            f"**How it is proven:** {info.proof}\n\n"
+            f"[What you see, and what to do](../causes/{info.cause.value}.md)\n"
         )
     return "\n".join(parts)
 

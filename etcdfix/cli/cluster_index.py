@@ -13,6 +13,7 @@ from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.options import Decorator, option_group, what_to_read
 from etcdfix.cli.output import say, say_next
 from etcdfix.cli.progress import progress_of
+from etcdfix.errors import EndedEarly
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, Keep, index_cluster
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
@@ -81,7 +82,7 @@ def indexed_cluster(
     )
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, _files(inputs, options)) as stream,
+        destination(output_file, read_files(inputs, options)) as stream,
         open_plugins(inputs, configuration) as plugins,
     ):
         found = index_cluster(
@@ -91,28 +92,43 @@ def indexed_cluster(
         stream.flush()
 
 
-def _files(inputs: Inputs, options: dict[str, Any]) -> tuple[Path | None, ...]:
+def read_files(inputs: Inputs, options: dict[str, Any]) -> tuple[Path | None, ...]:
+    """Return the files that these options name, over which no report is written."""
     return (inputs.snapshot, inputs.encryption_config, options.get("manifest"), *inputs.tls_files)
 
 
 def nothing_below(found: ClusterIndex) -> NoReturn:
     """Say that nothing lies below the storage prefix, or was seen there, and why that may be; end the command."""
-    layout = found.request.layout
-    if found.index.problems:
-        for reason in found.index.problems:
+    nothing_examined(found.request.layout, found.index.problems, found.ended, found.suggested_prefixes)
+
+
+def nothing_examined(
+    layout: StorageLayout,
+    problems: Sequence[str],
+    ended: EndedEarly | None,
+    suggested_prefixes: Sequence[str],
+) -> NoReturn:
+    """Say that nothing was examined, and why that may be; end the command.
+
+    Args:
+        layout: Storage prefix.
+        problems: Why not everything was seen.
+        ended: What ended the look early; None where nothing did.
+        suggested_prefixes: Where Kubernetes' keys seem to be instead.
+    """
+    if problems:
+        for reason in problems:
             say(f"incomplete: {reason}")
         say(f"NOTHING WAS EXAMINED: no key below {layout.prefix} was seen, and not everything could be read")
-        click.get_current_context().exit(
-            ExitCode.SOURCE if found.ended is None else found.ended.bare_exit_code
-        )
+        click.get_current_context().exit(ExitCode.SOURCE if ended is None else ended.bare_exit_code)
     say(f"NOTHING WAS EXAMINED: no key starts with {layout.prefix}")
-    places = " or ".join(safe_text(place) for place in found.suggested_prefixes[:3])
+    places = " or ".join(safe_text(place) for place in suggested_prefixes[:3])
     say_next(
         f"Kubernetes keys seem to be under {places}; give it with --etcd-prefix"
         if places
         else "check --etcd-prefix and that this is the etcd that the API servers use"
     )
-    nothing_found(found)
+    click.get_current_context().exit(ExitCode.SOURCE if ended is None else ended.exit_code)
 
 
 def nothing_found(found: ClusterIndex) -> NoReturn:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.keys import decoded_key, is_base64, named_key
+from etcdfix.cli.keys import decoded_key, is_key, named_key
 from etcdfix.cli.options import reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_next
 from etcdfix.errors import ConfigurationError
@@ -41,7 +41,6 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.SOURCE: "no object of the name exists, or the source is unreachable, unreadable, or another etcd",
     **ENDED_EARLY,
 }
-_COMPACTION_KEY = "compact_rev_key"
 
 
 @click.command("get", epilog=epilog(MEANINGS))
@@ -162,8 +161,8 @@ def _wanted(
     Raises:
         ConfigurationError: They make none.
     """
-    given = [named_key(key) for key in what if _is_key(key)] + [decoded_key(k) for k in keys]
-    words = [word for word in what if not _is_key(word)]
+    given = [named_key(key) for key in what if is_key(key)] + [decoded_key(k) for k in keys]
+    words = [word for word in what if not is_key(word)]
     if not given and not words:
         raise ConfigurationError(
             "nothing to show was named", hint="etcdfix get KEY, or etcdfix get RESOURCE [NAME] -n NAMESPACE"
@@ -198,10 +197,6 @@ def _wanted(
         namespace=None if all_namespaces else namespace,
         all_namespaces=all_namespaces,
     )
-
-
-def _is_key(word: str) -> bool:
-    return word.startswith("/") or is_base64(word) or word == _COMPACTION_KEY
 
 
 def _standard_output() -> BinaryIO:

@@ -15,12 +15,12 @@ from etcdfix.cli.cluster_index import (
     output_options,
 )
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.keys import decoded_key, is_base64, named_key
+from etcdfix.cli.keys import wanted_key
 from etcdfix.cli.options import reading_options, source_options
 from etcdfix.cli.output import say, say_next
-from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.impact import POLICIES, impact_report
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep
+from etcdfix.operations.look.missing import why_missing
 from etcdfix.reports.formats.of_graph import IMPACT_FORMATS
 from etcdfix.storagekey import StorageLayout, display
 
@@ -63,7 +63,7 @@ def command(
     an ordinary deletion through the API (--policy): what goes with it, and who waits for whose finalizer. The grade
     is none, low, high or cluster-breaking; -o dot is for Graphviz, -o html a page of its own.
     """
-    wanted = _wanted(key, key_base64)
+    wanted = wanted_key(key, key_base64)
 
     def keep(_layout: StorageLayout) -> Keep:
         return lambda found: found.stored.key == wanted
@@ -82,18 +82,6 @@ def command(
     return exit_code(found, complete=report.complete and not undetermined, findings=not healthy)
 
 
-def _wanted(key: str | None, key_base64: str | None) -> bytes:
-    if (key is None) == (key_base64 is None):
-        raise click.UsageError("name exactly one key: KEY, or --key-base64 BASE64")
-    if key is None:
-        return decoded_key(key_base64 or "")
-    if not key.startswith("/") and not is_base64(key):
-        raise ConfigurationError(
-            f"{key!r} is no key: keys start with /", hint="etcdfix get RESOURCE -A -o wide lists keys"
-        )
-    return named_key(key)
-
-
 def _not_found(found: ClusterIndex, key: bytes) -> NoReturn:
     limited_to = found.source.describe().limited_to
     if not display(key).startswith(limited_to):
@@ -105,7 +93,7 @@ def _not_found(found: ClusterIndex, key: bytes) -> NoReturn:
             say(f"incomplete: {reason}")
         nothing_found(found)
     say(f"nothing is stored under {display(key)}, and nothing that can be read refers to it")
-    below = next(iter(found.source.current(key.rstrip(b"/") + b"/")), None)
-    if below is not None:
-        say_next(f"it is a prefix of keys like {display(below.key)}; name one of them")
+    hint = why_missing(found.source, found.request.layout, key)
+    if hint:
+        say_next(hint)
     nothing_found(found)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 from typing import Final
 
+import click
+
 from etcdfix.errors import ConfigurationError
 
 _BASE64: Final = "base64:"
+_COMPACTION_KEY: Final = "compact_rev_key"
 
 
 def is_base64(word: str) -> bool:
@@ -38,3 +41,26 @@ def named_key(word: str) -> bytes:
         ConfigurationError: It says that it is base64, and is not.
     """
     return decoded_key(word) if is_base64(word) else word.encode("utf-8", "surrogateescape")
+
+
+def wanted_key(word: str | None, text: str | None) -> bytes:
+    """Return the one key that a command of one key was given, as a word or with ``--key-base64``.
+
+    Raises:
+        click.UsageError: Both or neither were given.
+        ConfigurationError: The word is no key, or what should be base64 is not.
+    """
+    if (word is None) == (text is None):
+        raise click.UsageError("name exactly one key: KEY, or --key-base64 BASE64")
+    if word is None:
+        return decoded_key(text or "")
+    if not is_key(word):
+        raise ConfigurationError(
+            f"{word!r} is no key: keys start with /", hint="etcdfix get RESOURCE -A -o wide lists keys"
+        )
+    return named_key(word)
+
+
+def is_key(word: str) -> bool:
+    """Say whether a word names an etcd key, and not a resource or a cause."""
+    return word.startswith("/") or is_base64(word) or word == _COMPACTION_KEY

@@ -151,6 +151,7 @@ def gather_inputs(
     notices: list[str] = []
     release_source = ""
     main: str = options.get("main_endpoints") or ""
+    overrides: dict[str, tuple[str, ...]] | None = None
     if options.get("manifest") is not None:
         from etcdfix.inputs.manifest import load_manifest  # noqa: PLC0415 - needs YAML, only here
 
@@ -161,6 +162,7 @@ def gather_inputs(
             resources = (str(layout.locate(key)[0].group_resource),)
         _fill_connection(connection, manifest, resources, notices, live=snapshot is None)
         main = main or ",".join(manifest.endpoints)
+        overrides = dict(manifest.overrides)
         config = config or manifest.encryption_config
         release_source = "" if version or not manifest.kubernetes_version else "--manifest"
         version = version or manifest.kubernetes_version
@@ -185,6 +187,7 @@ def gather_inputs(
         salvage=bool(options.get("salvage")),
         cluster_name=_cluster_name(options.get("cluster_name")),
         main_named=bool(options.get("main_endpoints")),
+        overrides=overrides,
         release_source=release_source or ("--kubernetes-version" if version else ""),
     )
 

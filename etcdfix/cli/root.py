@@ -41,6 +41,14 @@ COMMANDS: Commands = {
         "etcdfix.cli.get",
         "Show stored objects as YAML or JSON, Secrets masked, broken ones as far as they go.",
     ),
+    "explain": (
+        "etcdfix.cli.explain",
+        "Explain one key, with everything that was tried and every way out; or explain a cause.",
+    ),
+    "history": (
+        "etcdfix.cli.history",
+        "Show every revision of one key that is still kept, what changed, and how to bring it back.",
+    ),
     "impact": (
         "etcdfix.cli.impact",
         "Show what losing one object would set off: who depends on it, who uses it.",
@@ -49,10 +57,18 @@ COMMANDS: Commands = {
         "etcdfix.cli.namespace",
         "Explain why a namespace cannot finish deleting, and in which order to act.",
     ),
+    "compare": (
+        "etcdfix.cli.compare",
+        "Say which keys differ between the members of etcd, or between two points in time.",
+    ),
     "orphans": ("etcdfix.cli.orphans", "List keys without owner, CRD or namespace, and those nobody claims."),
     "plan": (
         "etcdfix.cli.plan",
         "Say of many broken objects who makes each again, and in which order to act.",
+    ),
+    "encryption": (
+        "etcdfix.cli.encryption",
+        "Say which encryption keys are needed, what opens what, what a new configuration would do.",
     ),
     "doctor": (
         "etcdfix.cli.doctor",

@@ -41,11 +41,22 @@ _ALL = {**SCHEMAS, "audit": audit_schema}
 @click.command("schema")
 @click.argument("name", type=click.Choice(list(_ALL)), default="report", metavar="[NAME]")
 def command(name: str) -> int:
-    """Print the JSON Schema of what a command writes as JSON: of a scan's report (default), or of another document.
+    r"""Print the JSON Schema of what a command writes as JSON: of a scan's report (default), or of another document.
 
-    NAME is report or finding (etcdfix scan); impact, namespace, orphans, plan or doctor (the commands of that name);
-    change (delete, restore, reencrypt and repair); backup-list, backup-verification or backup-pruning (etcdfix
-    backup); or audit: one record of the audit log.
+    NAME is one of these:
+
+    \b
+      report, finding                  etcdfix scan
+      history, impact, namespace, orphans, plan, doctor, compare
+                                       the command of that name
+      encryption-usage, encryption-try, encryption-what-if, encryption-lint,
+      encryption-diff, encryption-merge
+                                       etcdfix encryption
+      change                           delete, restore, reencrypt, repair
+      explain, cause, cause-list       etcdfix explain
+      backup-list, backup-verification, backup-pruning
+                                       etcdfix backup
+      audit                            one record of the audit log
 
     The schema is generated from the very types that are written. Readers ignore fields that they do not
     know, and treat an outcome that they do not know as undetermined.

@@ -19,6 +19,7 @@ import msgspec
 
 from etcdfix.encryption import config_file
 from etcdfix.encryption.config_file import Problem, decode
+from etcdfix.encryption.config_mark import find_mark, is_mark
 from etcdfix.encryption.config_rules import (
     DEFAULT_API_VERSION,
     DEFAULT_TIMEOUT,
@@ -33,7 +34,7 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.golang.goquote import go_quote
 from etcdfix.golang.gotime import parse_duration
 from etcdfix.golang.goyaml import line_of
-from etcdfix.inputs.inputfile import read_input
+from etcdfix.inputs.inputfile import Check, any_status, read_input
 
 MAX_FILE_BYTES = 4 << 20
 """An EncryptionConfiguration is a few kilobytes."""
@@ -114,14 +115,17 @@ class EncryptionConfiguration(msgspec.Struct, frozen=True):
     Attributes:
         path: File it came from, as given.
         sha256: ``sha256:<hex>`` of the raw file: the content hash that the API server reports.
-        rules: In file order.
+        rules: In file order; without the mark of a file that etcdfix made.
         warnings: What some API server would refuse or ignore, one sentence each.
+        made_by: The command of etcdfix that made the file (``merge``); "" for any other file. Such a file is for
+            reading: nothing is ever written by it.
     """
 
     path: str
     sha256: str
     rules: tuple[ResourceRule, ...]
     warnings: tuple[str, ...] = ()
+    made_by: str = ""
 
     @property
     def kms_providers(self) -> tuple[KMSProvider, ...]:
@@ -136,13 +140,25 @@ def load_configuration(path: Path) -> EncryptionConfiguration:
     Raises:
         ConfigurationError: The file cannot be read, or the API server would refuse it.
     """
+    return parse_configuration(read_configuration(path), path=str(path))
+
+
+def read_configuration(path: Path, check: Check = any_status) -> bytes:
+    """Return the bytes of a configuration file.
+
+    Args:
+        path: Its name.
+        check: Told the status of the file before it is read.
+
+    Raises:
+        ConfigurationError: It cannot be read.
+    """
     try:
-        raw = read_input(path, most_bytes=MAX_FILE_BYTES)
+        return read_input(path, most_bytes=MAX_FILE_BYTES, check=check)
     except OSError as error:
         hint = "Name a readable file: the one in the API server's flag --encryption-provider-config."
         problem = Problem((), f"it cannot be read: {(error.strerror or 'unknown error').lower()}", hint)
-        raise _refusal(str(path), b"", [problem]) from error
-    return parse_configuration(raw, path=str(path))
+        raise refusal(str(path), b"", [problem]) from error
 
 
 def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
@@ -155,28 +171,44 @@ def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
     Raises:
         ConfigurationError: The API server would refuse the file.
     """
-    if not raw:
-        hint = "An API server without encryption has no such file; leave the option away."
-        raise _refusal(path, raw, [Problem((), "it is empty", hint)])
-    rules = decode(raw)
-    problems = [rules] if isinstance(rules, Problem) else [*broken_rules(rules)]
-    if isinstance(rules, Problem) or problems:
-        raise _refusal(path, raw, problems)
+    rules = decode_rules(raw, path=path)
+    problems = [*broken_rules(rules)]
+    if problems:
+        raise refusal(path, raw, problems)
     return EncryptionConfiguration(
         path=path,
         sha256=f"sha256:{hashlib.sha256(raw).hexdigest()}",
         rules=tuple(
-            ResourceRule(
-                tuple(entry or "" for entry in rule.resources or ()),
-                tuple(map(_provider, rule.providers or ())),
-            )
+            ResourceRule(tuple(entries), tuple(map(_provider, rule.providers or ())))
             for rule in rules
+            if (entries := [entry or "" for entry in rule.resources or () if not is_mark(entry or "")])
         ),
         warnings=tuple(_warnings(rules)),
+        made_by=find_mark(raw, (entry or "" for rule in rules for entry in rule.resources or ())),
     )
 
 
-def _refusal(path: str, raw: bytes, problems: Sequence[Problem]) -> ConfigurationError:
+def decode_rules(raw: bytes, *, path: str) -> list[config_file.Rule]:
+    """Return the rules of a configuration file as they stand there; none of them was checked.
+
+    Args:
+        raw: The whole file.
+        path: What to call it in messages.
+
+    Raises:
+        ConfigurationError: It cannot be decoded.
+    """
+    if not raw:
+        hint = "An API server without encryption has no such file; leave the option away."
+        raise refusal(path, raw, [Problem((), "it is empty", hint)])
+    rules = decode(raw)
+    if isinstance(rules, Problem):
+        raise refusal(path, raw, [rules])
+    return rules
+
+
+def refusal(path: str, raw: bytes, problems: Sequence[Problem]) -> ConfigurationError:
+    """Return the error that says why the API server would refuse a file: the first few problems, with their lines."""
     said = "; ".join(_said(problem, raw) for problem in problems[:_MAX_SAID])
     if len(problems) > _MAX_SAID:
         said += f"; and {len(problems) - _MAX_SAID} more"
@@ -186,9 +218,14 @@ def _refusal(path: str, raw: bytes, problems: Sequence[Problem]) -> Configuratio
 def _said(problem: Problem, raw: bytes) -> str:
     if not problem.path:
         return problem.trouble
-    steps = (f"[{step}]" if isinstance(step, int) else f".{shown(step, quote='')}" for step in problem.path)
     line = line_of(raw, problem.path)
-    return f"{f'line {line}, ' if line else ''}{''.join(steps).removeprefix('.')}: {problem.trouble}"
+    return f"{f'line {line}, ' if line else ''}{place_of(problem.path)}: {problem.trouble}"
+
+
+def place_of(path: config_file.Path) -> str:
+    """Return where something stands in a file, as the API server writes it: ``resources[0].providers[1]``."""
+    steps = (f"[{step}]" if isinstance(step, int) else f".{shown(step, quote='')}" for step in path)
+    return "".join(steps).removeprefix(".")
 
 
 def _provider(raw: config_file.Provider) -> Provider:

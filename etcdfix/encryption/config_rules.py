@@ -48,6 +48,11 @@ def rule_name(group_resource: GroupResource) -> str:
     return "*." if group_resource == ("", "*") else str(group_resource)
 
 
+def narrowest_first(name: GroupResource) -> tuple[GroupResource, GroupResource, GroupResource]:
+    """Return which entries can serve a resource; the first that is there does: its own, its group's, ``*.*``."""
+    return name, GroupResource(name.group, "*"), EVERYTHING
+
+
 def key_bytes(secret: str) -> bytes | None:
     """Return the bytes of a secret, or None where it is not base64 to the API server."""
     try:

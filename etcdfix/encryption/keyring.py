@@ -1,7 +1,7 @@
 r"""Key material that cannot print itself.
 
-A key is needed in exactly one place, the constructor of a cipher. Everywhere else it is named by its
-fingerprint.
+A key is needed in two places: the constructor of a cipher, and a configuration file that is written. Everywhere else
+it is named by its fingerprint.
 
 Fingerprint: ``fp:`` and the first 16 hex digits of ``SHA-256("etcdfix key fingerprint v1\0" + key)``. The
 same bytes give the same fingerprint under every provider and name, so a key that was merely renamed is
@@ -45,7 +45,7 @@ class KeyMaterial:
         self.size = len(secret)
 
     def expose(self) -> bytes:
-        """Return the key itself; only for the constructor of a cipher."""
+        """Return the key itself; only for the constructor of a cipher, and for a configuration file that is written."""
         return self._secret
 
     def __repr__(self) -> str:

@@ -22,7 +22,7 @@ from etcdfix.encryption.config import (
     Provider,
     ProviderType,
 )
-from etcdfix.encryption.config_rules import EVERYTHING, parse_group_resource, rule_name
+from etcdfix.encryption.config_rules import narrowest_first, parse_group_resource, rule_name
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, transformer_name
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.envelopes import KMSPlugin
@@ -329,7 +329,7 @@ class Transformers:
         return tuple(self._rules.values())
 
     def _look_up(self, resource: GroupResource) -> ResourceTransformers:
-        for name in (resource, GroupResource(resource.group, "*"), EVERYTHING):
+        for name in narrowest_first(resource):
             found = self._rules.get(name)
             if found is not None:
                 return found

@@ -53,6 +53,7 @@ class Inputs(msgspec.Struct, frozen=True):
         main_endpoints: Comma list of the etcd that holds namespace kube-system, where it may be another one; else "".
         main_named: A flag named it, not only a manifest.
         cluster_name: What people call the cluster, for reports and records; "" where nobody said.
+        overrides: Resources that have an etcd of their own, to its endpoints; None where no manifest says which.
     """
 
     snapshot: Path | None
@@ -71,6 +72,7 @@ class Inputs(msgspec.Struct, frozen=True):
     main_endpoints: str = ""
     main_named: bool = False
     cluster_name: str = ""
+    overrides: dict[str, tuple[str, ...]] | None = None
 
     def __repr__(self) -> str:
         """Leave the connection out: a password may be in it."""
@@ -182,20 +184,28 @@ def load_encryption(inputs: Inputs) -> EncryptionConfiguration | None:
 
 
 def open_plugins(
-    inputs: Inputs, configuration: EncryptionConfiguration | None
+    inputs: Inputs, *configurations: EncryptionConfiguration | None
 ) -> contextlib.AbstractContextManager[KMSPlugins | None]:
-    """Return the KMS plugins of a configuration, none of them asked yet; None where none is to be asked.
+    """Return the KMS plugins of the configurations, none of them asked yet; None where none is to be asked.
+
+    A provider that several have is one.
 
     Raises:
-        ConfigurationError: ``--kms-endpoint`` names no KMS provider of the configuration, or no socket.
+        ConfigurationError: ``--kms-endpoint`` names no KMS provider of any configuration, or no socket.
     """
-    providers = configuration.kms_providers if configuration is not None else ()
+    given = [configuration for configuration in configurations if configuration is not None]
+    providers = [provider for configuration in given for provider in configuration.kms_providers]
     for name in inputs.kms_endpoints:
         if all(provider.name != name for provider in providers):
             known = ", ".join(sorted({provider.name for provider in providers}))
+            which = (
+                "no encryption configuration has"
+                if len(given) > 1
+                else "the encryption configuration does not have"
+            )
             raise ConfigurationError(
-                f"--kms-endpoint names the KMS provider {name!r}, which the encryption configuration does not have",
-                hint=f"it has {known}" if known else "it has none",
+                f"--kms-endpoint names the KMS provider {name!r}, which {which}",
+                hint=f"KMS providers there are: {known}" if known else "there is none",
             )
     if not inputs.ask_kms or not providers:
         return contextlib.nullcontext()
@@ -249,7 +259,7 @@ def open_cluster(
         say: Takes what makes the connection less than safe.
 
     Raises:
-        RefusedByRule: The source is a snapshot.
+        RefusedByRule: The source is a snapshot, or etcdfix itself made the EncryptionConfiguration.
         ConfigurationError: It is an old revision, or options or the EncryptionConfiguration make no sense.
         SourceError: etcd cannot be reached.
     """
@@ -266,6 +276,7 @@ def open_cluster(
             "--revision: a change is decided by what stands there now", hint="leave it out"
         )
     configuration = configure(inputs)
+    _refuse_marked(configuration)
     main = main_etcd(inputs, say=say)
     with open_source(inputs, say=say) as source, open_examiner(source, inputs, configuration) as examiner:
         assert isinstance(source, LiveSource)  # what open_source gives without a snapshot
@@ -279,6 +290,23 @@ def open_cluster(
             release_source=inputs.release_source,
             main=main,
             main_named=inputs.main_named,
+        )
+
+
+def _refuse_marked(configuration: EncryptionConfiguration | None) -> None:
+    """Refuse a configuration that is for reading: no API server may know its keys, and what it opens is no proof.
+
+    Raises:
+        RefusedByRule: etcdfix made it.
+    """
+    if configuration is not None and configuration.made_by:
+        raise refuse(
+            Rule.MARKED_CONFIGURATION,
+            f"{configuration.path} was made by etcdfix encryption {configuration.made_by}: it is for reading, and says "
+            "nothing about how API servers write",
+            hint="--encryption-config: the file that the API servers run with today; for reencrypt, this one may "
+            "be the "
+            "--candidate-config",
         )
 
 

@@ -26,26 +26,10 @@ from etcdfix.graph.model import (
 )
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence
-from etcdfix.reports.model import (
-    API_VERSION,
-    Finding,
-    Remedy,
-    ReportConfiguration,
-    ReportSource,
-    Tool,
-)
+from etcdfix.reports.model import Finding, Remedy, SourcedReport
 
 
-class _Report(msgspec.Struct, frozen=True, kw_only=True):
-    api_version: str = msgspec.field(name="apiVersion", default=API_VERSION)
-    kind: str
-    tool: Tool
-    generated_at: str
-    source: ReportSource
-    encryption_config: ReportConfiguration | None
-
-
-class _HeadedReport(_Report, frozen=True, kw_only=True):
+class _HeadedReport(SourcedReport, frozen=True, kw_only=True):
     """``at_stake``, ``do_not_restart`` and ``next`` stand at its head, as in the summary of a scan."""
 
     at_stake: str = ""
@@ -201,7 +185,7 @@ class NamespaceReport(_HeadedReport, frozen=True, kw_only=True):
 # ------------------------------------------------------------------------------------------------------- orphans
 
 
-class OrphansReport(_Report, frozen=True, kw_only=True):
+class OrphansReport(SourcedReport, frozen=True, kw_only=True):
     """Keys that belong to nobody; a key can stand in several groups, ``count`` and ``size`` count it once.
 
     In no group stand ``undecided``, whose Namespace or CRD was not seen where not everything was, and ``aggregated``,

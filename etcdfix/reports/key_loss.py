@@ -19,7 +19,7 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.key_loss import KeyDoubt
+from etcdfix.verdicts.key_loss import BY_NUMBERS
 from etcdfix.verdicts.severity import Stake
 
 Place = tuple[str, str, str]
@@ -104,7 +104,7 @@ class KeyLosses:
             members = self._members.get(place)
             if members is None or entry.transformer == OTHERS:
                 continue
-            if doubt_in(entry) in {KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL}:
+            if doubt_in(entry) in BY_NUMBERS:
                 ways = list(self._ways_out(entry.transformer, members))
                 lost = self._entry(place, entry, members, [way.remedy for way in ways])
                 found[place] = Lost(lost, members.worst, first_way_out(ways))
@@ -142,7 +142,7 @@ class KeyLosses:
             kept = Remedy(
                 f"{verb} the readable revision that {counted(members.kept, 'value')} of them still {have}",
                 members.first_kept.command,
-                f"The command is that of the first; etcdfix impact KEY has the others. {members.first_kept.note}",
+                f"The command is that of the first; etcdfix explain KEY has another. {members.first_kept.note}",
             )
             yield Way(kept, WayKind.SAVE)
         paths = [path for directory in members.resources if (path := directory.api_path("", None))]

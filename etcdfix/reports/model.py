@@ -360,6 +360,17 @@ class ScanReport(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion
     finished_at: str
 
 
+class SourcedReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields with which every report but a scan's begins."""
+
+    api_version: str = msgspec.field(name="apiVersion", default=API_VERSION)
+    kind: str
+    tool: Tool
+    generated_at: str
+    source: ReportSource
+    encryption_config: ReportConfiguration | None
+
+
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """Why a change was not made; nothing was changed.
 

@@ -12,7 +12,7 @@ from etcdfix.reports.remedies import KMS_ADVICE, Way, WayKind, with_configuratio
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import IDENTITY, KMS_DOUBTS
-from etcdfix.verdicts.key_loss import KeyDoubt, doubt_by_numbers
+from etcdfix.verdicts.key_loss import BY_NUMBERS, KeyDoubt, doubt_by_numbers
 
 
 def doubt_in(entry: TransformerSummary) -> KeyDoubt:
@@ -47,7 +47,7 @@ def next_steps(summary: Summary) -> list[str]:
     undetermined = {c.cause for c in summary.by_cause if c.outcome == "undetermined"}
     # Plaintext that is refused has no key to look for: it is counted among what the configuration can cure.
     keys = [entry for entry in summary.by_transformer if entry.transformer != IDENTITY]
-    patterns = [entry for entry in keys if doubt_in(entry) in {KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL}]
+    patterns = [entry for entry in keys if doubt_in(entry) in BY_NUMBERS]
     if Cause.NO_CONFIGURATION in undetermined:
         steps.append(
             "Encrypted values were not examined: scan again with --encryption-config and the API servers' "
@@ -100,16 +100,18 @@ def next_steps(summary: Summary) -> list[str]:
         steps.append(
             f"An earlier revision of {counted(summary.readable_revisions, 'finding')} is still kept and can be read; a "
             "live etcd keeps it only until it is compacted, which an API server has done every five minutes: save it "
-            "first. -o yaml gives the command for each key, etcdfix impact KEY for one under a lost encryption key."
+            "first. etcdfix explain KEY gives the command, etcdfix history KEY every revision that is kept."
         )
     if summary.readable_revisions_not_sought:
         steps.append(
             f"For {counted(summary.readable_revisions_not_sought, 'finding')} not all that etcd keeps was looked at: "
-            "etcdfix impact KEY looks for a readable revision of one."
+            "etcdfix explain KEY looks for a readable revision of one."
         )
     if summary.decrypt_failures or summary.decode_failures or summary.inconsistent:
         steps.append("Take a snapshot of etcd before you change anything: etcdctl snapshot save FILE.")
-        steps.append("See evidence and remedies for each key: run the same scan with -o yaml, or -o json.")
+        steps.append(
+            "See everything about one key: etcdfix explain KEY; about all: the same scan with -o yaml, or -o json."
+        )
     return steps
 
 
@@ -142,13 +144,20 @@ def next_way_out(
     undetermined = {c.cause for c in summary.by_cause if c.outcome == "undetermined"}
     way = first
     if way is None or Cause.NO_CONFIGURATION in undetermined:
-        way = next_for_undetermined(undetermined, words, again) or way
+        examples = (entry.example for entry in summary.by_cause if entry.outcome == "undetermined")
+        example = next((found for one in examples if (found := _as_named(one)) is not None), None)
+        way = next_for_undetermined(undetermined, words, again, example=example) or way
     if way is None and not whole:
         what = "the reasons stand below" if summary.keys else "the reason stands above"
         return Remedy(f"See why not everything was seen ({what}), then scan again", again.scan_of(words), "")
     if way is None and words:
         return Remedy("Scan everything: only this scope was looked at", again.scan_of(), "")
     return way
+
+
+def _as_named(shown: str) -> bytes | None:
+    """Return the etcd key that is shown so; None where it could be another one."""
+    return shown.encode() if shown.startswith("/") and shown.isprintable() and "\\" not in shown else None
 
 
 def first_way_out(ways: Sequence[Way]) -> Remedy | None:
@@ -166,7 +175,7 @@ def first_way_out(ways: Sequence[Way]) -> Remedy | None:
 
 
 def next_for_undetermined(
-    causes: Collection[str], words: Sequence[str], again: RepeatedOptions
+    causes: Collection[str], words: Sequence[str], again: RepeatedOptions, *, example: bytes | None = None
 ) -> Remedy | None:
     """Return what to do first about values that could not be judged; None where nothing general helps.
 
@@ -174,6 +183,7 @@ def next_for_undetermined(
         causes: Of these values.
         words: The scope that was scanned, as words of a command.
         again: What a command must repeat.
+        example: One of their etcd keys, where it is known.
     """
     if Cause.NO_CONFIGURATION in causes:
         return with_configuration(again.scan_of(words, reading=again.with_configuration))
@@ -186,9 +196,11 @@ def next_for_undetermined(
         if cause in causes:
             shown = ["--reveal-key-ids"] if cause is Cause.KMS_KEY_UNKNOWN else []
             return Remedy(action, again.scan_of([*words, *shown]), note)
-    if causes:
-        return Remedy("See why these could not be judged", again.scan_of([*words, "-o", "yaml"]), "")
-    return None
+    if not causes:
+        return None
+    if example is not None:
+        return Remedy("See why it could not be judged, the first of them", again.explain(example), "")
+    return Remedy("See why these could not be judged", again.scan_of([*words, "-o", "yaml"]), "")
 
 
 NO_KMS = "--no-kms"

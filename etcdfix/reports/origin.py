@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from etcdfix import __version__
 from etcdfix.reports.model import ReportConfiguration, ReportSource, Tool
@@ -33,6 +34,11 @@ def shown_configuration(configuration: EncryptionConfiguration | None) -> Report
     return ReportConfiguration(shown_word(configuration.path), configuration.sha256)
 
 
+def shown_configurations(configurations: Sequence[EncryptionConfiguration]) -> list[ReportConfiguration]:
+    """Return which configurations were looked at."""
+    return [ReportConfiguration(shown_word(one.path), one.sha256) for one in configurations]
+
+
 def shown_source(description: SourceDescription, kube_system_uid: str | None) -> ReportSource:
     """Return where the data came from.
 
@@ -54,3 +60,23 @@ def shown_source(description: SourceDescription, kube_system_uid: str | None) ->
         integrity=description.integrity,
         cluster_name=description.cluster_name,
     )
+
+
+def report_origin(
+    description: SourceDescription,
+    configuration: EncryptionConfiguration | None,
+    kube_system_uid: str | None,
+) -> dict[str, Any]:
+    """Return the fields with which a :class:`~etcdfix.reports.model.SourcedReport` begins.
+
+    Args:
+        description: Of the source.
+        configuration: That was used; None for none.
+        kube_system_uid: Names the cluster; None where it cannot be read.
+    """
+    return {
+        "tool": TOOL,
+        "generated_at": timestamp(),
+        "source": shown_source(description, kube_system_uid),
+        "encryption_config": shown_configuration(configuration),
+    }

@@ -190,7 +190,7 @@ def ways_out(
         return [Way(remedy) for remedy in _inconsistent(found, cause, again)]
     ways = [Way(remedy) for remedy in _cures(found, cause, again)]
     if readable is not None:
-        ways.append(_readable_way(found, readable, again, breaking=breaking))
+        ways.append(readable_way(found, readable, again, breaking=breaking))
     if cause in _MAY_BE_CACHED:
         ways.append(Way(_rescue_from_cache(found), WayKind.RESCUE))
     ways += _repairs(found, again, breaking=breaking)
@@ -364,10 +364,10 @@ def readable_remedy(
         breaking: As in :func:`remedies_for`.
         refused: A deletion of the value was refused, and for the same reason it could not be written over.
     """
-    return _readable_way(found, readable, again, breaking=breaking, refused=refused).remedy
+    return readable_way(found, readable, again, breaking=breaking, refused=refused).remedy
 
 
-def _readable_way(
+def readable_way(
     found: Examination,
     readable: ReadableRevision,
     again: RepeatedOptions,
@@ -375,6 +375,7 @@ def _readable_way(
     breaking: bool = False,
     refused: bool = False,
 ) -> Way:
+    """Return the same, with what it does."""
     stored = found.stored
     save = save_command(stored.key, found.directory.group_resource, readable.at, again)
     which = f"readable revision {readable.at}"

@@ -119,6 +119,14 @@ class Source(Protocol):
         """Yield every revision of ``key`` that is still kept, oldest first."""
         ...
 
+    def superseded(self) -> Iterator[StoredValue]:
+        """Yield every value that is still kept and is no longer the current one of its key, in no certain order.
+
+        Raises:
+            SourceError: They cannot be read.
+        """
+        ...
+
     def estimate(self) -> int:
         """Return about how many keys there are, for a progress display; 0 when unknown."""
         ...

@@ -238,6 +238,11 @@ class RevisionIndex:
                 for stored in self._decode([[record]]):
                     yield KeptRevision(parsed[0], stored)
 
+    def superseded(self, *, at_revision: int | None = None) -> Iterator[StoredValue]:
+        """Yield every kept value but the one that its key had at a main revision (None: the newest)."""
+        self.build()
+        return self._decode([_superseded(self._records.blocks(b"", None), at_revision)])
+
     def _kept(self, key: bytes) -> Iterator[list[bytes]]:
         lower = escape_key(key) + _TERMINATOR
         return self._records.blocks(lower, successor(lower))
@@ -330,6 +335,20 @@ def fold(blocks: Iterable[list[bytes]], *, at_revision: int | None) -> Iterator[
         yield newest.values()
     if held is not None:
         yield (held[1],)
+
+
+def _superseded(blocks: Iterable[list[bytes]], at_revision: int | None) -> Iterator[bytes]:
+    """Yield every sorted index record but the last one of each key that is not newer than a main revision."""
+    limit = b"\xff" * 8 if at_revision is None else at_revision.to_bytes(8, "big")
+    held = None
+    for block in blocks:
+        for record in block:
+            if record[_MAIN] > limit:
+                yield record
+                continue
+            if held is not None and held[_KEY] == record[_KEY]:
+                yield held
+            held = record
 
 
 def successor(prefix: bytes) -> bytes | None:

@@ -271,6 +271,11 @@ class SnapshotSource:
         self._prepare()
         return self._index.history(key)
 
+    def superseded(self) -> Iterator[StoredValue]:
+        """Yield every value that is still kept and is not the one that :meth:`current` yields, keys in byte order."""
+        self._prepare()
+        return self._index.superseded(at_revision=self._at_revision)
+
     def estimate(self) -> int:
         """Return about how many keys there are, deleted ones that still leave a trace included."""
         self._prepare()

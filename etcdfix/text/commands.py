@@ -154,6 +154,17 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         ]
         return quote_command([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
 
+    def reencrypt(self, key: bytes, candidate: str) -> str:
+        """Return the dry run that rewrites a value which a candidate configuration opens, on the live etcd.
+
+        Args:
+            key: Complete key.
+            candidate: The file of that configuration.
+        """
+        words = ["etcdfix", "reencrypt", *key_arguments(key), "--candidate-config", candidate]
+        words += [*self._live, *self.layout, *self.reading, *self.changing]
+        return quote_command([*words, "--reason", "REASON", "--dry-run"])
+
     def repair(self, key: bytes, accepting: Sequence[str] = ()) -> str:
         """Return the dry run of a repair, on the live etcd that was read, or on the default one for a snapshot.
 
@@ -171,19 +182,18 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         ]
         return quote_command([*words, "--reason", "REASON", "--dry-run"])
 
-    def restore(self, key: bytes, revision: int, *, replacing: int, accepting: Sequence[str] = ()) -> str:
+    def restore(self, key: bytes, revision: int, *, replacing: int = 0, accepting: Sequence[str] = ()) -> str:
         """Return the dry run that puts back what a key held at a revision, on the live etcd.
 
         Args:
             key: Complete key.
             revision: At which its value could be read.
-            replacing: mod_revision of the value that is there.
+            replacing: mod_revision of the value that is there; 0 where none is.
             accepting: What ``--accept-risk`` has to name.
         """
         words = ["etcdfix", "restore", "--from-revision", str(revision), *key_arguments(key)]
         words += [
-            "--replace-mod-revision",
-            str(replacing),
+            *(["--replace-mod-revision", str(replacing)] if replacing else []),
             *(word for risk in accepting for word in ("--accept-risk", risk)),
             *self._live,
             *self.layout,
@@ -191,6 +201,32 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
             *self.changing,
         ]
         return quote_command([*words, "--reason", "REASON", "--dry-run"])
+
+    def restore_from_file(self, key: bytes) -> str:
+        """Return the dry run that puts back what a key holds in the snapshot that was read: on the default etcd."""
+        file = self.source[self.source.index("--snapshot") + 1]
+        words = [
+            "etcdfix",
+            "restore",
+            "--from-snapshot",
+            file,
+            *key_arguments(key),
+            "--accept-unlisted-source",
+        ]
+        words += [*self.layout, *self._deciding, *self.changing, "--reason", "REASON", "--dry-run"]
+        return quote_command(words)
+
+    def history(self, key: bytes) -> str:
+        """Return the command that shows every kept revision of a key."""
+        return quote_command(
+            ["etcdfix", "history", *self.source, *self.layout, *self.reading, *key_arguments(key)]
+        )
+
+    def explain(self, key: bytes) -> str:
+        """Return the command that says everything about one key."""
+        return quote_command(
+            ["etcdfix", "explain", *self.source, *self.layout, *self.reading, *key_arguments(key)]
+        )
 
 
 def piped(first: str, words: Sequence[str]) -> str:

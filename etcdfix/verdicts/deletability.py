@@ -6,9 +6,10 @@ from enum import StrEnum
 from typing import Final
 
 from etcdfix.model import Outcome, RepairKind
-from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
+from etcdfix.verdicts.causes import CATALOGUE, CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.judge import MAY_BE_WHOLE, MAYBE_NEWER
 
 IDENTITY: Final = "identity"
 """The transformer of unencrypted values, which have no key that could be lost."""
@@ -86,6 +87,38 @@ def deletability_of(found: Examination) -> Deletability:
     if verdict.cause is Cause.VALUE_MOVED:
         return Deletability.MOVED
     return Deletability.NEVER if verdict.damage is Damage.NONE else Deletability.DELETABLE
+
+
+_MAYBE_ONLY_LIKELY: Final = frozenset(
+    {Cause.CIPHERTEXT_DAMAGED, Cause.NONCE_DAMAGED, Cause.KMS_ENVELOPE_DAMAGED}
+)
+
+
+def deletability_of_cause(cause: Cause) -> Deletability:
+    """Return how values with a cause stand towards their deletion, as far as the cause alone tells.
+
+    Of one that is not always a failure, that holds for its failures.
+    """
+    outcomes = set(CATALOGUE[cause].outcomes)
+    if cause in KMS_DOUBTS | LOST_KEY:
+        return Deletability.DECLARABLE
+    if cause in CURABLE_BY_CONFIGURATION:
+        return Deletability.CURABLE
+    if cause is Cause.VALUE_MOVED:
+        return Deletability.MOVED
+    if not outcomes & FAILED:
+        return Deletability.UNPROVEN if Outcome.UNDETERMINED in outcomes else Deletability.NOT_BROKEN
+    return Deletability.NEVER if cause in MAY_BE_WHOLE | {Cause.ALLOCATOR_DAMAGED} else Deletability.DELETABLE
+
+
+def risks_of_cause(cause: Cause) -> tuple[AcceptRisk, ...]:
+    """Return what may have to be accepted before a value with a cause may go; not every value needs it."""
+    risks = []
+    if cause in _MAYBE_ONLY_LIKELY:
+        risks.append(AcceptRisk.UNPROVEN_DAMAGE)
+    if cause in MAYBE_NEWER:
+        risks.append(AcceptRisk.NEWER_THAN_KNOWN)
+    return tuple(risks)
 
 
 def risks_of(found: Examination) -> tuple[AcceptRisk, ...]:

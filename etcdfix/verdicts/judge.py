@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -96,7 +96,7 @@ class Verdict(msgspec.Struct, frozen=True):
 _MAGIC_BITS = 2
 _ENVELOPE_BITS = 3
 # A cluster that is newer than this tool may read what looks like that.
-_MAYBE_NEWER = frozenset(
+MAYBE_NEWER = frozenset(
     {
         Cause.UNKNOWN_ENVELOPE,
         Cause.UNKNOWN_ENCODING,
@@ -109,7 +109,7 @@ _MAYBE_NEWER = frozenset(
 )
 # What may be whole below one damaged or one additional layer, or once the CRD lists its version again: no damage that a
 # deletion could rest on.
-_MAY_BE_WHOLE = frozenset({Cause.DOUBLE_ENCRYPTED, Cause.CRD_VERSION_MISSING, Cause.ENVELOPE_DAMAGED})
+MAY_BE_WHOLE = frozenset({Cause.DOUBLE_ENCRYPTED, Cause.CRD_VERSION_MISSING, Cause.ENVELOPE_DAMAGED})
 
 
 def judge(seen: Observation) -> Verdict:
@@ -224,13 +224,17 @@ def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
     )
 
 
+ATTEMPT_CHECK: Final = "decrypt with "
+"""With this begins the check in whose evidence one attempt speaks."""
+
+
 def _attempted(attempt: Attempt) -> Iterator[Evidence]:
     """Yield what one provider or key did with the value, and what a plugin behind it has shown of itself."""
     named = f" (key {attempt.key_fingerprint})" if attempt.key_fingerprint else ""
     tried = "failed"
     if attempt.reason == "kms-unreachable":
         tried = "no answer" if attempt.error else "not tried"
-    yield Evidence(f"decrypt with {attempt.transformer}{named}", tried, attempt.error)
+    yield Evidence(f"{ATTEMPT_CHECK}{attempt.transformer}{named}", tried, attempt.error)
     plugin = attempt.plugin
     if plugin is not None:
         health = "healthy" if plugin.healthy else "unhealthy"
@@ -311,7 +315,9 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
             upstream_message=_upstream_message(failure),
             evidence=seen.evidence + _damage_evidence(failure),
         )
-    unproven = _unproven_key(seen)
+    # Sixteen bytes of padding and nothing else are what an empty value is under AES-CBC: no wrong key gives that.
+    empty = seen.shape is not None and seen.shape.size == 0
+    unproven = None if empty else _unproven_key(seen)
     if unproven is None:
         cause, confidence, message = _decode_cause(seen, failure)
         ruling = Ruling(cause, confidence, message, _damage_of(cause))
@@ -352,7 +358,7 @@ def _unproven_key(seen: Observation) -> Ruling | None:
 
 def _damage_of(cause: Cause) -> Damage:
     """Return what a decoder's cause proves, where the encryption key is right or there is none."""
-    return Damage.NONE if cause in _MAY_BE_WHOLE else Damage.PROVEN
+    return Damage.NONE if cause in MAY_BE_WHOLE else Damage.PROVEN
 
 
 def _maybe_newer(seen: Observation, cause: Cause) -> bool:
@@ -366,7 +372,7 @@ def _maybe_newer(seen: Observation, cause: Cause) -> bool:
         if peek is None or peek.look is None or peek.undone is not None:
             return False
         return peek.look.breaks and (peek.encoding == "cbor" or peek.look.maybe_newer)
-    return cause in _MAYBE_NEWER
+    return cause in MAYBE_NEWER
 
 
 def _stated_kind(failure: DecodeFailure | None) -> str:
@@ -461,13 +467,13 @@ def _shape_cause(
     if seen.peek is not None and _only_the_first_block_breaks(failure, shape):
         message = "only the first cipher block is garbled, which is what a damaged initialisation vector does"
         return Cause.IV_DAMAGED, likely, message
+    if shape.heals_magic:
+        return (
+            Cause.MAGIC_DAMAGED,
+            certain,
+            "decodes once its first four bytes are the protobuf magic again",
+        )
     if failure.kind is DecodeFailureKind.UNKNOWN_ENCODING:
-        if shape.heals_magic:
-            return (
-                Cause.MAGIC_DAMAGED,
-                certain,
-                "decodes once its first four bytes are the protobuf magic again",
-            )
         if shape.ends_envelope:
             return Cause.MAGIC_DAMAGED, likely, "ends like a protobuf object, but does not start like one"
         if shape.magic_bits_off <= _MAGIC_BITS:
@@ -479,7 +485,9 @@ def _shape_cause(
             likely,
             "a length in the protobuf body runs past the end of the value",
         )
-    if failure.kind is DecodeFailureKind.JSON and failure.message.endswith("unexpected end of JSON input"):
+    # In the middle of true, false or null, the message is about the word.
+    ran_out = failure.message.endswith("unexpected end of JSON input") or failure.offset == shape.size
+    if failure.kind is DecodeFailureKind.JSON and ran_out:
         return Cause.VALUE_TRUNCATED, likely, "the JSON body stops before it is complete"
     return None
 
@@ -545,8 +553,7 @@ def _judge_object(seen: Observation, decoded: DecodedObject) -> Verdict:
 def _judge_empty(seen: Observation) -> Verdict:
     cause, message = _empty_cause(seen)
     allocator = seen.codec is StorageCodec.ALLOCATOR
-    # Sixteen bytes of padding and nothing else are what an empty value is under AES-CBC: no wrong key gives that.
-    unproven = _unproven_key(seen) if cause is Cause.EMPTY_OBJECT else None
+    unproven = _unproven_key(seen) if cause is Cause.EMPTY_OBJECT else None  # not one of 0 bytes: as above
     ruling = unproven or Ruling(
         Cause.ALLOCATOR_DAMAGED if allocator else cause,
         Confidence.CERTAIN,

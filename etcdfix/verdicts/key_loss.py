@@ -53,6 +53,8 @@ class KeyDoubt(StrEnum):
 
 THE_KEY: Final = frozenset({KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL, KeyDoubt.IN_BETWEEN})
 """What points at the key or the configuration."""
+BY_NUMBERS: Final = frozenset({KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL})
+"""What numbers alone show, without what each of the values shows by itself."""
 NOT_THE_KEY: Final = frozenset({KeyDoubt.UNFITTING, KeyDoubt.MASS_DAMAGE})
 """What points at something else that happens to many values."""
 

@@ -114,7 +114,7 @@ def look_of_failure(
     return Look(
         whole=False,
         breaks=broken or shape.heals_magic or shape.heals_as_text or bool(shape.whole_at),
-        ends_early=broken and _stops_early(data),
+        ends_early=broken and _ran_out(data, failure),
         ends_as_written=_ends_as_written(data),
         message=failure.message,
         belongs=belongs,
@@ -193,6 +193,17 @@ def _stops_early(data: bytes) -> bool:
     if data.startswith(PROTOBUF_MAGIC):
         return _envelope_end(data) > len(data)
     return data.startswith(b"{") and not data.endswith(b"\n")
+
+
+def _ran_out(data: bytes, failure: DecodeFailure) -> bool:
+    """Say the same of a plaintext that breaks: where its end is there, a length or a quote was changed instead."""
+    at_the_end = failure.offset == len(data)
+    if data.startswith(_CBOR_TAG):
+        return at_the_end
+    if data.startswith(b"{"):
+        ran_out = at_the_end or failure.message.endswith("unexpected end of JSON input")
+        return ran_out and _stops_early(data)
+    return _stops_early(data) and not data.endswith(_ENVELOPE_END)
 
 
 def _ends_as_written(data: bytes) -> bool:

@@ -16,8 +16,8 @@ import msgspec
 
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
 from etcdfix.storagekey import StorageCodec
-from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
-from etcdfix.verdicts.deletability import KMS_DOUBTS
+from etcdfix.verdicts.causes import CATALOGUE, CURABLE_BY_CONFIGURATION, Cause
+from etcdfix.verdicts.deletability import FAILED, KMS_DOUBTS
 from etcdfix.verdicts.examination import Examination
 
 CAPITALS: Final = "DO NOT RESTART AN API SERVER"
@@ -204,6 +204,21 @@ def stake_of(found: Examination) -> Stake | None:
     custom = directory.codec is StorageCodec.CUSTOM_RESOURCE
     conditional = is_conditional(verdict.cause)
     return Stake(severity, directory.group_resource, verdict.apiserver, namespaced, custom, conditional)
+
+
+def severities_of_cause(cause: Cause) -> tuple[Severity, ...]:
+    """Return how bad values with a cause can be, worst first; empty where nothing is proven wrong with them."""
+    outcomes = set(CATALOGUE[cause].outcomes)
+    if cause is Cause.ALLOCATOR_DAMAGED:
+        return (Severity.BREAKS_AT_RESTART,)
+    if outcomes & FAILED:
+        # Of built-in types, API servers serve some of them: empty, or as they are.
+        served = cause in {Cause.EMPTY_VALUE, Cause.EMPTY_OBJECT} or Outcome.INCONSISTENT in outcomes
+        return (Severity.BREAKS_NOW, Severity.ONE_OBJECT) if served else (Severity.BREAKS_NOW,)
+    if Outcome.INCONSISTENT not in outcomes:
+        return ()
+    breaking = cause in {Cause.RAW_JSON_INVALID, Cause.INT_OR_STRING_INVALID}
+    return (Severity.BREAKS_NOW,) if breaking else (Severity.ONE_OBJECT,)
 
 
 def is_conditional(cause: str | None) -> bool:

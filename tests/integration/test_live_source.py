@@ -322,6 +322,28 @@ def history_of(source: LiveSource, key: bytes) -> list[tuple[int, bytes | None]]
     ]
 
 
+def test_superseded_values_are_those_that_stand_no_more(
+    start_etcd: Callable[..., EtcdServer], prefix: bytes
+) -> None:
+    etcd = start_etcd()
+    key, other = prefix + b"k", prefix + b"other"
+    etcd.put(key, b"1")
+    etcd.put(other, b"-" * 1_000_000)
+    etcd.put(key, b"2")
+    etcd.delete(other)
+    etcd.put(other, b"+" * 1_000_000)
+    with live(etcd.endpoint) as source:
+        list(source.current(b""))
+        etcd.put(key, b"3")  # after the revision that is read
+        found = [(value.key, value.value[:1], len(value.value)) for value in source.superseded()]
+    assert found == [(key, b"1", 1), (other, b"-", 1_000_000)]
+    etcd.compact()
+    etcd.put(other, b"*")
+    with live(etcd.endpoint) as source:
+        list(source.current(b""))
+        assert [(value.key, value.value[:1]) for value in source.superseded()] == [(other, b"+")]
+
+
 def test_history_with_a_deletion(uncompacted: EtcdServer, prefix: bytes) -> None:
     key = prefix + b"k"
     first = uncompacted.put(key, b"1")

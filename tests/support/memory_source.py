@@ -104,6 +104,13 @@ class MemorySource:
         if record is not None:
             yield KeptRevision(Revision(record.mod_revision, 0), record)
 
+    def superseded(self) -> Iterator[StoredValue]:
+        """Yield what the history of each key has besides the current value."""
+        for key, record in self._records.items():
+            for kept in self.history(key):
+                if kept.stored is not None and kept.stored != record:
+                    yield kept.stored
+
     def estimate(self) -> int:
         """Return the exact number."""
         return len(self._records)

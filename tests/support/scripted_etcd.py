@@ -97,9 +97,24 @@ class Store:
                 found[event.kv.key] = event.kv
         return dict(sorted(found.items()))
 
-    def events(self, key: bytes, start: int) -> list[Any]:
-        """The changes of one key from a revision on."""
-        return [event for event in self._changes if event.kv.key == key and event.kv.mod_revision >= start]
+    def events(self, wanted: Any) -> list[Any]:
+        """The changes that a watch asks for; with their previous values where those are not compacted."""
+        found = []
+        for change in self._changes:
+            record = change.kv
+            inside = record.key == wanted.key
+            if wanted.range_end:
+                inside = wanted.key <= record.key and (
+                    wanted.range_end == b"\0" or record.key < wanted.range_end
+                )
+            if not inside or record.mod_revision < wanted.start_revision:
+                continue
+            event = message("Event")(type=change.type, kv=record)
+            before = self.at(record.mod_revision - 1).get(record.key)
+            if wanted.prev_kv and before is not None and record.mod_revision > self.compacted:
+                event.prev_kv.CopyFrom(before)
+            found.append(event)
+        return found
 
 
 Script = Callable[[Call], "Refusal | Any | None"]
@@ -319,7 +334,7 @@ class ScriptedEtcd:
                 due = None
                 if wanted.start_revision < self.store.compacted:
                     yield answer(header=self._header(), canceled=True, compact_revision=self.store.compacted)
-                elif events := self.store.events(wanted.key, wanted.start_revision):
+                elif events := self.store.events(wanted):
                     yield answer(header=self._header(), events=events)
             try:
                 request = inbox.get(timeout=None if due is None else max(0.0, due - time.monotonic()))

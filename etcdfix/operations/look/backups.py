@@ -12,15 +12,20 @@ from etcdfix.remediation.audit.record import unicode_text
 from etcdfix.remediation.audit.search import is_there
 from etcdfix.remediation.audit.verify import (
     NO_HEAD_FILE,
-    Anchor,
     ChainState,
     Verification,
     read_records,
     verify,
 )
 from etcdfix.remediation.backup.account import Account, Listed
-from etcdfix.remediation.backup.directory import FileKind, FoundFile, is_backup_name, look_into
-from etcdfix.remediation.backup.file import Backup
+from etcdfix.remediation.backup.directory import (
+    FileKind,
+    FoundFile,
+    anchors_in,
+    is_backup_name,
+    look_into,
+    names_log,
+)
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.reports.backup_model import (
@@ -107,18 +112,6 @@ def _place(path: Path) -> str:
     return unicode_text(os.path.join(os.path.realpath(path.parent), path.name))  # noqa: PTH118 - bytes of any kind
 
 
-def _anchors(files: Sequence[FoundFile], log: Path) -> list[Anchor]:
-    return [
-        Anchor(file.backup.intent.link, f"backup {file.path}")
-        for file in files
-        if file.backup is not None and not file.marked and _names(file.backup, log)
-    ]
-
-
-def _names(backup: Backup, log: Path) -> bool:
-    return os.path.realpath(backup.intent.audit_log) == os.path.realpath(log)
-
-
 def _account_or_warning(log: Path, files: Sequence[FoundFile]) -> tuple[Account | None, str, list[str]]:
     """Return what the log says, the state that it is in, and what to know about that."""
     try:
@@ -128,7 +121,7 @@ def _account_or_warning(log: Path, files: Sequence[FoundFile]) -> tuple[Account 
                 _MISSING,
                 [f"there is no audit log {log}: whether it knows these backups cannot be told"],
             )
-        found = verify(log, anchors=_anchors(files, log))
+        found = verify(log, anchors=anchors_in(files, log))
         account = Account.of(log, read_records(log))
     except AuditLogUnreadable as exc:
         return None, _UNREADABLE, [exc.message]
@@ -180,7 +173,7 @@ def _standing(file: FoundFile, account: Account | None, listed: Listed | None, l
         return "listed"
     if file.marked:
         return "unconfirmed"
-    return "unlisted" if _names(file.backup, log) else "another-log"
+    return "unlisted" if names_log(file.backup, log) else "another-log"
 
 
 def _other(file: FoundFile) -> OtherFile:
@@ -207,7 +200,7 @@ def verify_backups(places: RecordPaths) -> BackupVerification:
         if not os.path.lexists(directory):
             raise BackupUnreadable(f"backup directory {directory} is not there", path=directory)
     directories, files = _look(places)
-    found = verify(log, anchors=_anchors(files, log))
+    found = verify(log, anchors=anchors_in(files, log))
     account = Account.of(log, read_records(log))
     findings = [*_unsafe(directories), *_log_findings(found)]
     doubts = list(_log_doubts(found))
@@ -291,7 +284,7 @@ def _file_findings(file: FoundFile, account: Account, log: Path) -> Iterator[Bac
     for problem in file.exposed:
         yield _finding("exposed", f"{file.path} {problem}", path=file.path, intent=backup.intent.sequence)
     listed, number = account.listing(backup), backup.intent.sequence
-    if listed is None and not file.marked and _names(backup, log):
+    if listed is None and not file.marked and names_log(backup, log):
         message = (
             f"{file.path}: the audit log that it names does not know it as the backup of intent {number}"
         )
@@ -317,7 +310,7 @@ def _file_doubts(file: FoundFile, account: Account, log: Path) -> Iterator[Backu
     if file.marked:
         message = f"{file.path}: its marker stands beside it, and no record names it: nothing was sent for it"
         yield _finding("unconfirmed", message, path=file.path, intent=number)
-    elif not _names(backup, log):
+    elif not names_log(backup, log):
         message = (
             f"{file.path} belongs to another audit log, {backup.intent.audit_log}: name that with --audit-log"
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from etcdfix.model import Outcome, ReadableRevision
 from etcdfix.operations.look.get import DEFAULT_NAMESPACE, GetRequest, GetResult
+from etcdfix.operations.look.missing import why_missing
 from etcdfix.reports.base import counted
 from etcdfix.reports.head import Stakes, stakes_of
 from etcdfix.reports.next_steps import first_way_out
@@ -110,14 +111,11 @@ class Lines:
         wanted, layout = self._request.wanted, self._request.layout
         if wanted.key is not None:
             self._say(f"nothing is stored under {display(wanted.key)}")
-            below = next(iter(source.current(wanted.key.rstrip(b"/") + b"/")), None)
-            if below is not None:
-                self._next(
-                    f"it is a prefix of keys like {display(below.key)}; name one of them, or RESOURCE -n NAMESPACE",
-                    "",
-                )
-                return
-        elif wanted.names:
+            hint = why_missing(source, layout, wanted.key)
+            if hint:
+                self._next(hint, "")
+            return
+        if wanted.names:
             self._say(f"{wanted.resource} {', '.join(map(repr, wanted.names))}: not found{self._where()}")
         else:
             self._say(f"no {wanted.resource}{self._where()}")
@@ -126,7 +124,7 @@ class Lines:
                 f"no key at all starts with {layout.prefix}: check --etcd-prefix, and that this is the right etcd",
                 "",
             )
-        elif wanted.key is None and not wanted.all_namespaces and self._where():
+        elif not wanted.all_namespaces and self._where():
             other = "-A looks in all namespaces"
             self._next(
                 other if wanted.namespace else "-n NAMESPACE names another namespace, -A all of them", ""

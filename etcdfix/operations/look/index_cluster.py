@@ -15,7 +15,7 @@ from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.reports.base import counted
-from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, timestamp
+from etcdfix.reports.origin import report_origin
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
@@ -80,12 +80,7 @@ class ClusterIndex(msgspec.Struct, frozen=True, kw_only=True):
 
     def origin(self) -> dict[str, Any]:
         """Return the fields with which every report begins."""
-        return {
-            "tool": TOOL,
-            "generated_at": timestamp(),
-            "source": shown_source(self.source.describe(), self.kube_system_uid),
-            "encryption_config": shown_configuration(self.request.configuration),
-        }
+        return report_origin(self.source.describe(), self.request.configuration, self.kube_system_uid)
 
     def incomplete_reasons(self, undetermined: int) -> list[str]:
         """Return why a report is not everything.

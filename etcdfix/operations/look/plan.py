@@ -61,7 +61,15 @@ from etcdfix.verdicts.deletability import (
     is_repairable,
 )
 from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.key_loss import NOT_THE_KEY, THE_KEY, KeyCounter, KeyDoubt, Needed, needed_for
+from etcdfix.verdicts.key_loss import (
+    BY_NUMBERS,
+    NOT_THE_KEY,
+    THE_KEY,
+    KeyCounter,
+    KeyDoubt,
+    Needed,
+    needed_for,
+)
 from etcdfix.verdicts.protected import protected_reason
 
 _MOST_REASONS: Final = 8
@@ -400,7 +408,7 @@ def _advice(found: Examination, doubts: frozenset[KeyDoubt], needed: Needed, aga
             text, gone = f"nothing is proven: {text[0].lower()}{text[1:]}", "the key"
         elif deletability_of(found) is Deletability.DECLARABLE:
             text = "the configuration alone can cure this: find the key"
-        elif KeyDoubt.IN_BETWEEN in doubts and not doubts & {KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL}:
+        elif KeyDoubt.IN_BETWEEN in doubts and not doubts & BY_NUMBERS:
             text = "the key may have had other bytes for a time: find them"
         else:
             text = "that is the key, not the objects: find it"

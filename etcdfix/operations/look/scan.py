@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -11,10 +11,11 @@ import msgspec
 
 from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
 from etcdfix.encryption.envelope import transformer_name
-from etcdfix.errors import EndedEarly, SourceDenied, SourceError
+from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import PLAIN, Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
-from etcdfix.model import Evidence, Outcome, StoredValue, key_id_digest
+from etcdfix.model import Evidence, Outcome, key_id_digest
+from etcdfix.operations.look.in_scope import shown_scope, values_in
 from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.reports.base import Reporter, counted
 from etcdfix.reports.baseline import Baseline
@@ -27,7 +28,6 @@ from etcdfix.reports.model import (
     KMSPluginSummary,
     KMSSummary,
     Remedy,
-    Scope,
     StatusCause,
     Summary,
 )
@@ -35,7 +35,7 @@ from etcdfix.reports.next_steps import doubt_in, first_way_out, next_way_out, pl
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
 from etcdfix.reports.remedies import Way, WayKind, readable_remedy, ways_out
 from etcdfix.reports.tally import CAP, Tally
-from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
+from etcdfix.scope import ScopeRequest, resolve_scope
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.spool import Spool
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, display, likely_prefixes
@@ -341,7 +341,7 @@ class _Gathering:
         elif sought.not_sought:
             self.readable_not_sought += 1
             told = Evidence(
-                _READABLE_CHECK, "not looked for", f"{sought.not_sought}; etcdfix impact KEY looks"
+                _READABLE_CHECK, "not looked for", f"{sought.not_sought}; etcdfix explain KEY looks"
             )
         else:
             return found
@@ -397,7 +397,7 @@ def run_scan(
     denied: list[bytes] = []
     with contextlib.closing(_Gathering(source, examiner, request, reporter)) as gathering:
         tally, not_object_sample = gathering.tally, gathering.not_object_sample
-        ending = examine_all(examiner, _values(source, ranges, denied), gathering.take, progress=progress)
+        ending = examine_all(examiner, values_in(source, ranges, denied), gathering.take, progress=progress)
         ended, midway = ending.ended, ending.problems
         summary, first = gathering.end()
     kms = _kms_summary(tally, plugins)
@@ -503,21 +503,6 @@ def _no_such_namespace(source: Source, request: ScanRequest) -> bool:
     )
 
 
-def _values(source: Source, ranges: list[KeyRange], denied: list[bytes]) -> Iterator[StoredValue]:
-    """Yield what is in scope; a single key that may not be read is noted, and does not hide what is below it."""
-    for wanted in ranges:
-        if wanted.exact:
-            try:
-                stored = source.get(wanted.prefix)
-            except SourceDenied:
-                denied.append(wanted.prefix)
-                continue
-            if stored is not None:
-                yield stored
-        else:
-            yield from source.current(wanted.prefix)
-
-
 def _list_prefix(layout: StorageLayout, namespace: str) -> Callable[[ResourcePrefix], str]:
     def prefix(directory: ResourcePrefix) -> str:
         base = display(layout.directory_prefix(directory))
@@ -527,19 +512,11 @@ def _list_prefix(layout: StorageLayout, namespace: str) -> Callable[[ResourcePre
 
 
 def _header(source: Source, request: ScanRequest, cluster: str | None) -> Header:
-    minor = request.kubernetes_minor
     description = source.describe()
     return Header(
         tool=TOOL,
         generated_at=timestamp(),
         source=shown_source(description, cluster),
         encryption_config=shown_configuration(request.configuration),
-        scope=Scope(
-            etcd_prefix=request.layout.prefix.rstrip("/") or "/",
-            prefixes=[*map(shown_word, request.scope.prefixes), *map(display, request.scope.keys)]
-            or ([description.limited_to] if request.scope.everything and description.limited_to else []),
-            resources=request.scope.resources,
-            namespaces=[*map(shown_word, request.scope.namespaces)],
-            kubernetes_version=f"1.{minor}" if minor is not None else None,
-        ),
+        scope=shown_scope(request.scope, request, limited_to=description.limited_to),
     )

@@ -43,6 +43,7 @@ class RecordType(StrEnum):
     RECONCILED = "reconciled"
     DRY_RUN = "dry-run"
     REVEAL = "reveal"
+    MERGE = "merge-configurations"
     TORN_LINE = "torn-line"
 
 
@@ -54,6 +55,7 @@ class Verb(StrEnum):
     REENCRYPT = "reencrypt"
     REPAIR = "repair"
     REVEAL = "reveal"
+    MERGE = "merge-configurations"
     RECOVER = "recover-audit-log"
     PRUNE = "prune-backup"
 

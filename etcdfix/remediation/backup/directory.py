@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,7 @@ import msgspec
 from etcdfix.errors import BackupUnreadable, NotABackup, why
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX, OwnFile, own_file
 from etcdfix.remediation.audit.log import RESERVE_SUFFIX
+from etcdfix.remediation.audit.verify import Anchor
 from etcdfix.remediation.backup.file import MAX_BACKUP_SIZE, Backup, parse_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX
 from etcdfix.remediation.durable import read_limited
@@ -71,6 +72,20 @@ class FoundFile(msgspec.Struct, frozen=True, kw_only=True):
 def is_backup_name(name: str) -> bool:
     """Say whether a file name is one that backups have."""
     return _BACKUP_NAME.fullmatch(name) is not None
+
+
+def names_log(backup: Backup, log: Path) -> bool:
+    """Say whether a backup says of an audit log that it belongs to it, whatever links lead there."""
+    return os.path.realpath(backup.intent.audit_log) == os.path.realpath(log)
+
+
+def anchors_in(files: Iterable[FoundFile], log: Path) -> list[Anchor]:
+    """Return where the records of an audit log must be, by the backups that belong to it."""
+    return [
+        Anchor(file.backup.intent.link, f"backup {file.path}")
+        for file in files
+        if file.backup is not None and not file.marked and names_log(file.backup, log)
+    ]
 
 
 def look_into(directory: Path) -> Iterator[FoundFile]:

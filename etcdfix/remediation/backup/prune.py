@@ -43,9 +43,16 @@ from etcdfix.remediation.audit.record import (
     unicode_text,
 )
 from etcdfix.remediation.audit.search import is_there
-from etcdfix.remediation.audit.verify import NO_HEAD_FILE, Anchor, read_records, verify, without_head
+from etcdfix.remediation.audit.verify import NO_HEAD_FILE, read_records, verify, without_head
 from etcdfix.remediation.backup.account import Account, Listed
-from etcdfix.remediation.backup.directory import FileKind, FoundFile, is_backup_name, look_at, look_through
+from etcdfix.remediation.backup.directory import (
+    FileKind,
+    FoundFile,
+    anchors_in,
+    is_backup_name,
+    look_at,
+    look_through,
+)
 from etcdfix.remediation.commit import anchor_warnings, signals_held
 from etcdfix.remediation.durable import (
     SafeDirectory,
@@ -181,7 +188,7 @@ def survey_backups(request: PruneRequest) -> Survey:
         )
     with ExitStack() as stack:
         files = _look(_open_directories(stack, request))
-        found = verify(log, anchors=_anchors(files, log))
+        found = verify(log, anchors=anchors_in(files, log))
         if found.findings:
             raise broken(log, found.findings[0].message, found.findings)
         if found.head_missing:
@@ -218,7 +225,7 @@ def prune_backups(
                 settled = settle_prune(log, intent, operator)
                 warnings.append(f"the open intent {intent.link.sequence} was settled: {settled.detail}")
         files = _look(directories)
-        log.check(_anchors(files, path))
+        log.check(anchors_in(files, path))
         survey = _survey(request, files, Account.of(path, log.records()))
         stopped = ""
         with signals_held() as held:
@@ -275,17 +282,6 @@ def _checked(directory: SafeDirectory, file: FoundFile) -> FoundFile:
     finally:
         os.close(descriptor)
     return file
-
-
-def _anchors(files: Sequence[FoundFile], log: Path) -> list[Anchor]:
-    ours = os.path.realpath(log)
-    return [
-        Anchor(file.backup.intent.link, f"backup {file.path}")
-        for file in files
-        if file.backup is not None
-        and not file.marked
-        and os.path.realpath(file.backup.intent.audit_log) == ours
-    ]
 
 
 def _survey(request: PruneRequest, files: Sequence[FoundFile], account: Account) -> Survey:

@@ -122,7 +122,7 @@ _INSTEAD: Final[dict[Outcome, tuple[Rule, str, str]]] = {
         Rule.NOT_AN_OBJECT, "the key holds no object of the API", "leave it: it is bookkeeping, or not Kubernetes'",
     ),
     Outcome.UNDETERMINED: (
-        Rule.UNDETERMINED, "nothing is proven against the value", "find out more: etcdfix scan KEY -o yaml",
+        Rule.UNDETERMINED, "nothing is proven against the value", "find out more: etcdfix explain KEY",
     ),
 }  # fmt: skip
 
@@ -156,8 +156,8 @@ def _check_own_verdict(found: Examination, *, lost: bool) -> None:
             raise refuse(
                 Rule.NEVER_DELETABLE,
                 f"{key}: {verdict.cause} is never a reason to delete ({verdict.message})",
-                hint="see the remedies: "
-                + quote_command(["etcdfix", "scan", *key_arguments(found.stored.key), "-o", "yaml"]),
+                hint="see every way out: "
+                + quote_command(["etcdfix", "explain", *key_arguments(found.stored.key)]),
             )
 
 

@@ -8,7 +8,7 @@ from typing import BinaryIO, Final
 
 from etcdfix.reports.base import Aligned, Output
 from etcdfix.reports.doctor_model import Check, DoctorReport, State
-from etcdfix.reports.formats.machine import document_text, write_document
+from etcdfix.reports.formats.machine import write_document, write_yaml
 from etcdfix.text.safetext import safe_text
 
 _HEADS: Final = ("STATE", "CHECK", "WHAT")
@@ -49,11 +49,6 @@ def write_table(report: DoctorReport, stream: BinaryIO) -> None:
             output.prose(f"next: {next_step}", indent)
         if command:
             line(f"{indent}      {command}")
-
-
-def write_yaml(report: DoctorReport, stream: BinaryIO) -> None:
-    """Write the whole report as YAML."""
-    stream.write(document_text(report, "yaml").encode())
 
 
 def _rows(checks: Sequence[Check]) -> Iterator[tuple[str, str, str, str, str]]:

@@ -1,4 +1,4 @@
-"""Every kept revision of one key, by watching the past.
+"""Every kept revision of one key, and every kept value that is no longer current, by watching the past.
 
 API: etcd 3.4 and later, ``Watch/Watch``. A watch that starts below the compacted revision is cancelled and told
 that revision. A watch does not say when it has caught up; the answer to a progress request does, in two ways:
@@ -48,9 +48,7 @@ def watch_history(
     """
     compacted = compacted_revision(client, key, timeout_seconds)
     if compacted > until:
-        raise CallFailed(
-            Failure(FailureKind.COMPACTED, f"etcd has compacted everything before revision {compacted}")
-        )
+        raise _compacted(compacted)
     if compacted:
         found = client.call(RANGE, message("RangeRequest")(key=key, revision=compacted))
         for value in found.kvs:
@@ -67,6 +65,43 @@ def watch_history(
         yield revision, (None if event.type == EVENT_DELETE else event.kv)
         if revision == last:
             return
+
+
+def watch_superseded(
+    client: EtcdClient, bounds: tuple[bytes, bytes], *, until: int, timeout_seconds: float
+) -> Iterator[Any]:
+    """Yield every record that is still kept and stood no more at a revision, in the order in which each was replaced.
+
+    What was not changed since the compaction is current; so each of the others is the previous value of an event.
+
+    Args:
+        client: Connected.
+        bounds: First key, and the end of the range.
+        until: The revision.
+        timeout_seconds: For the whole watch.
+
+    Raises:
+        CallFailed: Nobody could answer, the watch ended early, a previous value did not come with its event, or
+            ``until`` has been compacted.
+    """
+    key, range_end = bounds
+    compacted = compacted_revision(client, key, timeout_seconds)
+    if compacted > until:
+        raise _compacted(compacted)
+    if compacted == until:
+        return
+    requests = _Requests(key, compacted + 1, ask_progress=True, range_end=range_end, previous=True)
+    for event in _events(client, requests, until=until, timeout_seconds=timeout_seconds):
+        if event.kv.mod_revision > until:
+            return
+        if event.HasField("prev_kv"):
+            yield event.prev_kv
+        elif event.type == EVENT_DELETE or event.kv.version > 1:
+            raise CallFailed(
+                Failure(
+                    FailureKind.COMPACTED, "etcd did not give a previous value: compacted in the meantime"
+                )
+            )
 
 
 def compacted_revision(client: EtcdClient, key: bytes, timeout_seconds: float) -> int:
@@ -95,6 +130,12 @@ def compacted_revision(client: EtcdClient, key: bytes, timeout_seconds: float) -
             return next(int(answer.compact_revision) for answer in answers if answer.canceled)
         finally:
             requests.end()
+
+
+def _compacted(revision: int) -> CallFailed:
+    return CallFailed(
+        Failure(FailureKind.COMPACTED, f"etcd has compacted everything before revision {revision}")
+    )
 
 
 def _events(client: EtcdClient, requests: _Requests, *, until: int, timeout_seconds: float) -> Iterator[Any]:
@@ -128,8 +169,13 @@ def _answers_in_order(version: str) -> bool:
 class _Requests:
     """What goes up the stream: one watch, then, if wanted, progress requests until the end."""
 
-    def __init__(self, key: bytes, start: int, *, ask_progress: bool) -> None:
-        self._create = message("WatchCreateRequest")(key=key, start_revision=start)
+    def __init__(
+        self, key: bytes, start: int, *, ask_progress: bool, range_end: bytes = b"", previous: bool = False
+    ) -> None:
+        # Of a range many large events can come together: in fragments none is too large for a message.
+        self._create = message("WatchCreateRequest")(
+            key=key, range_end=range_end, start_revision=start, prev_kv=previous, fragment=previous
+        )
         self._pause_seconds = _PROGRESS_PAUSE_SECONDS if ask_progress else None
         self._ended = threading.Event()
 

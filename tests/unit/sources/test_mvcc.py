@@ -117,6 +117,21 @@ def test_history_is_complete_and_oldest_first() -> None:
     assert opened.history(b"/a") == []
 
 
+def test_superseded_is_everything_but_the_current_values() -> None:
+    index = Opened(HISTORY).index
+    for revision in (None, 4, 7):
+        current = {(v.key, v.mod_revision) for v in index.current(b"", at_revision=revision)}
+        kept = {
+            (key, value.mod_revision)
+            for key in (b"/a/one", b"/a/two")
+            for kept_revision in index.history(key)
+            if (value := kept_revision.stored) is not None
+        }
+        others = [v for v in index.superseded(at_revision=revision) if v.key in {b"/a/one", b"/a/two"}]
+        assert {(v.key, v.mod_revision) for v in others} == kept - current
+        assert len(others) == len(kept - current)
+
+
 ODD_KEYS = [
     b"a",
     b"a\x00",

@@ -8,7 +8,8 @@ import pytest
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.sources.etcd import history as history_module
 from etcdfix.sources.etcd.failures import CallFailed, FailureKind
-from etcdfix.sources.etcd.history import watch_history
+from etcdfix.sources.etcd.history import watch_history, watch_superseded
+from etcdfix.sources.etcd.paging import bounds_of
 from etcdfix.wire.etcd import message
 from tests.support.connections import connected
 from tests.support.scripted_etcd import NO_LEADER, PERMISSION_DENIED, WATCH, Call, ScriptedEtcd, Store
@@ -198,4 +199,63 @@ def test_which_versions_answer_in_order(version: str, in_order: bool) -> None:
 def test_a_store_plays_etcds_rules() -> None:
     store = Store({KEY: b"1"})
     assert store.at(store.revision)[KEY].version == 1
-    assert [event.kv.mod_revision for event in store.events(KEY, 1)] == [2]
+    assert [event.kv.mod_revision for event in store.events(message("WatchCreateRequest")(key=KEY))] == [2]
+
+
+def superseded_of(
+    server: ScriptedEtcd, *, until: int | None = None, prefix: bytes = b""
+) -> list[tuple[bytes, bytes]]:
+    with connected(server.endpoint, dial_timeout_seconds=0.2, command_timeout_seconds=0.2) as client:
+        found = watch_superseded(
+            client,
+            bounds_of(prefix),
+            until=until if until is not None else server.store.revision,
+            timeout_seconds=5,
+        )
+        return [(record.key, record.value) for record in found]
+
+
+def test_values_that_are_no_longer_current(etcd: ScriptedEtcd) -> None:
+    store = etcd.store
+    store.put(KEY, b"1")
+    store.put(b"other", b"-")
+    assert superseded_of(etcd) == []
+    store.put(KEY, b"2")
+    store.delete(b"other")
+    store.put(b"other", b"+")
+    until = store.revision
+    store.put(KEY, b"3")
+    assert superseded_of(etcd, until=until) == [(KEY, b"1"), (b"other", b"-")]
+    assert superseded_of(etcd, prefix=b"/") == [(KEY, b"1"), (KEY, b"2")]
+
+
+def test_what_was_replaced_before_the_compaction_is_gone_and_what_stood_then_is_not(
+    etcd: ScriptedEtcd,
+) -> None:
+    store = etcd.store
+    store.put(KEY, b"1")
+    store.put(KEY, b"2")
+    compacted = store.compact()
+    assert superseded_of(etcd) == []
+    store.put(KEY, b"3")
+    assert superseded_of(etcd) == [(KEY, b"2")]
+    with pytest.raises(CallFailed) as caught:
+        superseded_of(etcd, until=compacted - 1)
+    assert caught.value.failure.kind is FailureKind.COMPACTED
+
+
+def test_a_previous_value_that_does_not_come_is_not_passed_over(etcd: ScriptedEtcd) -> None:
+    store = etcd.store
+    store.put(KEY, b"1")
+    store.put(KEY, b"2")
+
+    def compact_before_the_events(call: Call) -> Any:
+        if call.path == WATCH and call.request.create_request.prev_kv:
+            event = message("Event")(kv=store.at(store.revision)[KEY])
+            return iter([message("WatchResponse")(header=etcd._header(), events=[event])])
+        return None
+
+    etcd.script = compact_before_the_events
+    with pytest.raises(CallFailed) as caught:
+        superseded_of(etcd)
+    assert "previous value" in caught.value.failure.message

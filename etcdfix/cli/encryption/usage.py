@@ -1,0 +1,96 @@
+"""``etcdfix encryption usage``: which encryption key is needed by how many objects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.options import reading_options, source_options, what_to_read
+from etcdfix.cli.output import say
+from etcdfix.cli.progress import progress_of
+from etcdfix.inputs.outputfile import destination
+from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
+from etcdfix.operations.opening import Inputs, open_plugins, open_source
+from etcdfix.reports.formats.encryption import USAGE_FORMATS
+from etcdfix.storagekey import StorageLayout
+
+MEANINGS: dict[ExitCode, str] = {
+    ExitCode.NOTHING_WRONG: "told",
+    ExitCode.USAGE: "usage or configuration error",
+    ExitCode.INCOMPLETE: "something is undetermined, or could not be read; whatever needs it is never called safe",
+    ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
+    **ENDED_EARLY,
+}
+
+
+@click.command("usage", epilog=epilog(MEANINGS))
+@click.option(
+    "--backup-dir", "backup_dirs", type=click.Path(path_type=Path), multiple=True, metavar="DIR",
+    envvar="ETCDFIX_BACKUP_DIR",
+    help="A directory of backups that etcdfix made: what they hold needs its encryption key too (may be repeated).",
+)  # fmt: skip
+@click.option(
+    "--also-snapshot", "also_snapshots", type=click.Path(path_type=Path), multiple=True, metavar="FILE",
+    help="Another snapshot that may have to be restored, or one of an etcd for single resources (may be repeated).",
+)  # fmt: skip
+@source_options
+@reading_options
+@output_options(list(USAGE_FORMATS))
+def command(
+    *,
+    backup_dirs: tuple[Path, ...],
+    also_snapshots: tuple[Path, ...],
+    output: str,
+    output_file: Path | None,
+    max_rows: int,
+    **options: Any,
+) -> int:
+    """Say which encryption key is needed by how many objects, and which is safe to remove. Reads only.
+
+    "Safe to remove" holds as of the revision that was read, in this etcd. It is never said while anything is
+    undetermined or was not looked at, while earlier values that etcd still keeps, backups or other snapshots that were
+    named need the key, nor of the key that API servers write with.
+    """
+    inputs, configuration = what_to_read(options)
+    request = UsageRequest(
+        layout=StorageLayout(inputs.etcd_prefix),
+        configuration=configuration,
+        kubernetes_minor=inputs.kubernetes_minor,
+        same_again=inputs.same_again(),
+        overrides=inputs.overrides or {},
+        overrides_known=inputs.overrides is not None,
+        main_not_read=inputs.snapshot is None and bool(inputs.main_endpoints),
+        backup_directories=backup_dirs,
+        snapshots=also_snapshots,
+    )
+    with (
+        open_source(inputs, say=say) as source,
+        destination(output_file, (*read_files(inputs, options), *also_snapshots)) as stream,
+        open_plugins(inputs, configuration) as plugins,
+    ):
+        found = encryption_usage(
+            source,
+            request,
+            open_snapshot=lambda path: open_source(_of_snapshot(inputs, path), say=say),
+            plugins=plugins,
+            progress=progress_of(source),
+        )
+        whole, report = found.whole, found.report
+        if not whole.below_prefix:
+            nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
+        USAGE_FORMATS[output](report, stream, max_rows)
+        stream.flush()
+    for reason in report.incomplete_reasons:
+        say(f"incomplete: {reason}")
+    if whole.ended is not None:
+        return whole.ended.exit_code
+    return ExitCode.NOTHING_WRONG if report.complete else ExitCode.INCOMPLETE
+
+
+def _of_snapshot(inputs: Inputs, path: Path) -> Inputs:
+    return msgspec.structs.replace(inputs, snapshot=path, revision=0, salvage=False)

@@ -1,0 +1,453 @@
+"""What is wrong with an EncryptionConfiguration, and what people come to regret about one.
+
+An ``error`` is what API servers refuse, by the rules of :mod:`etcdfix.encryption.config_rules`. A ``warning`` is a file
+that they take and that does not protect, or does not read, what it seems to. The rest is ``advice``.
+
+Source of the advice: kubernetes.io, "Encrypting Confidential Data at Rest" (which provider has which weakness, identity
+first and last, keys that are published there as examples).
+"""
+
+from __future__ import annotations
+
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from etcdfix.encryption.config import place_of
+from etcdfix.encryption.config_file import Key, Path, Provider, Rule
+from etcdfix.encryption.config_mark import find_mark, is_mark
+from etcdfix.encryption.config_rules import (
+    DEFAULT_API_VERSION,
+    broken_rules,
+    given_members,
+    key_bytes,
+    narrowest_first,
+    parse_group_resource,
+    rule_name,
+)
+from etcdfix.encryption.envelope import transformer_name
+from etcdfix.encryption.keyring import fingerprint
+from etcdfix.encryption.redaction import may_hold_key, shown
+from etcdfix.golang.goquote import withheld
+from etcdfix.golang.goyaml import line_of
+from etcdfix.model import GroupResource
+
+
+class LintLevel(StrEnum):
+    """How bad it is, the worst first."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    ADVICE = "advice"
+
+
+class LintCheck(StrEnum):
+    """What was found, one word each that does not change."""
+
+    REFUSED = "refused"
+    EXAMPLE_KEY = "example-key"
+    WEAK_KEY = "weak-key"
+    IDENTITY_FIRST = "identity-first"
+    NOT_COVERED = "not-covered"
+    SAME_NAME_OTHER_BYTES = "same-name-other-bytes"
+    REPEATED_KEY = "repeated-key"
+    KMS_V1 = "kms-v1"
+    KMS_NAME_TWICE = "kms-name-twice"
+    FILE_MODE = "file-mode"
+    MADE_FOR_READING = "made-for-reading"
+    IDENTITY_MISSING = "identity-missing"
+    NARROWER_RULE = "narrower-rule"
+    SHORT_KEY = "short-key"
+    AESCBC = "aescbc"
+    AESGCM = "aesgcm"
+    SECRETBOX = "secretbox"
+    EMPTY_ENTRY = "empty-entry"
+
+
+_WARNINGS: Final = frozenset(
+    {
+        LintCheck.EXAMPLE_KEY,
+        LintCheck.WEAK_KEY,
+        LintCheck.IDENTITY_FIRST,
+        LintCheck.SAME_NAME_OTHER_BYTES,
+        LintCheck.REPEATED_KEY,
+        LintCheck.KMS_V1,
+        LintCheck.KMS_NAME_TWICE,
+        LintCheck.FILE_MODE,
+        LintCheck.MADE_FOR_READING,
+    }
+)
+_SECRETS, _CONFIG_MAPS = GroupResource("", "secrets"), GroupResource("", "configmaps")
+_EXAMPLES: Final = frozenset(
+    map(
+        fingerprint,
+        (
+            b"secret is secure",
+            b"this is password",
+            b"abcdefghijklmnopqrstuvwxyz123456",
+            bytes(range(16)),
+            bytes(range(32)),
+        ),
+    )
+)
+"""Keys that stand in documentation and tutorials."""
+
+_NEW_KEY = (
+    "make a new key (head -c 32 /dev/urandom | base64), rotate to it, and have every value written anew; keep this one "
+    "until nothing needs it any more"
+)
+_ROTATE = "plan regular rotations, or use KMS v2, which has a new data key for every value"
+_BEFORE_IDENTITY = (
+    "before you rely on it, see that no value is stored unencrypted any more: etcdfix scan with this file"
+)
+
+
+class LintFinding(msgspec.Struct, frozen=True):
+    """One finding.
+
+    Attributes:
+        check: Which.
+        level: How bad.
+        line: Where in the file, from 1; 0 where it is about the file as a whole.
+        place: The same as a path: ``resources[0].providers[1]``; "" for the whole file.
+        message: What was found, one or two sentences, without key material.
+        next_step: What to do.
+    """
+
+    check: LintCheck
+    level: LintLevel
+    line: int
+    place: str
+    message: str
+    next_step: str
+
+
+class _Found(msgspec.Struct, frozen=True):
+    check: LintCheck
+    path: Path
+    message: str
+    next_step: str
+    advice: bool = False
+
+
+class _GivenKey(msgspec.Struct, frozen=True):
+    """A key of the file that has a name and bytes."""
+
+    path: Path
+    rule: int
+    kind: str
+    name: str
+    material: bytes
+
+    @property
+    def transformer(self) -> str:
+        return _transformer(self.kind, self.name, "v1")
+
+
+def _transformer(kind: str, name: str, version: str = "") -> str:
+    """Return what reports call a key; without its name where somebody may have typed a key into it."""
+    return transformer_name(kind, version, withheld(name) if may_hold_key(name) else name)
+
+
+def lint(raw: bytes, rules: Sequence[Rule], *, mode: int | None = None) -> list[LintFinding]:
+    """Say what is wrong with a configuration, the worst first.
+
+    Args:
+        raw: The whole file, for line numbers and the mark.
+        rules: As decoded from it.
+        mode: Permissions of the file; None where they say nothing.
+    """
+    found = [_finding(raw, one) for one in _advice(raw, rules, mode)]
+    refused = [
+        LintFinding(
+            LintCheck.REFUSED,
+            LintLevel.ERROR,
+            line_of(raw, problem.path),
+            place_of(problem.path),
+            f"API servers refuse this: {problem.trouble}",
+            problem.hint,
+        )
+        for problem in broken_rules(rules)
+    ]
+    levels = list(LintLevel)
+    return sorted([*refused, *found], key=lambda one: (levels.index(one.level), one.line))
+
+
+def _finding(raw: bytes, found: _Found) -> LintFinding:
+    level = LintLevel.WARNING if found.check in _WARNINGS and not found.advice else LintLevel.ADVICE
+    if found.check is LintCheck.NOT_COVERED and not found.advice:
+        level = LintLevel.WARNING
+    line = line_of(raw, found.path) if found.path else 0
+    return LintFinding(found.check, level, line, place_of(found.path), found.message, found.next_step)
+
+
+def _advice(raw: bytes, rules: Sequence[Rule], mode: int | None) -> Iterator[_Found]:
+    entries = [entry or "" for rule in rules for entry in rule.resources or ()]
+    made_by = find_mark(raw, entries)
+    if made_by:
+        yield _Found(
+            LintCheck.MADE_FOR_READING, (),
+            f"etcdfix encryption {made_by} made this file, for reading: nobody has looked at how API servers would "
+            "write by it",
+            "see which provider comes first for each resource before it is deployed, then remove the mark",
+        )  # fmt: skip
+    if mode is not None and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        yield _Found(
+            LintCheck.FILE_MODE, (),
+            f"others than its owner may open the file (mode {stat.S_IMODE(mode):04o}), and it holds the keys",
+            "chmod 600, owned by the user that the API server runs as",
+        )  # fmt: skip
+    yield from _coverage(rules)
+    yield from _entries(rules)
+    keys = [*_given_keys(rules)]
+    for key in keys:
+        yield from _one_key(key)
+    yield from _several_keys(keys)
+    for index, rule in enumerate(rules):
+        if any(is_mark(entry or "") for entry in rule.resources or ()):
+            continue
+        yield from _providers(("resources", index), rule)
+    yield from _kms_names(rules)
+
+
+def _coverage(rules: Sequence[Rule]) -> Iterator[_Found]:
+    named = {parse_group_resource(entry or "") for rule in rules for entry in rule.resources or ()}
+
+    def covered(resource: GroupResource) -> bool:
+        return any(name in named for name in narrowest_first(resource))
+
+    if not covered(_SECRETS):
+        yield _Found(
+            LintCheck.NOT_COVERED, ("resources",), "secrets are in no rule: they are stored unencrypted",
+            "name secrets, *. or *.* in a rule",
+        )  # fmt: skip
+    if not covered(_CONFIG_MAPS):
+        yield _Found(
+            LintCheck.NOT_COVERED, ("resources",),
+            "configmaps are in no rule: they are stored unencrypted, and often hold what should be in a Secret",
+            "name them beside secrets, if that is so in this cluster", advice=True,
+        )  # fmt: skip
+    if GroupResource("*", "*") not in named and not any(
+        "." in name.group and not name.group.endswith(".k8s.io") for name in named
+    ):
+        yield _Found(
+            LintCheck.NOT_COVERED, ("resources",),
+            "no custom resource is in a rule; some operators keep credentials in theirs, and a file cannot tell",
+            "look at the custom resources of this cluster, and name those that hold secrets", advice=True,
+        )  # fmt: skip
+
+
+def _entries(rules: Sequence[Rule]) -> Iterator[_Found]:
+    wildcards: dict[GroupResource, set[tuple[str, str]]] = {}
+    for rule in rules:
+        for entry in rule.resources or ():
+            name = parse_group_resource(entry or "")
+            if name.resource == "*":
+                wildcards[name] = _reads(rule)
+    for index, rule in enumerate(rules):
+        for position, entry in enumerate(rule.resources or ()):
+            path = ("resources", index, "resources", position)
+            if not entry:
+                yield _Found(
+                    LintCheck.EMPTY_ENTRY, path, "an empty entry names no resource", "remove it", advice=True
+                )
+                continue
+            name = parse_group_resource(entry)
+            if is_mark(entry):
+                continue
+            _, *broader = narrowest_first(name)
+            wider = next((at for at in broader if at in wildcards and at != name), None)
+            missing = wildcards[wider] - _reads(rule) if wider is not None else set()
+            if wider is not None and missing:
+                entry_name, wider_name = shown(entry, quote=""), shown(rule_name(wider), quote="")
+                keys = ", ".join(sorted(_transformer(kind, key) for kind, key in missing))
+                yield _Found(
+                    LintCheck.NARROWER_RULE, path,
+                    f"{entry_name} has a rule of its own, so that of {wider_name} does not count for "
+                    "it: values "
+                    f"written under {keys} are not read",
+                    f"if any {entry_name} were ever written by that rule, add these providers to this one",
+                )  # fmt: skip
+
+
+def _reads(rule: Rule) -> set[tuple[str, str]]:
+    """Return what a rule reads with, by provider and name."""
+    found = set()
+    for provider in rule.providers or ():
+        for member in given_members(provider)[:1]:
+            value = getattr(provider, member)
+            if member == "kms":
+                found.add((member, value.name or ""))
+            elif member == "identity":
+                found.add((member, ""))
+            else:
+                found |= {(member, key.name or "") for key in value.keys or ()}
+    return found
+
+
+def _given_keys(rules: Sequence[Rule]) -> Iterator[_GivenKey]:
+    for index, rule in enumerate(rules):
+        for position, provider in enumerate(rule.providers or ()):
+            for member in given_members(provider):
+                keys: Iterable[Key] = getattr(getattr(provider, member), "keys", None) or ()
+                for at, key in enumerate(keys):
+                    material = key_bytes(key.secret or "")
+                    if material and key.name:
+                        path = ("resources", index, "providers", position, member, "keys", at)
+                        yield _GivenKey(path, index, member, key.name, material)
+
+
+def _one_key(key: _GivenKey) -> Iterator[_Found]:
+    path = (*key.path, "secret")
+    weakness = _weakness(key.material)
+    if fingerprint(key.material) in _EXAMPLES:
+        yield _Found(
+            LintCheck.EXAMPLE_KEY, path,
+            f"the key of {key.transformer} is one that documentation gives as an example: anybody can open what it "
+            "wrote",
+            _NEW_KEY,
+        )  # fmt: skip
+    elif weakness:
+        yield _Found(
+            LintCheck.WEAK_KEY, path,
+            f"the key of {key.transformer} {weakness}: it is not random, and can be guessed",
+            _NEW_KEY,
+        )  # fmt: skip
+    elif len(key.material) < 32:
+        yield _Found(
+            LintCheck.SHORT_KEY, path,
+            f"the key of {key.transformer} has {8 * len(key.material)} bits; Kubernetes recommends 256",
+            "take 32 bytes at the next rotation",
+        )  # fmt: skip
+
+
+def _weakness(material: bytes) -> str:
+    """Say what is not random about a key, "" where nothing is; a random one looks so once in some million."""
+    steps = {(after - before) % 256 for before, after in pairwise(material)}
+    half = len(material) // 2
+    if set(material) == {0}:
+        return "is all zero"
+    if len(steps) == 1:
+        return "is a run of evenly spaced bytes"
+    if len(material) > 1 and material[:half] * 2 == material:
+        return "is one half twice"
+    if all(0x20 <= byte < 0x7F for byte in material):
+        return "is text"
+    if 2 * len(set(material)) <= len(material):
+        return "has few different bytes"
+    return ""
+
+
+def _several_keys(keys: Sequence[_GivenKey]) -> Iterator[_Found]:
+    by_bytes: dict[str, _GivenKey] = {}
+    by_name: dict[tuple[str, str], _GivenKey] = {}
+    for key in keys:
+        mark = fingerprint(key.material)
+        first = by_bytes.setdefault(mark, key)
+        if first.transformer != key.transformer:
+            yield _Found(
+                LintCheck.REPEATED_KEY, (*key.path, "secret"),
+                f"{key.transformer} has the same bytes as {first.transformer}: a rotation from one to the other "
+                "changes "
+                "nothing",
+                _NEW_KEY,
+            )  # fmt: skip
+        elif first is not key and first.rule == key.rule:
+            yield _Found(
+                LintCheck.REPEATED_KEY, key.path, f"{key.transformer} stands here twice, with the same bytes",
+                "remove one of them", advice=True,
+            )  # fmt: skip
+        named = by_name.setdefault((key.kind, key.name), key)
+        if fingerprint(named.material) != mark:
+            same_rule = named.rule == key.rule
+            noise = " aescbc opens some values with the wrong one, to noise." if key.kind == "aescbc" else ""
+            yield _Found(
+                LintCheck.SAME_NAME_OTHER_BYTES, (*key.path, "name"),
+                f"{key.transformer} stands here with other bytes than before."
+                + (f" Both are tried.{noise}" if same_rule else " In another rule that is another key."),
+                "give every key a name that was never used",
+                advice=not same_rule,
+            )  # fmt: skip
+
+
+def _providers(path: Path, rule: Rule) -> Iterator[_Found]:
+    providers = [
+        (index, members[0])
+        for index, provider in enumerate(rule.providers or ())
+        if len(members := given_members(provider)) == 1
+    ]
+    if not providers:
+        return
+    names = ", ".join(shown(entry or "", quote="") for entry in (rule.resources or ())[:5])
+    first, writer = providers[0]
+    place = (*path, "providers", first)
+    if writer == "identity":
+        alone = all(member == "identity" for _, member in providers)
+        yield _Found(
+            LintCheck.IDENTITY_FIRST, place,
+            f"identity comes first for {names}: new values are stored unencrypted"
+            + ("" if alone else ", and others only become so when they are written"),
+            "put the provider that is to write first, unless values are being decrypted on purpose",
+        )  # fmt: skip
+    elif all(member != "identity" for _, member in providers):
+        yield _Found(
+            LintCheck.IDENTITY_MISSING, (*path, "providers"),
+            f"identity is not listed for {names}: values that are stored unencrypted cannot be read",
+            _BEFORE_IDENTITY,
+        )  # fmt: skip
+    if writer == "aescbc":
+        yield _Found(
+            LintCheck.AESCBC, place,
+            f"aescbc writes {names}: it has no authentication (padding oracle attacks), and Kubernetes advises "
+            "against it",
+            "use KMS v2, or secretbox where there is no KMS",
+        )  # fmt: skip
+    elif writer == "aesgcm":
+        keys = (rule.providers or ())[first].aesgcm
+        several = keys is not None and len(keys.keys or ()) > 1
+        yield _Found(
+            LintCheck.AESGCM, place,
+            f"aesgcm writes {names}: its nonces are random, so a key must be rotated every 200,000 writes"
+            + ("" if several else ", and no older key shows that it ever was"),
+            _ROTATE,
+        )  # fmt: skip
+    elif writer == "secretbox":
+        yield _Found(
+            LintCheck.SECRETBOX, place,
+            f"secretbox writes {names}: it does not bind a value to its etcd key, so that whoever can write etcd "
+            "can swap "
+            "values",
+            "use KMS v2 where that matters",
+        )  # fmt: skip
+
+
+def _kms_names(rules: Sequence[Rule]) -> Iterator[_Found]:
+    names: Counter[str] = Counter()
+    for index, rule in enumerate(rules):
+        for position, provider in enumerate(rule.providers or ()):
+            yield from _one_kms(("resources", index, "providers", position, "kms"), provider, names)
+
+
+def _one_kms(path: Path, provider: Provider, names: Counter[str]) -> Iterator[_Found]:
+    if provider.kms is None:
+        return
+    name, version = provider.kms.name or "", provider.kms.api_version or DEFAULT_API_VERSION
+    if version == "v1":
+        yield _Found(
+            LintCheck.KMS_V1, path,
+            "KMS v1 is deprecated: API servers from 1.29 on refuse it without --feature-gates=KMSv1=true",
+            "move to KMS v2: add it in front, have every value written anew, then remove this one",
+        )  # fmt: skip
+        if names[name]:
+            yield _Found(
+                LintCheck.KMS_NAME_TWICE, (*path, "name"),
+                "another KMS provider has this name: API servers with "
+                "--encryption-provider-config-automatic-reload refuse the file",
+                "a value names its provider, so keep the one that values need; scan with each alone to see",
+            )  # fmt: skip
+    names[name] += 1

@@ -1,0 +1,447 @@
+"""Several EncryptionConfigurations joined to one that reads all that any of them reads.
+
+The first file is today's: of each resource its first provider and key stay the ones that write. What the others have
+and it has not comes after that. Lists are joined resource by resource, because the narrowest entry alone serves a
+resource: a list for ``secrets`` hides ``*.*``, so what another file has under ``*.*`` is added to the list for
+``secrets``.
+
+The result is checked before it is given away: it is a configuration that API servers take, and for no resource does it
+lack anything that one of the files has, or write otherwise than the first.
+
+Sources: kube-apiserver 1.36, ``encryptionconfig/config.go``: which list serves a resource, that lists of one and the
+same entry are joined while a wildcard stands once, that every key of a name is tried, that a KMS v2 name stands once
+in a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from etcdfix.encryption.config import (
+    EncryptionConfiguration,
+    IdentityProvider,
+    KeyedProvider,
+    KMSProvider,
+    NamedKey,
+    Provider,
+    ProviderType,
+    parse_configuration,
+)
+from etcdfix.encryption.config_rules import EVERYTHING, narrowest_first, parse_group_resource, rule_name
+from etcdfix.encryption.config_text import Element, Part, configuration_file
+from etcdfix.encryption.envelope import transformer_name
+from etcdfix.errors import ConfigurationError
+from etcdfix.model import GroupResource
+
+MADE_BY: Final = "merge"
+_IDENTITY: Final = IdentityProvider()
+_SEVERAL: Final = "give the files one by one instead: etcdfix encryption try takes several --candidate-config"
+
+
+class Decided(StrEnum):
+    """What kind of decision was made, one word each that does not change."""
+
+    SAME_NAME_OTHER_BYTES = "same-name-other-bytes"
+    RENAMED_KEY = "renamed-key"
+    KMS_NAME_TAKEN = "kms-name-taken"
+    KMS_SHARED = "kms-shared"
+    IDENTITY_KEPT = "identity-kept"
+    IDENTITY_WRITES = "identity-writes"
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """One thing that had to be decided.
+
+    Attributes:
+        kind: Which.
+        resources: Entries that it is about, as the file has them.
+        transformer: Key or provider, "" for none.
+        message: What was decided and why, one or two sentences.
+    """
+
+    kind: Decided
+    resources: tuple[str, ...]
+    transformer: str
+    message: str
+
+
+class Merged(msgspec.Struct, frozen=True):
+    """The union of some configurations; ``elements`` hold encryption keys."""
+
+    elements: tuple[Element, ...]
+    decisions: tuple[Decision, ...]
+
+
+class _Lists:
+    """The provider lists of one configuration, by entry; lists of the same entry are one, in file order."""
+
+    def __init__(self, configuration: EncryptionConfiguration) -> None:
+        self.entries: dict[GroupResource, list[Provider]] = {}
+        for rule in configuration.rules:
+            for entry in filter(None, rule.resources):
+                self.entries.setdefault(parse_group_resource(entry), []).extend(rule.providers)
+
+    def serving(self, name: GroupResource) -> list[Provider] | None:
+        """Return what serves a resource, or those of a wildcard that have no entry of their own; None for nothing."""
+        return next((self.entries[at] for at in narrowest_first(name) if at in self.entries), None)
+
+
+def merge(configurations: Sequence[EncryptionConfiguration], names: Sequence[str] = ()) -> Merged:
+    """Join configurations.
+
+    Args:
+        configurations: Today's first.
+        names: What to call the files; by default their paths.
+
+    Raises:
+        ConfigurationError: No single file that an API server takes reads all of it.
+    """
+    lists = [_Lists(configuration) for configuration in configurations]
+    entries = sorted({name for one in lists for name in one.entries}, key=_breadth)
+    decisions = _Decisions(names or [configuration.path for configuration in configurations])
+    endpoints = _one_endpoint_each(lists, decisions)
+    joined = {
+        name: _joined([one.serving(name) for one in lists], endpoints, name, decisions) for name in entries
+    }
+    elements = _elements(joined, decisions)
+    result = Merged(tuple(elements), decisions.all())
+    _check(result, lists)
+    return result
+
+
+def merged_file(merged: Merged, configurations: Sequence[EncryptionConfiguration], *, made_at: str) -> bytes:
+    """Return the file, encryption keys included.
+
+    Args:
+        merged: What to write.
+        configurations: The files that it was made of.
+        made_at: When, for the comment.
+    """
+    comment = [
+        f"Made by etcdfix encryption {MADE_BY} at {made_at}.",
+        "It reads what any of these files reads:",
+        *(f"  {number}. {one.path} {one.sha256}" for number, one in enumerate(configurations, start=1)),
+    ]
+    return configuration_file(merged.elements, made_by=MADE_BY, comment=comment)
+
+
+# ------------------------------------------------------------------------------------------------- joining lists
+
+
+def _breadth(name: GroupResource) -> tuple[int, str, str]:
+    """Single resources first, then groups, then everything: the order in which nothing is masked."""
+    return (2 if name == EVERYTHING else 1 if name.resource == "*" else 0, name.group, name.resource)
+
+
+def _one_endpoint_each(lists: Sequence[_Lists], decisions: _Decisions) -> dict[tuple[str, str], KMSProvider]:
+    """Return the one provider that stands for each KMS version and name: the first one."""
+    chosen: dict[tuple[str, str], KMSProvider] = {}
+    for one in lists:
+        for provider in (provider for providers in one.entries.values() for provider in providers):
+            if not isinstance(provider, KMSProvider):
+                continue
+            first = chosen.setdefault((provider.api_version, provider.name), provider)
+            if first.endpoint != provider.endpoint:
+                transformer = transformer_name(ProviderType.KMS, provider.api_version, provider.name)
+                decisions.add(
+                    Decided.KMS_NAME_TAKEN, None, transformer,
+                    f"KMS provider {transformer} has another endpoint in another file; the first one was kept. "
+                    "Values that "
+                    "need the other plugin are read with --kms-endpoint, or with the other file",
+                )  # fmt: skip
+    return chosen
+
+
+def _joined(
+    found: Sequence[list[Provider] | None],
+    endpoints: dict[tuple[str, str], KMSProvider],
+    name: GroupResource,
+    decisions: _Decisions,
+) -> list[Part]:
+    """Return the list of one entry: the first file's as it is, then what others have besides, identity last."""
+    parts: list[Part] = []
+    seen: dict[tuple[str, str, str], int] = {}
+    identity = ""
+    for origin, providers in enumerate(found):
+        for provider in [_IDENTITY] if providers is None else providers:
+            if isinstance(provider, IdentityProvider):
+                identity = identity or ("uncovered" if providers is None else "listed")
+                if not parts and origin == 0:
+                    parts.append(Part(provider, origin))
+                    decisions.identity_writes(name, covered=providers is not None, alone=len(found) == 1)
+            elif isinstance(provider, KMSProvider):
+                first = endpoints[provider.api_version, provider.name]
+                if all(part.provider != first for part in parts):
+                    parts.append(Part(first, origin))
+            else:
+                keys = [
+                    key for key in provider.keys if _is_new(seen, provider.type, key, origin, name, decisions)
+                ]
+                if keys:
+                    parts.append(Part(KeyedProvider(provider.type, tuple(keys)), origin))
+    if identity and not any(isinstance(part.provider, IdentityProvider) for part in parts):
+        origin = next(at for at, providers in enumerate(found) if providers is None or _IDENTITY in providers)
+        parts.append(Part(_IDENTITY, origin))
+        if found[0] is None or _IDENTITY not in found[0]:
+            decisions.identity_kept(name, origin, covered=found[origin] is not None)
+    return parts
+
+
+def _is_new(
+    seen: dict[tuple[str, str, str], int],
+    kind: ProviderType,
+    key: NamedKey,
+    origin: int,
+    name: GroupResource,
+    decisions: _Decisions,
+) -> bool:
+    """Take note of a key; say whether the list lacks it, and say what is odd about it."""
+    fingerprint = key.material.fingerprint
+    mine = (kind.value, key.name, fingerprint)
+    if mine in seen:
+        return False
+    transformer = transformer_name(kind, "v1", key.name)
+    for other, first in seen.items():
+        if other[:2] == mine[:2]:
+            decisions.same_name(name, kind, transformer, (first, origin), (other[2], fingerprint))
+        elif (other[0], other[2]) == (mine[0], mine[2]):
+            decisions.add(
+                Decided.RENAMED_KEY, name, transformer,
+                f"{transformer} has the same bytes ({fingerprint}) as {transformer_name(kind, 'v1', other[1])}; "
+                "both names "
+                "were kept, because a value names its key",
+            )  # fmt: skip
+    seen[mine] = origin
+    return True
+
+
+# --------------------------------------------------------------------------------- from lists to elements of a file
+
+
+def _elements(joined: dict[GroupResource, list[Part]], decisions: _Decisions) -> list[Element]:
+    before: list[Element] = []
+    for names in _sharing_kms(joined):
+        before += _share(joined, names, decisions)
+    _drop_what_a_wildcard_serves(joined)
+    elements: list[Element] = []
+    for name, parts in joined.items():
+        same = next(
+            (
+                at
+                for at, element in enumerate(elements)
+                if _identities(element.parts) == _identities(parts) and _fits(element, name)
+            ),
+            None,
+        )
+        if same is None:
+            elements.append(Element((name,), tuple(parts)))
+        else:
+            elements[same] = Element((*elements[same].resources, name), tuple(parts))
+    return [*before, *elements]
+
+
+def _fits(element: Element, name: GroupResource) -> bool:
+    """Say whether an entry may stand beside others: only entries of the same breadth never cover each other."""
+    return _breadth(element.resources[0])[0] == _breadth(name)[0]
+
+
+def _sharing_kms(joined: dict[GroupResource, list[Part]]) -> list[list[GroupResource]]:
+    """Return the groups of entries that share a KMS v2 provider and do not have one list: such a name stands once."""
+    groups: list[tuple[set[str], list[GroupResource]]] = []
+    for name, parts in joined.items():
+        providers = {
+            part.provider.name
+            for part in parts
+            if isinstance(part.provider, KMSProvider) and part.provider.api_version != "v1"
+        }
+        if not providers:
+            continue
+        linked = [group for group in groups if group[0] & providers]
+        groups = [group for group in groups if group not in linked]
+        groups.append(
+            (
+                providers.union(*(group[0] for group in linked)),
+                [*(n for group in linked for n in group[1]), name],
+            )
+        )
+    return [names for _, names in groups if len({_identities(joined[name]) for name in names}) > 1]
+
+
+def _share(
+    joined: dict[GroupResource, list[Part]], names: Sequence[GroupResource], decisions: _Decisions
+) -> list[Element]:
+    """Give entries that share a KMS v2 provider one list, which has all that any of them has.
+
+    Where another provider writes for one of them, that one goes into an element of its own before: lists of the same
+    entry are joined. A wildcard cannot stand twice, so for it there is no such way.
+    """
+    writers = {_writer_of(joined[name][0].provider): joined[name][0] for name in names}
+    kms = [part for part in writers.values() if isinstance(part.provider, KMSProvider)]
+    first = kms[0] if kms and len(writers) > 1 else joined[names[0]][0]
+    every = {_identity_of(first): first}
+    for name in names:
+        for part in joined[name]:
+            every.setdefault(_identity_of(part), part)
+    identity = every.pop((ProviderType.IDENTITY,), None)
+    shared = [*every.values()] if identity is None else [*every.values(), identity]
+    if identity is not None and first is identity:
+        shared = [identity, *every.values()]
+    before = []
+    for name in names:
+        writer = joined[name][0]
+        joined[name] = shared
+        if _writer_of(writer.provider) == _writer_of(first.provider):
+            continue
+        if name.resource == "*":
+            raise ConfigurationError(
+                f"these files cannot be one: {rule_name(name)} and other entries need the same KMS v2 provider, "
+                "which may "
+                "stand in a file once, and not the same one writes for them",
+                hint=_SEVERAL,
+            )
+        before.append(Element((name,), (writer,)))
+    decisions.add(
+        Decided.KMS_SHARED, names, "",
+        "a KMS v2 provider may stand in a file only once, so the entries that need it share one list: more keys "
+        "are tried "
+        "for them than before, and the same one writes",
+    )  # fmt: skip
+    return before
+
+
+def _drop_what_a_wildcard_serves(joined: dict[GroupResource, list[Part]]) -> None:
+    """Remove entries whose list is that of the wildcard that would serve the resource instead."""
+    for name in list(joined):
+        _, *broader = narrowest_first(name)
+        served_by = next((at for at in broader if at in joined and at != name), None)
+        if served_by is not None and _identities(joined[served_by]) == _identities(joined[name]):
+            del joined[name]
+
+
+def _identity_of(part: Part) -> tuple[object, ...]:
+    """Return what a provider is, without the origin; keys by name and fingerprint."""
+    provider = part.provider
+    if isinstance(provider, KeyedProvider):
+        return (provider.type, *((key.name, key.material.fingerprint) for key in provider.keys))
+    if isinstance(provider, KMSProvider):
+        return (provider.type, provider.api_version, provider.name)
+    return (provider.type,)
+
+
+def _identities(parts: Iterable[Part]) -> tuple[tuple[object, ...], ...]:
+    return tuple(map(_identity_of, parts))
+
+
+# ------------------------------------------------------------------------------------------------ what is decided
+
+
+class _Decisions:
+    """Gathers decisions; one that holds for several entries stands once."""
+
+    def __init__(self, files: Sequence[str]) -> None:
+        self._files = files
+        self._found: dict[tuple[Decided, str, str], list[str]] = {}
+
+    def add(
+        self,
+        kind: Decided,
+        where: GroupResource | Sequence[GroupResource] | None,
+        transformer: str,
+        message: str,
+    ) -> None:
+        names = [] if where is None else [where] if isinstance(where, GroupResource) else list(where)
+        resources = self._found.setdefault((kind, transformer, message), [])
+        resources += [found for name in names if (found := rule_name(name)) not in resources]
+
+    def same_name(
+        self,
+        name: GroupResource,
+        kind: ProviderType,
+        transformer: str,
+        origins: tuple[int, int],
+        fingerprints: tuple[str, str],
+    ) -> None:
+        told = " and ".join(
+            f"{fingerprint} in {self._files[origin]}"
+            for fingerprint, origin in zip(fingerprints, origins, strict=True)
+        )
+        message = f"{transformer} has other bytes: {told}; both were kept, and are tried in this order"
+        if kind is ProviderType.AESCBC:
+            message += (
+                ". aescbc has no authentication: the first key opens about 1 in 256 values of the second to "
+                "noise, and an "
+                "API server then calls these damaged. Nothing is lost: the other file alone reads them"
+            )
+        self.add(Decided.SAME_NAME_OTHER_BYTES, name, transformer, message)
+
+    def identity_kept(self, name: GroupResource, origin: int, *, covered: bool) -> None:
+        why = "lists identity" if covered else "does not name it, so values are stored unencrypted"
+        self.add(
+            Decided.IDENTITY_KEPT, name, "identity",
+            f"{self._files[origin]} {why}: identity was put last, so that unencrypted values are read",
+        )  # fmt: skip
+
+    def identity_writes(self, name: GroupResource, *, covered: bool, alone: bool) -> None:
+        if covered or not alone:
+            why = "has identity first" if covered else "does not name it"
+            self.add(
+                Decided.IDENTITY_WRITES, name, "identity",
+                f"{self._files[0]} {why}: identity stays first, so new values are stored unencrypted, as today",
+            )  # fmt: skip
+
+    def all(self) -> tuple[Decision, ...]:
+        return tuple(
+            Decision(kind, tuple(resources), transformer, message)
+            for (kind, transformer, message), resources in self._found.items()
+        )
+
+
+# ------------------------------------------------------------------------------------------- checked, then written
+
+
+def _check(merged: Merged, lists: Sequence[_Lists]) -> None:
+    """See that an API server takes the result, and that nothing is missing in it.
+
+    Raises:
+        ConfigurationError: It does not, or something is.
+    """
+    try:
+        read_back = _Lists(parse_configuration(merged_file(merged, (), made_at=""), path="merged"))
+    except ConfigurationError as error:
+        reason = error.message.removeprefix('encryption configuration "merged": ')
+        raise ConfigurationError(f"these files cannot be one: {reason}", hint=_SEVERAL) from error
+    names = {*read_back.entries, *(name for one in lists for name in one.entries)}
+    for name in names:
+        served = read_back.serving(name) or [_IDENTITY]
+        wanted = [one.serving(name) or [_IDENTITY] for one in lists]
+        lacking = set().union(*map(_reading, wanted)) - _reading(served)
+        if lacking or _writer_of(served[0]) != _writer_of(wanted[0][0]):
+            raise ConfigurationError(
+                f"these files cannot be one: for {rule_name(name)} the result would not read and write as they do",
+                hint=_SEVERAL,
+            )
+
+
+def _reading(providers: Sequence[Provider]) -> set[tuple[str, ...]]:
+    """Return everything that a list opens values with."""
+    found: set[tuple[str, ...]] = set()
+    for provider in providers:
+        if isinstance(provider, KeyedProvider):
+            found |= {(provider.type.value, key.name, key.material.fingerprint) for key in provider.keys}
+        elif isinstance(provider, KMSProvider):
+            found.add((provider.type.value, provider.api_version, provider.name))
+        else:
+            found.add((provider.type.value,))
+    return found
+
+
+def _writer_of(provider: Provider) -> tuple[str, ...]:
+    """Return what a first provider writes with."""
+    if isinstance(provider, KeyedProvider):
+        return (provider.type.value, provider.keys[0].name, provider.keys[0].material.fingerprint)
+    (writer,) = _reading([provider])
+    return writer

@@ -1,0 +1,102 @@
+"""An EncryptionConfiguration as a file: what etcdfix writes of one, encryption keys included.
+
+Whoever writes such a file marks it (:mod:`etcdfix.encryption.config_mark`). Every string is quoted and in ASCII, so
+that no reader of YAML takes it for anything else.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from etcdfix.encryption.config import IdentityProvider, KMSProvider, Provider
+from etcdfix.encryption.config_mark import mark_of
+from etcdfix.encryption.config_rules import rule_name
+from etcdfix.model import GroupResource
+from etcdfix.text.safetext import safe_text
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A provider of a file that is written, and the file that it comes from (its place in the order given, from 0)."""
+
+    provider: Provider
+    origin: int
+
+
+class Element(msgspec.Struct, frozen=True):
+    """An element of the ``resources`` list of a file that is written."""
+
+    resources: tuple[GroupResource, ...]
+    parts: tuple[Part, ...]
+
+
+def configuration_file(elements: Iterable[Element], *, made_by: str, comment: Sequence[str]) -> bytes:
+    """Return a marked file, encryption keys included.
+
+    Args:
+        elements: In the order in which they are to stand.
+        made_by: The command that makes it: ``merge``.
+        comment: What to say at its beginning, line by line.
+    """
+    mark = mark_of(made_by)
+    lines = [
+        *(f"# {_comment(line)}" for line in comment),
+        "# It holds encryption keys: keep it as secret as the files that they come from.",
+        f"# {mark}: etcdfix writes nothing by it. Before API servers get it, look at what comes",
+        "# first for each resource; then remove these lines and the first element of resources, which mark it.",
+        "apiVersion: apiserver.config.k8s.io/v1",
+        "kind: EncryptionConfiguration",
+        "resources:",
+        "- resources:",
+        f"  - {_text(mark)}",
+        "  providers:",
+        "  - identity: {}",
+    ]
+    for element in elements:
+        lines += [
+            "- resources:",
+            *(f"  - {_text(rule_name(name))}" for name in element.resources),
+            "  providers:",
+        ]
+        for part in element.parts:
+            lines += [f"  # of file {part.origin + 1}", *_provider_lines(part.provider)]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _provider_lines(provider: Provider) -> Iterator[str]:
+    if isinstance(provider, IdentityProvider):
+        yield "  - identity: {}"
+    elif isinstance(provider, KMSProvider):
+        yield "  - kms:"
+        yield f"      apiVersion: {provider.api_version}"
+        yield f"      name: {_text(provider.name)}"
+        yield f"      endpoint: {_text(provider.endpoint)}"
+        if provider.cache_size is not None:
+            yield f"      cachesize: {provider.cache_size}"
+        yield f"      timeout: {round(provider.timeout_seconds * 1e9)}ns"
+    else:
+        yield f"  - {provider.type}:"
+        yield "      keys:"
+        for key in provider.keys:
+            yield f"      - name: {_text(key.name)}"
+            yield f"        secret: {base64.b64encode(key.material.expose()).decode()}"
+
+
+def _text(value: str) -> str:
+    """Return a string of YAML that no reader takes for anything else, in ASCII."""
+    return '"' + "".join(map(_escaped, value)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    if " " <= character <= "~":
+        return character
+    return f"\\u{ord(character):04x}" if ord(character) < 1 << 16 else f"\\U{ord(character):08x}"
+
+
+def _comment(text: str) -> str:
+    """Return text for a comment: on one line, in ASCII."""
+    return safe_text(text).encode("ascii", "backslashreplace").decode()

@@ -1,0 +1,1 @@
+"""What the encryption keys of a cluster are needed for, without a command line: nothing here writes to etcd."""

@@ -1,0 +1,438 @@
+"""Which encryption key is needed by how many values, and whether one can be taken out of the configuration.
+
+Never "safe" while anything speaks against it that was not looked at: a key that was removed too early makes objects
+unreadable, and nobody notices before the next restart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from etcdfix.encryption.config_rules import parse_group_resource
+from etcdfix.encryption.envelope import transformer_name
+from etcdfix.encryption.transformer import ResourceTransformers
+from etcdfix.errors import BackupUnreadable, SourceError
+from etcdfix.examine import Examiner
+from etcdfix.examine_all import Progress, View, examine_all, no_progress
+from etcdfix.model import Outcome, StoredValue, key_id_digest
+from etcdfix.operations.look.encryption.whole import Whole, WholeRequest
+from etcdfix.remediation.backup.directory import FileKind, look_into
+from etcdfix.remediation.backup.file import read_backup
+from etcdfix.reports.base import counted
+from etcdfix.reports.encryption_model import EncryptionUsageReport, KeyUsage
+from etcdfix.reports.model import Remedy
+from etcdfix.reports.origin import report_origin, shown_word
+from etcdfix.reports.tally import MAX_NAMES, OTHERS
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import StorageCodec
+from etcdfix.text.commands import RepeatedOptions, piped
+from etcdfix.text.safetext import quote_command
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.deletability import FAILED, IDENTITY
+from etcdfix.verdicts.examination import Examination, KeyName
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.kms.plugins import KMSPlugins
+
+_OTHER_KEYS: Final = KeyName("", OTHERS, "")
+_EVERY_RULE: Final = "*"
+
+
+class UsageRequest(WholeRequest, frozen=True, kw_only=True):
+    """Everything that decides what is looked at.
+
+    Attributes:
+        overrides: Resources that have an etcd of their own, which is not read here, to its endpoints.
+        overrides_known: A manifest said which there are.
+        main_not_read: Not the main etcd is read, but another one.
+        backup_directories: Whose backups count too.
+        snapshots: Other snapshots that count too.
+    """
+
+    overrides: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    overrides_known: bool = False
+    main_not_read: bool = False
+    backup_directories: tuple[Path, ...] = ()
+    snapshots: tuple[Path, ...] = ()
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What came out: the report, and how the look at everything went."""
+
+    report: EncryptionUsageReport
+    whole: Whole
+
+
+class _Use(msgspec.Struct):
+    objects: int = 0
+    stale: int = 0
+    failing: int = 0
+    undetermined: int = 0
+    first: int | None = None
+    last: int | None = None
+    kept: int = 0
+    backups: int = 0
+    snapshots: int = 0
+
+
+class _Uses:
+    """Counts values under their encryption keys. Memory depends on keys in use, not on values."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[KeyName, _Use] = {}
+        self.objects = 0
+        self.undetermined = 0
+        self.failing = 0
+        self.stale_resources: dict[str, None] = {}
+        # By rule: values of which it is not known which encryption key they need.
+        self.unexplained: Counter[str] = Counter()
+
+    def of(self, name: KeyName) -> _Use:
+        if name not in self.by_key and len(self.by_key) >= MAX_NAMES:
+            name = _OTHER_KEYS
+        return self.by_key.setdefault(name, _Use())
+
+    def take(self, found: Examination, _view: View) -> None:
+        """Count a current value."""
+        outcome = found.verdict.outcome
+        if outcome is Outcome.NOT_AN_OBJECT:
+            return
+        self.objects += 1
+        self.undetermined += outcome is Outcome.UNDETERMINED
+        self.failing += outcome in FAILED
+        if found.stale and outcome is Outcome.READABLE and len(self.stale_resources) < MAX_NAMES:
+            self.stale_resources[str(found.directory.group_resource)] = None
+        revision = found.stored.mod_revision
+        for name in found.encryption_keys:
+            use = self.of(name)
+            use.objects += 1
+            use.stale += found.stale and outcome is Outcome.READABLE
+            use.failing += outcome in FAILED
+            use.undetermined += outcome is Outcome.UNDETERMINED
+            use.first = revision if use.first is None else min(use.first, revision)
+            use.last = revision if use.last is None else max(use.last, revision)
+        self.note(found)
+
+    def note(self, found: Examination) -> None:
+        """Remember where it is not known which encryption key a value needs."""
+        if _is_unexplained(found):
+            unsure = found.directory.codec is StorageCodec.UNKNOWN or not found.rule
+            elsewhere = found.verdict.cause is Cause.KEY_RENAMED
+            self.unexplained[_EVERY_RULE if unsure or elsewhere else found.rule] += 1
+
+
+def _is_unexplained(found: Examination) -> bool:
+    """Say whether another encryption key than the one that it counts under may be what a value needs."""
+    verdict = found.verdict
+    if found.transformer == IDENTITY and found.opened:
+        return False  # stored unencrypted
+    if verdict.outcome is Outcome.UNDETERMINED:
+        return True
+    if verdict.outcome not in FAILED or verdict.cause is Cause.PLAINTEXT_NOT_ALLOWED:
+        return False
+    return verdict.damage is not Damage.PROVEN
+
+
+def encryption_usage(
+    source: Source,
+    request: UsageRequest,
+    *,
+    open_snapshot: Callable[[Path], Source],
+    plugins: KMSPlugins | None = None,
+    progress: Progress = no_progress,
+) -> Usage:
+    """Look at every value once, and at what else may need an encryption key.
+
+    Args:
+        source: Where the values are.
+        request: How to read them, and what else to look at.
+        open_snapshot: Opens another snapshot.
+        plugins: The KMS plugins to ask; None to ask none.
+        progress: Counts the values for a display.
+
+    Raises:
+        SourceError: Nothing could be read.
+        BackupUnreadable: A backup directory cannot be listed.
+    """
+    examiner = Examiner.of_cluster(source, request, plugins)
+    cluster = examiner.kube_system_uid(source)
+    uses = _Uses()
+    ending = examine_all(examiner, source.current(b""), uses.take, progress=progress)
+    whole = Whole.of(source, ending, uses.objects)
+    # Which key a value needs is asked here, not what is in it; for one under KMS its envelope says that.
+    apart = Examiner.of_cluster(source, request) if whole.below_prefix and whole.ended is None else None
+    others: list[str] = []
+    if apart is not None:
+        others = [
+            *_count_kept(source, apart, uses, progress),
+            *_count_backups(request, apart, uses, cluster),
+            *_count_snapshots(request, apart, uses, open_snapshot),
+        ]
+    kept_known = apart is not None and not any(reason.startswith(_NOT_KEPT) for reason in others)
+    reasons = whole.incomplete_reasons(uses.undetermined, others)
+    if not source.describe().single_revision:
+        reasons.append("etcd compacted midway, so that not everything was read at one revision")
+    keys = list(_published(examiner, request, uses, plugins, reasons=reasons, kept_known=kept_known))
+    report = EncryptionUsageReport(
+        **report_origin(source.describe(), request.configuration, cluster),
+        keys=keys,
+        safe_to_remove=sum(key.safe_to_remove for key in keys),
+        backup_directories=[shown_word(str(path)) for path in request.backup_directories],
+        other_snapshots=[shown_word(str(path)) for path in request.snapshots],
+        notes=list(_notes(request)),
+        next=_next(request, uses, keys),
+        complete=not reasons,
+        incomplete_reasons=reasons,
+    )
+    return Usage(report, whole)
+
+
+_NOT_KEPT: Final = "the earlier values that are still kept could not all be read"
+
+
+def _count_kept(source: Source, apart: Examiner, uses: _Uses, progress: Progress) -> Iterator[str]:
+    try:
+        for stored in progress(source.superseded(), "earlier values", 0):
+            _count(apart, stored, uses, "kept")
+    except SourceError as exc:
+        yield f"{_NOT_KEPT}: {exc.message}"
+
+
+def _count(apart: Examiner, stored: StoredValue, uses: _Uses, field: str) -> None:
+    found = apart.examine(stored)
+    if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
+        return
+    for name in found.encryption_keys:
+        use = uses.of(name)
+        setattr(use, field, getattr(use, field) + 1)
+    if not found.transformer.startswith("kms/"):  # no plugin was asked; which key id it needs is known
+        uses.note(found)
+
+
+def _count_backups(request: UsageRequest, apart: Examiner, uses: _Uses, cluster: str | None) -> Iterator[str]:
+    for directory in request.backup_directories:
+        for file in look_into(directory):
+            if file.kind in {FileKind.OURS, FileKind.FOREIGN}:
+                continue
+            try:
+                content = read_backup(file.path).content
+            except BackupUnreadable as exc:
+                yield f"a backup could not be read: {exc.message}"
+                continue
+            theirs = content.cluster.kube_system_uid
+            if cluster is None or theirs is None or theirs == cluster:
+                _count(apart, content.stored, uses, "backups")
+
+
+def _count_snapshots(
+    request: UsageRequest, apart: Examiner, uses: _Uses, open_snapshot: Callable[[Path], Source]
+) -> Iterator[str]:
+    for path in request.snapshots:
+        with open_snapshot(path) as snapshot:
+            for values in (snapshot.current(b""), snapshot.superseded()):
+                for stored in values:
+                    _count(apart, stored, uses, "snapshots")
+            yield from (f"{shown_word(str(path))}: {problem}" for problem in snapshot.problems)
+
+
+def _notes(request: UsageRequest) -> Iterator[str]:
+    if request.configuration is not None:
+        yield (
+            "An API server that does not run with this configuration yet may still write with an older encryption key."
+        )
+    if not request.overrides_known:
+        yield (
+            "This is about this etcd alone. Whether resources have an etcd of their own (--etcd-servers-overrides), a "
+            "manifest tells: --manifest FILE."
+        )
+    if not request.backup_directories and not request.snapshots:
+        yield (
+            "Backups and other snapshots were not looked at: one that is restored needs the key with which its values "
+            "were written (--backup-dir DIR, --also-snapshot FILE)."
+        )
+
+
+def _next(request: UsageRequest, uses: _Uses, keys: Sequence[KeyUsage]) -> Remedy | None:
+    """Return the one thing to do next; None where there is nothing to do."""
+    again = request.same_again
+    if request.configuration is None:
+        return Remedy(
+            "Look again with the EncryptionConfiguration of the API servers: it says which encryption keys there are",
+            _command(again, "usage", reading=again.with_configuration),
+            "",
+        )
+    if uses.failing or uses.undetermined:
+        return Remedy(
+            "Take no encryption key out of the configuration; find out first what cannot be read, and why",
+            again.scan_of(),
+            "",
+        )
+    if uses.stale_resources:
+        resource = next(iter(uses.stale_resources))
+        command = ["kubectl", "get", resource, "-A", "-o", "json"]
+        return Remedy(
+            f"Have an API server write {resource} again, so that they need today's write key only; then look again",
+            piped(quote_command(command), ["kubectl", "replace", "-f", "-"]),
+            "A second run writes what changed meanwhile.",
+        )
+    if any(key.safe_to_remove for key in keys):
+        return Remedy(
+            "Before an encryption key is taken out, try the configuration without it",
+            _command(again, "what-if", "--new", "FILE"),
+            "",
+        )
+    return None
+
+
+def _command(again: RepeatedOptions, name: str, *options: str, reading: Sequence[str] | None = None) -> str:
+    how = again.reading if reading is None else reading
+    return quote_command(["etcdfix", "encryption", name, *again.source, *again.layout, *how, *options])
+
+
+def _published(
+    examiner: Examiner,
+    request: UsageRequest,
+    uses: _Uses,
+    plugins: KMSPlugins | None,
+    *,
+    reasons: list[str],
+    kept_known: bool,
+) -> Iterator[KeyUsage]:
+    rules = dict.fromkeys(examiner.transformers.rules) if examiner.transformers is not None else {}
+    write_ids = _write_key_ids(plugins)
+    left = dict(uses.by_key)
+    against = _Against(examiner, request, uses, reasons)
+    for rule in rules:
+        for name in dict.fromkeys(
+            KeyName(rule.rule or "", k.transformer, k.key_fingerprint) for k in rule.keys
+        ):
+            # Of a KMS provider each key id that is met is an entry of its own.
+            ids = [other for other in left if name.key == "" and other[:2] == name[:2]]
+            for entry in sorted(ids) or [name]:
+                writes = _is_write_key(entry, rule, write_ids)
+                use = left.pop(entry, None) or _Use()
+                yield _entry(
+                    entry,
+                    use,
+                    against.reasons(entry, use, configured=True, writes=writes),
+                    configured=True,
+                    writes=writes,
+                    kept_known=kept_known,
+                )
+    for entry in sorted(left):
+        use = left[entry]
+        why = against.reasons(entry, use, configured=False, writes=False)
+        yield _entry(entry, use, why, configured=False, writes=False, kept_known=kept_known)
+
+
+def _is_write_key(entry: KeyName, rule: ResourceTransformers, write_ids: Mapping[str, str]) -> bool:
+    first = rule.keys[0]
+    if (entry.transformer, entry.key) == (first.transformer, first.key_fingerprint):
+        return True
+    known = write_ids.get(entry.transformer, "")
+    return entry.transformer == first.transformer and first.material is None and known in {"", entry.key}
+
+
+def _write_key_ids(plugins: KMSPlugins | None) -> dict[str, str]:
+    """Return the digest of the key id that each KMS v2 plugin encrypts with today, where it said one."""
+    found = {}
+    for report in plugins.reports() if plugins is not None else ():
+        if report.write_key_id:
+            transformer = transformer_name("kms", report.api_version, report.name)
+            found[transformer] = key_id_digest(report.write_key_id)
+    return found
+
+
+class _Against:
+    """What speaks against taking an encryption key out of the configuration."""
+
+    def __init__(
+        self, examiner: Examiner, request: UsageRequest, uses: _Uses, incomplete: Iterable[str]
+    ) -> None:
+        self._configured = examiner.transformers is not None
+        self._uses = uses
+        self._everywhere = [
+            *(
+                f"not everything was seen: {reason}"
+                for reason in incomplete
+                if not reason.startswith("undetermined")
+            ),
+        ]
+        if "--revision" in request.same_again.source:
+            self._everywhere.append("an older revision was read, named by --revision")
+        if request.main_not_read:
+            self._everywhere.append("the main etcd was not read, but another one")
+        self._by_rule: dict[str, list[str]] = {}
+        for resource, endpoints in request.overrides.items():
+            if examiner.transformers is not None:
+                rule = examiner.transformers.for_resource(parse_group_resource(resource)).rule
+                if rule is not None:
+                    self._by_rule.setdefault(rule, []).append(
+                        f"the etcd of {resource} was not read: {', '.join(endpoints)}"
+                    )
+
+    def reasons(self, name: KeyName, use: _Use, *, configured: bool, writes: bool) -> list[str]:
+        """Return one sentence for each reason; none where nothing speaks against it."""
+        if not self._configured:
+            return ["without an encryption configuration its name alone is known, and not which key it is"]
+        if not configured:
+            return ["the configuration does not have it"]
+        found = []
+        if writes:
+            found.append("API servers write with it")
+        if use.objects:
+            unreadable = f" ({use.failing} unreadable)" if use.failing else ""
+            found.append(
+                f"{counted(use.objects, 'value')}{unreadable} {_is_are(use.objects)} stored under it"
+            )
+        if use.kept:
+            earlier = counted(use.kept, "earlier value")
+            found.append(f"etcd still keeps {earlier} under it, until it compacts")
+        if use.backups:
+            found.append(f"{counted(use.backups, 'backup')} {_need(use.backups)} it")
+        if use.snapshots:
+            found.append(
+                f"{counted(use.snapshots, 'value')} in the other snapshots {_need(use.snapshots)} it"
+            )
+        unsure = self._uses.unexplained[name.rule] + self._uses.unexplained[_EVERY_RULE]
+        if unsure:
+            found.append(f"which encryption key {counted(unsure, 'value')} {_need(unsure)} is not known")
+        return [*found, *self._by_rule.get(name.rule, []), *self._everywhere]
+
+
+def _is_are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _need(number: int) -> str:
+    return "needs" if number == 1 else "need"
+
+
+def _entry(
+    name: KeyName, use: _Use, reasons: list[str], *, configured: bool, writes: bool, kept_known: bool
+) -> KeyUsage:
+    return KeyUsage(
+        transformer=name.transformer,
+        resources=name.rule.split(",") if name.rule else [],
+        key_fingerprint=name.key if name.key.startswith("fp:") else None,
+        kms_key_id_sha256=name.key if name.key.startswith("sha256:") else None,
+        configured=configured,
+        write_key=writes,
+        objects=use.objects,
+        stale=use.stale,
+        failing=use.failing,
+        undetermined=use.undetermined,
+        first_mod_revision=use.first,
+        last_mod_revision=use.last,
+        kept_revisions=use.kept if kept_known else None,
+        backups=use.backups,
+        snapshots=use.snapshots,
+        safe_to_remove=not reasons,
+        reasons=reasons,
+    )

@@ -1,0 +1,463 @@
+"""Every revision of one etcd key that is still kept: what each is, what changed, and how it is brought back.
+
+The revisions come oldest first, as etcd gives them, and each is examined as it passes; what is kept of it is small, so
+memory does not grow with the size of values. Each is examined by itself: what other values under its encryption key say
+of the key is for ``explain``, which looks at them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from etcdfix.errors import EndedEarly, SourceError
+from etcdfix.examine import Examiner, Reading
+from etcdfix.examine_all import Progress, no_progress
+from etcdfix.model import KeptRevision, Outcome, ReadableRevision, StoredValue
+from etcdfix.operations.look.field_changes import Comparable, field_changes
+from etcdfix.readable_revision import reads, tells_apart
+from etcdfix.reports.base import counted
+from etcdfix.reports.finding import finding_from
+from etcdfix.reports.head import stakes_of
+from etcdfix.reports.history_model import Event, FieldChange, HistoryReport, HistoryRevision, Written
+from etcdfix.reports.model import Remedy, ValueKind
+from etcdfix.reports.origin import report_origin
+from etcdfix.reports.printers.objects import Form, Viewer
+from etcdfix.reports.remedies import WayKind, readable_way, save_command
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import display
+from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.safetext import key_base64
+from etcdfix.verdicts.deletability import FAILED
+from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.plaintext import bounded
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.kms.plugins import KMSPlugins
+
+_MOST_CHANGES: Final = 100
+_MOST_SEARCHED: Final = 20
+"""So many revisions that do not open are searched for what was damaged; each can take a second."""
+_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+
+
+class HistoryRequest(Reading, frozen=True, kw_only=True):
+    """Everything that decides what is shown.
+
+    Attributes:
+        key: Complete etcd key.
+        same_again: Options that the commands must repeat.
+        most: So many revisions, the newest, are told one by one.
+    """
+
+    key: bytes
+    same_again: RepeatedOptions = msgspec.field(default_factory=RepeatedOptions)
+    most: int = 100
+
+
+class HistoryResult(NamedTuple):
+    """What came of it: the report, None where nothing is kept under the key; and what ended the look early."""
+
+    report: HistoryReport | None
+    problems: list[str]
+    ended: EndedEarly | None
+
+
+def look_into_history(
+    source: Source,
+    request: HistoryRequest,
+    *,
+    plugins: KMSPlugins | None = None,
+    progress: Progress = no_progress,
+) -> HistoryResult:
+    """Examine every kept revision of a key, up to the revision that the source is read at.
+
+    Args:
+        source: Which keeps them.
+        request: Which key, and how its values are read.
+        plugins: The KMS plugins to ask; None to ask none.
+        progress: Counts the revisions for a display.
+
+    Raises:
+        SourceError: Nothing could be read.
+    """
+    examiner = Examiner.of_cluster(source, request, plugins)
+    uid = examiner.kube_system_uid(source)
+    present = source.get(request.key)
+    gathered = Revisions(examiner, request, present)
+    ended: EndedEarly | None = None
+    lost: list[str] = []
+    try:
+        for kept in progress(iter(source.history(request.key)), "revisions", 0):
+            if kept.revision.main > source.describe().revision:
+                break  # a file that is read at an older revision
+            gathered.add(kept)
+    except KeyboardInterrupt as exc:
+        ended = EndedEarly.of(exc)
+        lost.append(f"{ended.reason} before the end")
+    except SourceError as exc:
+        if not gathered.count and present is None:
+            raise
+        lost.append(f"the history could not be read to its end: {exc.message}")
+    problems = [*source.problems, *lost]
+    if not gathered.count:
+        return HistoryResult(None, problems, ended)
+    return HistoryResult(_report(source, request, gathered, uid, problems), problems, ended)
+
+
+def _report(
+    source: Source, request: HistoryRequest, gathered: Revisions, uid: str | None, problems: list[str]
+) -> HistoryReport:
+    key, again = request.key, request.same_again
+    last = gathered.last
+    assert last is not None  # there is at least one
+    reasons = list(problems)
+    if gathered.undetermined:
+        reasons.append(f"undetermined: {counted(gathered.undetermined, 'revision')}")
+    stakes = stakes_of([gathered.now] if gathered.now is not None else [], past=again.of_the_past)
+    revisions = gathered.revisions()
+    where = gathered.place(request)
+    return HistoryReport(
+        **report_origin(source.describe(), request.configuration, uid),
+        key=display(key),
+        key_base64=key_base64(key),
+        **where,
+        exists=last.stored is not None,
+        compacted_revision=_compacted(source, reasons),
+        count=gathered.count,
+        deletions=gathered.deletions,
+        oldest_mod_revision=gathered.oldest,
+        generations=gathered.generations,
+        older_versions=gathered.older_versions,
+        readable=gathered.readable,
+        unreadable=gathered.failed,
+        undetermined=gathered.undetermined,
+        newest_readable=gathered.newest_readable or None,
+        left_out=gathered.count - len(revisions),
+        at_stake=stakes.at_stake,
+        do_not_restart=stakes.do_not_restart,
+        next=_next(gathered, revisions, request),
+        revisions=revisions,
+        complete=not reasons,
+        incomplete_reasons=reasons,
+    )
+
+
+def _compacted(source: Source, reasons: list[str]) -> int | None:
+    try:
+        return source.compacted_revision()
+    except SourceError as exc:
+        reasons.append(f"from where on etcd keeps revisions could not be told: {exc.message}")
+        return None
+
+
+def _next(gathered: Revisions, revisions: list[HistoryRevision], request: HistoryRequest) -> Remedy | None:
+    """Return what to do first; None where the key reads, or is gone and nothing of it can be brought back."""
+    now, again = gathered.now, request.same_again
+    newest = next((one for one in revisions if one.get and not one.present), None)
+    if now is None:
+        if newest is None:
+            return None
+        if newest.restore:
+            return Remedy(
+                "If it should not be gone, put back the newest revision that reads: a dry run first",
+                newest.restore,
+                newest.restore_note,
+            )
+        return Remedy(
+            "Save the newest revision that reads, before it is compacted", newest.save, newest.restore_note
+        )
+    if now.verdict.outcome not in {*FAILED, Outcome.UNDETERMINED, Outcome.INCONSISTENT}:
+        return None
+    if newest is not None and newest.restore:
+        return Remedy(
+            "Put back the newest revision that reads: a dry run first", newest.restore, newest.restore_note
+        )
+    return Remedy(
+        "See why the present value cannot be read, and every way out", again.explain(request.key), ""
+    )
+
+
+class _Seen(NamedTuple):
+    """What is remembered of the revision before: to compare, and to know whether an object goes on."""
+
+    digest: bytes
+    comparable: Comparable | None
+    times: frozenset[tuple[str, str]]
+    uid: str
+
+
+class _Entry(msgspec.Struct):
+    """A revision as it is told, and what is decided once all have been seen.
+
+    Attributes:
+        told: As far as it is known when it passes.
+        generation: Create revision; 0 for a deletion.
+        readable: It could be put back.
+        leased: It had a lease.
+        uid: Of the object, "" for unknown.
+    """
+
+    told: HistoryRevision
+    generation: int = 0
+    readable: bool = False
+    leased: bool = False
+    uid: str = ""
+
+
+class Revisions:
+    """Takes revisions as they pass, oldest first, and tells of the newest ones.
+
+    Args:
+        examiner: Says what each value is; what it learns here speaks for no value of another run.
+        request: How many are told, and what commands repeat.
+        present: What the key holds at the revision that is read.
+
+    Attributes:
+        now: The last value, where it is not deleted.
+        last: The newest revision.
+    """
+
+    def __init__(self, examiner: Examiner, request: HistoryRequest, present: StoredValue | None) -> None:
+        self._examiner = examiner.apart()
+        self._shown = Viewer(self._examiner)
+        self._whole = Viewer(self._examiner, reveal=True)
+        self._request = request
+        self._present = present
+        self._entries: deque[_Entry] = deque(maxlen=request.most)
+        self._before: _Seen | None = None
+        self._place: Examination | None = None
+        self._searched = 0
+        self._begins = 0
+        self.count = self.deletions = self.generations = self.readable = self.undetermined = 0
+        self.older_versions = self.newest_readable = self.failed = self.oldest = 0
+        self._newest_uid = ""
+        self._newest_generation = 0
+        self.now: Examination | None = None
+        self.last: KeptRevision | None = None
+
+    def place(self, request: HistoryRequest) -> dict[str, Any]:
+        """Return the fields that say where the key belongs."""
+        found = self._place
+        directory = found.directory if found is not None else request.layout.locate(request.key)[0]
+        return {
+            "group": directory.group,
+            "resource": directory.resource,
+            "namespace": found.namespace if found is not None else "",
+            "name": found.name if found is not None else "",
+        }
+
+    def add(self, kept: KeptRevision) -> None:
+        """Examine one revision, and take note of it.
+
+        Raises:
+            KMSPending: Only while plugins defer.
+        """
+        last = self.last
+        if last is not None and last.revision == kept.revision:
+            return  # a salvaged file may hold a page twice
+        if self._entries:
+            before = self._entries[-1]
+            before.told = msgspec.structs.replace(before.told, stands_until=kept.revision.main - 1)
+        self.count += 1
+        self.oldest = self.oldest or kept.revision.main
+        self.last = kept
+        self.now = None
+        if kept.stored is None:
+            self.deletions += 1
+            self._entries.append(
+                _Entry(
+                    HistoryRevision(
+                        mod_revision=kept.revision.main, event=Event.DELETE, present=False, stands_until=None
+                    )
+                )
+            )
+            return
+        self._put(kept.stored)
+
+    def _put(self, stored: StoredValue) -> None:
+        found = self._examine(stored)
+        self.now = self._place = found
+        digest = hashlib.sha256(stored.value).digest()
+        before = self._before
+        if stored.create_revision != (self._entries[-1].generation if self._entries else 0):
+            self.generations += 1
+            if self.generations == 1:
+                self.older_versions = max(stored.version - 1, 0)
+            goes_on = before is not None and stored.version == 1 and digest == before.digest
+            if not (goes_on and tells_apart(stored.value)):
+                self._begins = stored.create_revision
+        comparable, metadata = self._look(found)
+        uid = (found.decoded.uid if found.decoded is not None else None) or b""
+        seen = _Seen(digest, comparable, _times(metadata), uid.decode("utf-8", "replace"))
+        readable = reads(found)
+        if readable:
+            self.readable += 1
+            self.newest_readable = stored.mod_revision
+            self._newest_uid, self._newest_generation = seen.uid, stored.create_revision
+        elif found.verdict.outcome is Outcome.UNDETERMINED:
+            self.undetermined += 1
+        elif found.verdict.outcome in {*FAILED, Outcome.INCONSISTENT}:
+            self.failed += 1
+        told = self._told(found, digest, seen, before)
+        self._entries.append(_Entry(told, stored.create_revision, readable, bool(stored.lease), seen.uid))
+        self._before = seen
+
+    def _examine(self, stored: StoredValue) -> Examination:
+        found = self._examiner.examine(stored)
+        is_present = self._present is not None and stored.mod_revision == self._present.mod_revision
+        if found.verdict.outcome not in FAILED or not (is_present or self._searched < _MOST_SEARCHED):
+            return found
+        self._searched += 1
+        return self._examiner.examine(stored, thorough=True)
+
+    def _look(self, found: Examination) -> tuple[Comparable | None, dict[str, Any]]:
+        """Return the object to compare with others, None where it is not whole; and its metadata, masked."""
+        if found.verdict.outcome not in {Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT}:
+            return None, {}
+        whole = self._whole.show(found)
+        if whole.form is not Form.OBJECT:
+            return None, {}
+        masked = self._shown.show(found).document
+        metadata = masked.get("metadata")
+        return Comparable.of(whole.document, masked), metadata if isinstance(metadata, dict) else {}
+
+    def _told(
+        self,
+        found: Examination,
+        digest: bytes,
+        seen: _Seen,
+        before: _Seen | None,
+    ) -> HistoryRevision:
+        finding = finding_from(found)
+        changes: list[FieldChange] | None = None
+        left_out, why = 0, ""
+        deleted = bool(self._entries) and self._entries[-1].told.event is Event.DELETE
+        if before is None:
+            why = "it was created here" if found.stored.version == 1 else "nothing older is kept"
+        elif before.digest == digest:
+            changes = []
+        elif seen.comparable is None or before.comparable is None:
+            why = "one of the two cannot be read as a whole object"
+        else:
+            changes, left_out = field_changes(before.comparable, seen.comparable, most=_MOST_CHANGES)
+        return HistoryRevision(
+            mod_revision=finding.mod_revision,
+            event=Event.PUT,
+            present=False,
+            stands_until=None,
+            create_revision=finding.create_revision,
+            version=finding.version,
+            lease=finding.lease,
+            outcome=found.verdict.outcome,
+            cause=finding.cause,
+            confidence=found.verdict.confidence if finding.cause is not None else None,
+            message=finding.message,
+            stale=found.stale,
+            transformer=finding.transformer,
+            key_fingerprint=finding.key_fingerprint,
+            kms_key_id_sha256=finding.kms_key_id_sha256,
+            group_version_kind=ValueKind(*map(bounded, found.gvk)) if found.gvk is not None else None,
+            uid=bounded(seen.uid),
+            value_size=finding.value_size,
+            value_sha256=finding.value_sha256,
+            written=_written(seen, before),
+            after_deletion=deleted,
+            same_value=before is not None and before.digest == digest,
+            changes=changes,
+            changes_left_out=left_out,
+            not_compared=why,
+        )
+
+    def revisions(self) -> list[HistoryRevision]:
+        """Return the newest revisions, the newest first, each with its commands; once all were added."""
+        told = []
+        for entry in reversed(self._entries):
+            one = entry.told
+            if one.event is Event.PUT:
+                one = self._with_commands(entry)
+            told.append(one)
+        return told
+
+    def _with_commands(self, entry: _Entry) -> HistoryRevision:
+        told, again, key = entry.told, self._request.same_again, self._request.key
+        present = told.stands_until is None
+        same = self._same_object(entry)
+        at = told.stands_until or 0
+        get = restore = save = note = ""
+        if told.outcome is not None and told.outcome not in {*FAILED, Outcome.UNDETERMINED}:
+            get = again.get(key, revision=at)
+        if entry.readable:
+            restore, note = self._restore(entry, same)
+            if not restore and at:
+                assert self._place is not None  # a value was put
+                save = save_command(key, self._place.directory.group_resource, at, again)
+        return msgspec.structs.replace(
+            told, present=present, same_object=same, get=get, save=save, restore=restore, restore_note=note
+        )
+
+    def _same_object(self, entry: _Entry) -> bool | None:
+        """Say whether a value is one of the object that is there now, or was there last."""
+        if entry.uid and self._newest_uid and self._newest_generation >= self._begins:
+            return entry.uid == self._newest_uid
+        return True if entry.generation >= self._begins else None
+
+    def _restore(self, entry: _Entry, same: bool | None) -> tuple[str, str]:
+        """Return the command that puts a readable value back, "" for none; and what to know, or why there is none."""
+        told, again, key, now = entry.told, self._request.same_again, self._request.key, self.now
+        if again.of_a_file:
+            if told.stands_until is not None:
+                return "", "a restore from a snapshot takes the newest value in it; save this one"
+            if again.of_the_past and "--revision" in again.source:
+                return "", "a restore from a snapshot takes the newest value in it, not that of --revision"
+            if "--salvage" in again.source:
+                return "", "a salvaged file is no source for a change; save what it shows"
+            command = again.restore_from_file(key)
+            return command, (
+                "On the live etcd, where the etcd key must be absent; --replace-mod-revision N replaces a value there "
+                "that may be deleted."
+            )
+        if again.of_the_past:
+            return "", "what the etcd key holds now was not looked at: leave --revision out"
+        if told.stands_until is None:
+            return "", "it is there already"
+        if same is not True:
+            what = "it is of another object" if same is False else "nothing shows that the object is the same"
+            return "", f"{what}: save it, and compare before you use it"
+        if now is None:
+            if entry.leased:
+                return "", "it had a lease, which may have run out: save it"
+            return again.restore(key, told.stands_until), ""
+        if now.verdict.outcome not in FAILED:
+            return "", (
+                f"the present value is {now.verdict.outcome}, and only what may be deleted is replaced; change it "
+                "through the API"
+            )
+        readable = ReadableRevision(told.stands_until, told.mod_revision, True, entry.leased)
+        way = readable_way(now, readable, again)
+        if way.kind is not WayKind.PUT_BACK:
+            return "", "the present value may not be replaced as things are: save this one"
+        return way.remedy.command, way.remedy.note
+
+
+def _times(metadata: dict[str, Any]) -> frozenset[tuple[str, str]]:
+    """Return the times that an object states, each with the manager that it belongs to, "" for its creation."""
+    found = {(metadata.get("creationTimestamp"), "")}
+    entries = metadata.get("managedFields")
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("manager", ""), str):
+            found.add((entry.get("time"), bounded(entry.get("manager", ""))))
+    return frozenset((time, by) for time, by in found if isinstance(time, str) and _TIME.fullmatch(time))
+
+
+def _written(seen: _Seen, before: _Seen | None) -> Written | None:
+    """Return when a revision was written, by the newest time in it; exactly where the one before it lacks that time."""
+    if not seen.times:
+        return None
+    time, by = max(seen.times)
+    exact = before is not None and before.comparable is not None and (time, by) not in before.times
+    return Written(time=time, by=by, exact=exact)

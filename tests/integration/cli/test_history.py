@@ -1,0 +1,181 @@
+"""``etcdfix history`` on a real etcd: what is kept, what compaction leaves, and commands that work as pasted."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+
+from tests.support.change_runs import Ran, Registry
+from tests.support.objects import aescbc, json_object, secret
+
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
+
+WHOLE = aescbc(secret("web"))
+CUT = WHOLE[:-5]
+
+
+def looked(registry: Registry, *words: str) -> Ran:
+    return registry.run("history", *words, *registry.common(places=False, reason=None))
+
+
+def history(registry: Registry, key: bytes, *words: str) -> dict[str, Any]:
+    ran = looked(registry, key.decode(), "-o", "json", *words)
+    document: dict[str, Any] = json.loads(ran.out)
+    return document
+
+
+def paste(registry: Registry, command: str) -> Ran:
+    program, *words = shlex.split(command)
+    assert program == "etcdfix"
+    if words[0] == "restore":
+        words += ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log), "--yes"]
+    return registry.run(*words)
+
+
+def settings(uid: str = "u-1", **data: str) -> bytes:
+    document = json.loads(json_object("v1", "ConfigMap", "settings", data=data))
+    document["metadata"]["uid"] = uid
+    return json.dumps(document).encode()
+
+
+def test_every_revision_is_told_the_newest_first(registry: Registry) -> None:
+    registry.put("shop/web", WHOLE)
+    key = registry.put("shop/web", CUT)
+    ran = looked(registry, key.decode())
+    assert ran.code == 1
+    lines = ran.out.splitlines()
+    assert lines[0] == f"2 revisions kept of {key.decode()} (1 of 2 values can be read)."
+    assert lines[1].startswith("BREAKS-NOW")
+    assert lines[2].startswith("DO NOT RESTART")
+    assert lines[3].startswith("Next: Put back the newest revision that reads")
+    assert lines[4].startswith("  etcdfix restore --from-revision")
+    document = history(registry, key)
+    newest, oldest = document["revisions"]
+    assert (newest["outcome"], newest["present"]) == ("decrypt-failure", True)
+    assert (oldest["outcome"], oldest["present"]) == ("readable", False)
+    assert oldest["stands_until"] == newest["mod_revision"] - 1
+    assert document["newest_readable"] == oldest["mod_revision"]
+
+
+def test_the_commands_run_as_they_are_pasted(registry: Registry) -> None:
+    registry.put("shop/web", WHOLE)
+    key = registry.put("shop/web", CUT)
+    newest, oldest = history(registry, key)["revisions"]
+    assert newest["get"] == newest["restore"] == ""
+    shown = paste(registry, oldest["get"])
+    assert shown.code == 0
+    assert "<17 bytes masked>" in shown.out
+    assert paste(registry, oldest["restore"]).code == 0
+    assert paste(registry, oldest["restore"].replace(" --dry-run", "")).code == 0
+    assert registry.stored(key) == WHOLE
+
+
+def test_a_deleted_key_still_has_its_history(registry: Registry) -> None:
+    key = registry.put("shop/web", WHOLE)
+    registry.etcd.delete(key)
+    ran = looked(registry, key.decode())
+    assert ran.code == 0
+    assert "it does not exist any more" in ran.out
+    document = history(registry, key)
+    assert [one["event"] for one in document["revisions"]] == ["delete", "put"]
+    assert (document["exists"], document["deletions"]) == (False, 1)
+    command = document["revisions"][1]["restore"]
+    assert document["next"]["command"] == command
+    assert paste(registry, command.replace(" --dry-run", "")).code == 0
+    assert registry.stored(key) == WHOLE
+
+
+def test_what_was_compacted_is_gone_and_what_stood_then_is_kept(registry: Registry) -> None:
+    for number in range(3):
+        key = registry.put("shop/settings", settings(n=str(number)), resource="configmaps")
+    compacted = registry.etcd.compact()
+    registry.put("shop/settings", settings(n="3"), resource="configmaps")
+    document = history(registry, key)
+    assert [one["version"] for one in document["revisions"]] == [4, 3]
+    assert document["older_versions"] == 2
+    assert document["compacted_revision"] == compacted
+    for one in document["revisions"]:
+        assert paste(registry, one["get"]).code == 0
+    assert "2 earlier versions of it are gone" in looked(registry, key.decode()).out
+
+
+def test_a_revision_that_stood_at_the_compaction_is_read_where_it_still_can_be(registry: Registry) -> None:
+    registry.put("shop/settings", settings(n="1"), resource="configmaps")
+    registry.put("shop/elsewhere", settings(), resource="configmaps")
+    registry.put("shop/elsewhere", settings(n="1"), resource="configmaps")
+    revision = registry.etcd.compact()
+    key = registry.put("shop/settings", settings(n="2"), resource="configmaps")
+    older = history(registry, key)["revisions"][1]
+    assert older["mod_revision"] < revision <= older["stands_until"]
+    assert paste(registry, older["get"]).code == 0
+
+
+def test_changed_fields_are_named_and_their_values_are_not(registry: Registry) -> None:
+    registry.put("shop/settings", settings(**{"a.b": "first", "keep": "same"}), resource="configmaps")
+    key = registry.put("shop/settings", settings(c="second", keep="same"), resource="configmaps")
+    newest = history(registry, key)["revisions"][0]
+    assert newest["changes"] == [
+        {"path": "data.c", "change": "added"},
+        {"path": 'data["a.b"]', "change": "removed"},
+    ]
+    ran = looked(registry, key.decode())
+    assert "added: data.c; removed: data" in ran.out
+    assert "second" not in ran.out
+
+
+def test_an_object_that_was_made_anew_is_another_one(registry: Registry) -> None:
+    key = registry.put("shop/settings", settings("u-1"), resource="configmaps")
+    registry.etcd.delete(key)
+    registry.put("shop/settings", settings("u-2", a="1"), resource="configmaps")
+    registry.put("shop/settings", settings("u-2", a="1")[:-9], resource="configmaps")
+    document = history(registry, key)
+    assert [one["same_object"] for one in document["revisions"]] == [True, True, None, False]
+    assert document["generations"] == 2
+    first = document["revisions"][3]
+    assert (first["restore"], first["restore_note"]) == (
+        "",
+        "it is of another object: save it, and compare before you use it",
+    )
+    assert paste(registry, first["save"]).code == 0
+    assert paste(registry, document["revisions"][1]["restore"]).code == 0
+
+
+def test_a_readable_value_is_not_replaced(registry: Registry) -> None:
+    registry.put("shop/settings", settings(a="1"), resource="configmaps")
+    key = registry.put("shop/settings", settings(a="2"), resource="configmaps")
+    document = history(registry, key)
+    older = document["revisions"][1]
+    assert older["restore"] == ""
+    assert "through the API" in older["restore_note"]
+    assert document["next"] is None
+
+
+def test_a_key_that_never_was(registry: Registry) -> None:
+    ran = looked(registry, f"{registry.prefix}/secrets/shop/never")
+    assert (ran.code, ran.out) == (5, "")
+    assert "no revision of it is kept" in ran.err
+    below = looked(registry, f"{registry.prefix}/secrets/shop")
+    assert "it is a prefix of keys like" in below.err
+
+
+def test_only_so_many_are_shown_and_all_are_counted(registry: Registry) -> None:
+    for number in range(7):
+        key = registry.put("shop/settings", settings(n=str(number)), resource="configmaps")
+    document = history(registry, key, "--limit", "2")
+    assert (len(document["revisions"]), document["count"], document["left_out"]) == (2, 7, 5)
+    assert (
+        "5 older revisions not shown: --limit 7 shows all 7"
+        in looked(registry, key.decode(), "--limit", "2").out
+    )
+
+
+def test_at_an_older_revision_what_came_later_is_not_there(registry: Registry) -> None:
+    registry.put("shop/web", WHOLE)
+    key = registry.put("shop/web", CUT)
+    oldest = history(registry, key)["revisions"][1]
+    document = history(registry, key, "--revision", str(oldest["mod_revision"]))
+    (only,) = document["revisions"]
+    assert (only["present"], only["mod_revision"], only["restore"]) == (True, oldest["mod_revision"], "")

@@ -1,0 +1,78 @@
+"""``etcdfix explain``: the page of a cause, and the list of causes, from what is installed."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.operations.look import explain_cause
+from etcdfix.reports.schema import SCHEMAS
+from etcdfix.verdicts.causes import CATALOGUE, Cause
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_every_cause_is_shown_as_plain_text(cause: Cause, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", cause.value]) == 0
+    shown = capfd.readouterr().out
+    assert shown.startswith(f"{cause}\n")
+    assert "**" not in shown
+    assert "```" not in shown
+    assert "](" not in shown
+
+
+@pytest.mark.parametrize(("word", "schema"), [("wrong-key", "cause"), ("", "cause-list")])
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_a_document_keeps_to_its_schema(
+    word: str, schema: str, form: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import yaml
+
+    assert run(["explain", *([word] if word else []), "-o", form]) == 0
+    shown = capfd.readouterr().out
+    document = json.loads(shown) if form == "json" else yaml.safe_load(shown)
+    jsonschema.validate(document, SCHEMAS[schema]())
+
+
+def test_the_list_names_every_cause(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain"]) == 0
+    shown = capfd.readouterr().out
+    for info in CATALOGUE.values():
+        assert f"{info.cause} " in shown
+        assert info.title in shown
+
+
+def test_a_cause_may_be_written_in_capitals(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "WRONG-KEY"]) == 0
+    assert capfd.readouterr().out.startswith("wrong-key\n")
+
+
+def test_a_strangers_word_is_shown_safely(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "\x1b[2Jkey" + "x" * 1000]) == 2
+    told = capfd.readouterr().err
+    assert "\x1b" not in told
+    assert len(told) < 200
+
+
+def test_a_page_goes_to_a_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "wrong-key", "--output-file", str(tmp_path / "page")]) == 0
+    assert capfd.readouterr().out == ""
+    assert (tmp_path / "page").read_text().startswith("wrong-key\n")
+
+
+def test_an_installation_has_its_own_copy_of_the_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with (REPOSITORY / "pyproject.toml").open("rb") as file:
+        wheel = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["force-include"] == {"docs/causes": f"etcdfix/{explain_cause._INSTALLED.name}"}
+    (tmp_path / "wrong-key.md").write_text("# wrong-key\n\n## What you see\n\nthe installed page\n")
+    monkeypatch.setattr(explain_cause, "_INSTALLED", tmp_path)
+    assert run(["explain", "wrong-key"]) == 0
+    assert "the installed page" in capfd.readouterr().out

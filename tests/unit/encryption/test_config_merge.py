@@ -1,0 +1,275 @@
+"""The union of configurations reads what any of them reads, and writes as the first."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
+from etcdfix.encryption.config_merge import Decided, Merged, merge, merged_file
+from etcdfix.encryption.transformer import Transformers
+from etcdfix.errors import ConfigurationError
+from etcdfix.model import GroupResource
+from tests.support.encoders import aescbc_body
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aesgcm, configuration_of_rules, provider
+
+KEY_3 = bytes(range(100, 132))
+SECRETS = GroupResource("", "secrets")
+NAMES = ("secrets", "configmaps", "deployments.apps", "*.apps", "*.", "*.*")
+RESOURCES = [
+    GroupResource(group, name)
+    for group, name in product(("", "apps", "x.io"), ("secrets", "deployments", "*"))
+]
+Rule = tuple[tuple[str, ...], tuple[dict[str, Any], ...]]
+
+
+def kms(name: str = "prov", version: str = "v2", endpoint: str = "unix:///run/kms.sock") -> dict[str, Any]:
+    return {"kms": {"apiVersion": version, "name": name, "endpoint": endpoint}}
+
+
+def config(*rules: Rule, path: str = "a.yaml") -> EncryptionConfiguration:
+    return parse_configuration(configuration_of_rules(*rules), path=path)
+
+
+def only(*providers: dict[str, Any], path: str = "a.yaml") -> EncryptionConfiguration:
+    return config((("secrets",), providers), path=path)
+
+
+def read_back(*files: EncryptionConfiguration) -> tuple[Merged, EncryptionConfiguration]:
+    merged = merge(files)
+    return merged, parse_configuration(merged_file(merged, files, made_at="now"), path="merged.yaml")
+
+
+def keys(found: EncryptionConfiguration, resource: GroupResource = SECRETS) -> list[tuple[str, str]]:
+    return [
+        (key.transformer, key.key_fingerprint)
+        for key in Transformers.from_configuration(found).for_resource(resource).keys
+    ]
+
+
+def names(found: EncryptionConfiguration, resource: GroupResource = SECRETS) -> list[str]:
+    return [name for name, _ in keys(found, resource)]
+
+
+def kinds(merged: Merged) -> set[Decided]:
+    return {decision.kind for decision in merged.decisions}
+
+
+def test_old_keys_come_after_todays_and_identity_last() -> None:
+    merged, found = read_back(
+        only(provider("aescbc", new=KEY_1)),
+        only(provider("aescbc", old=KEY_2), IDENTITY, provider("secretbox", box=KEY_3), path="b.yaml"),
+    )
+    assert names(found) == ["aescbc/v1/new", "aescbc/v1/old", "secretbox/v1/box", "identity"]
+    assert kinds(merged) == {Decided.IDENTITY_KEPT}
+
+
+def test_what_both_have_stands_once() -> None:
+    same = only(provider("aescbc", new=KEY_1), IDENTITY)
+    merged, found = read_back(same, only(provider("aescbc", new=KEY_1), IDENTITY, path="b.yaml"))
+    assert names(found) == ["aescbc/v1/new", "identity"]
+    assert merged.decisions == ()
+
+
+def test_identity_that_writes_today_stays_first() -> None:
+    merged, found = read_back(only(IDENTITY, provider("aesgcm", k=KEY_1)), only(provider("aesgcm", j=KEY_2)))
+    assert names(found) == ["identity", "aesgcm/v1/k", "aesgcm/v1/j"]
+    assert kinds(merged) == {Decided.IDENTITY_WRITES}
+
+
+def test_a_resource_that_today_does_not_cover_is_still_written_unencrypted() -> None:
+    merged, found = read_back(
+        only(provider("aesgcm", k=KEY_1)), config((("configmaps",), (provider("aesgcm", j=KEY_2),)))
+    )
+    assert names(found, GroupResource("", "configmaps")) == ["identity", "aesgcm/v1/j"]
+    # The second file leaves secrets unencrypted, so such values are read.
+    assert names(found) == ["aesgcm/v1/k", "identity"]
+    assert kinds(merged) == {Decided.IDENTITY_WRITES, Decided.IDENTITY_KEPT}
+
+
+def test_one_name_with_other_bytes_is_kept_twice_and_both_are_tried() -> None:
+    merged, found = read_back(
+        only(provider("aesgcm", k=KEY_1)), only(provider("aesgcm", k=KEY_2), path="b.yaml")
+    )
+    assert names(found) == ["aesgcm/v1/k", "aesgcm/v1/k"]
+    key = "/registry/secrets/a/b"
+    reader = Transformers.from_configuration(found).for_resource(SECRETS)
+    for bytes_of_key in (KEY_1, KEY_2):
+        assert reader.from_storage(aesgcm(b"text", key, bytes_of_key, "k"), key.encode()).data == b"text"
+    (decision,) = merged.decisions
+    assert decision.kind is Decided.SAME_NAME_OTHER_BYTES
+    assert "a.yaml" in decision.message
+    assert "b.yaml" in decision.message
+    assert "256" not in decision.message
+
+
+def test_under_aescbc_it_is_said_that_the_first_key_opens_some_values_of_the_second_to_noise() -> None:
+    merged, found = read_back(
+        only(provider("aescbc", k=KEY_1)), only(provider("aescbc", k=KEY_2), path="b.yaml")
+    )
+    (decision,) = merged.decisions
+    assert "1 in 256" in decision.message
+    reader = Transformers.from_configuration(found).for_resource(SECRETS)
+    noise = 0
+    for number in range(3000):
+        body = aescbc_body(b"text", KEY_2, number.to_bytes(16))
+        noise += reader.from_storage(b"k8s:enc:aescbc:v1:k:" + body, b"/k").data != b"text"
+    assert 0 < noise < 60
+
+
+def test_a_renamed_key_keeps_both_names() -> None:
+    merged, found = read_back(
+        only(provider("aesgcm", k=KEY_1)), only(provider("aesgcm", j=KEY_1), path="b.yaml")
+    )
+    assert names(found) == ["aesgcm/v1/k", "aesgcm/v1/j"]
+    assert kinds(merged) == {Decided.RENAMED_KEY}
+
+
+def test_a_narrow_entry_takes_what_another_file_has_under_a_wildcard() -> None:
+    _, found = read_back(
+        only(provider("aesgcm", k=KEY_1)),
+        config((("*.",), (provider("aescbc", core=KEY_2),)), (("*.*",), (provider("secretbox", all=KEY_3),))),
+    )
+    assert names(found) == ["aesgcm/v1/k", "aescbc/v1/core"]
+    assert names(found, GroupResource("", "pods")) == ["identity", "aescbc/v1/core"]
+    assert names(found, GroupResource("apps", "deployments")) == ["identity", "secretbox/v1/all"]
+
+
+def test_an_entry_that_a_wildcard_serves_alike_is_left_out() -> None:
+    shared = (provider("aesgcm", k=KEY_1), IDENTITY)
+    _, found = read_back(config((("secrets",), shared), (("*.*",), shared)))
+    assert [rule.resources for rule in found.rules] == [("*.*",)]
+
+
+def test_a_kms_provider_that_several_entries_need_stands_once() -> None:
+    merged, found = read_back(
+        config((("secrets", "configmaps"), (kms(),))), only(provider("aescbc", old=KEY_1), path="b.yaml")
+    )
+    assert names(found) == ["kms/v2/prov", "aescbc/v1/old", "identity"]
+    assert names(found, GroupResource("", "configmaps"))[0] == "kms/v2/prov"
+    assert Decided.KMS_SHARED in kinds(merged)
+    _, found = read_back(config((("*.*",), (kms(),))), only(provider("aescbc", old=KEY_1), path="b.yaml"))
+    assert names(found)[0] == "kms/v2/prov"
+    assert "aescbc/v1/old" in names(found)
+
+
+def test_an_entry_with_another_writer_has_that_one_in_front() -> None:
+    _, found = read_back(
+        config((("secrets",), (kms(), IDENTITY))),
+        config((("configmaps",), (kms(), provider("aescbc", old=KEY_1))), path="b.yaml"),
+    )
+    assert names(found)[0] == "kms/v2/prov"
+    assert names(found, GroupResource("", "configmaps"))[0] == "identity"
+    assert "kms/v2/prov" in names(found, GroupResource("", "configmaps"))
+
+
+def test_identity_that_writes_everywhere_stays_first_beside_kms() -> None:
+    _, found = read_back(
+        config((("secrets", "configmaps"), (IDENTITY, kms()))),
+        only(provider("aescbc", old=KEY_1), path="b.yaml"),
+    )
+    for resource in (SECRETS, GroupResource("", "configmaps")):
+        assert names(found, resource)[0] == "identity"
+        assert "kms/v2/prov" in names(found, resource)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        # A wildcard cannot stand twice, and another provider writes for it.
+        [config((("secrets",), (kms(),))), config((("*.*",), (kms(),)))],
+        # v2 after v1 of one name.
+        [only(kms(version="v1")), only(kms(version="v2"))],
+        # Each writes with what the other one only reads.
+        [
+            config((("secrets",), (kms("a"),)), (("configmaps",), (kms("b"),))),
+            config((("secrets",), (kms("b"),)), (("configmaps",), (kms("a"),))),
+        ],
+    ],
+)
+def test_what_no_single_file_can_say_is_refused(files: list[EncryptionConfiguration]) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be one") as raised:
+        merge(files)
+    assert "--candidate-config" in raised.value.hint
+
+
+def test_another_endpoint_for_a_name_is_told() -> None:
+    merged, found = read_back(only(kms()), only(kms(endpoint="unix:///other.sock"), path="b.yaml"))
+    assert [provider.endpoint for provider in found.kms_providers] == ["unix:///run/kms.sock"]
+    assert kinds(merged) == {Decided.KMS_NAME_TAKEN}
+
+
+def test_kms_settings_are_kept() -> None:
+    v1: dict[str, Any] = {
+        "kms": {"name": "p", "endpoint": "unix:///@a b", "cachesize": -1, "timeout": "1500ms"}
+    }
+    before = only(v1, IDENTITY)
+    _, found = read_back(before)
+    assert found.kms_providers == before.kms_providers
+
+
+@pytest.mark.parametrize(
+    "name", ["a:b", "on", "1", 'q"\\', "ü\u2028\U0001f511\x85", "- x: #", "2026-05-12T18:43:18+02:00"]
+)
+def test_every_name_of_a_key_comes_through(name: str) -> None:
+    file = only({"aesgcm": {"keys": [{"name": name, "secret": "MDEyMzQ1Njc4OWFiY2RlZg=="}]}})
+    _, found = read_back(file)
+    assert keys(found) == keys(file)
+
+
+def test_a_path_stays_in_its_comment() -> None:
+    file = msgspec.structs.replace(only(IDENTITY), path="x\nresources: []\u202e")
+    merged = merge([file])
+    text = merged_file(merged, [file], made_at="now")
+    assert b"\nresources: []" not in text
+    assert text.isascii()
+    parse_configuration(text, path="f")
+
+
+_PROVIDERS = st.lists(
+    st.sampled_from(
+        [
+            IDENTITY,
+            provider("aescbc", a=KEY_1),
+            provider("aescbc", a=KEY_2),
+            provider("aescbc", b=KEY_1, a=KEY_3),
+            provider("aesgcm", a=KEY_1),
+            provider("secretbox", c=KEY_3),
+            kms("p"),
+            kms("q"),
+            kms("r", "v1"),
+        ]
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@st.composite
+def configurations(draw: st.DrawFn) -> EncryptionConfiguration:
+    rules = draw(st.lists(st.tuples(st.sampled_from(NAMES), _PROVIDERS), min_size=1, max_size=4))
+    rules.sort(key=lambda rule: NAMES.index(rule[0]))
+    try:
+        return config(*(((name,), tuple(providers)) for name, providers in rules))
+    except ConfigurationError:  # a wildcard or a KMS name twice
+        return only(IDENTITY)
+
+
+@given(st.lists(configurations(), min_size=1, max_size=3))
+def test_any_union_reads_what_any_reads_and_writes_as_the_first(files: list[EncryptionConfiguration]) -> None:
+    try:
+        _, found = read_back(*files)
+    except ConfigurationError as error:
+        if "cannot be one" not in error.message:
+            raise
+        return
+    for resource in RESOURCES:
+        served = keys(found, resource)
+        assert served[0] == keys(files[0], resource)[0]
+        for file in files:
+            assert set(keys(file, resource)) <= set(served)

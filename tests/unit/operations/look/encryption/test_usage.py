@@ -1,0 +1,235 @@
+"""Which encryption key is safe to remove: whatever speaks against it is seen, or it is said that nobody looked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
+from etcdfix.errors import SourceError
+from etcdfix.model import StoredValue
+from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
+from etcdfix.reports.encryption_model import EncryptionUsageReport, KeyUsage
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import StorageLayout
+from etcdfix.text.commands import RepeatedOptions
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    TWO_RULES,
+    aescbc,
+    aesgcm,
+    config_map,
+    configuration,
+    namespace_object,
+    provider,
+    secret,
+)
+
+KEY_3 = b"3" * 16
+CONFIGURATION = configuration(provider("aescbc", new=KEY_1, old=KEY_2), IDENTITY)
+KUBE_SYSTEM = {"/registry/namespaces/kube-system": namespace_object("kube-system")}
+
+
+def under(name: str, key: bytes, count: int = 1, prefix: str = "web") -> dict[str, bytes]:
+    names = [f"{prefix}-{number}" for number in range(count)]
+    return {f"/registry/secrets/shop/{n}": aescbc(secret(n), key, name=name) for n in names}
+
+
+class KeptSource(MemorySource):
+    """Keeps earlier values too."""
+
+    def __init__(self, values: Mapping[str, bytes], earlier: Iterable[StoredValue]) -> None:
+        super().__init__(values)
+        self._earlier = list(earlier)
+
+    def superseded(self) -> Iterator[StoredValue]:
+        return iter(self._earlier)
+
+
+class Unkept(MemorySource):
+    """Cannot say what it keeps."""
+
+    def superseded(self) -> Iterator[StoredValue]:
+        raise SourceError("the watch ended early")
+
+
+def no_snapshot(_path: Path) -> Source:
+    raise AssertionError("no other snapshot was named")
+
+
+def usage(
+    source: MemorySource | Mapping[str, bytes],
+    config: EncryptionConfiguration | None = CONFIGURATION,
+    **settings: Any,
+) -> EncryptionUsageReport:
+    found = source if isinstance(source, MemorySource) else MemorySource({**KUBE_SYSTEM, **source})
+    opened = settings.pop("open_snapshot", no_snapshot)
+    request = UsageRequest(layout=StorageLayout(), configuration=config, **settings)
+    return encryption_usage(found, request, open_snapshot=opened).report
+
+
+def key_of(report: EncryptionUsageReport, transformer: str, rule: str = "secrets") -> KeyUsage:
+    (found,) = [
+        key for key in report.keys if (key.transformer, ",".join(key.resources)) == (transformer, rule)
+    ]
+    return found
+
+
+def test_a_key_that_nothing_needs_is_listed_and_safe_to_remove() -> None:
+    report = usage(under("new", KEY_1, 3))
+    old, new = key_of(report, "aescbc/v1/old"), key_of(report, "aescbc/v1/new")
+    assert (old.objects, old.first_mod_revision, old.kept_revisions) == (0, None, 0)
+    assert (old.safe_to_remove, old.reasons, report.complete) == (True, [], True)
+    assert (new.objects, new.stale, new.first_mod_revision, new.last_mod_revision) == (3, 0, 11, 13)
+    assert report.safe_to_remove == 2
+    assert key_of(report, "identity").safe_to_remove  # nothing of the rule is stored unencrypted
+    assert report.next is not None
+    assert "what-if" in report.next.command
+
+
+def test_the_write_key_is_never_safe_to_remove() -> None:
+    report = usage({})
+    new = key_of(report, "aescbc/v1/new")
+    assert (new.write_key, new.safe_to_remove, new.objects) == (True, False, 0)
+    assert new.reasons == ["API servers write with it"]
+
+
+def test_what_is_stored_under_a_key_needs_it() -> None:
+    report = usage({**under("new", KEY_1), **under("old", KEY_2, 2, "older")})
+    old = key_of(report, "aescbc/v1/old")
+    assert (old.objects, old.stale, old.safe_to_remove) == (2, 2, False)
+    assert old.reasons == ["2 values are stored under it"]
+    assert report.next is not None
+    assert report.next.command == "kubectl get secrets -A -o json | kubectl replace -f -"
+
+
+def test_what_cannot_be_read_speaks_against_every_key_of_its_rule() -> None:
+    report = usage({**under("new", KEY_1, 2), **under("lost", KEY_3, 2, "lost")})
+    old = key_of(report, "aescbc/v1/old")
+    assert (old.objects, old.safe_to_remove) == (0, False)
+    assert old.reasons == ["which encryption key 2 values need is not known"]
+    lost = key_of(report, "aescbc/v1/lost")
+    assert (lost.configured, lost.failing, lost.reasons) == (False, 2, ["the configuration does not have it"])
+    assert report.next is not None
+    assert report.next.command.startswith("etcdfix scan")
+
+
+def test_what_cannot_be_read_in_another_rule_does_not() -> None:
+    config = parse_configuration(TWO_RULES, path="two.yaml")
+    key = "/registry/configmaps/shop/settings"
+    report = usage({key: aesgcm(config_map(), key, key=KEY_3)}, config)
+    assert key_of(report, "aesgcm/v1/key1", "secrets").reasons == ["API servers write with it"]
+    assert len(key_of(report, "aesgcm/v1/key1", "configmaps").reasons) == 3
+
+
+def test_a_value_whose_key_has_another_name_elsewhere_speaks_against_every_key() -> None:
+    config = parse_configuration(TWO_RULES.replace(b"configmaps]", b"pods]"), path="two.yaml")
+    key = "/registry/secrets/shop/web"
+    report = usage({key: aesgcm(secret(), key, key=KEY_2)}, config)  # the bytes of the key of pods
+    assert (
+        "which encryption key 1 value needs is not known" in key_of(report, "aesgcm/v1/key1", "pods").reasons
+    )
+
+
+def test_an_undetermined_value_of_a_type_that_nobody_owns_speaks_against_every_key() -> None:
+    values = {"/registry/widgets.example.com/widgets/shop/w": b"k8s:enc:aescbc:v1:old:" + b"x" * 64}
+    report = usage({**under("new", KEY_1), **values})
+    assert not key_of(report, "aescbc/v1/old").safe_to_remove
+
+
+def test_earlier_values_that_are_still_kept_need_their_key() -> None:
+    earlier = [
+        stored("/registry/secrets/shop/web-0", aescbc(secret("web-0"), KEY_2, name="old"), mod_revision=5)
+    ]
+    old = key_of(usage(KeptSource({**KUBE_SYSTEM, **under("new", KEY_1)}, earlier)), "aescbc/v1/old")
+    assert (old.objects, old.kept_revisions, old.safe_to_remove) == (0, 1, False)
+    assert old.reasons == ["etcd still keeps 1 earlier value under it, until it compacts"]
+
+
+def test_where_earlier_values_cannot_be_read_nothing_is_safe() -> None:
+    report = usage(Unkept({**KUBE_SYSTEM, **under("new", KEY_1)}))
+    old = key_of(report, "aescbc/v1/old")
+    assert (old.kept_revisions, old.safe_to_remove, report.complete) == (None, False, False)
+    assert report.safe_to_remove == 0
+
+
+def test_where_the_source_is_lost_midway_nothing_is_safe() -> None:
+    values = [stored(key, value) for key, value in {**KUBE_SYSTEM, **under("new", KEY_1, 3)}.items()]
+    report = usage(MemorySource(values, fails_after=2))
+    assert (report.safe_to_remove, report.complete) == (0, False)
+    assert "the source was lost midway" in key_of(report, "aescbc/v1/old").reasons[-1]
+
+
+def test_where_the_source_has_problems_nothing_is_safe() -> None:
+    values = {**KUBE_SYSTEM, **under("new", KEY_1)}
+    assert usage(MemorySource(values, problems=["page 7 is damaged"])).safe_to_remove == 0
+
+
+def test_an_older_revision_makes_nothing_safe() -> None:
+    again = RepeatedOptions(source=("--snapshot", "x", "--revision", "7"))
+    assert usage(under("new", KEY_1), same_again=again).safe_to_remove == 0
+
+
+def test_an_etcd_that_was_not_read_speaks_against_the_keys_of_its_rule() -> None:
+    first = b"{name: a, secret: QUFBQUFBQUFBQUFBQUFBQQ==}, {name: key1"
+    config = parse_configuration(TWO_RULES.replace(b"{name: key1", first), path="two.yaml")
+    report = usage({}, config, overrides={"configmaps": ("https://10.0.0.9:2379",)}, overrides_known=True)
+    assert key_of(report, "aesgcm/v1/key1", "secrets").safe_to_remove
+    assert key_of(report, "aesgcm/v1/key1", "configmaps").reasons == [
+        "the etcd of configmaps was not read: https://10.0.0.9:2379"
+    ]
+    assert not any("--etcd-servers-overrides" in note for note in report.notes)
+
+
+def test_without_a_manifest_it_is_said_that_this_is_about_one_etcd() -> None:
+    assert any("--etcd-servers-overrides" in note for note in usage({}).notes)
+
+
+def test_another_etcd_than_the_main_one_makes_nothing_safe() -> None:
+    assert usage(under("new", KEY_1), main_not_read=True).safe_to_remove == 0
+
+
+def test_other_snapshots_need_their_keys_earlier_values_too() -> None:
+    older = {**KUBE_SYSTEM, **under("old", KEY_2, 2)}
+    earlier = [stored("/registry/secrets/shop/gone", aescbc(secret("gone"), KEY_2, name="old"))]
+    report = usage(
+        under("new", KEY_1), snapshots=(Path("older.db"),), open_snapshot=lambda _: KeptSource(older, earlier)
+    )
+    old = key_of(report, "aescbc/v1/old")
+    assert (old.snapshots, old.reasons) == (3, ["3 values in the other snapshots need it"])
+
+
+def test_a_damaged_snapshot_makes_nothing_safe() -> None:
+    report = usage(
+        under("new", KEY_1),
+        snapshots=(Path("older.db"),),
+        open_snapshot=lambda _: MemorySource(KUBE_SYSTEM, problems=["page 7 is damaged"]),
+    )
+    assert report.safe_to_remove == 0
+    assert report.incomplete_reasons == ["older.db: page 7 is damaged"]
+
+
+def test_two_keys_of_one_name_are_two_and_a_value_that_neither_opens_counts_under_both() -> None:
+    config = configuration({"aescbc": {"keys": [_key("k", KEY_1), _key("k", KEY_2)]}})
+    report = usage(under("k", KEY_3), config)
+    assert [(key.transformer, key.objects, key.failing) for key in report.keys if key.configured] == [
+        ("aescbc/v1/k", 1, 1),
+        ("aescbc/v1/k", 1, 1),
+    ]
+
+
+def test_without_a_configuration_keys_are_names_and_none_is_safe() -> None:
+    report = usage({**under("new", KEY_1, 2), **under("old", KEY_2, 1, "older")}, None)
+    found = {key.transformer: (key.objects, key.safe_to_remove) for key in report.keys}
+    assert found == {"aescbc/v1/new": (2, False), "aescbc/v1/old": (1, False), "identity": (1, False)}
+    assert not report.complete
+
+
+def _key(name: str, secret_bytes: bytes) -> dict[str, str]:
+    import base64
+
+    return {"name": name, "secret": base64.b64encode(secret_bytes).decode()}

@@ -18,7 +18,7 @@ from etcdfix.claims import ClaimSearch
 from etcdfix.decoding.registry import Registry, SchemeName, stored_kinds
 from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.encryption.envelope import Envelope, parse_envelope
+from etcdfix.encryption.envelope import KNOWN_PROVIDERS, Envelope, parse_envelope
 from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, stored_key_id
 from etcdfix.encryption.peek import LookInto, PeekRequest, Structures, peek
 from etcdfix.encryption.transformer import (
@@ -41,6 +41,7 @@ from etcdfix.model import (
     key_id_digest,
 )
 from etcdfix.readers import Plugins, ResourceReader, ResourceReaders
+from etcdfix.repair import NO_REPAIR, RepairSearch, find_repair, proof_of, rewrites_of
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import (
     ResourcePrefix,
@@ -50,6 +51,7 @@ from etcdfix.storagekey import (
     display,
     under_other_prefixes,
 )
+from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.judge import Verdict, judge
 from etcdfix.verdicts.observation import (
@@ -69,11 +71,18 @@ from etcdfix.verdicts.plaintext import (
 )
 
 _ENCRYPTED = b"k8s:enc:"
+_UNREAD = FAILED | {Outcome.UNDETERMINED}
 PLAIN = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERVES, "readable")
 """Of every value of which there is nothing to say."""
 
 # A value that ends before the colon after its key name.
 _ENVELOPE_CUT = re.compile(rb"k8s:enc:(?:(?:aescbc|aesgcm|secretbox):v1|kms:v[12]):[^:]{0,253}")
+_ENVELOPE_STARTS = tuple(f"k8s:enc:{provider}:{version}:".encode() for provider, version in KNOWN_PROVIDERS)
+
+
+def _ends_inside_its_envelope(value: bytes) -> bool:
+    whole_words = _ENVELOPE_CUT.fullmatch(value) is not None
+    return whole_words or any(start.startswith(value) for start in _ENVELOPE_STARTS)
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +132,9 @@ class Examiner:
         self._claims = ClaimSearch(layout, self.readers.is_claimed)
         self.assumed_release = assumed_release
         self._last_opened: tuple[StoredValue, bytes] | None = None
+        self._last_seen: tuple[StoredValue, Observation] | None = None
         self._reader: ResourceReader | None = None
+        self._repairs = True
 
     @classmethod
     def of(cls, reading: Reading, plugins: Plugins | None = None) -> Examiner:
@@ -156,7 +167,7 @@ class Examiner:
         """Return one that reads in the same way, whose values do not speak for those of this run, nor the other way."""
         other = copy.copy(self)
         other.readers = self.readers.apart()
-        other._last_opened = other._reader = None  # noqa: SLF001 - its own
+        other._last_opened = other._last_seen = other._reader = None  # noqa: SLF001 - its own
         return other
 
     def learn_custom_resources(self, source: Source) -> None:
@@ -265,6 +276,11 @@ class Examiner:
             return self.readers.plaintext_of(found.stored)
         return None
 
+    def observation(self, found: Examination) -> Observation | None:
+        """Return what a verdict was made from: of the last value that was looked at closely; None of any other one."""
+        seen = self._last_seen
+        return seen[1] if seen is not None and seen[0] is found.stored else None
+
     def _judge_closely(
         self,
         reader: ResourceReader,
@@ -310,7 +326,7 @@ class Examiner:
             envelope_transformer=written_under,
             name_may_go_on=known and envelope is not None and envelope.name_may_go_on,
             resource=str(reader.directory.group_resource) or reader.directory.path,
-            envelope_cut=enveloped and not known and _ENVELOPE_CUT.fullmatch(stored.value) is not None,
+            envelope_cut=enveloped and not known and _ends_inside_its_envelope(stored.value),
             envelope_bits_off=bits_off(stored.value, _ENCRYPTED),
             transformer=transformer,
             transform_failure=failure,
@@ -325,6 +341,8 @@ class Examiner:
             neighbours=neighbours,
             evidence=self._name_warnings(reader, stored.key),
         )
+        self._last_seen = stored, seen
+        verdict = judge(seen)
         return Examination(
             stored,
             reader.directory,
@@ -333,12 +351,67 @@ class Examiner:
             transformer or written_under or ("" if enveloped else "identity"),
             plain is not None,
             plain is not None and plain.stale,
-            judge(seen),
+            verdict,
             decoded if plain is not None else None,
             _kms_key_id(stored, envelope),
             reader.rule,
             tuple(name.key for name in keys if name.key.startswith("fp:")),
+            self._find_repair(reader, stored, verdict, thorough=thorough).repair,
         )
+
+    def search_repair(self, found: Examination) -> RepairSearch:
+        """Look for the only way in which the stored bytes of a value are put right; also where no tag proves it.
+
+        Args:
+            found: The value; of KMS values it has to be known what others under its provider came to.
+
+        Raises:
+            KMSPending: Only while plugins defer.
+        """
+        reader = self.readers.reader_for(found.stored.key)
+        return self._find_repair(reader, found.stored, found.verdict, thorough=True, unproven=True)
+
+    def _find_repair(
+        self,
+        reader: ResourceReader,
+        stored: StoredValue,
+        verdict: Verdict,
+        *,
+        thorough: bool,
+        unproven: bool = False,
+    ) -> RepairSearch:
+        if not self._repairs or verdict.outcome not in _UNREAD or not reader.owner_known:
+            return NO_REPAIR
+        own = reader.transformers
+        trial = self.apart()
+        trial._repairs = False  # noqa: SLF001 - its own
+
+        def examine(other: StoredValue) -> Examination:
+            with self.plugins.aside() if self.plugins is not None else contextlib.nullcontext():
+                return trial.examine(other)
+
+        def fits(plaintext: bytes) -> bool:
+            try:
+                decoded = reader.decode(plaintext)
+            except DecodeError:
+                return False
+            return not decoded.inconsistencies and stored.key in self._key_of(reader.directory, decoded)
+
+        candidates = rewrites_of(
+            stored,
+            own,
+            lambda: self._structures(reader),
+            thorough=thorough,
+            fits=fits if unproven else None,
+        )
+        return find_repair(stored, candidates, examine, lambda other: proof_of(other, own))
+
+    def _structures(self, reader: ResourceReader) -> Structures:
+        crd = self.readers.custom_resource(reader.directory)
+        own = (
+            tuple((f"{crd.group}/{version}", crd.kind) for version in crd.versions) if crd is not None else ()
+        )
+        return known_structures(own)
 
     def _name_warnings(self, reader: ResourceReader, key: bytes) -> tuple[Evidence, ...]:
         """Say of a key that no resource claims that one bit of its name may have changed."""
@@ -371,11 +444,7 @@ class Examiner:
             thorough,
         )
         resource = reader.directory.group_resource
-        crd = self.readers.custom_resource(reader.directory)
-        own = (
-            tuple((f"{crd.group}/{version}", crd.kind) for version in crd.versions) if crd is not None else ()
-        )
-        found = peek(self.transformers, resource, request, known_structures(own), self._look_into(reader))
+        found = peek(self.transformers, resource, request, self._structures(reader), self._look_into(reader))
         if plain is not None and found.named and found.key_fingerprint != plain.key_fingerprint:
             # Padding fitted by chance under an earlier key of the same name, and the server looks no further.
             return msgspec.structs.replace(found, named=False)

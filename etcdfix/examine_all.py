@@ -286,8 +286,8 @@ class Examining:
                 yield found
 
     def _is_open(self, found: Examination) -> bool:
-        """Say whether the verdict waits: more may be found, or a search is due since it is the target."""
-        return not found.verdict.settled or found.stored.key == self._target
+        """Say whether a value waits: more may be found, a repair too, or a search is due since it is the target."""
+        return not found.verdict.settled or found.stored.key == self._target or _may_be_repaired(found)
 
     def _put_aside(self, spool: Spool[V], kept: V, stored: StoredValue) -> Examination | None:
         """Keep a value for later; where there is no room for it, wait for its plugin now and return what it is."""
@@ -328,12 +328,17 @@ class Examining:
                 self._plugins.final = False
 
     def _is_worth_a_search(self, found: Examination) -> bool:
-        """Say whether to search a value for what was damaged: its key is right, and not too many were searched."""
+        """Say whether to search a value for what was damaged: its key is right, and not too many were searched.
+
+        Where an envelope is damaged, nothing is known of the key that it names; others tell which it was.
+        """
         verdict = found.verdict
         if found.stored.key == self._target:
             return verdict.outcome in FAILED or verdict.outcome is Outcome.UNDETERMINED
         keys = found.encryption_keys
-        if verdict.settled or not self._is_key_right(found):
+        if verdict.settled and not _may_be_repaired(found):
+            return False
+        if not self._is_key_right(found) and verdict.cause is not Cause.KMS_ENVELOPE_DAMAGED:
             return False
         self._searched.update(keys)
         return all(self._searched[key] <= MOST_SEARCHED for key in keys)
@@ -383,6 +388,15 @@ class Examining:
             self._waiting.drop()
             size += len(stored.value)
         return bool(self._window)
+
+
+def _may_be_repaired(found: Examination) -> bool:
+    """Say whether a search may yet show that the stored bytes of a value can be put right, with a tag as proof."""
+    verdict = found.verdict
+    if found.repair is not None or verdict.outcome is not Outcome.DECRYPT_FAILURE:
+        return False
+    tagged = not found.transformer.startswith("aescbc/")
+    return tagged and (verdict.key_proven or verdict.cause is Cause.KMS_ENVELOPE_DAMAGED)
 
 
 def _behind_plugin(found: Examination) -> bool:

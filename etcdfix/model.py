@@ -243,6 +243,22 @@ class Evidence(msgspec.Struct, frozen=True, gc=False):
     detail: str = ""
 
 
+class Part(NamedTuple):
+    """A part of a value, as it is laid out; nothing of its contents that is secret.
+
+    Attributes:
+        offset: Of its first byte, from 0.
+        length: In bytes.
+        name: What it is: ``nonce``.
+        detail: What can be said of it, for people; "" for nothing.
+    """
+
+    offset: int
+    length: int
+    name: str
+    detail: str = ""
+
+
 class PeekState(StrEnum):
     """What a look at a value without its tag or padding came to."""
 
@@ -286,6 +302,53 @@ class Found(NamedTuple):
     what: Undone
     detail: str
     belongs_to: bytes = b""
+
+
+class RepairKind(StrEnum):
+    """What is undone, so that a value reads again."""
+
+    BIT = "bit"
+    """One bit of what is encrypted, of its tag or nonce, or of the KMS envelope around it."""
+    PREFIX = "prefix"
+    """One to three bits of ``k8s:enc:<provider>:<version>:<name>:``."""
+    WRAPPED_KEY = "wrapped-key"
+    """The wrapped data key of another value is put in, or its length is that of others."""
+    TEXT_MODE = "text-mode"
+    """Each LF had become CR LF."""
+    MAGIC = "magic"
+    """The first four bytes of an unencrypted object are those of protobuf again."""
+    TRAILING_BYTES = "trailing-bytes"
+    """What follows a whole unencrypted object is cut off."""
+
+
+class RepairProof(StrEnum):
+    """What shows that repaired bytes are those that were written."""
+
+    TAG = "tag"
+    """The value opens, and its tag authenticates it."""
+    DECODES = "decodes"
+    """One of the few fixed undos of an unencrypted value, after which a whole object of its etcd key decodes."""
+    NONE = "none"
+    """Nothing: AES-CBC has no tag. An object of its etcd key decodes, and some of its bytes may be wrong."""
+
+
+class Repair(msgspec.Struct, frozen=True, gc=False):
+    """How the stored bytes of a value that cannot be read are put right; the only way that was found.
+
+    Attributes:
+        kind: What is undone.
+        words: Where, for people: ``bit 3 of byte 117 of the ciphertext is turned back``.
+        proof: What shows that it is right.
+    """
+
+    kind: RepairKind
+    words: str
+    proof: RepairProof
+
+    @property
+    def proven(self) -> bool:
+        """Whether the value can be had back whole, so that nobody should delete it."""
+        return self.proof is not RepairProof.NONE
 
 
 class Look(NamedTuple):

@@ -1,36 +1,90 @@
-"""``etcdfix explain``: what a cause means, how it is proven, and what to do."""
+"""``etcdfix explain``: all that is known of one key, or what a cause means."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from etcdfix.cli.exit_codes import ExitCode, epilog
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.keys import is_key, wanted_key
+from etcdfix.cli.options import reading_options, source_options
+from etcdfix.cli.output import say, say_next
+from etcdfix.cli.progress import progress_of
+from etcdfix.cli.single_key import document_options, single_key
 from etcdfix.inputs.outputfile import destination
+from etcdfix.operations.look.explain import ExplainRequest, explain_key
 from etcdfix.operations.look.explain_cause import cause_list, cause_page, named_cause
+from etcdfix.operations.look.missing import why_missing
+from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.formats.causes import CAUSE_FORMATS
+from etcdfix.reports.formats.explain import EXPLAIN_FORMATS
+from etcdfix.storagekey import StorageLayout, display
 
 MEANINGS: dict[ExitCode, str] = {
-    ExitCode.NOTHING_WRONG: "explained",
-    ExitCode.USAGE: "usage error; also a cause that does not exist",
+    ExitCode.NOTHING_WRONG: "explained; a key that can be read, or that holds no object of the API",
+    ExitCode.FINDINGS: "the key cannot be read, is inconsistent, or was deleted",
+    ExitCode.USAGE: "usage or configuration error; also a cause that does not exist",
+    ExitCode.INCOMPLETE: "the key is undetermined, or something was lost midway (wins over 1)",
+    ExitCode.SOURCE: "nothing is kept of the key, or the source is unreachable or unreadable",
+    **ENDED_EARLY,
 }
+_HEALTHY = frozenset({"readable", "not-an-object"})
 
 
 @click.command("explain", epilog=epilog(MEANINGS))
-@click.argument("word", metavar="[CAUSE]", default="")
-@click.option("-o", "--output", "output", type=click.Choice(list(CAUSE_FORMATS)), default="text", show_default=True,
-              envvar="ETCDFIX_OUTPUT", help="Form of the page.")  # fmt: skip
-@click.option("--output-file", type=click.Path(path_type=Path), metavar="FILE", envvar="ETCDFIX_OUTPUT_FILE",
-              help="Write to this file instead of standard output.")  # fmt: skip
-def command(*, word: str, output: str, output_file: Path | None) -> int:
-    """Explain a cause: what you see, what it means, how to be sure, what to do, how to undo it.
+@click.argument("word", metavar="[KEY|CAUSE]", default="")
+@click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed.")
+@source_options
+@reading_options
+@document_options(list(EXPLAIN_FORMATS))
+def command(
+    *, word: str, key_base64: str | None, output: str, output_file: Path | None, **options: Any
+) -> int:
+    """Explain one key, or a cause. Reads only.
 
-    CAUSE is a word of a report, such as wrong-key. Without it, all causes are listed. Nothing is read but what is
-    installed: no etcd and no network are needed.
+    KEY is a complete etcd key (/registry/secrets/shop/db). Shown are: the parts of its value, never their contents;
+    every encryption key that was tried, and what it came to; what a look without tag or padding shows; the cause, how
+    sure it is, and what was ruled out by what; the values of the same resource under the same encryption key; what is
+    kept of it; and every way out, the least destructive first. All values of its resource are looked at once.
+
+    CAUSE is a word of a report, such as wrong-key: what you see, what it means, how to be sure, what to do, how to undo
+    it. For that nothing is read but what is installed. Without a word, all causes are listed.
     """
-    document = cause_page(named_cause(word)) if word else cause_list()
-    with destination(output_file, ()) as stream:
-        CAUSE_FORMATS[output](document, stream)
-        stream.flush()
-    return ExitCode.NOTHING_WRONG
+    if key_base64 is None and not is_key(word):
+        document = cause_page(named_cause(word)) if word else cause_list()
+        with destination(output_file, ()) as stream:
+            CAUSE_FORMATS[output](document, stream)
+            stream.flush()
+        return ExitCode.NOTHING_WRONG
+    wanted = wanted_key(word or None, key_base64)
+    with single_key(options, wanted, output_file) as opened:
+        request = ExplainRequest(
+            layout=StorageLayout(opened.inputs.etcd_prefix),
+            configuration=opened.configuration,
+            kubernetes_minor=opened.inputs.kubernetes_minor,
+            key=wanted,
+            same_again=opened.inputs.same_again(),
+        )
+        result = explain_key(
+            opened.source, request, plugins=opened.plugins, progress=progress_of(opened.source)
+        )
+        report = result.report
+        for reason in report.incomplete_reasons if report is not None else result.problems:
+            say(f"incomplete: {reason}")
+        if report is None:
+            say(f"nothing is stored under {display(wanted)}, and no revision of it is kept")
+            hint = why_missing(opened.source, request.layout, wanted) if result.ended is None else ""
+            if hint:
+                say_next(hint)
+            opened.nothing(result.ended, incomplete=bool(result.problems))
+        EXPLAIN_FORMATS[output](report, opened.stream)
+    return result.ended.exit_code if result.ended is not None else _exit_code(report)
+
+
+def _exit_code(report: ExplainReport) -> int:
+    if not report.complete:
+        return ExitCode.INCOMPLETE
+    healthy = report.finding is not None and report.finding.outcome in _HEALTHY
+    return ExitCode.NOTHING_WRONG if healthy else ExitCode.FINDINGS

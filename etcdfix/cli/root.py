@@ -31,13 +31,20 @@ COMMANDS: Commands = {
         "etcdfix.cli.reencrypt",
         "Rewrite one value, which only a candidate key opens, under today's key.",
     ),
+    "repair": (
+        "etcdfix.cli.repair",
+        "Put the stored bytes of one value right, where a tag or its object shows how.",
+    ),
     "audit": ("etcdfix.cli.audit", "Show and verify the audit log; say what became of open intents."),
     "backup": ("etcdfix.cli.backup", "List backups, compare them with the audit log, remove old ones."),
     "get": (
         "etcdfix.cli.get",
         "Show stored objects as YAML or JSON, Secrets masked, broken ones as far as they go.",
     ),
-    "explain": ("etcdfix.cli.explain", "Explain a cause: what it means, how to be sure, what to do."),
+    "explain": (
+        "etcdfix.cli.explain",
+        "Explain one key, with everything that was tried and every way out; or explain a cause.",
+    ),
     "history": (
         "etcdfix.cli.history",
         "Show every revision of one key that is still kept, what changed, and how to bring it back.",
@@ -49,6 +56,10 @@ COMMANDS: Commands = {
     "namespace": (
         "etcdfix.cli.namespace",
         "Explain why a namespace cannot finish deleting, and in which order to act.",
+    ),
+    "compare": (
+        "etcdfix.cli.compare",
+        "Say which keys differ between the members of etcd, or between two points in time.",
     ),
     "orphans": ("etcdfix.cli.orphans", "List keys without owner, CRD or namespace, and those nobody claims."),
     "plan": (
@@ -66,7 +77,7 @@ COMMANDS: Commands = {
     "schema": ("etcdfix.cli.schema", "Print the JSON Schema of a report, a finding or an audit record."),
 }
 
-_CHANGING = frozenset({"delete", "restore", "reencrypt"})
+_CHANGING = frozenset({"delete", "restore", "reencrypt", "repair"})
 
 
 class _ReaderGone(Exception):
@@ -105,8 +116,8 @@ class _Root(LazyGroup):
 def cli() -> None:
     """Find and explain Kubernetes objects in etcd that cannot be read.
 
-    Works on a live etcd or on a snapshot file; no API server is needed. Only delete, restore and
-    reencrypt change anything: one key each, after a backup and with a record.
+    Works on a live etcd or on a snapshot file; no API server is needed. Only delete, restore,
+    reencrypt and repair change anything: one key each, after a backup and with a record.
     """
 
 

@@ -1,7 +1,8 @@
-"""What several EncryptionConfigurations do otherwise: the files of control-plane nodes, or one before and after a change.
+"""What several EncryptionConfigurations do otherwise.
 
-Files are compared by what they do, not by their text: for each resource that any of them names, which encryption key
-writes and which ones read. Encryption keys are compared by name and fingerprint, KMS providers by version and name.
+They are the files of control-plane nodes, or one before and after a change. They are compared by what they do, not by
+their text: for each resource that any of them names, which encryption key writes and which ones read. Encryption keys
+are compared by name and fingerprint, KMS providers by version and name.
 """
 
 from __future__ import annotations

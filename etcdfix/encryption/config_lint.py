@@ -13,6 +13,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -31,6 +32,8 @@ from etcdfix.encryption.config_rules import (
 )
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.keyring import fingerprint
+from etcdfix.encryption.redaction import may_hold_key, shown
+from etcdfix.golang.goquote import withheld
 from etcdfix.golang.goyaml import line_of
 from etcdfix.model import GroupResource
 
@@ -143,7 +146,12 @@ class _GivenKey(msgspec.Struct, frozen=True):
 
     @property
     def transformer(self) -> str:
-        return transformer_name(self.kind, "v1", self.name)
+        return _transformer(self.kind, self.name, "v1")
+
+
+def _transformer(kind: str, name: str, version: str = "") -> str:
+    """Return what reports call a key; without its name where somebody may have typed a key into it."""
+    return transformer_name(kind, version, withheld(name) if may_hold_key(name) else name)
 
 
 def lint(raw: bytes, rules: Sequence[Rule], *, mode: int | None = None) -> list[LintFinding]:
@@ -184,7 +192,8 @@ def _advice(raw: bytes, rules: Sequence[Rule], mode: int | None) -> Iterator[_Fo
     if made_by:
         yield _Found(
             LintCheck.MADE_FOR_READING, (),
-            f"etcdfix encryption {made_by} made this file, for reading: nobody has looked at how API servers would write by it",
+            f"etcdfix encryption {made_by} made this file, for reading: nobody has looked at how API servers would "
+            "write by it",
             "see which provider comes first for each resource before it is deployed, then remove the mark",
         )  # fmt: skip
     if mode is not None and mode & (stat.S_IRWXG | stat.S_IRWXO):
@@ -255,12 +264,14 @@ def _entries(rules: Sequence[Rule]) -> Iterator[_Found]:
             wider = next((at for at in broader if at in wildcards and at != name), None)
             missing = wildcards[wider] - _reads(rule) if wider is not None else set()
             if wider is not None and missing:
-                keys = ", ".join(sorted(transformer_name(kind, "", key) for kind, key in missing))
+                entry_name, wider_name = shown(entry, quote=""), shown(rule_name(wider), quote="")
+                keys = ", ".join(sorted(_transformer(kind, key) for kind, key in missing))
                 yield _Found(
                     LintCheck.NARROWER_RULE, path,
-                    f"{rule_name(name)} has a rule of its own, so that of {rule_name(wider)} does not count for it: values "
+                    f"{entry_name} has a rule of its own, so that of {wider_name} does not count for "
+                    "it: values "
                     f"written under {keys} are not read",
-                    f"if any {rule_name(name)} were ever written by that rule, add these providers to this one",
+                    f"if any {entry_name} were ever written by that rule, add these providers to this one",
                 )  # fmt: skip
 
 
@@ -297,7 +308,8 @@ def _one_key(key: _GivenKey) -> Iterator[_Found]:
     if fingerprint(key.material) in _EXAMPLES:
         yield _Found(
             LintCheck.EXAMPLE_KEY, path,
-            f"the key of {key.transformer} is one that documentation gives as an example: anybody can open what it wrote",
+            f"the key of {key.transformer} is one that documentation gives as an example: anybody can open what it "
+            "wrote",
             _NEW_KEY,
         )  # fmt: skip
     elif weakness:
@@ -316,7 +328,7 @@ def _one_key(key: _GivenKey) -> Iterator[_Found]:
 
 def _weakness(material: bytes) -> str:
     """Say what is not random about a key, "" where nothing is; a random one looks so once in some million."""
-    steps = {(after - before) % 256 for before, after in zip(material, material[1:], strict=False)}
+    steps = {(after - before) % 256 for before, after in pairwise(material)}
     half = len(material) // 2
     if set(material) == {0}:
         return "is all zero"
@@ -340,7 +352,8 @@ def _several_keys(keys: Sequence[_GivenKey]) -> Iterator[_Found]:
         if first.transformer != key.transformer:
             yield _Found(
                 LintCheck.REPEATED_KEY, (*key.path, "secret"),
-                f"{key.transformer} has the same bytes as {first.transformer}: a rotation from one to the other changes "
+                f"{key.transformer} has the same bytes as {first.transformer}: a rotation from one to the other "
+                "changes "
                 "nothing",
                 _NEW_KEY,
             )  # fmt: skip
@@ -370,7 +383,7 @@ def _providers(path: Path, rule: Rule) -> Iterator[_Found]:
     ]
     if not providers:
         return
-    names = ", ".join(entry or '""' for entry in (rule.resources or ())[:5])
+    names = ", ".join(shown(entry or "", quote="") for entry in (rule.resources or ())[:5])
     first, writer = providers[0]
     place = (*path, "providers", first)
     if writer == "identity":
@@ -390,7 +403,8 @@ def _providers(path: Path, rule: Rule) -> Iterator[_Found]:
     if writer == "aescbc":
         yield _Found(
             LintCheck.AESCBC, place,
-            f"aescbc writes {names}: it has no authentication (padding oracle attacks), and Kubernetes advises against it",
+            f"aescbc writes {names}: it has no authentication (padding oracle attacks), and Kubernetes advises "
+            "against it",
             "use KMS v2, or secretbox where there is no KMS",
         )  # fmt: skip
     elif writer == "aesgcm":
@@ -405,7 +419,8 @@ def _providers(path: Path, rule: Rule) -> Iterator[_Found]:
     elif writer == "secretbox":
         yield _Found(
             LintCheck.SECRETBOX, place,
-            f"secretbox writes {names}: it does not bind a value to its etcd key, so that whoever can write etcd can swap "
+            f"secretbox writes {names}: it does not bind a value to its etcd key, so that whoever can write etcd "
+            "can swap "
             "values",
             "use KMS v2 where that matters",
         )  # fmt: skip

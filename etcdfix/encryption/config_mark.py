@@ -1,8 +1,8 @@
 """The mark of an EncryptionConfiguration that etcdfix made: it is for reading, and nothing may be written by it.
 
-The mark is a name of ours, ``<made by>.not-for-writing.etcdfix.io``. It stands twice. In a comment, for people; and as a
-resource in a rule of its own, which API servers take like that of any custom resource, and which none has. So it is
-still there in a file that a tool has turned into JSON, or written anew without comments.
+The mark is a name of ours, ``<made by>.not-for-writing.etcdfix.io``. It stands twice. In a comment, for people; and
+as a resource in a rule of its own, which API servers take like that of any custom resource, and which none has. So
+it is still there in a file that a tool has turned into JSON, or written anew without comments.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
 """Several EncryptionConfigurations joined to one that reads all that any of them reads.
 
-The first file is today's: of each resource its first provider and key stay the ones that write. What the others have and
-it has not comes after that. Lists are joined resource by resource, because the narrowest entry alone serves a resource: a
-list for ``secrets`` hides ``*.*``, so what another file has under ``*.*`` is added to the list for ``secrets``.
+The first file is today's: of each resource its first provider and key stay the ones that write. What the others have
+and it has not comes after that. Lists are joined resource by resource, because the narrowest entry alone serves a
+resource: a list for ``secrets`` hides ``*.*``, so what another file has under ``*.*`` is added to the list for
+``secrets``.
 
 The result is checked before it is given away: it is a configuration that API servers take, and for no resource does it
 lack anything that one of the files has, or write otherwise than the first.
 
-Sources: kube-apiserver 1.36, ``encryptionconfig/config.go``: which list serves a resource, that lists of one and the same
-entry are joined while a wildcard stands once, that every key of a name is tried, that a KMS v2 name stands once in a file.
+Sources: kube-apiserver 1.36, ``encryptionconfig/config.go``: which list serves a resource, that lists of one and the
+same entry are joined while a wildcard stands once, that every key of a name is tried, that a KMS v2 name stands once
+in a file.
 """
 
 from __future__ import annotations
@@ -84,25 +86,26 @@ class _Lists:
                 self.entries.setdefault(parse_group_resource(entry), []).extend(rule.providers)
 
     def serving(self, name: GroupResource) -> list[Provider] | None:
-        """Return what serves a resource, or all resources of a wildcard that have no entry of their own; None: nothing."""
+        """Return what serves a resource, or those of a wildcard that have no entry of their own; None for nothing."""
         return next((self.entries[at] for at in narrowest_first(name) if at in self.entries), None)
 
 
-def merge(configurations: Sequence[EncryptionConfiguration]) -> Merged:
+def merge(configurations: Sequence[EncryptionConfiguration], names: Sequence[str] = ()) -> Merged:
     """Join configurations.
 
     Args:
         configurations: Today's first.
+        names: What to call the files; by default their paths.
 
     Raises:
         ConfigurationError: No single file that an API server takes reads all of it.
     """
     lists = [_Lists(configuration) for configuration in configurations]
-    names = sorted({name for one in lists for name in one.entries}, key=_breadth)
-    decisions = _Decisions([configuration.path for configuration in configurations])
+    entries = sorted({name for one in lists for name in one.entries}, key=_breadth)
+    decisions = _Decisions(names or [configuration.path for configuration in configurations])
     endpoints = _one_endpoint_each(lists, decisions)
     joined = {
-        name: _joined([one.serving(name) for one in lists], endpoints, name, decisions) for name in names
+        name: _joined([one.serving(name) for one in lists], endpoints, name, decisions) for name in entries
     }
     elements = _elements(joined, decisions)
     result = Merged(tuple(elements), decisions.all())
@@ -146,7 +149,8 @@ def _one_endpoint_each(lists: Sequence[_Lists], decisions: _Decisions) -> dict[t
                 transformer = transformer_name(ProviderType.KMS, provider.api_version, provider.name)
                 decisions.add(
                     Decided.KMS_NAME_TAKEN, None, transformer,
-                    f"KMS provider {transformer} has another endpoint in another file; the first one was kept. Values that "
+                    f"KMS provider {transformer} has another endpoint in another file; the first one was kept. "
+                    "Values that "
                     "need the other plugin are read with --kms-endpoint, or with the other file",
                 )  # fmt: skip
     return chosen
@@ -207,7 +211,8 @@ def _is_new(
         elif (other[0], other[2]) == (mine[0], mine[2]):
             decisions.add(
                 Decided.RENAMED_KEY, name, transformer,
-                f"{transformer} has the same bytes ({fingerprint}) as {transformer_name(kind, 'v1', other[1])}; both names "
+                f"{transformer} has the same bytes ({fingerprint}) as {transformer_name(kind, 'v1', other[1])}; "
+                "both names "
                 "were kept, because a value names its key",
             )  # fmt: skip
     seen[mine] = origin
@@ -293,14 +298,16 @@ def _share(
             continue
         if name.resource == "*":
             raise ConfigurationError(
-                f"these files cannot be one: {rule_name(name)} and other entries need the same KMS v2 provider, which may "
+                f"these files cannot be one: {rule_name(name)} and other entries need the same KMS v2 provider, "
+                "which may "
                 "stand in a file once, and not the same one writes for them",
                 hint=_SEVERAL,
             )
         before.append(Element((name,), (writer,)))
     decisions.add(
         Decided.KMS_SHARED, names, "",
-        "a KMS v2 provider may stand in a file only once, so the entries that need it share one list: more keys are tried "
+        "a KMS v2 provider may stand in a file only once, so the entries that need it share one list: more keys "
+        "are tried "
         "for them than before, and the same one writes",
     )  # fmt: skip
     return before
@@ -365,13 +372,14 @@ class _Decisions:
         message = f"{transformer} has other bytes: {told}; both were kept, and are tried in this order"
         if kind is ProviderType.AESCBC:
             message += (
-                ". aescbc has no authentication: the first key opens about 1 in 256 values of the second to noise, and an "
+                ". aescbc has no authentication: the first key opens about 1 in 256 values of the second to "
+                "noise, and an "
                 "API server then calls these damaged. Nothing is lost: the other file alone reads them"
             )
         self.add(Decided.SAME_NAME_OTHER_BYTES, name, transformer, message)
 
     def identity_kept(self, name: GroupResource, origin: int, *, covered: bool) -> None:
-        why = "lists identity" if covered else "does not cover it, so values are stored unencrypted"
+        why = "lists identity" if covered else "does not name it, so values are stored unencrypted"
         self.add(
             Decided.IDENTITY_KEPT, name, "identity",
             f"{self._files[origin]} {why}: identity was put last, so that unencrypted values are read",
@@ -379,7 +387,7 @@ class _Decisions:
 
     def identity_writes(self, name: GroupResource, *, covered: bool, alone: bool) -> None:
         if covered or not alone:
-            why = "has identity first" if covered else "does not cover it"
+            why = "has identity first" if covered else "does not name it"
             self.add(
                 Decided.IDENTITY_WRITES, name, "identity",
                 f"{self._files[0]} {why}: identity stays first, so new values are stored unencrypted, as today",

@@ -49,7 +49,7 @@ def rule_name(group_resource: GroupResource) -> str:
 
 
 def narrowest_first(name: GroupResource) -> tuple[GroupResource, GroupResource, GroupResource]:
-    """Return which entries serve a resource, the first that is there: its own, that of its group, that of everything."""
+    """Return which entries can serve a resource; the first that is there does: its own, its group's, ``*.*``."""
     return name, GroupResource(name.group, "*"), EVERYTHING
 
 

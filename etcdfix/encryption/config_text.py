@@ -1,7 +1,7 @@
 """An EncryptionConfiguration as a file: what etcdfix writes of one, encryption keys included.
 
-Whoever writes such a file marks it (:mod:`etcdfix.encryption.config_mark`). Every string is quoted and in ASCII, so that
-no reader of YAML takes it for anything else.
+Whoever writes such a file marks it (:mod:`etcdfix.encryption.config_mark`). Every string is quoted and in ASCII, so
+that no reader of YAML takes it for anything else.
 """
 
 from __future__ import annotations

@@ -30,14 +30,14 @@ from etcdfix.model import Attempt, Found, Look, Undone
 _CR_LF, _LF = b"\r\n", b"\n"
 # Of what opened with its tag: no forger has better odds.
 _TAG_BITS = 100.0
-_INFO = "info"
+INFO = "info"
 
 
 _OF_PART = {
     "ciphertext": Undone.CIPHERTEXT_BIT,
     "tag": Undone.TAG_BIT,
     "nonce": Undone.NONCE_BIT,
-    _INFO: Undone.INFO_BIT,
+    INFO: Undone.INFO_BIT,
 }
 
 
@@ -156,8 +156,8 @@ class Search:
 
     def _other_source(self, opener: KMSv2Transformer, template: _Template, body: bytes) -> Fixed | None:
         """Try the plugin's answer for the other use, with each bit of info turned, and the keys of other values."""
-        encrypted = _parsed(body)
-        own = _recalled(opener, encrypted)
+        encrypted = parsed(body)
+        own = recalled(opener, encrypted)
         data = encrypted.encrypted_data
         if own is not None:
             known = encrypted.encrypted_dek_source_type in set(DEKSourceType)
@@ -187,7 +187,7 @@ class Search:
                 other = key.unchecked(turned(data, byte, bit))
                 if other is None or self._structures.recognise(other[0].start(other[1])) is None:
                     continue
-                found = Found(Undone.INFO_BIT, Flip(_INFO, byte, bit).words)
+                found = Found(Undone.INFO_BIT, Flip(INFO, byte, bit).words)
                 fixed = self._confirmed(template.candidate(*other), found)
                 if fixed is not None:
                     return fixed
@@ -235,14 +235,14 @@ def kms_candidates(reader: KMSReader, rule: str, body: bytes, *, named: bool = T
             yield template.candidate(AESGCMCipher(dek), data)
             yield template.candidate(AESCBCCipher(dek), data)
         return
-    encrypted = _parsed(body)
+    encrypted = parsed(body)
     key = reader.opener.recall(encrypted)
     there = key.unchecked(encrypted.encrypted_data) if key is not None else None
     if there is not None:
         yield template.candidate(*there)
 
 
-def _parsed(body: bytes) -> EncryptedObject:
+def parsed(body: bytes) -> EncryptedObject:
     """Return a KMS v2 body taken apart; where it is malformed, what can be told of its data."""
     try:
         return parse_encrypted_object(body)
@@ -251,7 +251,7 @@ def _parsed(body: bytes) -> EncryptedObject:
         return EncryptedObject(encrypted_data=body[begin:end])
 
 
-def _recalled(opener: KMSv2Transformer, encrypted: EncryptedObject) -> DataKey | None:
+def recalled(opener: KMSv2Transformer, encrypted: EncryptedObject) -> DataKey | None:
     """Return what the plugin gave for a value, whatever the value says of its use; used as the value says."""
     own = encrypted.encrypted_dek_source_type
     seeded = own == DEKSourceType.HKDF_SHA256_XNONCE_AES_GCM_SEED

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from etcdfix.model import Confidence, Outcome
-from etcdfix.reports.model import API_VERSION, Remedy, ReportConfiguration, ReportSource, Tool, ValueKind
+from etcdfix.reports.model import Remedy, SourcedReport, ValueKind
 
 
 class Event(StrEnum):
@@ -101,7 +101,7 @@ class HistoryRevision(msgspec.Struct, frozen=True, kw_only=True):
     restore_note: str = ""
 
 
-class HistoryReport(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryReport(SourcedReport, frozen=True, kw_only=True):
     """Every revision of one key that etcd, or a snapshot, still keeps.
 
     Attributes:
@@ -110,6 +110,7 @@ class HistoryReport(msgspec.Struct, frozen=True, kw_only=True):
         compacted_revision: The oldest revision that can be read; 0 where nothing was compacted, null for unknown.
         count: How many revisions are kept, deletions counted.
         deletions: How many of them are deletions.
+        oldest_mod_revision: Of the oldest of them.
         generations: How many times the key was created, as far as it is kept.
         older_versions: How many earlier revisions of the oldest kept generation are gone.
         readable: How many of the revisions can be read.
@@ -125,12 +126,7 @@ class HistoryReport(msgspec.Struct, frozen=True, kw_only=True):
         incomplete_reasons: Why not.
     """
 
-    api_version: str = msgspec.field(name="apiVersion", default=API_VERSION)
     kind: str = "HistoryReport"
-    tool: Tool
-    generated_at: str
-    source: ReportSource
-    encryption_config: ReportConfiguration | None
     key: str
     key_base64: str | None
     group: str
@@ -141,6 +137,7 @@ class HistoryReport(msgspec.Struct, frozen=True, kw_only=True):
     compacted_revision: int | None
     count: int
     deletions: int
+    oldest_mod_revision: int
     generations: int
     older_versions: int
     readable: int

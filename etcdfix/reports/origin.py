@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,11 @@ def shown_configuration(configuration: EncryptionConfiguration | None) -> Report
     if configuration is None:
         return None
     return ReportConfiguration(shown_word(configuration.path), configuration.sha256)
+
+
+def shown_configurations(configurations: Sequence[EncryptionConfiguration]) -> list[ReportConfiguration]:
+    """Return which configurations were looked at."""
+    return [ReportConfiguration(shown_word(one.path), one.sha256) for one in configurations]
 
 
 def shown_source(description: SourceDescription, kube_system_uid: str | None) -> ReportSource:

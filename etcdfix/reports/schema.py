@@ -11,8 +11,15 @@ import msgspec
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
 from etcdfix.reports.backup_model import BackupList, BackupPruning, BackupVerification
 from etcdfix.reports.cause_model import CauseList, CausePage
+from etcdfix.reports.compare_model import ComparisonReport
+from etcdfix.reports.configurations_model import (
+    EncryptionDiffReport,
+    EncryptionLintReport,
+    EncryptionMergeReport,
+)
 from etcdfix.reports.doctor_model import DoctorReport
 from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
+from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.reports.model import API_VERSION, ChangeReport, Finding, ScanReport
@@ -42,7 +49,7 @@ def document_schema(document: type[msgspec.Struct]) -> dict[str, Any]:
     if "Finding" not in schema["$defs"]:
         return schema
     _with_catalogues(schema)
-    if document is ImpactReport:  # its key may be any
+    if document in {ExplainReport, ImpactReport}:  # its key may be any
         schema["$defs"]["Finding"]["properties"]["outcome"] = {"enum": [outcome.value for outcome in Outcome]}
     return schema
 
@@ -68,6 +75,7 @@ def _with_catalogues(schema: dict[str, Any]) -> dict[str, Any]:
 SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "report": report_schema,
     "finding": finding_schema,
+    "explain": partial(document_schema, ExplainReport),
     "history": partial(document_schema, HistoryReport),
     "impact": partial(document_schema, ImpactReport),
     "namespace": partial(document_schema, NamespaceReport),
@@ -76,6 +84,10 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "change": partial(document_schema, ChangeReport),
     "doctor": partial(document_schema, DoctorReport),
     "encryption-usage": partial(document_schema, EncryptionUsageReport),
+    "compare": partial(document_schema, ComparisonReport),
+    "encryption-lint": partial(document_schema, EncryptionLintReport),
+    "encryption-diff": partial(document_schema, EncryptionDiffReport),
+    "encryption-merge": partial(document_schema, EncryptionMergeReport),
     "encryption-try": partial(document_schema, EncryptionTryReport),
     "encryption-what-if": partial(document_schema, WhatIfReport),
     "cause": partial(document_schema, CausePage),

@@ -48,6 +48,8 @@ class LiveSource:
         storage_prefix: Where the user may not read everything, a look at everything is one at this prefix.
         cluster_name: What people call the cluster.
         on_notice: Told, in one sentence each, what a person should know while work goes on.
+        of_member: Id of the member whose own copy is read: serializably, and no other member's answer counts. 0 for
+            what the cluster agreed on. The history of a key is that of the cluster in either case.
 
     Raises:
         ConfigurationError: An endpoint or a TLS file makes no sense.
@@ -64,8 +66,10 @@ class LiveSource:
         storage_prefix: bytes = b"",
         cluster_name: str = "",
         on_notice: Callable[[str], None] = _ignore,
+        of_member: int = 0,
     ) -> None:
         self._connection = connection
+        self._of_member = of_member
         self._cluster_name = cluster_name
         self._on_notice = on_notice
         self._asked_revision = revision
@@ -140,6 +144,7 @@ class LiveSource:
                     pending = self._ask(start, end)
                 try:
                     found, size = self._client.answer(pending)
+                    self._require_member(found)
                 except CallFailed as failed:
                     pending = None
                     again = self._recover(failed.failure, prefix, start, end)
@@ -175,9 +180,10 @@ class LiveSource:
             RevisionCompacted: The revision asked for is gone, or does not exist yet.
         """
         while True:
-            request = message("RangeRequest")(key=key, revision=self._revision)
+            request = self._range(key=key, revision=self._revision)
             try:
                 found = self._client.call(RANGE, request)
+                self._require_member(found)
             except CallFailed as failed:
                 if self._may_move_on(failed.failure):
                     self._revision = 0
@@ -347,10 +353,22 @@ class LiveSource:
 
     # Pages and what can happen to them
 
+    def _range(self, **fields: Any) -> Any:
+        return message("RangeRequest")(serializable=bool(self._of_member), **fields)
+
+    def _require_member(self, found: Any) -> None:
+        """See that the member answered whose copy is read: an address may lead to several.
+
+        Raises:
+            CallFailed: Another one did.
+        """
+        member = found.header.member_id
+        if self._of_member not in {0, member}:
+            text = f"{self.endpoints[0]}: member {member:x} answers there, and not {self._of_member:x}"
+            raise CallFailed(Failure(FailureKind.UNREACHABLE, text))
+
     def _ask(self, start: bytes, end: bytes) -> Pending:
-        request = message("RangeRequest")(
-            key=start, range_end=end, limit=self._page.limit, revision=self._revision
-        )
+        request = self._range(key=start, range_end=end, limit=self._page.limit, revision=self._revision)
         limit = self._connection.command_timeout_seconds + _PAGE_EXTRA_SECONDS
         return self._client.ask(RANGE, request, timeout_seconds=limit)
 
@@ -404,11 +422,10 @@ class LiveSource:
 
     def _skip_oversized(self, prefix: bytes, start: bytes, end: bytes) -> bytes | None:
         """Step over one key whose value alone is larger than an answer may be."""
-        request = message("RangeRequest")(
-            key=start, range_end=end, limit=1, keys_only=True, revision=self._revision
-        )
+        request = self._range(key=start, range_end=end, limit=1, keys_only=True, revision=self._revision)
         try:
             found = self._client.call(RANGE, request)
+            self._require_member(found)
         except CallFailed as failed:
             if self._may_move_on(failed.failure):
                 self._revision = 0

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from etcdfix.model import DecodedObject, GroupVersionKind, StoredValue, key_id_digest
+from etcdfix.model import DecodedObject, GroupVersionKind, Repair, StoredValue, key_id_digest
 from etcdfix.storagekey import ResourcePrefix
 from etcdfix.verdicts.judge import Verdict
 
@@ -43,6 +43,8 @@ class Examination(msgspec.Struct, frozen=True, gc=False):
         kms_key_id: KMS key id in the envelope, "" where there is none; reports show its digest.
         rule: Rule of the configuration that serves the resource; "" for none.
         key_fingerprints: Of the key that opened the value; of one that did not open, those of all keys of its name.
+        repair: How its own stored bytes can be put right; None where nothing was found, or no search was made: a look
+            that is not thorough finds those that cost nothing.
     """
 
     stored: StoredValue
@@ -57,6 +59,7 @@ class Examination(msgspec.Struct, frozen=True, gc=False):
     kms_key_id: str = ""
     rule: str = ""
     key_fingerprints: tuple[str, ...] = ()
+    repair: Repair | None = None
 
     @property
     def encryption_keys(self) -> tuple[KeyName, ...]:

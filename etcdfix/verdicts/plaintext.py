@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 
 from etcdfix.errors import (
@@ -15,7 +15,7 @@ from etcdfix.errors import (
     ProtobufMalformed,
 )
 from etcdfix.golang.goquote import withheld
-from etcdfix.model import DecodedObject, Look
+from etcdfix.model import DecodedObject, Look, RepairKind
 from etcdfix.storagekey import builtin_directories
 from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
 from etcdfix.wire.varint import read_varint
@@ -197,8 +197,12 @@ def _stops_early(data: bytes) -> bool:
 
 def _ran_out(data: bytes, failure: DecodeFailure) -> bool:
     """Say the same of a plaintext that breaks: where its end is there, a length or a quote was changed instead."""
+    at_the_end = failure.offset == len(data)
+    if data.startswith(_CBOR_TAG):
+        return at_the_end
     if data.startswith(b"{"):
-        return _stops_early(data) and failure.message.endswith("unexpected end of JSON input")
+        ran_out = at_the_end or failure.message.endswith("unexpected end of JSON input")
+        return ran_out and _stops_early(data)
     return _stops_early(data) and not data.endswith(_ENVELOPE_END)
 
 
@@ -240,22 +244,31 @@ def shape_of(data: bytes, decode: Callable[[bytes], DecodedObject], *, heal: boo
         decode: The decoder that refused it, asked again about healed copies when ``heal``.
         heal: Whether to try undoing CR LF, restoring the magic, and leaving out what follows the object.
     """
-    end = _envelope_end(data)
-    ends_envelope = data.endswith(_ENVELOPE_END)
-    magic_bits_off = bits_off(data, PROTOBUF_MAGIC)
-    lost_magic = magic_bits_off > 0 and (ends_envelope or magic_bits_off <= _MAGIC_BITS)
+    undone = {kind: other for kind, other in fixed_undos(data) if heal and _decodes(other, decode)}
     return PlaintextShape(
         size=len(data),
         zeroed=bool(data) and not data.strip(b"\x00"),
         starts_known=data.startswith((PROTOBUF_MAGIC, _CBOR_TAG)) or data.lstrip().startswith(b"{"),
         starts_encrypted=data.startswith(b"k8s:enc:"),
-        magic_bits_off=magic_bits_off,
-        ends_envelope=ends_envelope,
+        magic_bits_off=bits_off(data, PROTOBUF_MAGIC),
+        ends_envelope=data.endswith(_ENVELOPE_END),
         ends_json=data.rstrip().endswith(b"}"),
-        heals_magic=heal and lost_magic and _decodes(PROTOBUF_MAGIC + data[4:], decode),
-        heals_as_text=heal and b"\r\n" in data and _decodes(data.replace(b"\r\n", b"\n"), decode),
-        whole_at=end if heal and 0 < end < len(data) and _decodes(data[:end], decode) else 0,
+        heals_magic=RepairKind.MAGIC in undone,
+        heals_as_text=RepairKind.TEXT_MODE in undone,
+        whole_at=len(undone.get(RepairKind.TRAILING_BYTES, b"")),
     )
+
+
+def fixed_undos(data: bytes) -> Iterator[tuple[RepairKind, bytes]]:
+    """Yield what an unencrypted value may have been before one of the few things that are undone without a search."""
+    magic_bits_off = bits_off(data, PROTOBUF_MAGIC)
+    if magic_bits_off > 0 and (data.endswith(_ENVELOPE_END) or magic_bits_off <= _MAGIC_BITS):
+        yield RepairKind.MAGIC, PROTOBUF_MAGIC + data[4:]
+    if b"\r\n" in data:
+        yield RepairKind.TEXT_MODE, data.replace(b"\r\n", b"\n")
+    end = _envelope_end(data)
+    if 0 < end < len(data):
+        yield RepairKind.TRAILING_BYTES, data[:end]
 
 
 def _envelope_end(data: bytes) -> int:

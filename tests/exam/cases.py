@@ -277,9 +277,9 @@ class _Writer:
 
     def seal(self, plaintext: bytes, etcd_key: bytes) -> Sealed:
         """Write the target; where two keys of CBC share its name, so that the padding fits under the wrong one too."""
-        sealed = _seal(self._rng, self._provider, self.name, plaintext, self.mine, etcd_key)
+        sealed = seal(self._rng, self._provider, self.name, plaintext, self.mine, etcd_key)
         while self._key == TWICE and self._provider == "aescbc" and not self._fits_other(sealed):
-            sealed = _seal(self._rng, self._provider, self.name, plaintext, self.mine, etcd_key)
+            sealed = seal(self._rng, self._provider, self.name, plaintext, self.mine, etcd_key)
         return sealed
 
     def _fits_other(self, sealed: Sealed) -> bool:
@@ -293,7 +293,7 @@ class _Writer:
             # Each with a data key of its own.
             secrets = Secrets(self._rng.randbytes(32), self._rng.randbytes(48))
             (self._replaced_ring if with_other else self._ring)[secrets.wrapped] = secrets.key
-        return _seal(self._rng, self._provider, self.name, plaintext, secrets, etcd_key).value
+        return seal(self._rng, self._provider, self.name, plaintext, secrets, etcd_key).value
 
     def plugin(self) -> Keyring | None:
         """Return what answers behind the KMS provider."""
@@ -361,7 +361,7 @@ def _other_resource(kind: Kind) -> tuple[str, ...]:
 # --- how values are written -----------------------------------------------------------------------------------------
 
 
-def _seal(
+def seal(
     rng: random.Random, provider: str, name: str, plaintext: bytes, secrets: Secrets, etcd_key: bytes
 ) -> Sealed:
     match provider:

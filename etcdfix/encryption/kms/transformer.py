@@ -117,6 +117,11 @@ class KMSv1Transformer:
         # Sizes of wrapped DEKs that opened: a KMS gives them one or two.
         self._sizes: set[int] = set()
 
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes of wrapped data keys with which other values have opened in this run; a few of them."""
+        return sorted(self._sizes)[:_MOST_SIZES]
+
     def ask(self, body: bytes) -> bool:
         """Ask the plugin for the DEK of a value, for :meth:`recall` to give; say whether it answered.
 
@@ -211,13 +216,18 @@ class KMSv2Transformer:
         self.plugin = plugin
         # What follows the data in a value -> its key id, and how data under its seed is read.
         self._known: dict[bytes, tuple[str, _Quick]] = {}
-        # What opened other values, newest last.
-        self._witnesses: dict[DataKey, None] = {}
+        # What opened other values, newest last, and what follows the data in one of them: b"" for another layout.
+        self._witnesses: dict[DataKey, bytes] = {}
 
     @property
     def witnesses(self) -> list[DataKey]:
         """What has opened other values in this run, newest first; the newest 64."""
         return list(reversed(self._witnesses))
+
+    @property
+    def witness_tails(self) -> list[tuple[DataKey, bytes]]:
+        """The same, each with what follows the data in a value that it opened: wrapped key, key id, annotations."""
+        return list(reversed(self._witnesses.items()))
 
     def ask(self, body: bytes) -> bool:
         """See :meth:`KMSv1Transformer.ask`."""
@@ -260,9 +270,14 @@ class KMSv2Transformer:
         plaintext = found if isinstance(found, Attempt) else found[0].read(found[1], etcd_key)
         if isinstance(plaintext, Attempt):
             return _witnessed(plaintext, plugin, key_id)
-        if seeded:
-            self._remember(body, key_id, source)
-        self._witness(data_key)
+        begin, end = split_encrypted_object(body, 0)
+        tail = body[end:]
+        # A data field that comes again, further back, would be another value's data.
+        if not begin or len(tail) > _MAX_TAIL_SIZE or names_encrypted_data(tail):
+            tail = b""
+        if seeded and tail:
+            self._remember(tail, key_id, source)
+        self._witness(data_key, tail)
         plugin.add_control(encrypted.wrapped_key, source)
         plugin.opened[key_id] += 1
         # Which key the plugin writes with can change while we read.
@@ -285,20 +300,16 @@ class KMSv2Transformer:
         plugin.opened[key_id] += 1
         return plaintext, plugin.write_key_id not in ("", key_id), key_id
 
-    def _witness(self, key: DataKey) -> None:
-        self._witnesses.pop(key, None)
-        self._witnesses[key] = None
+    def _witness(self, key: DataKey, tail: bytes) -> None:
+        tail = self._witnesses.pop(key, b"") or tail
+        self._witnesses[key] = tail
         if len(self._witnesses) > _MOST_WITNESSES:
             del self._witnesses[next(iter(self._witnesses))]
 
-    def _remember(self, body: bytes, key_id: str, seed: bytes) -> None:
-        begin, end = split_encrypted_object(body, 0)
-        tail = body[end:]
-        # A data field that comes again, further back, would be another value's data.
-        if begin and len(tail) <= _MAX_TAIL_SIZE and not names_encrypted_data(tail):
-            if len(self._known) >= _MOST_KNOWN_TAILS:
-                self._known.clear()
-            self._known[tail] = key_id, _seeded_quickly(seed)
+    def _remember(self, tail: bytes, key_id: str, seed: bytes) -> None:
+        if len(self._known) >= _MOST_KNOWN_TAILS:
+            self._known.clear()
+        self._known[tail] = key_id, _seeded_quickly(seed)
 
 
 def derive_key(seed: bytes, info: bytes) -> bytes:

@@ -47,11 +47,7 @@ class AESCBCCipher:
         self._update = Cipher(AES(key), CBC(bytes(BLOCK_SIZE))).decryptor().update
 
     def read(self, body: bytes, etcd_key: bytes) -> bytes | Attempt:  # noqa: ARG002  one signature for all
-        """Return the plaintext of ``body``, or why there is none; the padding rule is upstream's own.
-
-        The padding length is bounded by the whole plaintext, not by the block size: 32 bytes of 0x20 at
-        the end are padding to the API server.
-        """
+        """Return the plaintext of ``body``, or why there is none."""
         size = len(body)
         if size < BLOCK_SIZE:
             return Attempt(FailureReason.TOO_SHORT, (TOO_SHORT_ERROR,))
@@ -59,22 +55,16 @@ class AESCBCCipher:
             return Attempt(FailureReason.NOT_BLOCK_MULTIPLE, (NOT_BLOCK_MULTIPLE_ERROR,))
         if size == BLOCK_SIZE:
             return Attempt(FailureReason.TOO_SHORT, (IV_ONLY_ERROR,))
-        padded = self._update(body)
-        padding = padded[-1]
-        if padding == 0 or padding > size - BLOCK_SIZE:
-            return Attempt(FailureReason.PADDING_INVALID, (NOT_PADDED_ERROR,))
-        if not padded.endswith(_PADDING[padding]):
-            return Attempt(FailureReason.PADDING_INVALID, (PADDING_ERROR,))
-        return padded[BLOCK_SIZE : size - padding]
+        return without_padding(self._update(body)[BLOCK_SIZE:])
 
     def start(self, body: bytes) -> bytes:
         """Return the first bytes of what would be decrypted."""
-        return self._blocks(body[: BLOCK_SIZE + START_SIZE_CBC])
+        return self.blocks(body[: BLOCK_SIZE + START_SIZE_CBC])
 
     def plaintext(self, body: bytes) -> bytes:
         """Return all of it up to the last whole block; the padding is left away where it is one."""
         opened = self.read(body, b"")
-        return self._blocks(body) if isinstance(opened, Attempt) else opened
+        return self.blocks(body) if isinstance(opened, Attempt) else opened
 
     def other_nonces(self, body: bytes) -> Iterator[tuple[Flip, bytes]]:  # noqa: ARG002  one signature for all
         """Yield nothing: a wrong bit of the initialisation vector is one wrong bit of the plaintext."""
@@ -84,5 +74,23 @@ class AESCBCCipher:
         """Yield nothing: without a tag nothing tells where a bit flipped."""
         return iter(())
 
-    def _blocks(self, body: bytes) -> bytes:
+    def blocks(self, body: bytes) -> bytes:
+        """Return what all whole blocks decrypt to, padding included."""
         return self._update(body[: len(body) // BLOCK_SIZE * BLOCK_SIZE])[BLOCK_SIZE:]
+
+
+def without_padding(padded: bytes) -> bytes | Attempt:
+    """Return a plaintext without its padding, or why it has none; the rule is upstream's own.
+
+    The padding length is bounded by the whole plaintext, not by the block size: 32 bytes of 0x20 at the end are padding
+    to the API server.
+
+    Args:
+        padded: At least one byte.
+    """
+    padding = padded[-1]
+    if padding == 0 or padding > len(padded):
+        return Attempt(FailureReason.PADDING_INVALID, (NOT_PADDED_ERROR,))
+    if not padded.endswith(_PADDING[padding]):
+        return Attempt(FailureReason.PADDING_INVALID, (PADDING_ERROR,))
+    return padded[: len(padded) - padding]

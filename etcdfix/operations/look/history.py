@@ -25,9 +25,9 @@ from etcdfix.reports.finding import finding_from
 from etcdfix.reports.head import stakes_of
 from etcdfix.reports.history_model import Event, FieldChange, HistoryReport, HistoryRevision, Written
 from etcdfix.reports.model import Remedy, ValueKind
-from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, timestamp
+from etcdfix.reports.origin import report_origin
 from etcdfix.reports.printers.objects import Form, Viewer
-from etcdfix.reports.remedies import PUT_BACK, readable_remedy, save_command
+from etcdfix.reports.remedies import WayKind, readable_way, save_command
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
@@ -122,10 +122,7 @@ def _report(
     revisions = gathered.revisions()
     where = gathered.place(request)
     return HistoryReport(
-        tool=TOOL,
-        generated_at=timestamp(),
-        source=shown_source(source.describe(), uid),
-        encryption_config=shown_configuration(request.configuration),
+        **report_origin(source.describe(), request.configuration, uid),
         key=display(key),
         key_base64=key_base64(key),
         **where,
@@ -133,6 +130,7 @@ def _report(
         compacted_revision=_compacted(source, reasons),
         count=gathered.count,
         deletions=gathered.deletions,
+        oldest_mod_revision=gathered.oldest,
         generations=gathered.generations,
         older_versions=gathered.older_versions,
         readable=gathered.readable,
@@ -166,7 +164,7 @@ def _next(gathered: Revisions, revisions: list[HistoryRevision], request: Histor
             return None
         if newest.restore:
             return Remedy(
-                "Put back the newest revision that reads: a dry run first",
+                "If it should not be gone, put back the newest revision that reads: a dry run first",
                 newest.restore,
                 newest.restore_note,
             )
@@ -236,7 +234,7 @@ class Revisions:
         self._searched = 0
         self._begins = 0
         self.count = self.deletions = self.generations = self.readable = self.undetermined = 0
-        self.older_versions = self.newest_readable = self.failed = 0
+        self.older_versions = self.newest_readable = self.failed = self.oldest = 0
         self._newest_uid = ""
         self._newest_generation = 0
         self.now: Examination | None = None
@@ -266,6 +264,7 @@ class Revisions:
             before = self._entries[-1]
             before.told = msgspec.structs.replace(before.told, stands_until=kept.revision.main - 1)
         self.count += 1
+        self.oldest = self.oldest or kept.revision.main
         self.last = kept
         self.now = None
         if kept.stored is None:
@@ -339,7 +338,7 @@ class Revisions:
         left_out, why = 0, ""
         deleted = bool(self._entries) and self._entries[-1].told.event is Event.DELETE
         if before is None:
-            why = "nothing older is kept"
+            why = "it was created here" if found.stored.version == 1 else "nothing older is kept"
         elif before.digest == digest:
             changes = []
         elif seen.comparable is None or before.comparable is None:
@@ -439,10 +438,10 @@ class Revisions:
                 "through the API"
             )
         readable = ReadableRevision(told.stands_until, told.mod_revision, True, entry.leased)
-        remedy = readable_remedy(now, readable, again)
-        if not remedy.action.startswith(PUT_BACK):
+        way = readable_way(now, readable, again)
+        if way.kind is not WayKind.PUT_BACK:
             return "", "the present value may not be replaced as things are: save this one"
-        return remedy.command, remedy.note
+        return way.remedy.command, way.remedy.note
 
 
 def _times(metadata: dict[str, Any]) -> frozenset[tuple[str, str]]:

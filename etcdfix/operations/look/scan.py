@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -11,10 +11,11 @@ import msgspec
 
 from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
 from etcdfix.encryption.envelope import transformer_name
-from etcdfix.errors import EndedEarly, SourceDenied, SourceError
+from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import PLAIN, Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
-from etcdfix.model import Evidence, Outcome, StoredValue, key_id_digest
+from etcdfix.model import Evidence, Outcome, key_id_digest
+from etcdfix.operations.look.in_scope import shown_scope, values_in
 from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.reports.base import Reporter, counted
 from etcdfix.reports.baseline import Baseline
@@ -27,15 +28,14 @@ from etcdfix.reports.model import (
     KMSPluginSummary,
     KMSSummary,
     Remedy,
-    Scope,
     StatusCause,
     Summary,
 )
-from etcdfix.reports.next_steps import doubt_in, next_way_out, plugin_problems
+from etcdfix.reports.next_steps import doubt_in, first_way_out, next_way_out, plugin_problems
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
-from etcdfix.reports.remedies import PUT_BACK, readable_remedy
+from etcdfix.reports.remedies import Way, WayKind, readable_remedy, ways_out
 from etcdfix.reports.tally import CAP, Tally
-from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
+from etcdfix.scope import ScopeRequest, resolve_scope
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.spool import Spool
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, display, likely_prefixes
@@ -122,7 +122,8 @@ class _Held(msgspec.Struct, frozen=True):
     Attributes:
         lost_with: Encryption keys whose loss may be why the value does not open.
         rank: How bad it is, the worst lowest; None where nothing is proven wrong.
-        saved: Saves its readable revision, where there is one.
+        first: Its first way out; None for none.
+        first_of_many: The same where so many fail together that none may be written over.
     """
 
     key: bytes
@@ -131,7 +132,8 @@ class _Held(msgspec.Struct, frozen=True):
     finding: Finding
     lost_with: tuple[Place, ...] = ()
     rank: Rank | None = None
-    saved: Remedy | None = None
+    first: Remedy | None = None
+    first_of_many: Remedy | None = None
 
 
 # What decides which finding is acted upon first: how bad it is, new before known, curable by configuration, its key.
@@ -216,20 +218,22 @@ class _Gathering:
                 self._worst, self._worst_held = place, held
         self._reporter.finding(finding)
 
-    def end(self) -> tuple[Summary, list[Remedy]]:
-        """Publish all that waited; return all counts, and the ways out of the worst that is wrong."""
+    def end(self) -> tuple[Summary, Remedy | None]:
+        """Publish all that waited; return all counts, and the first way out of the worst that is wrong."""
         self.report_until(None)
         summary = self.tally.summary()
         lost = self._losses.lost(summary.by_transformer)
         self._decide(lost)
-        summary.key_loss = [key for key, _ in lost.values()]
+        summary.key_loss = [key.entry for key in lost.values()]
         # Of what is equally bad, a lost key concerns more values than one finding.
-        ways: list[tuple[_Place, list[Remedy]]] = [
-            ((stake.rank, False, False, b""), key.remedies) for key, stake in lost.values()
+        ways: list[tuple[_Place, Remedy | None]] = [
+            ((key.worst.rank, False, False, b""), key.first) for key in lost.values()
         ]
-        if self._worst is not None and self._worst_held is not None:
-            ways.append((self._worst, _ways_out(self._worst_held, summary)))
-        return summary, min(ways, key=lambda way: way[0])[1] if ways else []
+        held = self._worst_held
+        if self._worst is not None and held is not None:
+            first = held.first_of_many if _is_one_of_many(held.finding, summary) else held.first
+            ways.append((self._worst, first))
+        return summary, min(ways, key=lambda way: way[0])[1] if ways else None
 
     def take(self, found: Examination, view: View) -> None:
         """Count one examination, and report it where there is something to say.
@@ -258,15 +262,27 @@ class _Gathering:
         sought = self._readable.of(found)
         found = self._with_readable(found, sought)
         again = self._request.same_again
-        finding = finding_from(found, baseline=known, same_again=again, readable=sought.revision)
+        ways = ways_out(found, again, readable=sought.revision)
+        finding = finding_from(found, ways, baseline=known)
         places, stake = places_of(found), stake_of(found)
         saved = None
+        of_many = ways
         if sought.revision is not None:
             saved = readable_remedy(found, sought.revision, again, refused=True)
+            of_many = [Way(saved, WayKind.SAVE) if way.kind is WayKind.PUT_BACK else way for way in ways]
         if places and stake is not None:
             self._losses.add(found, places, stake, saved)
         rank = stake.rank if stake is not None else None
-        record = _Held(found.stored.key, found.directory, status_cause(found), finding, places, rank, saved)
+        record = _Held(
+            found.stored.key,
+            found.directory,
+            status_cause(found),
+            finding,
+            places,
+            rank,
+            first_way_out(ways),
+            first_way_out(of_many),
+        )
         if view.waiting and not view.draining and not self.out_of_order:
             try:
                 self._held.append(record)
@@ -325,20 +341,12 @@ class _Gathering:
         elif sought.not_sought:
             self.readable_not_sought += 1
             told = Evidence(
-                _READABLE_CHECK, "not looked for", f"{sought.not_sought}; etcdfix impact KEY looks"
+                _READABLE_CHECK, "not looked for", f"{sought.not_sought}; etcdfix explain KEY looks"
             )
         else:
             return found
         changed = msgspec.structs.replace(found.verdict, evidence=(*found.verdict.evidence, told))
         return msgspec.structs.replace(found, verdict=changed)
-
-
-def _ways_out(held: _Held, summary: Summary) -> list[Remedy]:
-    """Return the ways out of one finding; where so many fail together that none may be written over, one saves."""
-    remedies = held.finding.remedies
-    if held.saved is None or not _is_one_of_many(held.finding, summary):
-        return remedies
-    return [held.saved if remedy.action.startswith(PUT_BACK) else remedy for remedy in remedies]
 
 
 def _is_one_of_many(finding: Finding, summary: Summary) -> bool:
@@ -389,11 +397,9 @@ def run_scan(
     denied: list[bytes] = []
     with contextlib.closing(_Gathering(source, examiner, request, reporter)) as gathering:
         tally, not_object_sample = gathering.tally, gathering.not_object_sample
-        ending = examine_all(
-            examiner, values_in_scope(source, ranges, denied), gathering.take, progress=progress
-        )
+        ending = examine_all(examiner, values_in(source, ranges, denied), gathering.take, progress=progress)
         ended, midway = ending.ended, ending.problems
-        summary, ways_out = gathering.end()
+        summary, first = gathering.end()
     kms = _kms_summary(tally, plugins)
     summary.kms = kms
     summary.readable_revisions = gathering.readable_revisions
@@ -423,7 +429,7 @@ def run_scan(
     suggested = [] if below else likely_prefixes(not_object_sample)
     summary.next = next_way_out(
         summary,
-        ways_out,
+        first,
         request.scope.words,
         request.same_again,
         whole=not (unseen or problems),
@@ -497,21 +503,6 @@ def _no_such_namespace(source: Source, request: ScanRequest) -> bool:
     )
 
 
-def values_in_scope(source: Source, ranges: list[KeyRange], denied: list[bytes]) -> Iterator[StoredValue]:
-    """Yield what is in scope; a single key that may not be read is noted, and does not hide what is below it."""
-    for wanted in ranges:
-        if wanted.exact:
-            try:
-                stored = source.get(wanted.prefix)
-            except SourceDenied:
-                denied.append(wanted.prefix)
-                continue
-            if stored is not None:
-                yield stored
-        else:
-            yield from source.current(wanted.prefix)
-
-
 def _list_prefix(layout: StorageLayout, namespace: str) -> Callable[[ResourcePrefix], str]:
     def prefix(directory: ResourcePrefix) -> str:
         base = display(layout.directory_prefix(directory))
@@ -521,19 +512,11 @@ def _list_prefix(layout: StorageLayout, namespace: str) -> Callable[[ResourcePre
 
 
 def _header(source: Source, request: ScanRequest, cluster: str | None) -> Header:
-    minor = request.kubernetes_minor
     description = source.describe()
     return Header(
         tool=TOOL,
         generated_at=timestamp(),
         source=shown_source(description, cluster),
         encryption_config=shown_configuration(request.configuration),
-        scope=Scope(
-            etcd_prefix=request.layout.prefix.rstrip("/") or "/",
-            prefixes=[*map(shown_word, request.scope.prefixes), *map(display, request.scope.keys)]
-            or ([description.limited_to] if request.scope.everything and description.limited_to else []),
-            resources=request.scope.resources,
-            namespaces=[*map(shown_word, request.scope.namespaces)],
-            kubernetes_version=f"1.{minor}" if minor is not None else None,
-        ),
+        scope=shown_scope(request.scope, request, limited_to=description.limited_to),
     )

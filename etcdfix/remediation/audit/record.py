@@ -43,6 +43,7 @@ class RecordType(StrEnum):
     RECONCILED = "reconciled"
     DRY_RUN = "dry-run"
     REVEAL = "reveal"
+    MERGE = "merge-configurations"
     TORN_LINE = "torn-line"
 
 
@@ -52,7 +53,9 @@ class Verb(StrEnum):
     DELETE = "unsafe-delete-ignore-read-errors"
     RESTORE = "restore"
     REENCRYPT = "reencrypt"
+    REPAIR = "repair"
     REVEAL = "reveal"
+    MERGE = "merge-configurations"
     RECOVER = "recover-audit-log"
     PRUNE = "prune-backup"
 
@@ -68,6 +71,7 @@ class Result(StrEnum):
     DELETED = "deleted"
     RESTORED = "restored"
     REENCRYPTED = "reencrypted"
+    REPAIRED = "repaired"
     REFUSED = "refused"
     NOT_APPLIED = "not-applied"
     APPLIED_OR_GONE = "applied-or-gone"

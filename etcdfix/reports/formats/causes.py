@@ -129,7 +129,7 @@ def _document(form: str) -> _Writer:
 
 
 CAUSE_FORMATS: Final[dict[str, _Writer]] = {
-    "text": _text,
+    "table": _text,
     "json": _document("json"),
     "yaml": _document("yaml"),
 }

@@ -13,7 +13,7 @@ from etcdfix.reports.history_model import ChangeKind, Event, HistoryReport, Hist
 from etcdfix.text.safetext import safe_text
 
 _MOST_PATHS: Final = 8
-_LABEL: Final = 12
+_LABEL: Final = 13
 
 
 def write_table(report: HistoryReport, stream: BinaryIO) -> None:
@@ -103,7 +103,7 @@ def _paragraph(one: HistoryRevision) -> Iterator[str]:
 
 def _changes(one: HistoryRevision) -> str:
     if one.changes is None:
-        return f"not known: {one.not_compared}"
+        return f"not compared: {one.not_compared}"
     if one.same_value:
         return "nothing: the same bytes as before"
     if not one.changes:

@@ -209,9 +209,14 @@ class StatusReporter(Reporter):
 
 def write_plan_json(stream: BinaryIO, plan: DeletionPlan) -> None:
     """Write a plan: one document, one entry per line, in the shape that ``etcdfix delete --plan`` takes."""
+    write_rows_json(plan, stream)
+
+
+def write_rows_json(report: msgspec.Struct, stream: BinaryIO, _max_rows: int = 0) -> None:
+    """Write a report whose lists may be longer than memory: one document, one item of a list per line."""
     before = b"{\n"
-    for field in msgspec.structs.fields(type(plan)):
-        value: Any = getattr(plan, field.name)
+    for field in msgspec.structs.fields(type(report)):
+        value: Any = getattr(report, field.name)
         stream.write(before + b'  "%s": ' % field.encode_name.encode())
         if isinstance(value, Sequence) and not isinstance(value, str):
             _write_list(stream, map(_encode, value))
@@ -219,6 +224,18 @@ def write_plan_json(stream: BinaryIO, plan: DeletionPlan) -> None:
             stream.write(_encode(value))
         before = b",\n"
     stream.write(b"\n}\n")
+
+
+def write_rows_yaml(report: msgspec.Struct, stream: BinaryIO, _max_rows: int = 0) -> None:
+    """Write the same document as :func:`write_rows_json`, as YAML."""
+    for field in msgspec.structs.fields(type(report)):
+        value: Any = getattr(report, field.name)
+        if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+            plain = value if value or not isinstance(value, Sequence) or isinstance(value, str) else []
+            stream.write(yaml_of({field.encode_name: msgspec.json.decode(_encode(plain))}).encode())
+            continue
+        stream.write(f"{field.encode_name}:\n".encode())
+        stream.writelines(yaml_of([msgspec.json.decode(_encode(item))]).encode() for item in value)
 
 
 def _write_list(stream: BinaryIO, items: Iterable[bytes]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from etcdfix.reports.base import Aligned, fit
 from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
+from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.text.safetext import safe_text
@@ -15,6 +16,7 @@ _WIDEST = 72
 Report = (
     EncryptionTryReport
     | EncryptionUsageReport
+    | ExplainReport
     | HistoryReport
     | ImpactReport
     | NamespaceReport

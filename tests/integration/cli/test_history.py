@@ -1,4 +1,4 @@
-"""``etcdfix history`` on a real etcd: what is kept, what compaction leaves, and commands that work as they are pasted."""
+"""``etcdfix history`` on a real etcd: what is kept, what compaction leaves, and commands that work as pasted."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_revision_that_stood_at_the_compaction_is_read_where_it_still_can_be(r
 
 def test_changed_fields_are_named_and_their_values_are_not(registry: Registry) -> None:
     registry.put("shop/settings", settings(**{"a.b": "first", "keep": "same"}), resource="configmaps")
-    key = registry.put("shop/settings", settings(**{"c": "second", "keep": "same"}), resource="configmaps")
+    key = registry.put("shop/settings", settings(c="second", keep="same"), resource="configmaps")
     newest = history(registry, key)["revisions"][0]
     assert newest["changes"] == [
         {"path": "data.c", "change": "added"},

@@ -30,7 +30,9 @@ def tree() -> Any:
 def test_a_merged_file_is_marked_and_no_other() -> None:
     assert made_by(MERGED) == "merge"
     assert made_by(configuration_yaml(provider("aesgcm", key1=KEY_1))) == ""
-    assert is_mark(mark_of("merge")) and is_mark(NOT_FOR_WRITING) and not is_mark("secrets")
+    assert is_mark(mark_of("merge"))
+    assert is_mark(NOT_FOR_WRITING)
+    assert not is_mark("secrets")
 
 
 @pytest.mark.parametrize(

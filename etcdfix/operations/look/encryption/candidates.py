@@ -22,7 +22,7 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.encryption.whole import Whole, WholeRequest
-from etcdfix.operations.look.scan import values_in_scope
+from etcdfix.operations.look.in_scope import values_in
 from etcdfix.reports.base import counted
 from etcdfix.reports.encryption_model import (
     CandidateOnGroup,
@@ -153,7 +153,7 @@ def try_candidates(
         values = gathering.reported(source, request.report) if request.report is not None else None
         if values is None:
             ranges = resolve_scope(request.scope, request.layout, today.readers.custom_directories())
-            values = values_in_scope(source, ranges, gathering.denied)
+            values = values_in(source, ranges, gathering.denied)
         ending = examine_all(today, values, gathering.take, progress=progress)
         # A scope, or a report, may hold no object at all.
         everything = request.scope.everything and request.report is None

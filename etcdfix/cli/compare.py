@@ -1,0 +1,147 @@
+"""``etcdfix compare``: the same keys on every member, or at two points in time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from etcdfix.cli.cluster_index import output_options
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.keys import decoded_key, is_base64
+from etcdfix.cli.options import reading_options, source_options, what_to_read
+from etcdfix.cli.output import say, say_next
+from etcdfix.cli.progress import progress_of
+from etcdfix.errors import ConfigurationError
+from etcdfix.inputs.outputfile import destination
+from etcdfix.operations.look.compare import (
+    CompareRequest,
+    CompareResult,
+    compare_members,
+    compare_sources,
+)
+from etcdfix.operations.opening import open_plugins, open_source
+from etcdfix.reports.formats.compare import COMPARE_FORMATS
+from etcdfix.reports.origin import shown_word
+from etcdfix.scope import ScopeRequest
+from etcdfix.sources.live import LiveSource
+from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.storagekey import StorageLayout
+
+MEANINGS: dict[ExitCode, str] = {
+    ExitCode.NOTHING_WRONG: "nothing differs",
+    ExitCode.FINDINGS: "something differs, even if not everything could be compared",
+    ExitCode.USAGE: "usage or configuration error",
+    ExitCode.INCOMPLETE: "nothing differs, and not everything could be compared: a member did not answer",
+    ExitCode.SOURCE: "source unreachable or unreadable: nothing was compared",
+    **ENDED_EARLY,
+}
+
+
+@click.command("compare", epilog=epilog(MEANINGS))
+@click.argument("scope", nargs=-1, metavar="[RESOURCE|KEY-PREFIX]...")
+@click.option(
+    "-n", "--namespace", "namespaces", multiple=True, metavar="NAMESPACE", envvar="ETCDFIX_NAMESPACE",
+    help="Only this namespace (may be repeated).",
+)  # fmt: skip
+@click.option(
+    "--key-base64", "keys", multiple=True, metavar="BASE64",
+    help="One key, for keys that cannot be typed (may be repeated).",
+)  # fmt: skip
+@click.option(
+    "--with-snapshot", type=click.Path(path_type=Path), metavar="FILE",
+    help="Compare with this earlier snapshot, instead of member with member: what was added, removed and changed "
+    "since, and above all what could be read then and cannot be read now.",
+)  # fmt: skip
+@click.option(
+    "--read-keys", is_flag=True,
+    help="Read and compare every key of every member, even where their hashes are equal.",
+)  # fmt: skip
+@source_options
+@reading_options
+@output_options(list(COMPARE_FORMATS))
+def command(
+    *,
+    scope: tuple[str, ...],
+    namespaces: tuple[str, ...],
+    keys: tuple[str, ...],
+    with_snapshot: Path | None,
+    read_keys: bool,
+    output: str,
+    output_file: Path | None,
+    max_rows: int,
+    **options: Any,
+) -> int:
+    """Say which keys are not the same on every member of a live etcd, or at two points in time. Reads only.
+
+    Members are first asked for a hash of all they store (HashKV), at one revision: members that agree cost one call
+    each. It is a CRC-32, comparable only where they were compacted at the same revision. Else every key in scope is
+    read from each member itself, and those that differ are examined copy by copy.
+
+    With --with-snapshot FILE an earlier snapshot is compared with the live etcd, or with another snapshot:
+    etcdfix compare --with-snapshot monday.db --snapshot tuesday.db
+
+    Name resources, key prefixes or keys as for scan, or nothing for everything.
+    """
+    whole = [word for word in scope if is_base64(word)]
+    words = tuple(word for word in scope if not is_base64(word))
+    wanted = ScopeRequest(words, tuple(decoded_key(text) for text in (*keys, *whole)), namespaces)
+    inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
+    if inputs.snapshot is not None and with_snapshot is None:
+        raise ConfigurationError(
+            "a snapshot is the copy of one member: there is nothing to compare it with",
+            hint="name an earlier one with --with-snapshot FILE, or the live etcd with --endpoints",
+        )
+    if read_keys and with_snapshot is not None:
+        raise click.UsageError("--read-keys is about members; with --with-snapshot every key is read anyway")
+    request = CompareRequest(
+        layout=StorageLayout(inputs.etcd_prefix),
+        configuration=configuration,
+        kubernetes_minor=inputs.kubernetes_minor,
+        scope=wanted,
+        revision=inputs.revision,
+        read_keys=read_keys,
+        same_again=inputs.same_again(),
+    )
+    files = (
+        inputs.snapshot,
+        with_snapshot,
+        inputs.encryption_config,
+        options.get("manifest"),
+        *inputs.tls_files,
+    )
+    with (
+        open_source(inputs, say=say) as source,
+        destination(output_file, files) as stream,
+        open_plugins(inputs, configuration) as plugins,
+    ):
+        if with_snapshot is None:
+            assert isinstance(source, LiveSource)  # what open_source gives without a snapshot
+            result = compare_members(source, request, say=say, plugins=plugins, progress=progress_of(source))
+        else:
+            with SnapshotSource(with_snapshot, salvage=inputs.salvage) as earlier:
+                result = compare_sources(
+                    earlier,
+                    source,
+                    request,
+                    earlier_path=shown_word(str(with_snapshot)),
+                    plugins=plugins,
+                    progress=progress_of(source),
+                )
+        COMPARE_FORMATS[output](result.report, stream, max_rows)
+        stream.flush()
+    return _exit_code(result, request)
+
+
+def _exit_code(result: CompareResult, request: CompareRequest) -> int:
+    report = result.report
+    if result.ended is not None:
+        return result.ended.exit_code
+    if result.nothing_there:
+        say(f"NOTHING WAS COMPARED: no key starts with {request.layout.prefix}")
+        say_next("check --etcd-prefix and that this is the etcd that the API servers use")
+        return ExitCode.SOURCE
+    if report.differing or (report.hashes_differ and report.complete):
+        return ExitCode.FINDINGS
+    return ExitCode.NOTHING_WRONG if report.complete else ExitCode.INCOMPLETE

@@ -1,0 +1,251 @@
+"""What an encrypted value may have been before one thing happened to it: stored bytes, nothing decrypted.
+
+Nothing here is proven, though little is left to chance: whoever gets these bytes has to open them as any other value.
+What is undone is one flipped bit, up to three of the ``k8s:enc:`` prefix, a wrapped data key that another value of the
+same KMS provider still has whole, or CR LF for LF. Every way is tried, so that two of them can be told from one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from cryptography.hazmat.primitives.ciphers import Cipher as BlockCipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import ECB
+
+from etcdfix.encryption.cipher import Cipher, Flip, difference, turned
+from etcdfix.encryption.config import ProviderType
+from etcdfix.encryption.kms.envelopes import (
+    KMSEnvelopeInvalid,
+    parse_encrypted_object,
+    split_encrypted_object,
+    validate_encrypted_object,
+)
+from etcdfix.encryption.kms.transformer import INFO_SIZE, DataKey, KMSv1Transformer, KMSv2Transformer
+from etcdfix.encryption.known_starts import Structures
+from etcdfix.encryption.providers import cipher_of
+from etcdfix.encryption.providers.aescbc import BLOCK_SIZE, AESCBCCipher, without_padding
+from etcdfix.encryption.providers.aesgcm import AESGCMCipher
+from etcdfix.encryption.transformer import KMSReader, ResourceTransformers
+from etcdfix.encryption.undo import INFO, parsed, recalled
+from etcdfix.model import Attempt, RepairKind
+
+MOST_PREFIX_BITS: Final = 3
+"""So many flipped bits of a prefix are put back: a name that is another one differs in more, or is known as such."""
+MOST_CBC_SIZE: Final = 32 << 10
+"""Without a tag each bit is tried by itself, and each try decodes an object: a larger body would take minutes."""
+
+_CR_LF, _LF = b"\r\n", b"\n"
+# Tag and length of the data field of KMS v2: one byte and up to four.
+_DATA_HEAD = 5
+# What follows the data: key id, wrapped key, annotations. Each bit is tried by itself.
+_MOST_TAIL = 4 << 10
+_V1_LENGTH = 2
+_BLOCK_BITS = 8 * BLOCK_SIZE
+
+
+class Rewrite(NamedTuple):
+    """Other bytes of a stored value.
+
+    Attributes:
+        value: All of them.
+        kind: What is undone.
+        words: Where, for people; nothing of the value.
+    """
+
+    value: bytes
+    kind: RepairKind
+    words: str
+
+    def __repr__(self) -> str:
+        return f"Rewrite({len(self.value)} bytes, {self.words!r})"
+
+
+def prefix_rewrites(data: bytes, own: ResourceTransformers) -> Iterator[Rewrite]:
+    """Yield a value under each prefix of its rule from which its own differs in one to three bits."""
+    for prefix in dict.fromkeys(key.prefix for key in own.keys):
+        if not prefix or len(data) <= len(prefix):
+            continue
+        wrong = difference(data[: len(prefix)], prefix)
+        bits = int.from_bytes(wrong).bit_count()
+        if 0 < bits <= MOST_PREFIX_BITS:
+            places = [f"{at}" for at, byte in enumerate(wrong) if byte]
+            where = f"byte{'s' if len(places) > 1 else ''} {', '.join(places)}"
+            which = "one bit" if bits == 1 else f"{bits} bits"
+            words = f"{which} of the prefix k8s:enc:… put back ({where} of the value)"
+            yield Rewrite(prefix + data[len(prefix) :], RepairKind.PREFIX, words)
+
+
+def rewrites(
+    data: bytes, etcd_key: bytes, own: ResourceTransformers, structures: Structures
+) -> Iterator[Rewrite]:
+    """Yield what a value may have been, under the keys that it names in its resource's own rule.
+
+    What is under AES-CBC is not searched here, since no tag tells where a bit flipped.
+
+    Args:
+        data: Stored bytes.
+        etcd_key: Complete.
+        own: Of the resource; a KMS value has been read with them before.
+        structures: Starts that API servers write.
+    """
+    yield from prefix_rewrites(data, own)
+    if _CR_LF in data:
+        yield Rewrite(data.replace(_CR_LF, _LF), RepairKind.TEXT_MODE, "every CR LF turned back into LF")
+    for key in own.keys:
+        if key.material is not None and data.startswith(key.prefix):
+            cipher = cipher_of(key.provider, key.material.expose())
+            yield from _bits(data, len(key.prefix), data[len(key.prefix) :], cipher, etcd_key, structures)
+    for reader in own.kms_readers:
+        if data.startswith(reader.prefix):
+            yield from _kms(data, reader, etcd_key, structures)
+
+
+def _bits(
+    data: bytes, start: int, body: bytes, cipher: Cipher, etcd_key: bytes, structures: Structures
+) -> Iterator[Rewrite]:
+    """Yield a value with one bit of its body turned that explains the tag, or after which its start is a known one."""
+    for flip, seen in cipher.other_nonces(body):
+        if structures.recognise(seen) is not None:
+            yield _turned(data, start, flip)
+    for flip in cipher.flips(body, etcd_key):
+        yield _turned(data, start, flip)
+
+
+def _turned(data: bytes, start: int, flip: Flip) -> Rewrite:
+    at = start + flip.start + flip.byte
+    words = f"{flip.words} turned back (byte {at} of the value)"
+    return Rewrite(turned(data, at, flip.bit), RepairKind.BIT, words)
+
+
+def _kms(data: bytes, reader: KMSReader, etcd_key: bytes, structures: Structures) -> Iterator[Rewrite]:
+    start = len(reader.prefix)
+    if isinstance(reader.opener, KMSv1Transformer):
+        yield from _kms_v1(data, start, reader.opener, etcd_key, structures)
+    else:
+        yield from _kms_v2(data, start, reader.opener, etcd_key, structures)
+
+
+def _kms_v1(
+    data: bytes, start: int, opener: KMSv1Transformer, etcd_key: bytes, structures: Structures
+) -> Iterator[Rewrite]:
+    body = data[start:]
+    known = opener.recall(body)
+    if known is not None:
+        dek, sealed = known
+        yield from _bits(data, len(data) - len(sealed), sealed, AESGCMCipher(dek), etcd_key, structures)
+    for size in opener.sizes:
+        length = size.to_bytes(_V1_LENGTH)
+        if len(body) >= _V1_LENGTH + size and body[:_V1_LENGTH] != length:
+            words = f"the length of the wrapped data key is {size}, as in other values of this provider"
+            yield Rewrite(data[:start] + length + body[_V1_LENGTH:], RepairKind.WRAPPED_KEY, words)
+
+
+def _kms_v2(
+    data: bytes, start: int, opener: KMSv2Transformer, etcd_key: bytes, structures: Structures
+) -> Iterator[Rewrite]:
+    begin, end = split_encrypted_object(data, start)
+    if begin:
+        sealed = data[begin:end]
+        own = recalled(opener, parsed(data[start:]))
+        yield from _kms_v2_data(data, begin, sealed, own, etcd_key, structures)
+        for key, tail in opener.witness_tails:
+            there = key.unchecked(sealed)
+            if tail and tail != data[end:] and there is not None and _opens(*there, etcd_key):
+                words = (
+                    "the wrapped data key of another value of this provider put in, with what belongs to it"
+                )
+                yield Rewrite(data[:end] + tail, RepairKind.WRAPPED_KEY, words)
+    places = [*range(start, start + _DATA_HEAD), *range(end if begin else start, len(data))]
+    if len(places) > _MOST_TAIL:
+        places = places[:_DATA_HEAD]
+    for at in dict.fromkeys(places):
+        for bit in range(8 if at < len(data) else 0):
+            other = turned(data, at, bit)
+            if _opens_kms_v2(other[start:], opener, etcd_key):
+                words = f"bit {bit} of byte {at} of the value turned back, in its KMS envelope"
+                yield Rewrite(other, RepairKind.BIT, words)
+
+
+def _kms_v2_data(
+    data: bytes,
+    begin: int,
+    sealed: bytes,
+    key: DataKey | None,
+    etcd_key: bytes,
+    structures: Structures,
+) -> Iterator[Rewrite]:
+    """Yield a value with one bit of its encrypted data turned, under the key that the plugin gave for it."""
+    there = key.unchecked(sealed) if key is not None else None
+    if key is None or there is None:
+        return
+    cipher, body = there
+    yield from _bits(data, begin + len(sealed) - len(body), body, cipher, etcd_key, structures)
+    for at in range(INFO_SIZE if key.seeded else 0):
+        for bit in range(8):
+            other = key.unchecked(turned(sealed, at, bit))
+            if other is not None and structures.recognise(other[0].start(other[1])) is not None:
+                yield _turned(data, begin, Flip(INFO, at, bit))
+
+
+def _opens_kms_v2(body: bytes, opener: KMSv2Transformer, etcd_key: bytes) -> bool:
+    """Say whether a KMS v2 body opens under a key that the plugin has given already."""
+    try:
+        encrypted = parse_encrypted_object(body)
+        validate_encrypted_object(encrypted)
+    except KMSEnvelopeInvalid:
+        return False
+    key = recalled(opener, encrypted)
+    there = key.unchecked(encrypted.encrypted_data) if key is not None else None
+    return there is not None and _opens(*there, etcd_key)
+
+
+def _opens(cipher: Cipher, body: bytes, etcd_key: bytes) -> bool:
+    return not isinstance(cipher.read(body, etcd_key), Attempt)
+
+
+def cbc_rewrites(data: bytes, own: ResourceTransformers, fits: Callable[[bytes], bool]) -> Iterator[Rewrite]:
+    """Yield a value under AES-CBC with each bit turned after which its padding is right and an object comes out.
+
+    Args:
+        data: Stored bytes.
+        own: Of the resource; a KMS value has been read with them before.
+        fits: Says whether a plaintext is an object that belongs under the value's etcd key.
+    """
+    for key in own.keys:
+        if key.provider is ProviderType.AESCBC and key.material is not None and data.startswith(key.prefix):
+            yield from _cbc_bits(data, len(key.prefix), key.material.expose(), fits)
+    for reader in own.kms_readers:
+        if data.startswith(reader.prefix) and isinstance(reader.opener, KMSv1Transformer):
+            known = reader.opener.recall(data[len(reader.prefix) :])
+            if known is not None:
+                yield from _cbc_bits(data, len(data) - len(known[1]), known[0], fits)
+
+
+def _cbc_bits(data: bytes, start: int, key: bytes, fits: Callable[[bytes], bool]) -> Iterator[Rewrite]:
+    """Try each bit: one of a block turns one bit of the next, and makes noise of its own."""
+    body = data[start:]
+    if len(body) > MOST_CBC_SIZE or len(body) % BLOCK_SIZE or len(body) < 2 * BLOCK_SIZE:
+        return
+    plain = AESCBCCipher(key).blocks(body)
+    decrypt = BlockCipher(AES(key), ECB()).decryptor().update  # noqa: S305 - the block cipher inside CBC
+    for block in range(0, len(body), BLOCK_SIZE):  # the first one is the initialization vector
+        own = body[block : block + BLOCK_SIZE]
+        others = b"".join(turned(own, place // 8, place % 8) for place in range(_BLOCK_BITS))
+        noise = decrypt(others) if block else b""
+        before = body[block - BLOCK_SIZE : block]
+        for place in range(_BLOCK_BITS):
+            at, bit = block + place // 8, place % 8
+            changed = bytearray(plain)
+            if block:
+                seen = noise[place * BLOCK_SIZE : (place + 1) * BLOCK_SIZE]
+                changed[block - BLOCK_SIZE : block] = difference(seen, before)
+            if at < len(changed):
+                changed[at] ^= 1 << bit
+            plaintext = without_padding(bytes(changed))
+            if not isinstance(plaintext, Attempt) and fits(plaintext):
+                where = "initialization vector" if not block else "ciphertext"
+                flip = Flip(where, at - (BLOCK_SIZE if block else 0), bit)
+                words = f"{flip.words} turned back (byte {start + at} of the value)"
+                yield Rewrite(turned(data, start + at, bit), RepairKind.BIT, words)

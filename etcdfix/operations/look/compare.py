@@ -1,0 +1,359 @@
+"""The same keys held against each other: on every member of an etcd, or at two points in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from etcdfix.errors import EndedEarly, SourceError
+from etcdfix.examine import Examiner, Reading
+from etcdfix.examine_all import Progress, no_progress
+from etcdfix.model import StoredValue
+from etcdfix.operations.look.comparing.advice import member_advice, time_advice
+from etcdfix.operations.look.comparing.differences import Differences, Side
+from etcdfix.operations.look.comparing.members import (
+    Hashes,
+    Member,
+    reach_members,
+    read_hashes,
+    reasons_of,
+)
+from etcdfix.operations.look.comparing.streams import Walk
+from etcdfix.operations.look.in_scope import shown_scope, values_in
+from etcdfix.remediation.preflight.members import AlarmKind, read_alarms
+from etcdfix.reports.base import counted
+from etcdfix.reports.compare_model import ComparedCopy, ComparisonReport, CopyHash
+from etcdfix.reports.model import Remedy
+from etcdfix.reports.origin import TOOL, shown_configuration, shown_word, timestamp
+from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
+from etcdfix.sources.base import Source, has_keys
+from etcdfix.sources.etcd.hashkv import StoreHash
+from etcdfix.sources.live import LiveSource
+from etcdfix.storagekey import display
+from etcdfix.text.commands import RepeatedOptions
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.kms.plugins import KMSPlugins
+
+Say = Callable[[str], None]
+_MEMBERS: Final = "members"
+_SOURCES: Final = "sources"
+
+
+class CompareRequest(Reading, frozen=True, kw_only=True):
+    """Everything that decides what is compared.
+
+    Attributes:
+        scope: Which keys.
+        revision: At which members are compared; 0 for the newest.
+        read_keys: Read every key, even where hashes show that members agree.
+        same_again: Options that a command in the report must repeat.
+    """
+
+    scope: ScopeRequest
+    revision: int = 0
+    read_keys: bool = False
+    same_again: RepeatedOptions = msgspec.field(default_factory=RepeatedOptions)
+
+
+class CompareResult(msgspec.Struct, frozen=True):
+    """The report, and what ended the comparison early; None where nothing did.
+
+    ``nothing_there`` says that no key is in scope anywhere.
+    """
+
+    report: ComparisonReport
+    ended: EndedEarly | None = None
+    nothing_there: bool = False
+
+
+class _Walked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a walk over all keys came to."""
+
+    keys: int = 0
+    unknown: int = 0
+    differences: Differences
+    problems: tuple[str, ...] = ()
+    ended: EndedEarly | None = None
+
+
+def compare_members(
+    source: LiveSource,
+    request: CompareRequest,
+    *,
+    say: Say,
+    plugins: KMSPlugins | None = None,
+    progress: Progress = no_progress,
+) -> CompareResult:
+    """Compare what the members of an etcd hold themselves.
+
+    Args:
+        source: The cluster.
+        request: What to compare.
+        say: Told what a person should know meanwhile.
+        plugins: The KMS plugins to ask; None to ask none.
+        progress: Counts keys for a display.
+
+    Raises:
+        ConfigurationError: A resource does not exist.
+        SourceError: etcd cannot be asked at all.
+        MemberListUnusable: The member list cannot be true.
+    """
+    with ExitStack() as stack:
+        members, survey = reach_members(source, request.layout, stack, revision=request.revision, say=say)
+        revision = request.revision or survey.reading.revision
+        reached = [member for member in members if member.source is not None]
+        warnings = [f"learner {label} has no vote, and was not asked" for label in survey.learners]
+        warnings += _alarms(source)
+        examiner = Examiner.of_cluster(source, request, plugins)
+        ranges = resolve_scope(request.scope, request.layout, examiner.readers.custom_directories())
+        sides = [Side(member.copy.label, examiner.apart()) for member in reached]
+        hashes = read_hashes(members, revision) if len(reached) > 1 else _NOT_ASKED
+        walked = _Walked(differences=Differences(sides, in_time=False))
+        by_hash = hashes.equal and not request.read_keys
+        if not by_hash and len(reached) > 1:
+            sources: list[Source] = [member.source for member in reached if member.source is not None]
+            walked = _walk(sources, sides, ranges, progress, in_time=False)
+        limited_to = source.describe().limited_to
+        reasons = [*reasons_of(members), *walked.problems]
+    differences = walked.differences
+    if hashes.differ and not differences.changes and not reasons:
+        warnings.append(
+            "the hashes of the members differ, and no key that was compared does: what differs is another key, an "
+            "older "
+            "revision or a deleted key"
+        )
+    at = iter(range(len(sides)))
+    copies = [
+        _member_copy(member, hashes.found[number] if hashes.found else None, revision, differences, at)
+        for number, member in enumerate(members)
+    ]
+    return CompareResult(
+        _report(
+            request,
+            walked,
+            copies,
+            mode=_MEMBERS,
+            method="hash" if by_hash else "keys",
+            hashes=hashes,
+            warnings=warnings,
+            advice=member_advice(copies, differences, request.same_again),
+            reasons=reasons,
+            limited_to=limited_to,
+        ),
+        walked.ended,
+    )
+
+
+def compare_sources(
+    earlier: Source,
+    later: Source,
+    request: CompareRequest,
+    *,
+    earlier_path: str,
+    plugins: KMSPlugins | None = None,
+    progress: Progress = no_progress,
+) -> CompareResult:
+    """Compare two points in time: a snapshot with a later one, or with what is there now.
+
+    Args:
+        earlier: What is taken as the earlier one.
+        later: The other one.
+        request: What to compare.
+        earlier_path: The file of the first, for commands.
+        plugins: The KMS plugins to ask; None to ask none.
+        progress: Counts keys for a display.
+
+    Raises:
+        ConfigurationError: A resource does not exist.
+        SourceError: One of them cannot be read at all.
+    """
+    sources = [earlier, later]
+    examiners = [Examiner.of_cluster(source, request, plugins) for source in sources]
+    custom = {
+        directory: None for examiner in examiners for directory in examiner.readers.custom_directories()
+    }
+    ranges = resolve_scope(request.scope, request.layout, custom)
+    uids = [examiner.kube_system_uid(source) for examiner, source in zip(examiners, sources, strict=True)]
+    copies = [_source_copy(source) for source in sources]
+    if copies[0].label == copies[1].label:
+        copies = [
+            msgspec.structs.replace(copy, label=f"{when}: {copy.label}")
+            for when, copy in zip(("earlier", "later"), copies, strict=True)
+        ]
+    sides = [Side(copy.label, examiner.apart()) for copy, examiner in zip(copies, examiners, strict=True)]
+    walked = _walk(sources, sides, ranges, progress, in_time=True)
+    differences = walked.differences
+    warnings = []
+    if None not in uids and uids[0] != uids[1]:
+        warnings.append(
+            f"these are different clusters: namespace kube-system has uid {uids[0]} in the first and {uids[1]} in "
+            "the other"
+        )
+    revisions = [source.describe().revision for source in sources]
+    if revisions[0] > revisions[1]:
+        warnings.append(
+            f"--with-snapshot is at revision {revisions[0]} and the other at {revisions[1]}: what is called "
+            "earlier may be "
+            "the later one"
+        )
+    copies = [
+        msgspec.structs.replace(
+            copy,
+            revision=revisions[at],
+            only_readable_here=differences.only_readable[at],
+            unreadable_here=differences.unreadable[at],
+        )
+        for at, copy in enumerate(copies)
+    ]
+    nothing = not walked.keys and not walked.problems and walked.ended is None
+    nothing = nothing and not any(has_keys(source, request.layout) for source in sources)
+    return CompareResult(
+        _report(
+            request,
+            walked,
+            copies,
+            mode=_SOURCES,
+            method="keys",
+            hashes=_NOT_ASKED,
+            warnings=warnings,
+            advice=time_advice(differences, request.same_again, earlier_path),
+            reasons=list(walked.problems),
+            limited_to=later.describe().limited_to,
+        ),
+        walked.ended,
+        nothing,
+    )
+
+
+_NOT_ASKED: Final = Hashes((), equal=False, differ=False, why_keys="")
+
+
+def _walk(
+    sources: Sequence[Source],
+    sides: Sequence[Side],
+    ranges: Sequence[KeyRange],
+    progress: Progress,
+    *,
+    in_time: bool,
+) -> _Walked:
+    differences = Differences(sides, in_time=in_time)
+    denied: list[bytes] = []
+    lost: dict[int, str] = {}
+
+    def stream(at: int, source: Source) -> Iterator[StoredValue]:
+        values = values_in(source, ranges, denied)
+        try:
+            yield from progress(values, "keys", None) if at == 0 else values
+        except SourceError as exc:
+            lost[at] = f"{sides[at].label} was lost midway: {exc.message}"
+
+    walk = Walk(
+        [stream(at, source) for at, source in enumerate(sources)],
+        lambda at: at not in lost and not sources[at].problems,
+    )
+    ended = None
+    try:
+        for differing in walk:
+            differences.add(differing)
+    except KeyboardInterrupt as exc:
+        ended = EndedEarly.of(exc)
+    problems = [*lost.values()]
+    for side, source in zip(sides, sources, strict=True):
+        problems += [f"{side.label}: {problem}" for problem in source.problems]
+    problems += [f"permission denied: the key {display(key)} was not read" for key in dict.fromkeys(denied)]
+    if walk.unknown:
+        problems.append(
+            f"{counted(walk.unknown, 'key')} could not be compared: not every copy was read whole"
+        )
+    if ended is not None:
+        problems.append(f"{ended.reason} before the end")
+    return _Walked(
+        keys=walk.keys, unknown=walk.unknown, differences=differences, problems=tuple(problems), ended=ended
+    )
+
+
+def _alarms(source: LiveSource) -> Iterator[str]:
+    try:
+        alarms = read_alarms(source.client)
+    except SourceError as exc:
+        yield f"alarms could not be asked for: {exc.message}"
+        return
+    for alarm in alarms:
+        if alarm.kind is AlarmKind.CORRUPT:
+            yield f"member {alarm.label} has raised CORRUPT: etcd itself has seen that the members differ"
+
+
+def _member_copy(
+    member: Member, found: StoreHash | None, revision: int, differences: Differences, numbers: Iterator[int]
+) -> ComparedCopy:
+    copy, compared = member.copy, member.source is not None
+    at = next(numbers) if compared else -1
+    return ComparedCopy(
+        label=copy.label,
+        type="member",
+        member_id=f"{copy.member_id:x}",
+        name=copy.name,
+        endpoint=copy.endpoint,
+        revision=revision if compared else 0,
+        compared=compared,
+        reason=copy.reason,
+        hash=_shown_hash(found),
+        only_readable_here=differences.only_readable[at] if compared else 0,
+        unreadable_here=differences.unreadable[at] if compared else 0,
+    )
+
+
+def _shown_hash(found: StoreHash | None) -> CopyHash | None:
+    if found is None:
+        return None
+    return CopyHash(f"{found.hash:08x}", found.compact_revision, found.hash_revision)
+
+
+def _source_copy(source: Source) -> ComparedCopy:
+    description = source.describe()
+    if description.path is not None:
+        path = shown_word(description.path)
+        return ComparedCopy(label=path, type="snapshot", path=path)
+    endpoint = ",".join(description.endpoints or ())
+    return ComparedCopy(label=f"etcd {endpoint}", type="etcd", endpoint=endpoint)
+
+
+def _report(
+    request: CompareRequest,
+    walked: _Walked,
+    copies: list[ComparedCopy],
+    *,
+    mode: str,
+    method: str,
+    hashes: Hashes,
+    warnings: Sequence[str],
+    advice: list[Remedy],
+    reasons: list[str],
+    limited_to: str,
+) -> ComparisonReport:
+    differences = walked.differences
+    return ComparisonReport(
+        tool=TOOL,
+        generated_at=timestamp(),
+        encryption_config=shown_configuration(request.configuration),
+        scope=shown_scope(request.scope, request, limited_to=limited_to),
+        mode=mode,
+        copies=copies,
+        method=method,
+        why_keys=hashes.why_keys,
+        keys=walked.keys,
+        differing=differences.changes.total(),
+        hashes_differ=hashes.differ,
+        changes={change.value: count for change, count in differences.changes.items()},
+        by_resource=differences.by_resource(),
+        unknown=walked.unknown,
+        warnings=list(warnings),
+        advice=advice,
+        complete=not reasons,
+        incomplete_reasons=reasons,
+        differences=differences.rows.finish(),
+    )

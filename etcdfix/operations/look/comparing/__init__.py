@@ -1,0 +1,1 @@
+"""How copies of the same keys are held against each other."""

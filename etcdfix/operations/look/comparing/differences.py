@@ -1,0 +1,150 @@
+"""Keys that differ, examined copy by copy, counted, and kept in the order in which they are shown."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from etcdfix.examine import Examiner
+from etcdfix.model import Outcome, StoredValue
+from etcdfix.operations.look.comparing.streams import Differing
+from etcdfix.operations.look.sorted_rows import SortedRows
+from etcdfix.reports.compare_model import Change, CopyOfKey, KeyDifference, ResourceChanges
+from etcdfix.storagekey import display
+from etcdfix.text.safetext import key_base64
+from etcdfix.verdicts.examination import Examination
+
+_ORDER: Final = {change: number for number, change in enumerate(Change)}
+_FINE: Final = frozenset({Outcome.READABLE, Outcome.NOT_AN_OBJECT})
+
+
+class Side(msgspec.Struct, frozen=True):
+    """One of what is compared: how it is called, and what examines its values."""
+
+    label: str
+    examiner: Examiner
+
+
+class Differences:
+    """Takes the keys that differ.
+
+    Attributes:
+        changes: How many in which way.
+        only_readable: For each side, of how many keys it has a readable copy where another one has none.
+        unreadable: For each side, of how many keys it has none where another one has.
+        first: Of each kind of change, the first key.
+
+    Args:
+        sides: What is compared.
+        in_time: They are one thing, earlier and later; else members of one cluster.
+    """
+
+    def __init__(self, sides: Sequence[Side], *, in_time: bool) -> None:
+        self.changes: Counter[Change] = Counter()
+        self.only_readable = [0] * len(sides)
+        self.unreadable = [0] * len(sides)
+        self.first: dict[Change, bytes] = {}
+        self.rows: SortedRows[KeyDifference] = SortedRows(KeyDifference)
+        self._by_resource: dict[tuple[str, str], Counter[str]] = {}
+        self._sides = sides
+        self._in_time = in_time
+
+    def add(self, differing: Differing) -> None:
+        """Examine the copies of one key, and take note of it.
+
+        Raises:
+            SourceError: There is no room for it.
+        """
+        found = self._examine(differing.copies)
+        fine = [one is not None and one.verdict.outcome in _FINE for one in found]
+        change = self._in_time_change(differing, fine) if self._in_time else _member_change(differing, fine)
+        for at, readable in enumerate(fine):
+            others = [
+                fine[other] for other in range(len(fine)) if other != at and other not in differing.unknown
+            ]
+            if readable and not all(others):
+                self.only_readable[at] += 1
+            elif not readable and at not in differing.unknown and any(others):
+                self.unreadable[at] += 1
+        self.changes[change] += 1
+        self.first.setdefault(change, differing.key)
+        seen = next(one for one in found if one is not None)
+        resource = (seen.directory.group, seen.directory.resource)
+        self._by_resource.setdefault(resource, Counter())[change.value] += 1
+        row = KeyDifference(
+            key=display(differing.key),
+            key_base64=key_base64(differing.key),
+            group=seen.directory.group,
+            resource=seen.directory.resource,
+            namespace=seen.namespace,
+            name=seen.name,
+            change=change,
+            copies=tuple(
+                _copy(side.label, one, unknown=at in differing.unknown)
+                for at, (side, one) in enumerate(zip(self._sides, found, strict=True))
+            ),
+        )
+        # A key may be the beginning of another one: the zero byte and the length keep their turns apart.
+        turn = bytes([_ORDER[change]]) + differing.key.replace(b"\0", b"\0\1") + b"\0\0"
+        self.rows.add(turn, row)
+
+    def by_resource(self) -> list[ResourceChanges]:
+        """Return how many keys of each resource differ in which way."""
+        return [
+            ResourceChanges(group, resource, dict(counts))
+            for (group, resource), counts in sorted(self._by_resource.items())
+        ]
+
+    def _examine(self, copies: Sequence[StoredValue | None]) -> list[Examination | None]:
+        seen: dict[tuple[int, StoredValue], Examination] = {}
+        found: list[Examination | None] = []
+        for side, stored in zip(self._sides, copies, strict=True):
+            if stored is None:
+                found.append(None)
+                continue
+            at = (id(side.examiner), stored)
+            if at not in seen:
+                seen[at] = side.examiner.examine(stored)
+            found.append(seen[at])
+        return found
+
+    def _in_time_change(self, differing: Differing, fine: Sequence[bool]) -> Change:
+        earlier, later = differing.copies
+        if earlier is None:
+            return Change.ADDED
+        if later is None:
+            return Change.REMOVED
+        if fine[0] and not fine[1]:
+            return Change.UNREADABLE_NOW
+        if earlier.mod_revision == later.mod_revision:
+            return Change.SAME_REVISION_OTHER_BYTES
+        return Change.CHANGED
+
+
+def _member_change(differing: Differing, fine: Sequence[bool]) -> Change:
+    known = [readable for at, readable in enumerate(fine) if at not in differing.unknown]
+    if all(known):
+        return Change.READABLE_ON_ALL
+    return Change.READABLE_ON_SOME if any(known) else Change.READABLE_ON_NONE
+
+
+def _copy(label: str, found: Examination | None, *, unknown: bool) -> CopyOfKey:
+    if found is None:
+        return CopyOfKey(label=label, state="unknown" if unknown else "absent")
+    stored, verdict = found.stored, found.verdict
+    return CopyOfKey(
+        label=label,
+        state="present",
+        mod_revision=stored.mod_revision,
+        create_revision=stored.create_revision,
+        version=stored.version,
+        lease=f"{stored.lease:x}" if stored.lease else None,
+        value_size=len(stored.value),
+        value_sha256=f"sha256:{hashlib.sha256(stored.value).hexdigest()}",
+        outcome=verdict.outcome.value,
+        cause=verdict.cause.value if verdict.cause is not None else None,
+    )

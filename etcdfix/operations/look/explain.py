@@ -1,0 +1,383 @@
+"""All that is known of one etcd key: its bytes, every attempt at them, what that rules out, and the ways out.
+
+The values of the same resource are examined once, as a scan does it: what lies beside a value decides whether it is the
+value or its encryption key that is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from etcdfix.errors import EndedEarly, SourceError
+from etcdfix.examine import Examiner, Reading
+from etcdfix.examine_all import Examining, Progress, View, examine_all, no_progress
+from etcdfix.model import Outcome, StoredValue
+from etcdfix.operations.look.explain_parts import (
+    attempts_on,
+    damage_of,
+    layout_of,
+    not_the_cause,
+    peek_shown,
+    repair_of,
+)
+from etcdfix.operations.look.history import HistoryRequest, look_into_history
+from etcdfix.readable_revision import ReadableRevisions, Sought
+from etcdfix.reports.explain_model import (
+    ExplainReport,
+    KeptReadable,
+    KeptRevisions,
+    Neighbour,
+    Siblings,
+)
+from etcdfix.reports.finding import finding_from
+from etcdfix.reports.head import stakes_of
+from etcdfix.reports.history_model import HistoryReport
+from etcdfix.reports.model import Remedy
+from etcdfix.reports.next_steps import first_way_out, next_for_undetermined
+from etcdfix.reports.origin import report_origin
+from etcdfix.reports.remedies import Way, WayKind, ways_out
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import display
+from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.safetext import key_arguments, key_base64, quote_command
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.deletability import FAILED, IDENTITY, KMS_DOUBTS
+from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, KeyDoubt
+from etcdfix.verdicts.observation import Observation
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.kms.plugins import KMSPlugins
+
+_PLAIN_ENOUGH: Final = frozenset({Outcome.READABLE, Outcome.NOT_AN_OBJECT})
+"""Of these nothing beside them tells more."""
+
+
+class ExplainRequest(Reading, frozen=True, kw_only=True):
+    """Everything that decides what is told.
+
+    Attributes:
+        key: Complete etcd key.
+        same_again: Options that the commands must repeat.
+    """
+
+    key: bytes
+    same_again: RepeatedOptions = msgspec.field(default_factory=RepeatedOptions)
+
+
+class ExplainResult(msgspec.Struct, frozen=True):
+    """What came of it.
+
+    Attributes:
+        report: None where nothing is stored under the key, and nothing is kept of it.
+        problems: Why not everything could be read.
+        ended: What ended the look early; None where nothing did.
+    """
+
+    report: ExplainReport | None
+    problems: list[str]
+    ended: EndedEarly | None = None
+
+
+class _Beside(msgspec.Struct):
+    """What the values under one encryption key came to."""
+
+    keys: int = 0
+    first: int = 0
+    last: int = 0
+    newest_opened: tuple[int, bytes] = (0, b"")
+
+
+class _Look:
+    """Takes the values of a resource as they pass: the one in question, and what is under its encryption keys.
+
+    Attributes:
+        found: The one in question; None until it was met.
+        seen: What its verdict was made from; None where nothing more was looked at.
+    """
+
+    def __init__(self, examiner: Examiner, first: Examination) -> None:
+        self._examiner = examiner
+        self._names = first.encryption_keys
+        self._stored = first.stored
+        self._resource = first.directory.path
+        self.counter = KeyCounter(first.stored, self._names)
+        self._beside = {name: _Beside() for name in self._names}
+        self.found: Examination | None = None
+        self.seen: Observation | None = None
+
+    def __call__(self, found: Examination, _view: View) -> None:
+        """Take one value."""
+        if found.directory.path != self._resource:
+            return
+        if found.stored.key == self._stored.key:
+            self.found, self.seen = found, self._examiner.observation(found)
+        self.counter.add(found)
+        for name in found.encryption_keys:
+            beside = self._beside.get(name)
+            if beside is not None:
+                _count(beside, found)
+
+    def siblings(self) -> Iterator[Siblings]:
+        """Yield what the values under each of its encryption keys came to; once all were taken."""
+        for name in self._names:
+            beside, counts = self._beside[name], self.counter.of(name)
+            revision, key = beside.newest_opened
+            digest = name.key if name.key.startswith("sha256:") else None
+            yield Siblings(
+                rule=name.rule,
+                transformer=name.transformer,
+                key_fingerprint=name.key if name.key and digest is None else None,
+                kms_key_id_sha256=digest,
+                keys=beside.keys,
+                opened=counts.opened,
+                failed=counts.failed,
+                damaged=counts.damaged,
+                undetermined=counts.undetermined,
+                first_mod_revision=beside.first,
+                last_mod_revision=beside.last,
+                newest_opened=Neighbour(display(key), key_base64(key), revision) if revision else None,
+                doubt=self._doubt(name).value,
+            )
+
+    def _doubt(self, name: KeyName) -> KeyDoubt:
+        found = self.found
+        if found is None or name.transformer == IDENTITY or found.verdict.outcome not in FAILED:
+            return KeyDoubt.NONE
+        return min(self.counter.doubts_about(found), default=KeyDoubt.NONE)
+
+
+def _count(beside: _Beside, found: Examination) -> None:
+    revision = found.stored.mod_revision
+    beside.keys += 1
+    beside.first = min(beside.first or revision, revision)
+    beside.last = max(beside.last, revision)
+    if found.opened and found.verdict.outcome not in FAILED and revision > beside.newest_opened[0]:
+        beside.newest_opened = (revision, found.stored.key)
+
+
+def explain_key(
+    source: Source,
+    request: ExplainRequest,
+    *,
+    plugins: KMSPlugins | None = None,
+    progress: Progress = no_progress,
+) -> ExplainResult:
+    """Say all that is known of one key, stored or deleted.
+
+    Args:
+        source: Where it is.
+        request: Which key, and how values are read.
+        plugins: The KMS plugins to ask; None to ask none.
+        progress: Counts the values of its resource for a display.
+
+    Raises:
+        SourceError: Nothing could be read.
+    """
+    stored = source.get(request.key)
+    if stored is None:
+        return _gone(source, request, plugins, progress)
+    examiner = Examiner.of_cluster(source, request, plugins)
+    uid = examiner.kube_system_uid(source)
+    found = examiner.examine(stored)
+    look = _Look(examiner, found)
+    ended: EndedEarly | None = None
+    lost: list[str] = []
+    if found.verdict.outcome not in _PLAIN_ENOUGH:
+        ended, lost = _look_beside(source, examiner, look, stored, progress)
+        found = look.found if look.found is not None else found
+    seen = look.seen if look.seen is not None else examiner.observation(found)
+    problems = [*source.problems, *lost]
+    report = _report(source, request, examiner, look, found, seen, uid, problems, ended)
+    return ExplainResult(report, problems, ended)
+
+
+def _look_beside(
+    source: Source, examiner: Examiner, look: _Look, stored: StoredValue, progress: Progress
+) -> tuple[EndedEarly | None, list[str]]:
+    """Examine every value of the resource; the one in question alone where it is not among them any more."""
+    _, shared = examiner.layout.locate(stored.key)
+    alone = shared == stored.key
+    values = iter([stored]) if alone else source.current(shared)
+    ending = examine_all(examiner, values, look, target=stored.key, progress=progress)
+    problems = list(ending.problems)
+    if ending.ended is not None:
+        problems.append(f"{ending.ended.reason} before the end")
+    if look.found is None and ending.ended is None:
+        problems.append(
+            "the value changed while its resource was read: the values beside it are of a later revision"
+        )
+        with Examining(examiner, target=stored.key) as run:
+            for found in (*run.first([stored]), *run.drain()):
+                look(found, View(examiner, run))
+    return ending.ended, problems
+
+
+def _report(
+    source: Source,
+    request: ExplainRequest,
+    examiner: Examiner,
+    look: _Look,
+    found: Examination,
+    seen: Observation | None,
+    uid: str | None,
+    problems: list[str],
+    ended: EndedEarly | None,
+) -> ExplainReport:
+    again = request.same_again
+    reasons = list(problems)
+    if found.verdict.outcome is Outcome.UNDETERMINED:
+        reasons.append(f"undetermined: {found.verdict.message}")
+    # Who ended the look does not want to wait for more.
+    sought = ReadableRevisions(source, examiner).of(found) if ended is None else Sought(None)
+    readable = sought.revision
+    kept = _kept(source, request, sought, reasons) if ended is None else None
+    ways = ways_out(found, again, readable=readable)
+    withheld = _against_deletion(look, found) if any(way.kind is WayKind.DELETE for way in ways) else ""
+    if withheld:
+        ways = [way for way in ways if way.kind is not WayKind.DELETE]
+    finding = finding_from(found, ways)
+    stakes = stakes_of([found], past=again.of_the_past)
+    offset, field = damage_of(examiner, found)
+    repair, no_repair = repair_of(examiner, found) if ended is None else (None, "")
+    beside = list(look.siblings()) if look.found is not None else []
+    return ExplainReport(
+        **_origin(source, request, uid),
+        exists=True,
+        at_stake=stakes.at_stake,
+        do_not_restart=stakes.do_not_restart,
+        next=_next(found, ways, again),
+        finding=finding,
+        deletion_withheld=withheld,
+        layout=layout_of(examiner, found),
+        damage_offset=offset,
+        damage_field=field,
+        attempts=attempts_on(examiner, found, seen),
+        peek=peek_shown(seen.peek if seen is not None else None),
+        ruled_out=not_the_cause(seen, found, searched=look.found is not None),
+        repair=repair,
+        no_repair=no_repair,
+        siblings=beside,
+        kept=kept,
+        cause_page=quote_command(["etcdfix", "explain", finding.cause]) if finding.cause else "",
+        complete=not reasons,
+        incomplete_reasons=reasons,
+    )
+
+
+def _next(found: Examination, ways: Sequence[Way], again: RepeatedOptions) -> Remedy | None:
+    """Return what to do first: of what waits for a configuration or a plugin, as a scan says it."""
+    cause = found.verdict.cause
+    if found.verdict.outcome is Outcome.UNDETERMINED and cause in {*KMS_DOUBTS, Cause.NO_CONFIGURATION}:
+        return next_for_undetermined({cause}, key_arguments(found.stored.key), again)
+    return first_way_out(ways)
+
+
+def _origin(source: Source, request: ExplainRequest, uid: str | None) -> dict[str, Any]:
+    origin = report_origin(source.describe(), request.configuration, uid)
+    return {**origin, "key": display(request.key), "key_base64": key_base64(request.key)}
+
+
+def _kept(
+    source: Source, request: ExplainRequest, sought: Sought, reasons: list[str]
+) -> KeptRevisions | None:
+    """Count what is kept of the key, up to the revision that is read."""
+    count = deletions = oldest = 0
+    newest = source.describe().revision
+    try:
+        for kept in source.history(request.key):
+            if kept.revision.main > newest:
+                break
+            count += 1
+            deletions += kept.stored is None
+            oldest = oldest or kept.revision.main
+    except SourceError as exc:
+        reasons.append(f"the history could not be read to its end: {exc.message}")
+    if not count:
+        return None
+    found = sought.revision
+    return KeptRevisions(
+        count=count,
+        deletions=deletions,
+        oldest_mod_revision=oldest,
+        newest_readable=KeptReadable(found.mod_revision, found.at, found.same_object)
+        if found is not None
+        else None,
+        not_sought=sought.not_sought,
+        command=request.same_again.history(request.key),
+    )
+
+
+def _against_deletion(look: _Look, found: Examination) -> str:
+    """Say why the values beside a value speak against its deletion, which would be refused; "" where they do not."""
+    if look.found is None or not look.counter.doubts_about(found) & THE_KEY:
+        return ""
+    counts = [look.counter.of(name) for name in found.encryption_keys]
+    failed, opened = (max(each) for each in zip(*((c.failed, c.opened) for c in counts), strict=True))
+    return (
+        f"{failed} of {failed + opened} values of the resource under its encryption key cannot be read: that points at "
+        "the key or the configuration, and a deletion would be refused"
+    )
+
+
+def _gone(
+    source: Source, request: ExplainRequest, plugins: KMSPlugins | None, progress: Progress
+) -> ExplainResult:
+    """Say what is kept of a key that holds nothing."""
+    result = look_into_history(
+        source,
+        HistoryRequest(
+            layout=request.layout,
+            configuration=request.configuration,
+            kubernetes_minor=request.kubernetes_minor,
+            key=request.key,
+            same_again=request.same_again,
+        ),
+        plugins=plugins,
+        progress=progress,
+    )
+    history = result.report
+    if history is None:
+        return ExplainResult(None, result.problems, result.ended)
+    report = ExplainReport(
+        **_origin(source, request, history.source.kube_system_uid),
+        exists=False,
+        deleted_at=history.revisions[0].mod_revision,
+        next=history.next,
+        kept=_kept_of_history(history, request),
+        remedies_when_gone=_when_gone(history, request),
+        complete=history.complete,
+        incomplete_reasons=history.incomplete_reasons,
+    )
+    return ExplainResult(report, result.problems, result.ended)
+
+
+def _kept_of_history(history: HistoryReport, request: ExplainRequest) -> KeptRevisions:
+    newest = next((one for one in history.revisions if one.mod_revision == history.newest_readable), None)
+    return KeptRevisions(
+        count=history.count,
+        deletions=history.deletions,
+        oldest_mod_revision=history.oldest_mod_revision,
+        newest_readable=KeptReadable(
+            newest.mod_revision, newest.stands_until or 0, newest.same_object is True
+        )
+        if newest is not None
+        else None,
+        not_sought="",
+        command=request.same_again.history(request.key),
+    )
+
+
+def _when_gone(history: HistoryReport, request: ExplainRequest) -> list[Remedy]:
+    ways = [history.next] if history.next is not None else []
+    return [
+        *ways,
+        Remedy(
+            "See whether an older snapshot of etcd, or another backup, still has it",
+            request.same_again.scan(request.key, source=["--snapshot", "FILE"]),
+            "The command tells it of a snapshot.",
+        ),
+    ]

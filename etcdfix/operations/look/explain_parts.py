@@ -1,0 +1,155 @@
+"""What was done with one value, for its report: its layout, the attempts, the look without tag or padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from etcdfix.decoding.layout import plaintext_layout
+from etcdfix.encryption.layout import envelope_layout
+from etcdfix.encryption.transformer import ConfiguredKey
+from etcdfix.errors import DecodeError
+from etcdfix.examine import Examiner
+from etcdfix.model import Attempt, Confidence, FailureReason, Outcome, Part, Peek, PeekState
+from etcdfix.reports.explain_model import (
+    AttemptResult,
+    KeyAttempt,
+    LayoutPart,
+    NotTheCause,
+    PeekShown,
+    RepairShown,
+    Where,
+)
+from etcdfix.storagekey import StorageCodec
+from etcdfix.verdicts.damage import looked
+from etcdfix.verdicts.deletability import FAILED
+from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.observation import Observation
+from etcdfix.verdicts.plaintext import describe_failure
+from etcdfix.verdicts.ruled_out import ruled_out
+
+_ENCRYPTED = b"k8s:enc:"
+
+
+def layout_of(examiner: Examiner, found: Examination) -> list[LayoutPart]:
+    """Return the parts of a stored value, then those of what it decrypts to; of other programs' keys the size alone."""
+    value = found.stored.value
+    if found.directory.codec is StorageCodec.NOT_AN_OBJECT:
+        return _told(Where.STORED, [Part(0, len(value), "bytes", "not of an object of the API")])
+    if not value.startswith(_ENCRYPTED):
+        return _told(Where.STORED, plaintext_layout(value))
+    names = examiner.transformers.names if examiner.transformers is not None else ()
+    stored = _told(Where.STORED, envelope_layout(value, names))
+    plaintext = examiner.plaintext(found)
+    return stored + (_told(Where.DECRYPTED, plaintext_layout(plaintext)) if plaintext is not None else [])
+
+
+def _told(where: Where, parts: Iterable[Part]) -> list[LayoutPart]:
+    return [LayoutPart(where, *part) for part in parts]
+
+
+def damage_of(examiner: Examiner, found: Examination) -> tuple[int | None, str]:
+    """Return at which byte of the plaintext decoding breaks, and in which field; None and "" where it is not known."""
+    if found.verdict.outcome is not Outcome.DECODE_FAILURE:
+        return None, ""
+    plaintext = examiner.plaintext(found)
+    if plaintext is None:
+        return None, ""
+    try:
+        examiner.readers.reader_for(found.stored.key).decode(plaintext)
+    except DecodeError as problem:
+        failure = describe_failure(problem)
+        return failure.offset, failure.field_path
+    return None, ""
+
+
+def attempts_on(examiner: Examiner, found: Examination, seen: Observation | None) -> list[KeyAttempt]:
+    """Return what became of every encryption key of the rule that holds for a value, in the API server's order."""
+    transformers = examiner.readers.reader_for(found.stored.key).transformers
+    if transformers is None:
+        return []
+    failure = seen.transform_failure if seen is not None else None
+    failed = {(one.transformer, one.key_fingerprint): one for one in failure.attempts} if failure else {}
+    told = []
+    opened = False
+    for key in transformers.keys:
+        place = (key.transformer, key.key_fingerprint)
+        result, detail = _result(key, found, failed.get(place), opened=opened)
+        opened = opened or result is AttemptResult.OPENED
+        provider, _, rest = key.transformer.partition("/")
+        told.append(
+            KeyAttempt(
+                rule=transformers.rule or "",
+                provider=provider,
+                name=rest.partition("/")[2],
+                transformer=key.transformer,
+                key_fingerprint=key.key_fingerprint or None,
+                result=result,
+                detail=detail,
+            )
+        )
+    return told
+
+
+def _result(
+    key: ConfiguredKey, found: Examination, failed: Attempt | None, *, opened: bool
+) -> tuple[AttemptResult, str]:
+    value = found.stored.value
+    if value.startswith(_ENCRYPTED) != bool(key.prefix):
+        plain = "the value is encrypted" if not key.prefix else "the value is not encrypted"
+        return AttemptResult.NOT_TRIED, plain
+    if not value.startswith(key.prefix):
+        return AttemptResult.NOT_TRIED, "the value does not name it"
+    if opened:
+        return AttemptResult.NOT_TRIED, "another key before it opened the value"
+    if failed is not None:
+        silent = failed.reason is FailureReason.KMS_UNREACHABLE
+        return AttemptResult.NO_ANSWER if silent else AttemptResult.FAILED, failed.error
+    fingerprints = found.key_fingerprints
+    if found.opened and found.transformer == key.transformer:
+        if not fingerprints or key.key_fingerprint in fingerprints:
+            return AttemptResult.OPENED, ""
+        return AttemptResult.FAILED, ""
+    return AttemptResult.FAILED, ""
+
+
+def peek_shown(peek: Peek | None) -> PeekShown | None:
+    """Return what a look without tag or padding showed; None where there was none."""
+    if peek is None:
+        return None
+    right = peek.state is PeekState.RIGHT_KEY
+    return PeekShown(
+        state=peek.state,
+        transformer=peek.transformer,
+        rule=peek.rule,
+        key_fingerprint=peek.key_fingerprint or None,
+        named=peek.named,
+        encoding=peek.encoding,
+        wrong_bits=peek.wrong_bits,
+        odds_bits=peek.odds_bits,
+        candidates=peek.candidates,
+        plaintext=looked(peek.look) if right and peek.look is not None else "",
+        undone=peek.undone.what.value if peek.undone is not None else None,
+        undone_detail=peek.undone.detail if peek.undone is not None else "",
+    )
+
+
+def not_the_cause(seen: Observation | None, found: Examination, *, searched: bool) -> list[NotTheCause]:
+    """Return the causes that were checked and are none."""
+    if seen is None:
+        return []
+    return [
+        NotTheCause(one.cause.value, one.confidence, one.why)
+        for one in ruled_out(seen, found.verdict, searched=searched)
+    ]
+
+
+def repair_of(examiner: Examiner, found: Examination) -> tuple[RepairShown | None, str]:
+    """Return how the bytes of a value that cannot be read read again; or None, and why there is no way."""
+    if found.verdict.outcome not in FAILED:
+        return None, ""
+    search = examiner.search_repair(found)
+    repair = search.repair
+    if repair is None:
+        return None, search.why_not
+    sure = Confidence.CERTAIN if repair.proven else Confidence.POSSIBLE
+    return RepairShown(repair.kind, repair.words, repair.proof, sure), ""

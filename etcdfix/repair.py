@@ -1,0 +1,133 @@
+"""Whether a value that cannot be read can be had back from its own stored bytes, and by what.
+
+What may have happened to it is undone in every way that is known, and each result is examined as if etcd had it: the
+encryption key opens it, an object decodes whole, nothing in it contradicts itself or its etcd key. Only where exactly
+one result is left is there a repair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
+from etcdfix.encryption.known_starts import Structures
+from etcdfix.encryption.repairs import Rewrite, cbc_rewrites, prefix_rewrites, rewrites
+from etcdfix.encryption.transformer import ResourceTransformers
+from etcdfix.model import Outcome, Repair, RepairKind, RepairProof, StoredValue
+from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.plaintext import fixed_undos
+
+_UNDONE = {
+    RepairKind.MAGIC: "the first four bytes are those of a protobuf object again",
+    RepairKind.TEXT_MODE: "every CR LF turned back into LF",
+    RepairKind.TRAILING_BYTES: "what follows the whole object cut off",
+}
+
+
+class RepairSearch(NamedTuple):
+    """What came of a search for a repair.
+
+    Attributes:
+        repair: None for none.
+        value: The stored bytes that it leads to; b"" for none.
+        repaired: What those are; None for none.
+        why_not: Why there is none, for people; "" where there is one.
+        ambiguous: There are several, and nothing says which.
+    """
+
+    repair: Repair | None = None
+    value: bytes = b""
+    repaired: Examination | None = None
+    why_not: str = (
+        "nothing that could have happened to it was found: undone, none of it makes the value readable"
+    )
+    ambiguous: bool = False
+
+    def __repr__(self) -> str:
+        return f"RepairSearch({self.repair!r}, {len(self.value)} bytes, {self.why_not!r})"
+
+
+NO_REPAIR = RepairSearch()
+
+
+def find_repair(
+    stored: StoredValue,
+    candidates: Iterable[Rewrite],
+    examine: Callable[[StoredValue], Examination],
+    proof_of: Callable[[StoredValue], RepairProof],
+) -> RepairSearch:
+    """Examine what a value may have been, and return the only result that reads.
+
+    Args:
+        stored: As etcd has it; it cannot be read.
+        candidates: What it may have been.
+        examine: Says what each would be, without counting it as a value of the run.
+        proof_of: Says what shows that one that reads is what was written.
+    """
+    fits: dict[bytes, tuple[Rewrite, Examination]] = {}
+    nearly = ""
+    for rewrite in candidates:
+        if rewrite.value == stored.value or rewrite.value in fits:
+            continue
+        found = examine(msgspec.structs.replace(stored, value=rewrite.value))
+        if _reads(found):
+            fits[rewrite.value] = rewrite, found
+        elif found.opened and proof_of(found.stored) is RepairProof.TAG:
+            verdict = found.verdict
+            nearly = (
+                f"with {rewrite.words} it opens, and what it holds is {verdict.outcome}: {verdict.message}"
+            )
+    if not fits:
+        return NO_REPAIR._replace(why_not=nearly) if nearly else NO_REPAIR
+    if len(fits) > 1:
+        ways = "; ".join(rewrite.words for rewrite, _ in fits.values())
+        why_not = f"{len(fits)} different repairs would each make it readable, and nothing says which is right: {ways}"
+        return RepairSearch(why_not=why_not, ambiguous=True)
+    (value, (rewrite, found)) = next(iter(fits.items()))
+    return RepairSearch(Repair(rewrite.kind, rewrite.words, proof_of(found.stored)), value, found, "")
+
+
+def _reads(found: Examination) -> bool:
+    """Say whether a whole object comes out that is the one of its etcd key: the owner of its type is known too."""
+    return found.verdict.outcome is Outcome.READABLE and found.verdict.cause is None
+
+
+def rewrites_of(
+    stored: StoredValue,
+    own: ResourceTransformers | None,
+    structures: Callable[[], Structures],
+    *,
+    thorough: bool,
+    fits: Callable[[bytes], bool] | None = None,
+) -> Iterator[Rewrite]:
+    """Yield what a value may have been.
+
+    Args:
+        stored: As etcd has it.
+        own: What serves its resource; None where no configuration is known.
+        structures: Starts that API servers write.
+        thorough: Also search for what takes time: a flipped bit behind the prefix, a wrapped data key.
+        fits: Says whether a plaintext is the object of the etcd key; None not to search under AES-CBC.
+    """
+    data = stored.value
+    if not data.startswith(ENCRYPTED_PREFIX):
+        for kind, value in fixed_undos(data):  # the few that are fixed, and never a searched bit
+            yield Rewrite(value, kind, _UNDONE[kind])
+    if own is None:
+        return
+    if thorough and data.startswith(ENCRYPTED_PREFIX):
+        yield from rewrites(data, stored.key, own, structures())
+        if fits is not None:
+            yield from cbc_rewrites(data, own, fits)
+    else:
+        yield from prefix_rewrites(data, own)
+
+
+def proof_of(stored: StoredValue, own: ResourceTransformers | None) -> RepairProof:
+    """Say what shows that a value that opens is what was written."""
+    if own is None or not stored.value.startswith(ENCRYPTED_PREFIX):
+        return RepairProof.DECODES
+    return RepairProof.TAG if own.from_storage(stored.value, stored.key).authenticated else RepairProof.NONE

@@ -1,0 +1,145 @@
+"""Formats of compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import BinaryIO, Final
+
+from etcdfix.reports.base import Output, counted
+from etcdfix.reports.compare_model import Change, ComparisonReport, CopyOfKey, KeyDifference
+from etcdfix.reports.formats.machine import write_rows_json, write_rows_yaml
+from etcdfix.reports.formats.text import aligned, shown
+from etcdfix.text.safetext import safe_text
+
+_MEANINGS: Final[Mapping[str, str]] = {
+    Change.READABLE_ON_SOME: "can be read on some members, and not on others",
+    Change.READABLE_ON_NONE: "differ, and cannot be read on any member",
+    Change.READABLE_ON_ALL: "differ, and can be read on every member",
+    Change.UNREADABLE_NOW: "could be read in the earlier one, and cannot be read in the later one",
+    Change.SAME_REVISION_OTHER_BYTES: "have other bytes at the same mod_revision: no write did that",
+    Change.REMOVED: "are gone",
+    Change.CHANGED: "were changed",
+    Change.ADDED: "are new",
+}
+_DIGEST_SHOWN: Final = len("sha256:") + 12
+
+
+def write_table(report: ComparisonReport, stream: BinaryIO, max_rows: int) -> None:
+    """Write the verdict, what to do, what was compared, and up to ``max_rows`` keys."""
+    output = Output(stream)
+    line = output.line
+    output.prose(_verdict(report))
+    for warning in report.warnings:
+        output.prose(f"Warning: {safe_text(warning)}.")
+    if report.advice:
+        first = report.advice[0]
+        output.prose(f"Next: {safe_text(first.action)}")
+        if first.command:
+            line(f"  {safe_text(first.command)}")
+    line()
+    rows = [("COPY", "REVISION", "HASH", "STATE")]
+    for copy in report.copies:
+        told = f"{copy.hash.hash} (compacted {copy.hash.compact_revision})" if copy.hash is not None else "-"
+        state = "compared" if copy.compared else f"NOT COMPARED: {shown(copy.reason)}"
+        rows.append((shown(copy.label), str(copy.revision or "-"), told, state))
+    for text in aligned(rows):
+        line(text)
+    if report.method == "hash":
+        line("  By hash (HashKV): a CRC-32 of all that a member stores; --read-keys reads every key instead.")
+    elif report.why_keys:
+        output.prose(f"The keys were read, because {safe_text(report.why_keys)}.", "  ")
+    if report.differing:
+        _differences(report, output, max_rows)
+    if not report.complete:
+        line()
+        line("INCOMPLETE: not everything could be compared.")
+        for reason in report.incomplete_reasons:
+            output.prose(f"- {shown(reason)}", "  ")
+    if report.advice:
+        line()
+        line("What to do next")
+        for number, remedy in enumerate(report.advice, start=1):
+            output.prose(f"{number}. {safe_text(remedy.action)}", "  ")
+            if remedy.note:
+                output.prose(safe_text(remedy.note), "     ")
+            if remedy.command:
+                line(f"       {safe_text(remedy.command)}")
+
+
+def _verdict(report: ComparisonReport) -> str:
+    what = f"{report.differing} of {counted(report.keys, 'key')}"
+    unasked = [copy for copy in report.copies if not copy.compared]
+    asked = len(report.copies) - len(unasked)
+    if report.mode == "members":
+        if report.differing:
+            return f"MEMBERS DIFFER: {what} differ on {counted(asked, 'member')}."
+        if report.hashes_differ and report.complete:
+            return f"MEMBERS DIFFER: their hashes do; none of {counted(report.keys, 'key')} that were compared does."
+        if unasked or not report.complete:
+            seen = f"{asked} of {counted(len(report.copies), 'member')} answered"
+            rest = "these agree" if asked > 1 and not report.hashes_differ else "nothing could be compared"
+            return f"COULD NOT BE TOLD: {seen}; {rest}."
+        if asked == 1:
+            return "There is one member: nothing to compare."
+        how = (
+            "by the hash of all they store"
+            if report.method == "hash"
+            else f"{counted(report.keys, 'key')} compared"
+        )
+        return f"MEMBERS AGREE: {counted(asked, 'member')}, {how}."
+    lost = report.changes.get(Change.UNREADABLE_NOW, 0)
+    if lost:
+        return f"UNREADABLE NOW: {counted(lost, 'key')} could be read in the earlier one; {what} differ."
+    if report.differing:
+        return f"DIFFERENT: {what} differ; none that could be read became unreadable."
+    if not report.complete:
+        return f"COULD NOT BE TOLD: no difference in {counted(report.keys, 'key')} that were compared."
+    return f"NO DIFFERENCE in {counted(report.keys, 'key')}."
+
+
+def _differences(report: ComparisonReport, output: Output, max_rows: int) -> None:
+    output.line()
+    for change in Change:
+        count = report.changes.get(change, 0)
+        if count:
+            output.line(
+                f"  {count:>7}  {change.value}: {counted(count, 'key').split()[1]} that {_MEANINGS[change]}"
+            )
+    last = ""
+    for row in islice(report.differences, max_rows):
+        if row.change != last:
+            output.line()
+            output.line(f"{row.change.value.upper()}")
+            last = row.change
+        for text in _row(row):
+            output.line(text)
+    if report.differing > max_rows:
+        output.line(
+            f"  … {report.differing - max_rows} of {counted(report.differing, 'key')} not shown; "
+            f"--max-rows {report.differing} or -o json shows them"
+        )
+
+
+def _row(row: KeyDifference) -> Iterator[str]:
+    key = f"base64:{row.key_base64}" if row.key_base64 else row.key
+    yield f"  {shown(key)}"
+    yield from aligned([(shown(copy.label), *_told(copy)) for copy in row.copies], "    ")
+
+
+def _told(copy: CopyOfKey) -> tuple[str, str, str]:
+    if copy.state != "present":
+        return (copy.state, "", "")
+    cause = f" ({copy.cause})" if copy.cause else ""
+    return (
+        f"{copy.outcome}{cause}",
+        f"mod_revision {copy.mod_revision}",
+        f"{counted(copy.value_size, 'byte')} {copy.value_sha256[:_DIGEST_SHOWN]}",
+    )
+
+
+COMPARE_FORMATS: Final[Mapping[str, Callable[[ComparisonReport, BinaryIO, int], None]]] = {
+    "table": write_table,
+    "json": write_rows_json,
+    "yaml": write_rows_yaml,
+}

@@ -1,0 +1,148 @@
+"""``etcdfix compare`` on a real cluster of three: members that agree, differ in one key, or do not answer."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.sources.etcd import hashkv
+from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
+from tests.support import objects
+from tests.support.etcd_members import EtcdMembers, etcd_members
+from tests.support.etcd_places import NoEtcdError, find_tools
+from tests.support.objects import KUBE_SYSTEM_UID
+
+pytestmark = pytest.mark.etcd
+
+ODD = "member-2"
+EDITED = "/registry/secrets/shop/edited"
+KEYS = 302
+
+
+def broken(name: str) -> bytes:
+    """Return a value that cannot be read, as long as the readable one."""
+    return objects.secret(name).replace(b"\x12\x06Secret", b"\x12\x7fSecret")
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
+    """Three members, of which the last one came back with one key damaged."""
+    try:
+        with etcd_members(tmp_path_factory.mktemp("compare")) as started:
+            server = started.server("member-0")
+            values = {
+                f"/registry/secrets/shop/s-{n:03}": objects.secret(f"s-{n:03}") for n in range(KEYS - 2)
+            }
+            values[EDITED] = objects.secret("edited")
+            values["/registry/namespaces/kube-system"] = objects.namespace_object(
+                "kube-system", KUBE_SYSTEM_UID
+            )
+            server.put_all([(key.encode(), value) for key, value in values.items()])
+            yield started
+    except NoEtcdError as exc:
+        pytest.skip(str(exc))
+
+
+@pytest.fixture(scope="module")
+def differing(members: EtcdMembers) -> EtcdMembers:
+    members.stop(ODD)
+    members.tamper(ODD, objects.secret("edited"), broken("edited"))
+    members.start(ODD, state="existing")
+    return members
+
+
+def compare(
+    members: EtcdMembers, capfd: pytest.CaptureFixture[str], *words: str, first: str = "member-0"
+) -> tuple[int, dict[str, Any]]:
+    endpoints = ["--endpoints", members.endpoint(first), "--no-encryption"]
+    code = run(["compare", *endpoints, "-o", "json", *words])
+    return code, json.loads(capfd.readouterr().out)
+
+
+def test_members_that_agree_are_not_read(
+    members: EtcdMembers, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, report = compare(members, capfd)
+    assert (code, report["method"], report["keys"], report["differing"]) == (0, "hash", 0, 0)
+    assert len({copy["hash"]["hash"] for copy in report["copies"]}) == 1
+    assert [copy["compared"] for copy in report["copies"]] == [True] * 3
+    code, report = compare(members, capfd, "--read-keys")
+    assert (code, report["method"], report["keys"]) == (0, "keys", KEYS)
+    # As an etcd that does not know the request.
+    monkeypatch.setattr("etcdfix.operations.look.comparing.members.read_hash", _no_hash)
+    code, report = compare(members, capfd)
+    assert (code, report["method"], report["keys"]) == (0, "keys", KEYS)
+    assert "does not say its hash" in report["why_keys"]
+
+
+def _no_hash(_client: EtcdClient, **_: int) -> hashkv.StoreHash:
+    raise CallFailed(Failure(FailureKind.UNREACHABLE, "unknown method HashKV"))
+
+
+def test_hashes_of_other_compactions_decide_nothing(
+    members: EtcdMembers, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashes = iter([hashkv.StoreHash(1, 5, 0), hashkv.StoreHash(1, 6, 0), hashkv.StoreHash(2, 5, 0)])
+    monkeypatch.setattr(
+        "etcdfix.operations.look.comparing.members.read_hash", lambda _client, **_: next(hashes)
+    )
+    code, report = compare(members, capfd)
+    assert (code, report["method"], report["keys"], report["hashes_differ"]) == (0, "keys", KEYS, False)
+    assert "compacted" in report["why_keys"]
+
+
+def test_the_edited_key_is_found_and_no_other(
+    differing: EtcdMembers, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for first in differing.names:
+        code, report = compare(differing, capfd, first=first)
+        assert (code, report["method"], report["keys"], report["differing"]) == (1, "keys", KEYS, 1)
+        (row,) = report["differences"]
+        assert (row["key"], row["change"]) == (EDITED, "readable-on-some")
+        assert [copy["outcome"] for copy in row["copies"]] == ["readable", "readable", "decode-failure"]
+        assert len({copy["mod_revision"] for copy in row["copies"]}) == 1
+        assert [copy["unreadable_here"] for copy in report["copies"]] == [0, 0, 1]
+
+
+def test_the_advice_keeps_a_member_with_the_readable_copy(
+    differing: EtcdMembers, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    _, report = compare(differing, capfd, first=ODD)
+    save = report["advice"][1]["command"]
+    assert differing.endpoint(ODD) not in save
+    program, *words = shlex.split(save.replace("good.db", str(tmp_path / "good.db")))
+    assert program == "etcdctl"
+    subprocess.run([find_tools().ctl, *words], check=True, capture_output=True)
+    assert run(["scan", "--snapshot", str(tmp_path / "good.db"), "--no-encryption", EDITED]) == 0
+    replaced = report["advice"][2]["action"]
+    assert ODD in replaced and "member-0" not in replaced and "member-1" not in replaced
+
+
+def test_a_scope_without_it_is_equal_and_the_hashes_are_told(
+    differing: EtcdMembers, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, report = compare(differing, capfd, "namespaces")
+    assert (code, report["keys"], report["differing"], report["hashes_differ"]) == (1, 1, 0, True)
+    assert "another key" in report["warnings"][0]
+    code, report = compare(differing, capfd, EDITED)
+    assert (code, report["differing"]) == (1, 1)
+
+
+def test_a_member_that_does_not_answer_is_told(
+    differing: EtcdMembers, capfd: pytest.CaptureFixture[str]
+) -> None:
+    differing.stop(ODD)
+    code, report = compare(differing, capfd)
+    assert (code, report["complete"], report["differing"]) == (3, False, 0)
+    assert [copy["compared"] for copy in report["copies"]] == [True, True, False]
+    assert ODD in report["incomplete_reasons"][0]
+    assert run(["compare", "--endpoints", differing.endpoint("member-0"), "--no-encryption"]) == 3
+    assert capfd.readouterr().out.startswith("COULD NOT BE TOLD: 2 of 3 members answered; these agree.")

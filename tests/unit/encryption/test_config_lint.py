@@ -1,0 +1,250 @@
+"""What lint says of a configuration: each check, its level and line, and never a key."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from etcdfix.encryption.config import decode_rules, parse_configuration
+from etcdfix.encryption.config_lint import LintCheck, LintFinding, LintLevel, lint
+from etcdfix.encryption.config_merge import merge, merged_file
+from etcdfix.errors import ConfigurationError
+from tests.support.objects import IDENTITY, configuration_of_rules, provider
+
+REPOSITORY = Path(__file__).parents[3]
+GOOD, OTHER = (bytes(31 * n * n + k * 7 + n & 0xFF for n in range(32)) for k in (3, 5))
+EVERYTHING = ("*.*",)
+
+
+def lint_raw(raw: bytes, mode: int | None = 0o100600) -> list[LintFinding]:
+    return lint(raw, decode_rules(raw, path="f"), mode=mode)
+
+
+def found(
+    *providers: dict[str, Any], resources: tuple[str, ...] = EVERYTHING, mode: int = 0o100600
+) -> dict[LintCheck, LintFinding]:
+    return {one.check: one for one in lint_raw(configuration_of_rules((resources, providers)), mode)}
+
+
+def kms(**fields: Any) -> dict[str, Any]:
+    return {"kms": {"name": "p", "endpoint": "unix:///kms.sock", **fields}}
+
+
+def test_a_configuration_with_kms_v2_in_front_has_nothing_to_say() -> None:
+    assert found(kms(apiVersion="v2"), IDENTITY) == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "check"),
+    [
+        (b"secret is secure", LintCheck.EXAMPLE_KEY),
+        (b"abcdefghijklmnopqrstuvwxyz123456", LintCheck.EXAMPLE_KEY),
+        (bytes(range(32)), LintCheck.EXAMPLE_KEY),
+        (bytes(32), LintCheck.WEAK_KEY),
+        (b"\x07" * 16, LintCheck.WEAK_KEY),
+        (bytes(range(40, 72)), LintCheck.WEAK_KEY),
+        (b"correct horse battery staple 123", LintCheck.WEAK_KEY),
+        (GOOD[:16] * 2, LintCheck.WEAK_KEY),
+        (b"\x01\xf0\x33\x99" * 3 + b"\xf0\x01\x99\x33", LintCheck.WEAK_KEY),
+        (GOOD[:16], LintCheck.SHORT_KEY),
+        (GOOD[:24], LintCheck.SHORT_KEY),
+    ],
+)
+def test_keys_that_can_be_guessed_or_are_short(key: bytes, check: LintCheck) -> None:
+    told = found(provider("aesgcm", k=key), IDENTITY)
+    assert check in told
+    assert {LintCheck.EXAMPLE_KEY, LintCheck.WEAK_KEY, LintCheck.SHORT_KEY} & set(told) == {check}
+    assert (told[check].level is LintLevel.ADVICE) == (check is LintCheck.SHORT_KEY)
+
+
+def test_random_keys_are_not_called_weak() -> None:
+    for size in (16, 24, 32):
+        for _ in range(2000):
+            told = found(provider("aesgcm", k=secrets.token_bytes(size)), IDENTITY)
+            assert not {LintCheck.WEAK_KEY, LintCheck.EXAMPLE_KEY} & set(told)
+            if size == 32:
+                break
+
+
+def test_identity_first_and_missing() -> None:
+    first = found(IDENTITY, provider("secretbox", k=GOOD))[LintCheck.IDENTITY_FIRST]
+    assert (first.level, first.place) == (LintLevel.WARNING, "resources[0].providers[0]")
+    assert LintCheck.IDENTITY_FIRST in found(IDENTITY)
+    missing = found(provider("secretbox", k=GOOD))[LintCheck.IDENTITY_MISSING]
+    assert missing.level is LintLevel.ADVICE
+    assert LintCheck.IDENTITY_MISSING not in found(provider("secretbox", k=GOOD), IDENTITY)
+
+
+def test_what_is_not_covered() -> None:
+    raw = configuration_of_rules((("configmaps",), (kms(apiVersion="v2"), IDENTITY)))
+    told = [
+        (one.level, one.message.split(" ")[0]) for one in lint_raw(raw) if one.check is LintCheck.NOT_COVERED
+    ]
+    assert told == [(LintLevel.WARNING, "secrets"), (LintLevel.ADVICE, "no")]
+    raw = configuration_of_rules((("secrets", "widgets.example.com"), (kms(apiVersion="v2"), IDENTITY)))
+    told = [
+        (one.level, one.message.split(" ")[0]) for one in lint_raw(raw) if one.check is LintCheck.NOT_COVERED
+    ]
+    assert told == [(LintLevel.ADVICE, "configmaps")]
+    raw = configuration_of_rules((("*.",), (kms(apiVersion="v2"), IDENTITY)))
+    assert [one.level for one in lint_raw(raw)] == [LintLevel.ADVICE]
+
+
+def test_two_keys_of_one_name_and_two_names_of_one_key() -> None:
+    same = found({"aescbc": {"keys": [*_keys(a=GOOD), *_keys(a=OTHER)]}}, IDENTITY)
+    assert same[LintCheck.SAME_NAME_OTHER_BYTES].level is LintLevel.WARNING
+    assert "noise" in same[LintCheck.SAME_NAME_OTHER_BYTES].message
+    gcm = found({"aesgcm": {"keys": [*_keys(a=GOOD), *_keys(a=OTHER)]}}, IDENTITY)
+    assert "noise" not in gcm[LintCheck.SAME_NAME_OTHER_BYTES].message
+    rules = configuration_of_rules(
+        (("secrets",), (provider("aesgcm", a=GOOD),)), (("configmaps",), (provider("aesgcm", a=OTHER),))
+    )
+    (elsewhere,) = [one for one in lint_raw(rules) if one.check is LintCheck.SAME_NAME_OTHER_BYTES]
+    assert elsewhere.level is LintLevel.ADVICE
+    renamed = found(provider("aesgcm", a=GOOD, b=GOOD), IDENTITY)[LintCheck.REPEATED_KEY]
+    assert (renamed.level, renamed.place) == (
+        LintLevel.WARNING,
+        "resources[0].providers[0].aesgcm.keys[1].secret",
+    )
+    twice = found({"aesgcm": {"keys": [*_keys(a=GOOD), *_keys(a=GOOD)]}}, IDENTITY)[LintCheck.REPEATED_KEY]
+    assert twice.level is LintLevel.ADVICE
+    shared = configuration_of_rules(
+        (("secrets",), (provider("aesgcm", a=GOOD),)), (("configmaps",), (provider("aesgcm", a=GOOD),))
+    )
+    assert not [one for one in lint_raw(shared) if one.check is LintCheck.REPEATED_KEY]
+
+
+def _keys(**keys: bytes) -> list[dict[str, str]]:
+    return [{"name": name, "secret": base64.b64encode(key).decode()} for name, key in keys.items()]
+
+
+def test_what_writes() -> None:
+    assert LintCheck.AESCBC in found(provider("aescbc", k=GOOD), IDENTITY)
+    assert LintCheck.SECRETBOX in found(provider("secretbox", k=GOOD), IDENTITY)
+    assert "no older key" in found(provider("aesgcm", k=GOOD), IDENTITY)[LintCheck.AESGCM].message
+    assert (
+        "no older key" not in found(provider("aesgcm", k=GOOD, j=OTHER), IDENTITY)[LintCheck.AESGCM].message
+    )
+    told = found(kms(apiVersion="v2"), provider("aescbc", k=GOOD), IDENTITY)
+    assert not {LintCheck.AESCBC, LintCheck.AESGCM, LintCheck.SECRETBOX} & set(told)
+
+
+def test_kms_v1_and_a_name_that_two_have() -> None:
+    told = found(kms(), kms(endpoint="unix:///two"), IDENTITY)
+    assert told[LintCheck.KMS_V1].level is LintLevel.WARNING
+    assert LintCheck.KMS_NAME_TWICE in told
+
+
+def test_a_rule_of_its_own_takes_a_resource_from_the_wildcard() -> None:
+    raw = configuration_of_rules(
+        (("secrets",), (kms(apiVersion="v2"), IDENTITY)),
+        (("*.",), (provider("aesgcm", k=GOOD), IDENTITY)),
+        (("*.*",), (provider("secretbox", s=GOOD), IDENTITY)),
+    )
+    told = [one for one in lint_raw(raw) if one.check is LintCheck.NARROWER_RULE]
+    assert [one.place for one in told] == ["resources[0].resources[0]", "resources[1].resources[0]"]
+    assert "aesgcm/k" in told[0].message
+    assert "secretbox/s" in told[1].message
+    same = configuration_of_rules(
+        (("secrets",), (kms(apiVersion="v2"), provider("aesgcm", k=GOOD))),
+        (("*.",), (provider("aesgcm", k=GOOD),)),
+    )
+    assert not [one for one in lint_raw(same) if one.check is LintCheck.NARROWER_RULE]
+
+
+def test_an_empty_entry() -> None:
+    raw = configuration_of_rules((("secrets", ""), (kms(apiVersion="v2"), IDENTITY)))
+    assert [one.place for one in lint_raw(raw) if one.check is LintCheck.EMPTY_ENTRY] == [
+        "resources[0].resources[1]"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"), [(0o100600, False), (0o100400, False), (0o100640, True), (0o100604, True)]
+)
+def test_who_may_read_the_file(mode: int, told: bool) -> None:
+    assert (LintCheck.FILE_MODE in found(kms(apiVersion="v2"), IDENTITY, mode=mode)) == told
+
+
+def test_without_a_mode_nothing_is_said_of_it() -> None:
+    raw = configuration_of_rules((EVERYTHING, (kms(apiVersion="v2"), IDENTITY)))
+    assert lint_raw(raw, None) == []
+
+
+def test_a_file_that_merge_made_is_told() -> None:
+    file = parse_configuration(
+        configuration_of_rules((EVERYTHING, (kms(apiVersion="v2"), IDENTITY))), path="f"
+    )
+    raw = merged_file(merge([file]), [file], made_at="now")
+    assert [one.check for one in lint_raw(raw)] == [LintCheck.MADE_FOR_READING]
+
+
+def test_lines_are_those_of_the_file() -> None:
+    raw = b"""apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: ['*.*']
+  providers:
+  - identity: {}
+  - aesgcm:
+      keys:
+      - name: k
+        secret: AAAAAAAAAAAAAAAAAAAAAA==
+"""
+    told = {one.check: one.line for one in lint_raw(raw)}
+    assert told[LintCheck.IDENTITY_FIRST] == 6
+    assert told[LintCheck.WEAK_KEY] == 10
+
+
+@pytest.mark.parametrize(
+    "path", sorted((REPOSITORY / "fixtures/configs/invalid").glob("*.*")), ids=lambda path: path.stem
+)
+def test_what_api_servers_refuse_is_an_error_or_cannot_be_read(path: Path) -> None:
+    if path.name == "MANIFEST.toml":
+        return
+    raw = path.read_bytes()
+    try:
+        rules = decode_rules(raw, path="f")
+    except ConfigurationError:
+        return
+    told = lint(raw, rules)
+    assert told[0].level is LintLevel.ERROR
+    assert told[0].check is LintCheck.REFUSED
+    for secret in _secrets(yaml.safe_load(raw)):
+        assert secret not in json.dumps([[one.message, one.next_step, one.place] for one in told])
+
+
+@pytest.mark.parametrize(
+    "path", sorted((REPOSITORY / "fixtures/configs/valid").glob("*.*")), ids=lambda path: path.stem
+)
+def test_what_api_servers_take_has_no_error(path: Path) -> None:
+    if path.name == "MANIFEST.toml":
+        return
+    raw = path.read_bytes()
+    assert all(one.level is not LintLevel.ERROR for one in lint_raw(raw))
+
+
+def _secrets(tree: Any) -> list[str]:
+    if isinstance(tree, dict):
+        own = [
+            value
+            for key, value in tree.items()
+            if key == "secret" and isinstance(value, str) and len(value) > 8
+        ]
+        return own + [one for value in tree.values() for one in _secrets(value)]
+    return [one for value in tree for one in _secrets(value)] if isinstance(tree, list) else []
+
+
+def test_a_key_that_was_typed_as_a_name_is_not_shown() -> None:
+    key = "Qx7Zk1vPbT9nWs4LrE8dUo2mHy6GcJ5fAi3RtYpVzKw="
+    broad = {"aescbc": {"keys": [{"name": key, "secret": "AAAAAAAAAAAAAAAAAAAAAA=="}]}}
+    raw = configuration_of_rules((("secrets", key), (provider("aescbc", k=bytes(16)),)), (("*.",), (broad,)))
+    told = json.dumps([[one.message, one.next_step, one.place] for one in lint_raw(raw)])
+    assert "narrower-rule" in {one.check for one in lint_raw(raw)}
+    assert key[:12] not in told

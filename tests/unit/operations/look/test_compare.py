@@ -1,0 +1,266 @@
+"""Two points in time held against each other, and what is advised where members differ."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from etcdfix.errors import EndedEarly
+from etcdfix.examine import Examiner
+from etcdfix.operations.look.compare import CompareRequest, CompareResult, compare_sources
+from etcdfix.operations.look.comparing.advice import member_advice
+from etcdfix.operations.look.comparing.differences import Differences, Side
+from etcdfix.operations.look.comparing.streams import Differing
+from etcdfix.reports.compare_model import Change, ComparedCopy
+from etcdfix.reports.formats.compare import COMPARE_FORMATS
+from etcdfix.scope import ScopeRequest
+from etcdfix.storagekey import StorageLayout
+from etcdfix.text.commands import RepeatedOptions
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    aesgcm,
+    configuration,
+    namespace_object,
+    provider,
+    secret,
+)
+
+LAYOUT = StorageLayout("/registry")
+CONFIG = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
+AT = "/registry/secrets/shop/"
+
+
+def sealed(name: str, key: bytes = KEY_1) -> bytes:
+    return aesgcm(secret(name), AT + name, key)
+
+
+def request(*words: str) -> CompareRequest:
+    return CompareRequest(
+        layout=LAYOUT,
+        configuration=CONFIG,
+        scope=ScopeRequest(words),
+        same_again=RepeatedOptions(source=("--endpoints", "e:1"), reading=("--encryption-config", "c.yaml")),
+    )
+
+
+def compared(earlier: MemorySource, later: MemorySource, *words: str) -> CompareResult:
+    return compare_sources(earlier, later, request(*words), earlier_path="old.db")
+
+
+def document(result: CompareResult) -> dict[str, Any]:
+    out = io.BytesIO()
+    COMPARE_FORMATS["json"](result.report, out, 0)
+    found: dict[str, Any] = json.loads(out.getvalue())
+    return found
+
+
+def table(result: CompareResult) -> str:
+    out = io.BytesIO()
+    COMPARE_FORMATS["table"](result.report, out, 100)
+    return out.getvalue().decode()
+
+
+EARLIER = MemorySource(
+    [
+        stored(AT + "gone", sealed("gone")),
+        stored(AT + "rotten", sealed("rotten")),
+        stored(AT + "same", sealed("same")),
+        stored(AT + "updated", sealed("updated")),
+        stored(AT + "wrong-key", sealed("wrong-key")),
+    ]
+)
+LATER = MemorySource(
+    [
+        stored(AT + "new", sealed("new")),
+        stored(AT + "rotten", sealed("rotten")[:-1] + b"\x00" + b""),
+        stored(AT + "same", sealed("same")),
+        stored(AT + "updated", sealed("updated"), mod_revision=9, version=3),
+        stored(AT + "wrong-key", sealed("wrong-key", KEY_2), mod_revision=9),
+    ]
+)
+
+
+def test_what_became_unreadable_comes_first() -> None:
+    result = compared(EARLIER, LATER)
+    rows = [(row["key"].removeprefix(AT), row["change"]) for row in document(result)["differences"]]
+    assert rows == [
+        ("rotten", "unreadable-now"),
+        ("wrong-key", "unreadable-now"),
+        ("gone", "removed"),
+        ("updated", "changed"),
+        ("new", "added"),
+    ]
+    assert result.report.changes == {"unreadable-now": 2, "removed": 1, "changed": 1, "added": 1}
+    assert table(result).startswith(
+        "UNREADABLE NOW: 2 keys could be read in the earlier one; 5 of 6 keys differ."
+    )
+    scan, get = (remedy.command for remedy in result.report.advice[:2])
+    assert scan == f"etcdfix scan --endpoints e:1 --encryption-config c.yaml {AT}rotten"
+    assert get == f"etcdfix get --snapshot old.db --encryption-config c.yaml {AT}rotten"
+
+
+def test_other_bytes_at_one_revision_are_no_change() -> None:
+    result = compared(
+        MemorySource([stored(AT + "x", sealed("x"))]), MemorySource([stored(AT + "x", secret("x"))])
+    )
+    assert result.report.changes == {"same-revision-other-bytes": 1}
+    assert result.report.advice[0].command.startswith("etcdfix compare --endpoints e:1")
+
+
+def test_nothing_differs() -> None:
+    result = compared(EARLIER, EARLIER)
+    assert (result.report.keys, result.report.differing, result.report.complete) == (5, 0, True)
+    assert result.report.advice == []
+    assert document(result)["differences"] == []
+    assert table(result).startswith("NO DIFFERENCE in 5 keys.")
+
+
+def test_a_scope() -> None:
+    assert compared(EARLIER, LATER, AT + "gone").report.keys == 1
+    assert compared(EARLIER, LATER, "secrets").report.keys == 6
+    assert compared(EARLIER, LATER, "pods").report.keys == 0
+
+
+def test_what_a_damaged_file_does_not_show_is_not_called_removed() -> None:
+    later = MemorySource([stored(AT + "same", sealed("same"))], problems=["page 7 is damaged"])
+    result = compared(EARLIER, later)
+    assert (result.report.differing, result.report.unknown, result.report.complete) == (0, 4, False)
+    assert "page 7" in result.report.incomplete_reasons[0]
+    assert table(result).startswith("COULD NOT BE TOLD")
+
+
+def test_a_source_that_is_lost_midway_makes_nothing_up() -> None:
+    later = MemorySource(EARLIER.current(b""), fails_after=2)
+    result = compared(EARLIER, later)
+    assert (result.report.differing, result.report.unknown) == (0, 3)
+    assert "lost midway" in result.report.incomplete_reasons[0]
+
+
+def test_an_end_before_the_end() -> None:
+    later = MemorySource(EARLIER.current(b""), fails_after=2, failure=EndedEarly("ended by SIGTERM", 143))
+    result = compared(EARLIER, later)
+    assert result.ended is not None
+    assert result.report.incomplete_reasons == ["ended by SIGTERM before the end"]
+
+
+def test_other_clusters_and_the_order_of_time_are_told() -> None:
+    one, two = (
+        MemorySource({"/registry/namespaces/kube-system": namespace_object("kube-system", uid)})
+        for uid in ("u-1", "u-2")
+    )
+    assert "different clusters" in compared(one, two).report.warnings[0]
+
+
+def test_nothing_there_at_all() -> None:
+    assert compared(MemorySource(), MemorySource()).nothing_there
+    assert not compared(EARLIER, EARLIER, "pods").nothing_there
+
+
+def test_hostile_names_are_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+    key = AT + "\x1b[31m\u202e"
+    result = compared(MemorySource([stored(key, b"")]), MemorySource())
+    assert "\x1b" not in table(result)
+    (row,) = document(result)["differences"]
+    assert row["key_base64"]
+
+
+# What is advised
+
+
+Value = Callable[[str], bytes | None]
+
+
+def members(*copies: tuple[Value, ...]) -> tuple[list[ComparedCopy], Differences]:
+    """Return what is known after keys whose copies on the members are these."""
+    count = len(copies[0])
+    examiner = Examiner.of(request())
+    differences = Differences([Side(f"m{at}", examiner) for at in range(count)], in_time=False)
+    for number, values in enumerate(copies):
+        name = f"s-{number}"
+        held = [value(name) for value in values]
+        records = tuple(None if value is None else stored(AT + name, value) for value in held)
+        differences.add(Differing((AT + name).encode(), records, frozenset()))
+    found = [
+        ComparedCopy(
+            label=f"m{at}",
+            type="member",
+            member_id=f"{at}",
+            endpoint=f"host-{at}:2379",
+            only_readable_here=differences.only_readable[at],
+            unreadable_here=differences.unreadable[at],
+        )
+        for at in range(count)
+    ]
+    return found, differences
+
+
+def advised(*copies: tuple[Value, ...]) -> list[str]:
+    found, differences = members(*copies)
+    return [
+        f"{remedy.action} {remedy.command}"
+        for remedy in member_advice(found, differences, request().same_again)
+    ]
+
+
+def good(name: str) -> bytes:
+    return secret(name)
+
+
+def also_good(name: str) -> bytes:
+    return sealed(name)
+
+
+def bad(_name: str) -> bytes:
+    return b"k8s\x00\xff"
+
+
+def worse(_name: str) -> bytes:
+    return b"k8s\x00\xfe"
+
+
+def absent(_name: str) -> None:
+    return None
+
+
+def test_the_member_with_all_readable_copies_is_saved_and_stays() -> None:
+    told = advised((good, bad, good), (good, good, absent))
+    assert "Save a snapshot of member m0" in told[1]
+    assert "--endpoints host-0:2379 snapshot save good.db" in told[1]
+    # The others can read a key each that the other one cannot, so neither is named.
+    assert not any("replace" in one for one in told[1:])
+    assert "Then replace m1, m2," in advised((good, bad, absent))[2]
+
+
+def test_a_member_with_a_readable_copy_that_others_lack_is_never_to_be_replaced() -> None:
+    told = advised((good, bad, bad), (bad, good, bad))
+    assert ["Save a snapshot of member m0" in one for one in told] == [False, True, False, False]
+    assert "Save a snapshot of member m1" in told[2]
+    assert not any("replace" in one for one in told[1:])
+
+
+def test_a_single_readable_copy_outweighs_the_majority() -> None:
+    told = advised((bad, bad, good))
+    assert "Save a snapshot of member m2" in told[1]
+    assert "replace m0, m1" in told[2]
+
+
+def test_copies_that_all_can_be_read_are_not_chosen_between() -> None:
+    told = advised((good, also_good, good))
+    assert [one.partition(":")[0].partition(".")[0] for one in told[1:4]] == [
+        f"Save a snapshot of member m{at}" for at in range(3)
+    ]
+    assert not any("replace" in one for one in told)
+
+
+def test_copies_that_none_can_be_read() -> None:
+    told = advised((bad, worse, bad))
+    assert "etcdfix scan --endpoints e:1" in told[1]
+    _, differences = members((bad, worse, bad))
+    assert differences.changes == {Change.READABLE_ON_NONE: 1}

@@ -336,7 +336,6 @@ CASES = [
         ],
         FINDINGS,
         _file("found.key", lambda: bytes(range(32))),
-        columns=100,
     ),
     Case(
         "encryption-try-no-candidate",

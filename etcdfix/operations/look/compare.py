@@ -113,10 +113,12 @@ def compare_members(
         sides = [Side(member.copy.label, examiner.apart()) for member in reached]
         hashes = read_hashes(members, revision) if len(reached) > 1 else _NOT_ASKED
         walked = _Walked(differences=Differences(sides, in_time=False))
+        nothing_there = False
         by_hash = hashes.equal and not request.read_keys
         if not by_hash and len(reached) > 1:
             sources: list[Source] = [member.source for member in reached if member.source is not None]
             walked = _walk(sources, sides, ranges, progress, in_time=False)
+            nothing_there = _nothing_there(walked, sources, request)
         limited_to = source.describe().limited_to
         reasons = [*reasons_of(members), *walked.problems]
     differences = walked.differences
@@ -145,6 +147,7 @@ def compare_members(
             limited_to=limited_to,
         ),
         walked.ended,
+        nothing_there,
     )
 
 
@@ -209,8 +212,6 @@ def compare_sources(
         )
         for at, copy in enumerate(copies)
     ]
-    nothing = not walked.keys and not walked.problems and walked.ended is None
-    nothing = nothing and not any(has_keys(source, request.layout) for source in sources)
     return CompareResult(
         _report(
             request,
@@ -225,11 +226,18 @@ def compare_sources(
             limited_to=later.describe().limited_to,
         ),
         walked.ended,
-        nothing,
+        _nothing_there(walked, sources, request),
     )
 
 
 _NOT_ASKED: Final = Hashes((), equal=False, differ=False, why_keys="")
+
+
+def _nothing_there(walked: _Walked, sources: Sequence[Source], request: CompareRequest) -> bool:
+    """Say whether no key was compared because none starts with the storage prefix."""
+    if walked.keys or walked.problems:
+        return False
+    return not any(has_keys(source, request.layout) for source in sources)
 
 
 def _walk(

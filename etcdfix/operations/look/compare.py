@@ -181,12 +181,7 @@ def compare_sources(
     }
     ranges = resolve_scope(request.scope, request.layout, custom)
     uids = [examiner.kube_system_uid(source) for examiner, source in zip(examiners, sources, strict=True)]
-    copies = [_source_copy(source) for source in sources]
-    if copies[0].label == copies[1].label:
-        copies = [
-            msgspec.structs.replace(copy, label=f"{when}: {copy.label}")
-            for when, copy in zip(("earlier", "later"), copies, strict=True)
-        ]
+    copies = [_source_copy(source, when) for source, when in zip(sources, ("earlier", "later"), strict=True)]
     sides = [Side(copy.label, examiner.apart()) for copy, examiner in zip(copies, examiners, strict=True)]
     walked = _walk(sources, sides, ranges, progress, in_time=True)
     differences = walked.differences
@@ -321,13 +316,11 @@ def _shown_hash(found: StoreHash | None) -> CopyHash | None:
     return CopyHash(f"{found.hash:08x}", found.compact_revision, found.hash_revision)
 
 
-def _source_copy(source: Source) -> ComparedCopy:
+def _source_copy(source: Source, label: str) -> ComparedCopy:
     description = source.describe()
     if description.path is not None:
-        path = shown_word(description.path)
-        return ComparedCopy(label=path, type="snapshot", path=path)
-    endpoint = ",".join(description.endpoints or ())
-    return ComparedCopy(label=f"etcd {endpoint}", type="etcd", endpoint=endpoint)
+        return ComparedCopy(label=label, type="snapshot", path=shown_word(description.path))
+    return ComparedCopy(label=label, type="etcd", endpoint=",".join(description.endpoints or ()))
 
 
 def _report(

@@ -13,14 +13,14 @@ from etcdfix.reports.formats.text import aligned, shown
 from etcdfix.text.safetext import safe_text
 
 _MEANINGS: Final[Mapping[str, str]] = {
-    Change.READABLE_ON_SOME: "can be read on some members, and not on others",
-    Change.READABLE_ON_NONE: "differ, and cannot be read on any member",
-    Change.READABLE_ON_ALL: "differ, and can be read on every member",
-    Change.UNREADABLE_NOW: "could be read in the earlier one, and cannot be read in the later one",
-    Change.SAME_REVISION_OTHER_BYTES: "have other bytes at the same mod_revision: no write did that",
-    Change.REMOVED: "are gone",
-    Change.CHANGED: "were changed",
-    Change.ADDED: "are new",
+    Change.READABLE_ON_SOME: "some members can read it, and others cannot",
+    Change.READABLE_ON_NONE: "no member can read it, and they differ",
+    Change.READABLE_ON_ALL: "every member can read it, and they differ",
+    Change.UNREADABLE_NOW: "the earlier value could be read, and the later one cannot",
+    Change.SAME_REVISION_OTHER_BYTES: "other bytes at the same mod_revision: no write did that",
+    Change.REMOVED: "not there any more",
+    Change.CHANGED: "written since",
+    Change.ADDED: "not there before",
 }
 _DIGEST_SHOWN: Final = len("sha256:") + 12
 
@@ -38,11 +38,12 @@ def write_table(report: ComparisonReport, stream: BinaryIO, max_rows: int) -> No
         if first.command:
             line(f"  {safe_text(first.command)}")
     line()
-    rows = [("COPY", "REVISION", "HASH", "STATE")]
+    rows = [("COPY", "WHERE", "REVISION", "HASH", "STATE")]
     for copy in report.copies:
         told = f"{copy.hash.hash} (compacted {copy.hash.compact_revision})" if copy.hash is not None else "-"
         state = "compared" if copy.compared else f"NOT COMPARED: {shown(copy.reason)}"
-        rows.append((shown(copy.label), str(copy.revision or "-"), told, state))
+        where = shown(copy.path or copy.endpoint or "-")
+        rows.append((shown(copy.label), where, str(copy.revision or "-"), told, state))
     for text in aligned(rows):
         line(text)
     if report.method == "hash":
@@ -103,9 +104,7 @@ def _differences(report: ComparisonReport, output: Output, max_rows: int) -> Non
     for change in Change:
         count = report.changes.get(change, 0)
         if count:
-            output.line(
-                f"  {count:>7}  {change.value}: {counted(count, 'key').split()[1]} that {_MEANINGS[change]}"
-            )
+            output.line(f"  {count:>7}  {change.value}: {_MEANINGS[change]}")
     last = ""
     for row in islice(report.differences, max_rows):
         if row.change != last:

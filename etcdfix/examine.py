@@ -18,7 +18,7 @@ from etcdfix.claims import ClaimSearch
 from etcdfix.decoding.registry import Registry, SchemeName, stored_kinds
 from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.encryption.envelope import Envelope, parse_envelope
+from etcdfix.encryption.envelope import KNOWN_PROVIDERS, Envelope, parse_envelope
 from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, stored_key_id
 from etcdfix.encryption.peek import LookInto, PeekRequest, Structures, peek
 from etcdfix.encryption.transformer import (
@@ -77,6 +77,12 @@ PLAIN = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERV
 
 # A value that ends before the colon after its key name.
 _ENVELOPE_CUT = re.compile(rb"k8s:enc:(?:(?:aescbc|aesgcm|secretbox):v1|kms:v[12]):[^:]{0,253}")
+_ENVELOPE_STARTS = tuple(f"k8s:enc:{provider}:{version}:".encode() for provider, version in KNOWN_PROVIDERS)
+
+
+def _ends_inside_its_envelope(value: bytes) -> bool:
+    whole_words = _ENVELOPE_CUT.fullmatch(value) is not None
+    return whole_words or any(start.startswith(value) for start in _ENVELOPE_STARTS)
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,6 +177,11 @@ class Examiner:
             SourceError: They cannot be read.
         """
         self.readers.learn(source, self.plugins)
+        self._reader = None
+
+    def know_as(self, other: Examiner) -> None:
+        """Know the CRDs and APIServices that another one has learned."""
+        self.readers.know_as(other.readers)
         self._reader = None
 
     def know_names(self, names: Collection[str]) -> None:
@@ -315,7 +326,7 @@ class Examiner:
             envelope_transformer=written_under,
             name_may_go_on=known and envelope is not None and envelope.name_may_go_on,
             resource=str(reader.directory.group_resource) or reader.directory.path,
-            envelope_cut=enveloped and not known and _ENVELOPE_CUT.fullmatch(stored.value) is not None,
+            envelope_cut=enveloped and not known and _ends_inside_its_envelope(stored.value),
             envelope_bits_off=bits_off(stored.value, _ENCRYPTED),
             transformer=transformer,
             transform_failure=failure,

@@ -185,6 +185,13 @@ class ResourceReaders:
                 self.aggregated_groups.add(display(stored.key[len(prefix) :]).partition(".")[2])
         self._made.clear()
 
+    def know_as(self, other: ResourceReaders) -> None:
+        """Know the CRDs and APIServices that another one has read, and count for itself what is opened."""
+        self.custom_resources = other.custom_resources
+        self.unreadable_crds = other.unreadable_crds
+        self.aggregated_groups = other.aggregated_groups
+        self._made.clear()
+
     def _ask_ahead(self, source: Source, plugins: Plugins | None) -> None:
         """Let the KMS plugins know of the data keys that the CRDs need, where they need any; waits for none."""
         path, _, resource = CRD_PATH.partition("/")

@@ -90,8 +90,8 @@ def command(
 ) -> int:
     """Put a value back at its key: from a backup, a snapshot, or an earlier revision.
 
-    BACKUP is a file that delete, restore or reencrypt has written: the undo, for which no encryption configuration is
-    needed. With --from-snapshot or --from-revision name the KEY instead. The key must be absent, or
+    BACKUP is a file that delete, restore, reencrypt or repair has written: the undo, for which no encryption
+    configuration is needed. With --from-snapshot or --from-revision name the KEY instead. The key must be absent, or
     --replace-mod-revision says what may be replaced.
     """
     require_reason(options)

@@ -31,6 +31,10 @@ COMMANDS: Commands = {
         "etcdfix.cli.reencrypt",
         "Rewrite one value, which only a candidate key opens, under today's key.",
     ),
+    "repair": (
+        "etcdfix.cli.repair",
+        "Put the stored bytes of one value right, where a tag or its object shows how.",
+    ),
     "audit": ("etcdfix.cli.audit", "Show and verify the audit log; say what became of open intents."),
     "backup": ("etcdfix.cli.backup", "List backups, compare them with the audit log, remove old ones."),
     "get": (
@@ -73,7 +77,7 @@ COMMANDS: Commands = {
     "schema": ("etcdfix.cli.schema", "Print the JSON Schema of a report, a finding or an audit record."),
 }
 
-_CHANGING = frozenset({"delete", "restore", "reencrypt"})
+_CHANGING = frozenset({"delete", "restore", "reencrypt", "repair"})
 
 
 class _ReaderGone(Exception):
@@ -112,8 +116,8 @@ class _Root(LazyGroup):
 def cli() -> None:
     """Find and explain Kubernetes objects in etcd that cannot be read.
 
-    Works on a live etcd or on a snapshot file; no API server is needed. Only delete, restore and
-    reencrypt change anything: one key each, after a backup and with a record.
+    Works on a live etcd or on a snapshot file; no API server is needed. Only delete, restore,
+    reencrypt and repair change anything: one key each, after a backup and with a record.
     """
 
 

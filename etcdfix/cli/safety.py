@@ -21,7 +21,7 @@ from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rules import Rule, refuse
 from etcdfix.text.safetext import safe_text
-from etcdfix.verdicts.deletability import AcceptRisk
+from etcdfix.verdicts.deletability import DELETION_RISKS, AcceptRisk
 
 EXIT_CODES = {
     0: "done, or the dry run would be",
@@ -93,7 +93,7 @@ member_options = option_group(
 
 risk_options = option_group(
     click.option(
-        "--accept-risk", "accept_risks", multiple=True, type=click.Choice([risk.value for risk in AcceptRisk]),
+        "--accept-risk", "accept_risks", multiple=True, type=click.Choice([risk.value for risk in DELETION_RISKS]),
         help="Go on in spite of this one risk (may be repeated).",
     ),
 
@@ -191,8 +191,9 @@ def record_paths(options: dict[str, Any]) -> RecordPaths:
 
 def change_exit_code(outcome: ChangeOutcome) -> int:
     """Map what became of a change to its exit code: 0 done (or it would be), 3 anything less certain."""
-    certain = outcome.result in {None, Result.DELETED, Result.RESTORED, Result.REENCRYPTED}
-    return 0 if certain and outcome.head is not None and outcome.anchored is not False else 3
+    certain = outcome.result in {None, Result.DELETED, Result.RESTORED, Result.REENCRYPTED, Result.REPAIRED}
+    told = outcome.head is not None and outcome.anchored is not False
+    return 0 if certain and told and not outcome.doubtful else 3
 
 
 def show(lines: Iterator[str], *, err: bool = False) -> None:

@@ -41,7 +41,7 @@ _ALL = {**SCHEMAS, "audit": audit_schema}
 @click.command("schema")
 @click.argument("name", type=click.Choice(list(_ALL)), default="report", metavar="[NAME]")
 def command(name: str) -> int:
-    """Print the JSON Schema of what a command writes as JSON: of a scan's report (default), or of another document.
+    r"""Print the JSON Schema of what a command writes as JSON: of a scan's report (default), or of another document.
 
     NAME is one of these:
 
@@ -49,9 +49,10 @@ def command(name: str) -> int:
       report, finding                  etcdfix scan
       history, impact, namespace, orphans, plan, doctor, compare
                                        the command of that name
-      encryption-usage, encryption-lint, encryption-diff, encryption-merge
+      encryption-usage, encryption-try, encryption-what-if, encryption-lint,
+      encryption-diff, encryption-merge
                                        etcdfix encryption
-      change                           delete, restore, reencrypt
+      change                           delete, restore, reencrypt, repair
       explain, cause, cause-list       etcdfix explain
       backup-list, backup-verification, backup-pruning
                                        etcdfix backup

@@ -78,15 +78,14 @@ def _type(meta: bytes) -> str:
     at = 0
     while at < len(meta):
         try:
-            tag, at = read_varint(meta, at)
-            length, at = read_varint(meta, at)
+            tag, start = read_varint(meta, at)
+            length, start = read_varint(meta, start)
         except ValueError:
             break
-        value = meta[at : at + length]
-        at += length
-        name = _TYPE_FIELDS.get(tag >> 3, "")
+        name, value = _TYPE_FIELDS.get(tag >> 3, ""), meta[start : start + length]
         if not name or name in words:
             break
         words[name] = value.decode() if _NAME.fullmatch(value) else withheld(len(value))
-    more = "" if at == len(meta) and words else f"; {len(meta)} bytes that are not only these"
-    return ", ".join(f"{name} {value}" for name, value in words.items()) + more
+        at = start + length
+    more = [f"{len(meta)} bytes that are not only these"] if at != len(meta) else []
+    return ", ".join([*(f"{name} {value}" for name, value in words.items()), *more])

@@ -184,20 +184,28 @@ def load_encryption(inputs: Inputs) -> EncryptionConfiguration | None:
 
 
 def open_plugins(
-    inputs: Inputs, configuration: EncryptionConfiguration | None
+    inputs: Inputs, *configurations: EncryptionConfiguration | None
 ) -> contextlib.AbstractContextManager[KMSPlugins | None]:
-    """Return the KMS plugins of a configuration, none of them asked yet; None where none is to be asked.
+    """Return the KMS plugins of the configurations, none of them asked yet; None where none is to be asked.
+
+    A provider that several have is one.
 
     Raises:
-        ConfigurationError: ``--kms-endpoint`` names no KMS provider of the configuration, or no socket.
+        ConfigurationError: ``--kms-endpoint`` names no KMS provider of any configuration, or no socket.
     """
-    providers = configuration.kms_providers if configuration is not None else ()
+    given = [configuration for configuration in configurations if configuration is not None]
+    providers = [provider for configuration in given for provider in configuration.kms_providers]
     for name in inputs.kms_endpoints:
         if all(provider.name != name for provider in providers):
             known = ", ".join(sorted({provider.name for provider in providers}))
+            which = (
+                "no encryption configuration has"
+                if len(given) > 1
+                else "the encryption configuration does not have"
+            )
             raise ConfigurationError(
-                f"--kms-endpoint names the KMS provider {name!r}, which the encryption configuration does not have",
-                hint=f"it has {known}" if known else "it has none",
+                f"--kms-endpoint names the KMS provider {name!r}, which {which}",
+                hint=f"KMS providers there are: {known}" if known else "there is none",
             )
     if not inputs.ask_kms or not providers:
         return contextlib.nullcontext()

@@ -133,6 +133,7 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
         anchor: Where the head is told, outside; "" for nowhere.
         anchored: The anchor took the last record; None without an anchor.
         warnings: What a person should know, one sentence each.
+        doubtful: It was made and recorded, and what etcd holds then is not known to be what was written.
     """
 
     result: Result | None
@@ -145,6 +146,7 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     anchor: str = ""
     anchored: bool | None = None
     warnings: tuple[str, ...] = ()
+    doubtful: bool = False
 
 
 def place_warnings(places: RecordPaths, *, backup: bool = True) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
-from etcdfix.model import Confidence, PeekState
-from etcdfix.reports.model import API_VERSION, Finding, Remedy, ReportConfiguration, ReportSource, Tool
+from etcdfix.model import Confidence, PeekState, RepairKind, RepairProof
+from etcdfix.reports.model import Finding, Remedy, SourcedReport
 
 
 class Where(StrEnum):
@@ -102,6 +102,18 @@ class NotTheCause(msgspec.Struct, frozen=True):
     why: str
 
 
+class RepairShown(msgspec.Struct, frozen=True):
+    """The only way that was found in which the stored bytes themselves read again.
+
+    ``proof`` is ``tag`` or ``decodes``; ``none`` where AES-CBC has no tag that would show it, so that it is a guess.
+    """
+
+    kind: RepairKind
+    words: str
+    proof: RepairProof
+    confidence: Confidence
+
+
 class Neighbour(msgspec.Struct, frozen=True):
     """Another etcd key under the same encryption key; ``key_base64`` is null where the key is plain text."""
 
@@ -151,7 +163,7 @@ class KeptRevisions(msgspec.Struct, frozen=True, kw_only=True):
     command: str
 
 
-class ExplainReport(msgspec.Struct, frozen=True, kw_only=True):
+class ExplainReport(SourcedReport, frozen=True, kw_only=True):
     """All that is known of one etcd key.
 
     Attributes:
@@ -169,18 +181,15 @@ class ExplainReport(msgspec.Struct, frozen=True, kw_only=True):
         attempts: Every encryption key of the rule; empty without a configuration.
         peek: Null where none was needed, or possible.
         ruled_out: Causes that were checked and are none.
+        repair: How its own bytes read again; null where no way was found, or none was looked for.
+        no_repair: Why there is none, of a value that cannot be read; "" else.
         siblings: One for each encryption key that the value counts under; empty for a readable one.
         kept: Null where it could not be told.
         remedies_when_gone: Ways out for a key that holds nothing any more.
         cause_page: Command that shows what the cause means; "" for none.
     """
 
-    api_version: str = msgspec.field(name="apiVersion", default=API_VERSION)
     kind: str = "ExplainReport"
-    tool: Tool
-    generated_at: str
-    source: ReportSource
-    encryption_config: ReportConfiguration | None
     key: str
     key_base64: str | None
     exists: bool
@@ -196,6 +205,8 @@ class ExplainReport(msgspec.Struct, frozen=True, kw_only=True):
     attempts: list[KeyAttempt] = []
     peek: PeekShown | None = None
     ruled_out: list[NotTheCause] = []
+    repair: RepairShown | None = None
+    no_repair: str = ""
     siblings: list[Siblings] = []
     kept: KeptRevisions | None = None
     remedies_when_gone: list[Remedy] = []

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
-from etcdfix.model import Outcome, ReadableRevision, ServerBehaviour
+from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.reports.model import Finding, FindingEvidence, StatusCause, ValueKind
-from etcdfix.reports.remedies import remedies_for
+from etcdfix.reports.remedies import Way, ways_out
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import key_base64
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.plaintext import bounded
 from etcdfix.verdicts.severity import stake_of
-
-_ANYWHERE = RepeatedOptions()
 
 
 def is_finding(found: Examination) -> bool:
@@ -24,22 +22,13 @@ def is_finding(found: Examination) -> bool:
     return not found.verdict.is_plain
 
 
-def finding_from(
-    found: Examination,
-    *,
-    baseline: bool = False,
-    same_again: RepeatedOptions = _ANYWHERE,
-    readable: ReadableRevision | None = None,
-    breaking: bool = False,
-) -> Finding:
+def finding_from(found: Examination, ways: Iterable[Way] | None = None, *, baseline: bool = False) -> Finding:
     """Return the published form of an examination. Digests and sizes are of the stored bytes.
 
     Args:
         found: The examination.
+        ways: The ways out, ordered; None for those that the value alone leads to.
         baseline: It was known before.
-        same_again: Options that the commands of remedies must repeat.
-        readable: An earlier revision of it that still reads, where one was looked for and found.
-        breaking: It is known that a change of it may break the cluster.
     """
     stored, verdict = found.stored, found.verdict
     gvk, stake = found.gvk, stake_of(found)
@@ -69,7 +58,7 @@ def finding_from(
         value_size=len(stored.value),
         value_sha256="sha256:" + hashlib.sha256(stored.value).hexdigest(),
         evidence=[FindingEvidence(e.check, e.result, e.detail) for e in verdict.evidence],
-        remedies=remedies_for(found, same_again, readable=readable, breaking=breaking),
+        remedies=[way.remedy for way in (ways_out(found) if ways is None else ways)],
         baseline=baseline,
         severity=stake.severity.value if stake is not None else None,
         rule=found.rule or None,

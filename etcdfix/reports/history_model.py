@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from etcdfix.model import Confidence, Outcome
-from etcdfix.reports.model import API_VERSION, Remedy, ReportConfiguration, ReportSource, Tool, ValueKind
+from etcdfix.reports.model import Remedy, SourcedReport, ValueKind
 
 
 class Event(StrEnum):
@@ -101,7 +101,7 @@ class HistoryRevision(msgspec.Struct, frozen=True, kw_only=True):
     restore_note: str = ""
 
 
-class HistoryReport(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryReport(SourcedReport, frozen=True, kw_only=True):
     """Every revision of one key that etcd, or a snapshot, still keeps.
 
     Attributes:
@@ -126,12 +126,7 @@ class HistoryReport(msgspec.Struct, frozen=True, kw_only=True):
         incomplete_reasons: Why not.
     """
 
-    api_version: str = msgspec.field(name="apiVersion", default=API_VERSION)
     kind: str = "HistoryReport"
-    tool: Tool
-    generated_at: str
-    source: ReportSource
-    encryption_config: ReportConfiguration | None
     key: str
     key_base64: str | None
     group: str

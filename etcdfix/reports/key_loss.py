@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import LostKey, Remedy, TransformerSummary
-from etcdfix.reports.next_steps import doubt_in
-from etcdfix.reports.remedies import DO_NOT_RESTART, configuration_remedy
+from etcdfix.reports.next_steps import doubt_in, first_way_out
+from etcdfix.reports.remedies import DO_NOT_RESTART, Way, WayKind, configuration_remedy
 from etcdfix.reports.tally import MAX_NAMES, OTHERS
 from etcdfix.storagekey import ResourcePrefix, StorageCodec
 from etcdfix.text.commands import RepeatedOptions
@@ -53,6 +54,14 @@ class _Members(msgspec.Struct):
     first_kept: Remedy | None = None
 
 
+class Lost(NamedTuple):
+    """A lost key, the worst that is at stake under it, and the first way out."""
+
+    entry: LostKey
+    worst: Stake
+    first: Remedy | None
+
+
 class KeyLosses:
     """Gathers the values that may belong to a lost encryption key. Memory depends on keys and resources in use."""
 
@@ -87,8 +96,8 @@ class KeyLosses:
                 members.first_kept = members.first_kept or kept
             members.worst = min(members.worst, stake, key=lambda one: one.rank)
 
-    def lost(self, counted: Iterable[TransformerSummary]) -> dict[Place, tuple[LostKey, Stake]]:
-        """Return the keys that are lost by these counts, each with the worst that is at stake under it."""
+    def lost(self, counted: Iterable[TransformerSummary]) -> dict[Place, Lost]:
+        """Return the keys that are lost by these counts."""
         found = {}
         for entry in counted:
             place = (",".join(entry.resources), entry.transformer, entry.key_fingerprint or "")
@@ -96,10 +105,13 @@ class KeyLosses:
             if members is None or entry.transformer == OTHERS:
                 continue
             if doubt_in(entry) in BY_NUMBERS:
-                found[place] = (self._entry(place, entry, members), members.worst)
+                ways = list(self._ways_out(entry.transformer, members))
+                lost = self._entry(place, entry, members, [way.remedy for way in ways])
+                found[place] = Lost(lost, members.worst, first_way_out(ways))
         return found
 
-    def _entry(self, place: Place, entry: TransformerSummary, members: _Members) -> LostKey:
+    @staticmethod
+    def _entry(place: Place, entry: TransformerSummary, members: _Members, remedies: list[Remedy]) -> LostKey:
         rule, transformer, _ = place
         return LostKey(
             transformer=transformer,
@@ -110,10 +122,10 @@ class KeyLosses:
             of=entry.keys,
             first_mod_revision=entry.first_mod_revision,
             last_mod_revision=entry.last_mod_revision,
-            remedies=list(self._remedies(transformer, members)),
+            remedies=remedies,
         )
 
-    def _remedies(self, transformer: str, members: _Members) -> Iterator[Remedy]:
+    def _ways_out(self, transformer: str, members: _Members) -> Iterator[Way]:
         """Yield the ways out for all values of a key, least destructive first; none of them deletes."""
         again = self._again
         resources = _scope_of(members.resources)
@@ -123,25 +135,28 @@ class KeyLosses:
             remedy = configuration_remedy(cause, transformer, command)
             if remedy is not None and remedy.action not in seen:
                 seen.add(remedy.action)
-                yield remedy
+                yield Way(remedy)
         if members.first_kept is not None:
             verb = members.first_kept.action.partition(" readable revision ")[0]
             have = "has" if members.kept == 1 else "have"
-            yield Remedy(
+            kept = Remedy(
                 f"{verb} the readable revision that {counted(members.kept, 'value')} of them still {have}",
                 members.first_kept.command,
-                f"The command is that of the first; etcdfix impact KEY has the others. {members.first_kept.note}",
+                f"The command is that of the first; etcdfix explain KEY has another. {members.first_kept.note}",
             )
+            yield Way(kept, WayKind.SAVE)
         paths = [path for directory in members.resources if (path := directory.api_path("", None))]
         for path in paths[:_MOST_COMMANDS] or [""]:
-            yield Remedy(
+            save = Remedy(
                 f"{DO_NOT_RESTART}: save what the memory of each still holds, and keep it",
                 quote_command(["kubectl", "get", "--raw", f"{path}?resourceVersion=0"]) if path else "",
                 "Ask each server by its own address. One that ran before the key was lost may hold every object; a "
                 "restart, or the deletion of one unreadable object, throws that away.",
             )
-        yield Remedy(
+            yield Way(save, WayKind.RESCUE)
+        older = Remedy(
             "See whether an older snapshot of etcd holds them under a key that is there",
             again.scan_of(resources, source=["--snapshot", "FILE"]),
             "A snapshot from before the key was used may.",
         )
+        yield Way(older)

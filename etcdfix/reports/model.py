@@ -400,17 +400,18 @@ class FollowUp(msgspec.Struct, frozen=True):
 
 
 class ChangeReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version": "apiVersion"}):
-    """What became of one deletion, restore or re-encryption.
+    """What became of one deletion, restore, re-encryption or repair.
 
     Attributes:
-        command: ``delete``, ``restore`` or ``reencrypt``.
+        command: ``delete``, ``restore``, ``reencrypt`` or ``repair``.
         key: Etcd key as it is shown; null where none was named as it has to be.
         key_base64: The key itself, where it is not plain text; else null.
         cluster_name: What ``--cluster-name`` said; "" where nobody said any.
         dry_run: Nothing was to be changed.
-        result: ``deleted``, ``restored`` or ``reencrypted``; ``dry-run`` where that would go ahead; ``refused`` where a
-            rule forbids it and ``failed`` where something else came in between: then nothing was changed, and
-            ``refusal`` says why; ``not-applied``, ``unknown`` and ``anomaly`` are explained with the exit code 3.
+        result: ``deleted``, ``restored``, ``reencrypted``, ``repaired``; ``dry-run`` where that would go ahead;
+            ``refused`` where a rule forbids it and ``failed`` where something else came in between: then nothing was
+            changed, and ``refusal`` says why; ``not-applied``, ``unknown`` and ``anomaly`` are explained with the
+            exit code 3.
         refusal: Null where there is a result.
         detail: One sentence.
         revision: etcd's revision after it; null where unknown, or where nothing was done.

@@ -8,7 +8,7 @@ import msgspec
 
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import KMSPluginSummary, KMSSummary, Remedy, Summary, TransformerSummary
-from etcdfix.reports.remedies import DO_NOT_RESTART, LAST
+from etcdfix.reports.remedies import Way, WayKind, with_configuration
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import IDENTITY, KMS_DOUBTS
@@ -110,22 +110,24 @@ def next_steps(summary: Summary) -> list[str]:
         steps.append(
             f"An earlier revision of {counted(summary.readable_revisions, 'finding')} is still kept and can be read; a "
             "live etcd keeps it only until it is compacted, which an API server has done every five minutes: save it "
-            "first. -o yaml gives the command for each key, etcdfix impact KEY for one under a lost encryption key."
+            "first. etcdfix explain KEY gives the command, etcdfix history KEY every revision that is kept."
         )
     if summary.readable_revisions_not_sought:
         steps.append(
             f"For {counted(summary.readable_revisions_not_sought, 'finding')} not all that etcd keeps was looked at: "
-            "etcdfix impact KEY looks for a readable revision of one."
+            "etcdfix explain KEY looks for a readable revision of one."
         )
     if summary.decrypt_failures or summary.decode_failures or summary.inconsistent:
         steps.append("Take a snapshot of etcd before you change anything: etcdctl snapshot save FILE.")
-        steps.append("See evidence and remedies for each key: run the same scan with -o yaml, or -o json.")
+        steps.append(
+            "See everything about one key: etcdfix explain KEY; about all: the same scan with -o yaml, or -o json."
+        )
     return steps
 
 
 def next_way_out(
     summary: Summary,
-    first: Sequence[Remedy],
+    first: Remedy | None,
     words: Sequence[str],
     again: RepeatedOptions,
     *,
@@ -136,7 +138,7 @@ def next_way_out(
 
     Args:
         summary: All counts.
-        first: Ways out of the worst that is wrong, ordered; empty where nothing is.
+        first: The first way out of the worst that is wrong; None where nothing is.
         words: The scope that was scanned, as words of a command.
         again: What a command must repeat.
         whole: Everything in scope was seen.
@@ -150,9 +152,11 @@ def next_way_out(
         )
         return Remedy("Look where the keys of Kubernetes seem to be", elsewhere.scan_of(words), "")
     undetermined = {c.cause for c in summary.by_cause if c.outcome == "undetermined"}
-    way = first_way_out(first)
+    way = first
     if way is None or Cause.NO_CONFIGURATION in undetermined:
-        way = next_for_undetermined(undetermined, words, again) or way
+        examples = (entry.example for entry in summary.by_cause if entry.outcome == "undetermined")
+        example = next((found for one in examples if (found := _as_named(one)) is not None), None)
+        way = next_for_undetermined(undetermined, words, again, example=example) or way
     if way is None and not whole:
         what = "the reasons stand below" if summary.keys else "the reason stands above"
         return Remedy(f"See why not everything was seen ({what}), then scan again", again.scan_of(words), "")
@@ -161,18 +165,27 @@ def next_way_out(
     return way
 
 
-def first_way_out(remedies: Sequence[Remedy]) -> Remedy | None:
+def _as_named(shown: str) -> bytes | None:
+    """Return the etcd key that is shown so; None where it could be another one."""
+    return shown.encode() if shown.startswith("/") and shown.isprintable() and "\\" not in shown else None
+
+
+def first_way_out(ways: Sequence[Way]) -> Remedy | None:
     """Return the first way out that has a command, else the first; None where there is none.
 
-    Never a deletion; and what only saves copies comes after what cures, since a warning of its own keeps them.
+    Never a deletion; and what only saves copies comes after what cures, since a warning of its own keeps them. An
+    earlier revision that is only saved comes after a repair, which brings back what is newer.
     """
-    ways = [remedy for remedy in remedies if not remedy.action.startswith(LAST)]
-    cures = [remedy for remedy in ways if not remedy.action.startswith(DO_NOT_RESTART)]
-    return next((remedy for remedy in [*cures, *ways] if remedy.command), ways[0] if ways else None)
+    left = [way for way in ways if way.kind is not WayKind.DELETE]
+    repairable = any(way.kind is WayKind.REPAIR for way in left)
+    later = {WayKind.RESCUE, WayKind.SAVE} if repairable else {WayKind.RESCUE}
+    cures = [way for way in left if way.kind not in later]
+    first = next((way for way in [*cures, *left] if way.remedy.command), left[0] if left else None)
+    return first.remedy if first is not None else None
 
 
 def next_for_undetermined(
-    causes: Collection[str], words: Sequence[str], again: RepeatedOptions
+    causes: Collection[str], words: Sequence[str], again: RepeatedOptions, *, example: bytes | None = None
 ) -> Remedy | None:
     """Return what to do first about values that could not be judged; None where nothing general helps.
 
@@ -180,13 +193,10 @@ def next_for_undetermined(
         causes: Of these values.
         words: The scope that was scanned, as words of a command.
         again: What a command must repeat.
+        example: One of their etcd keys, where it is known.
     """
     if Cause.NO_CONFIGURATION in causes:
-        return Remedy(
-            "Scan again with the EncryptionConfiguration of the API servers",
-            again.scan_of(words, reading=again.with_configuration),
-            "The path stands in the API server's flag --encryption-provider-config.",
-        )
+        return with_configuration(again.scan_of(words, reading=again.with_configuration))
     if set(causes) & KMS_DOUBTS and NO_KMS in again.reading:
         reading = [word for word in again.reading if word != NO_KMS]
         return Remedy(
@@ -198,9 +208,11 @@ def next_for_undetermined(
             return Remedy(
                 action, again.scan_of([*words, *shown]), "Values that wait for KMS may well be in order."
             )
-    if causes:
-        return Remedy("See why these could not be judged", again.scan_of([*words, "-o", "yaml"]), "")
-    return None
+    if not causes:
+        return None
+    if example is not None:
+        return Remedy("See why it could not be judged, the first of them", again.explain(example), "")
+    return Remedy("See why these could not be judged", again.scan_of([*words, "-o", "yaml"]), "")
 
 
 NO_KMS = "--no-kms"

@@ -213,6 +213,9 @@ _MEANINGS: Final = {
     acceptance(AcceptRisk.NEWER_THAN_KNOWN): "a newer release may read it, and you know that yours does not",
     acceptance(AcceptRisk.MASS_DAMAGE): "something damages many values, and you know what",
     acceptance(AcceptRisk.ONLY_COPY): "this state of the object is nowhere else, and you can do without it",
+    acceptance(
+        AcceptRisk.UNPROVEN_REPAIR
+    ): "the object may come back with wrong bytes, and you look at it yourself",
 }
 
 _LOST: Final = (

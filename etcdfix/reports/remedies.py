@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import NamedTuple
 
-from etcdfix.model import GroupResource, Outcome, ReadableRevision, ServerBehaviour
+from etcdfix.model import (
+    GroupResource,
+    Outcome,
+    ReadableRevision,
+    Repair,
+    RepairKind,
+    RepairProof,
+    ServerBehaviour,
+)
 from etcdfix.reports.model import Remedy
 from etcdfix.text.commands import GRANTED, RepeatedOptions, piped
 from etcdfix.text.safetext import is_plain, quote_command
@@ -17,12 +27,34 @@ from etcdfix.verdicts.protected import protected_reason
 _ANYWHERE = RepeatedOptions()
 _SECRETS = GroupResource("", "secrets")
 
-LAST = "Last: "
-"""With this begin the ways out after which the object is gone."""
-PUT_BACK = "Put back "
-"""With this begins the way out that writes an earlier revision over a value."""
 DO_NOT_RESTART = "Do not restart the API servers"
 """With this begin the ways out that save what the memory of API servers may still hold."""
+
+
+class WayKind(StrEnum):
+    """What a way out does, for whoever chooses among several; it is not published."""
+
+    CURE = "cure"
+    """It changes the configuration, or what stands around the value; or finds out more."""
+    PUT_BACK = "put-back"
+    """It writes an earlier revision over the value."""
+    SAVE = "save"
+    """It saves an earlier revision."""
+    RESCUE = "rescue"
+    """It saves what the memory of API servers may still hold."""
+    REPAIR = "repair"
+    """It puts the stored bytes right."""
+    DELETE = "delete"
+    """After it the object is gone."""
+
+
+class Way(NamedTuple):
+    """One way out, and what it does."""
+
+    remedy: Remedy
+    kind: WayKind = WayKind.CURE
+
+
 # An API server that ran before may still hold the object, whatever became of the key or the value.
 _MAY_BE_CACHED = LOST_KEY | {
     Cause.UNKNOWN_ENVELOPE,
@@ -125,6 +157,17 @@ def remedies_for(
     readable: ReadableRevision | None = None,
     breaking: bool = False,
 ) -> list[Remedy]:
+    """Return :func:`ways_out` as they are published."""
+    return [way.remedy for way in ways_out(found, again, readable=readable, breaking=breaking)]
+
+
+def ways_out(
+    found: Examination,
+    again: RepeatedOptions = _ANYWHERE,
+    *,
+    readable: ReadableRevision | None = None,
+    breaking: bool = False,
+) -> list[Way]:
     """Return the ways out for one examined key; empty for what needs none.
 
     Args:
@@ -137,74 +180,123 @@ def remedies_for(
     cause = verdict.cause
     if cause is None or verdict.outcome in {Outcome.READABLE, Outcome.NOT_AN_OBJECT}:
         return []
-    key = found.stored.key
     if verdict.outcome is Outcome.UNDETERMINED:
-        return _undetermined(cause, found, again)
+        return [*_undetermined(cause, found, again), *_repairs(found, again, breaking=breaking)]
     if verdict.outcome is Outcome.INCONSISTENT:
-        return _inconsistent(found, cause, again)
-    remedies: list[Remedy] = []
+        return [Way(remedy) for remedy in _inconsistent(found, cause, again)]
+    ways = [Way(remedy) for remedy in _cures(found, cause, again)]
+    if readable is not None:
+        ways.append(readable_way(found, readable, again, breaking=breaking))
+    if cause in _MAY_BE_CACHED:
+        ways.append(Way(_rescue_from_cache(found), WayKind.RESCUE))
+    ways += _repairs(found, again, breaking=breaking)
+    ways += [Way(remedy) for remedy in _other_sources(found, cause, again)]
+    if cause in {Cause.ALLOCATOR_DAMAGED, Cause.ENVELOPE_DAMAGED}:
+        return ways
+    if deletability_of(found) is Deletability.DELETABLE:
+        served = verdict.apiserver is ServerBehaviour.SERVES_EMPTY
+        last = [_ordinary_delete(found)] if served else _deletions(found, again, breaking=breaking)
+        ways += [Way(remedy, WayKind.DELETE) for remedy in last]
+    return ways
+
+
+def _cures(found: Examination, cause: Cause, again: RepeatedOptions) -> Iterator[Remedy]:
+    """Yield what is changed around a value, so that it reads as it is."""
     configuration = configuration_remedy(
-        cause, found.transformer, again.scan(key, reading=again.with_configuration)
+        cause, found.transformer, again.scan(found.stored.key, reading=again.with_configuration)
     )
     if configuration is not None:
-        remedies.append(configuration)
+        yield configuration
     if cause is Cause.VERSION_REMOVED:
-        until = verdict.readable_until or "an earlier release"
-        remedies.append(
-            Remedy(
-                f"Start an API server that still reads it ({until}) and let it rewrite the object",
-                "",
-                "A storage version migration of the resource rewrites all of its objects.",
-            )
+        until = found.verdict.readable_until or "an earlier release"
+        yield Remedy(
+            f"Start an API server that still reads it ({until}) and let it rewrite the object",
+            "",
+            "A storage version migration of the resource rewrites all of its objects.",
         )
     if cause is Cause.CRD_VERSION_MISSING:
         group, plural = found.directory.group, found.directory.resource
-        remedies.append(
-            Remedy(
-                "Put the version back into the CustomResourceDefinition, with served: false",
-                quote_command(["kubectl", "edit", "customresourcedefinitions", f"{plural}.{group}"]),
-                "Then rewrite the objects, and take the version out once status.storedVersions no longer lists it.",
-            )
+        yield Remedy(
+            "Put the version back into the CustomResourceDefinition, with served: false",
+            quote_command(["kubectl", "edit", "customresourcedefinitions", f"{plural}.{group}"]),
+            "Then rewrite the objects, and take the version out once status.storedVersions no longer lists it.",
         )
-    if readable is not None:
-        remedies.append(readable_remedy(found, readable, again, breaking=breaking))
-    if cause in _MAY_BE_CACHED:
-        remedies.append(_rescue_from_cache(found))
+
+
+_UNDONE = {
+    RepairKind.BIT: "one bit is turned back",
+    RepairKind.PREFIX: "its k8s:enc: prefix is put back",
+    RepairKind.WRAPPED_KEY: "its wrapped data key is put back",
+    RepairKind.TEXT_MODE: "CR LF is turned back into LF",
+    RepairKind.MAGIC: "its first four bytes are put back",
+    RepairKind.TRAILING_BYTES: "what follows the object is cut off",
+}
+_PROOFS = {
+    RepairProof.TAG: "its tag proves it",
+    RepairProof.DECODES: "the whole object decodes",
+    RepairProof.NONE: "nothing proves it",
+}
+
+
+def _repairs(found: Examination, again: RepeatedOptions, *, breaking: bool) -> Iterator[Way]:
+    """Yield how the stored bytes are put right, where that is known."""
+    repair = found.repair
+    if repair is None:
+        return
+    risks = repair_risks(found, repair, breaking=breaking)
+    granted = "" if again.told_of_encryption else GRANTED
+    accepts = f"It accepts what must be accepted: {', '.join(risks)}. " if risks else ""
+    yield Way(
+        Remedy(
+            f"Repair it: {_UNDONE[repair.kind]}, {_PROOFS[repair.proof]}; a dry run first",
+            again.repair(found.stored.key, risks),
+            f"{repair.words[0].upper()}{repair.words[1:]}. {accepts}{granted}The old bytes are backed up first, and "
+            "nothing else of the object is lost.",
+        ),
+        WayKind.REPAIR,
+    )
+
+
+def repair_risks(found: Examination, repair: Repair, *, breaking: bool = False) -> list[AcceptRisk]:
+    """Return what has to be accepted before a repair is made: nothing where it is proven.
+
+    Args:
+        found: The value.
+        repair: Its only one.
+        breaking: As in :func:`remedies_for`.
+    """
+    if repair.proven:
+        return []
+    breaking = breaking or bool(protected_reason(found.directory.group_resource, found.namespace))
+    return [*([AcceptRisk.CLUSTER_BREAKING] if breaking else []), AcceptRisk.UNPROVEN_REPAIR]
+
+
+def _other_sources(found: Examination, cause: Cause, again: RepeatedOptions) -> Iterator[Remedy]:
+    """Yield where else the object may be, and what has to be found out first."""
+    key = found.stored.key
     if cause in _ADVICE:
         action, note = _ADVICE[cause]
         look = again.scan(key, source=["--snapshot", "FILE"]) if cause is Cause.ALLOCATOR_DAMAGED else ""
-        remedies.append(Remedy(action, look, note))
+        yield Remedy(action, look, note)
     if cause is Cause.ALLOCATOR_DAMAGED:
-        return remedies
+        return
     if cause is Cause.KIND_NOT_REGISTERED and "--kubernetes-version" not in again.reading:
-        remedies.append(
-            Remedy(
-                "Name the release of the API servers, so that it is certain which kinds they know",
-                again.scan(key, reading=[*again.reading, "--kubernetes-version", "X.Y"]),
-                "Without it, a kind that is newer than this etcdfix looks like a damaged one.",
-            )
+        yield Remedy(
+            "Name the release of the API servers, so that it is certain which kinds they know",
+            again.scan(key, reading=[*again.reading, "--kubernetes-version", "X.Y"]),
+            "Without it, a kind that is newer than this etcdfix looks like a damaged one.",
         )
     if cause is Cause.VALUE_MOVED:
-        remedies.append(
-            Remedy(
-                "Look at the etcd key that it belongs to: it was copied from there",
-                again.scan(verdict.belongs_to),
-                "Where that key is gone, these bytes are the only copy: take a snapshot before anything else.",
-            )
+        yield Remedy(
+            "Look at the etcd key that it belongs to: it was copied from there",
+            again.scan(found.verdict.belongs_to),
+            "Where that key is gone, these bytes are the only copy: take a snapshot before anything else.",
         )
-    remedies.append(
-        Remedy(
-            "See whether an older snapshot of etcd, or another backup, still has it",
-            again.scan(key, source=["--snapshot", "FILE"]),
-            "The command tells it of a snapshot. A manifest, or the controller that made it, may bring it back too.",
-        )
+    yield Remedy(
+        "See whether an older snapshot of etcd, or another backup, still has it",
+        again.scan(key, source=["--snapshot", "FILE"]),
+        "The command tells it of a snapshot. A manifest, or the controller that made it, may bring it back too.",
     )
-    if cause is Cause.ENVELOPE_DAMAGED:
-        return remedies
-    if deletability_of(found) is Deletability.DELETABLE:
-        served = verdict.apiserver is ServerBehaviour.SERVES_EMPTY
-        remedies += [_ordinary_delete(found)] if served else _deletions(found, again, breaking=breaking)
-    return remedies
 
 
 def configuration_remedy(cause: Cause, transformer: str, command: str) -> Remedy | None:
@@ -231,8 +323,8 @@ def less_destructive_remedies(
     breaking: bool = False,
 ) -> list[Remedy]:
     """Return the ways out that delete nothing; what it takes is as in :func:`remedies_for`."""
-    ways = remedies_for(found, again, readable=readable, breaking=breaking)
-    return [remedy for remedy in ways if not remedy.action.startswith(LAST)]
+    ways = ways_out(found, again, readable=readable, breaking=breaking)
+    return [way.remedy for way in ways if way.kind is not WayKind.DELETE]
 
 
 def unsafe_deletion_request(found: Examination) -> str:
@@ -268,35 +360,48 @@ def readable_remedy(
         breaking: As in :func:`remedies_for`.
         refused: A deletion of the value was refused, and for the same reason it could not be written over.
     """
+    return readable_way(found, readable, again, breaking=breaking, refused=refused).remedy
+
+
+def readable_way(
+    found: Examination,
+    readable: ReadableRevision,
+    again: RepeatedOptions,
+    *,
+    breaking: bool = False,
+    refused: bool = False,
+) -> Way:
+    """Return the same, with what it does."""
     stored = found.stored
     save = save_command(stored.key, found.directory.group_resource, readable.at, again)
     which = f"readable revision {readable.at}"
     if again.of_a_file:
-        return Remedy(
+        see = Remedy(
             f"See {which}, which this file still holds"
             + ("" if readable.same_object else ": it may be of another object"),
             again.get(stored.key, revision=readable.at),
             f"To save it: {save}. {_OTHER_OBJECT if not readable.same_object else _OF_A_FILE}",
         )
+        return Way(see, WayKind.SAVE)
     if not readable.same_object:
-        return Remedy(
-            f"Save {which}, before etcd compacts it: it may be of another object",
-            save,
-            _OTHER_OBJECT + _COMPACTS,
-        )
+        other = f"Save {which}, before etcd compacts it: it may be of another object"
+        return Way(Remedy(other, save, _OTHER_OBJECT + _COMPACTS), WayKind.SAVE)
     # What may only be newer than this tool may be in order; a lease that ran out takes its object with it.
-    newer = AcceptRisk.NEWER_THAN_KNOWN in risks_of(found.verdict)
-    unsure = refused or newer or readable.leased or again.of_the_past
+    # What can be repaired is newer than any earlier revision.
+    better = {AcceptRisk.NEWER_THAN_KNOWN, AcceptRisk.ONLY_COPY} & set(risks_of(found))
+    unsure = refused or better or readable.leased or again.of_the_past
     if unsure or deletability_of(found) is not Deletability.DELETABLE:
-        return Remedy(f"Save {which}, before etcd compacts it", save, _SAVED_ONLY + _COMPACTS)
+        kept = Remedy(f"Save {which}, before etcd compacts it", save, _SAVED_ONLY + _COMPACTS)
+        return Way(kept, WayKind.SAVE)
     risks = _risks(found, breaking=breaking)
     accepts = f"It accepts what must be accepted: {', '.join(risks)}. " if risks else ""
     granted = "" if again.told_of_encryption else GRANTED
-    return Remedy(
-        f"{PUT_BACK}{which}, soon compacted: a dry run first",
+    put_back = Remedy(
+        f"Put back {which}, soon compacted: a dry run first",
         again.restore(stored.key, readable.at, replacing=stored.mod_revision, accepting=risks),
         f"What is there now is backed up first. {accepts}{granted}{_COMPACTS} Save it now: {save}",
     )
+    return Way(put_back, WayKind.PUT_BACK)
 
 
 def save_command(key: bytes, resource: GroupResource, revision: int, again: RepeatedOptions) -> str:
@@ -310,7 +415,7 @@ def _revealed(resource: GroupResource) -> Sequence[str]:
 
 def _risks(found: Examination, *, breaking: bool) -> list[AcceptRisk]:
     breaking = breaking or bool(protected_reason(found.directory.group_resource, found.namespace))
-    return [*([AcceptRisk.CLUSTER_BREAKING] if breaking else []), *risks_of(found.verdict)]
+    return [*([AcceptRisk.CLUSTER_BREAKING] if breaking else []), *risks_of(found)]
 
 
 _COMPACTS = (
@@ -372,27 +477,32 @@ def _ordinary_delete(found: Examination) -> Remedy:
     )
 
 
-def _undetermined(cause: Cause, found: Examination, again: RepeatedOptions) -> list[Remedy]:
+def _undetermined(cause: Cause, found: Examination, again: RepeatedOptions) -> list[Way]:
     key = found.stored.key
     if cause is Cause.NO_CONFIGURATION:
-        return [
-            Remedy(
-                "Scan again with the EncryptionConfiguration of the API servers",
-                again.scan(key, reading=again.with_configuration),
-                "The path stands in the API server's flag --encryption-provider-config.",
-            )
-        ]
+        return [Way(with_configuration(again.scan(key, reading=again.with_configuration)))]
     if cause in _KMS_TEXT:
         action, note = _KMS_TEXT[cause]
-        return [_rescue_from_cache(found), Remedy(action, again.scan(key), note)]
+        return [Way(_rescue_from_cache(found), WayKind.RESCUE), Way(Remedy(action, again.scan(key), note))]
     return [
-        Remedy(
-            "Find out what writes under this path before anything else",
-            "",
-            "Where its CustomResourceDefinition is itself unreadable, fix that first (one that waits for KMS comes "
-            "back with it); this key may then be in order.",
+        Way(
+            Remedy(
+                "Find out what writes under this path before anything else",
+                "",
+                "Where its CustomResourceDefinition is itself unreadable, fix that first (one that waits for KMS comes "
+                "back with it); this key may then be in order.",
+            )
         )
     ]
+
+
+def with_configuration(command: str) -> Remedy:
+    """Return what to do where no configuration was given for encrypted values."""
+    return Remedy(
+        "Scan again with the EncryptionConfiguration of the API servers",
+        command,
+        "The path stands in the API server's flag --encryption-provider-config.",
+    )
 
 
 def _only_managed_fields_break(found: Examination) -> bool:

@@ -18,7 +18,7 @@ from etcdfix.reports.configurations_model import (
     EncryptionMergeReport,
 )
 from etcdfix.reports.doctor_model import DoctorReport
-from etcdfix.reports.encryption_model import EncryptionUsageReport
+from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
@@ -88,6 +88,8 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "encryption-lint": partial(document_schema, EncryptionLintReport),
     "encryption-diff": partial(document_schema, EncryptionDiffReport),
     "encryption-merge": partial(document_schema, EncryptionMergeReport),
+    "encryption-try": partial(document_schema, EncryptionTryReport),
+    "encryption-what-if": partial(document_schema, WhatIfReport),
     "cause": partial(document_schema, CausePage),
     "cause-list": partial(document_schema, CauseList),
     "backup-list": partial(document_schema, BackupList),

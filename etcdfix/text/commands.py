@@ -154,6 +154,34 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         ]
         return quote_command([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
 
+    def reencrypt(self, key: bytes, candidate: str) -> str:
+        """Return the dry run that rewrites a value which a candidate configuration opens, on the live etcd.
+
+        Args:
+            key: Complete key.
+            candidate: The file of that configuration.
+        """
+        words = ["etcdfix", "reencrypt", *key_arguments(key), "--candidate-config", candidate]
+        words += [*self._live, *self.layout, *self.reading, *self.changing]
+        return quote_command([*words, "--reason", "REASON", "--dry-run"])
+
+    def repair(self, key: bytes, accepting: Sequence[str] = ()) -> str:
+        """Return the dry run of a repair, on the live etcd that was read, or on the default one for a snapshot.
+
+        Args:
+            key: Complete key.
+            accepting: What ``--accept-risk`` has to name.
+        """
+        words = ["etcdfix", "repair", *key_arguments(key)]
+        words += [
+            *(word for risk in accepting for word in ("--accept-risk", risk)),
+            *self._live,
+            *self.layout,
+            *self._deciding,
+            *self.changing,
+        ]
+        return quote_command([*words, "--reason", "REASON", "--dry-run"])
+
     def restore(self, key: bytes, revision: int, *, replacing: int = 0, accepting: Sequence[str] = ()) -> str:
         """Return the dry run that puts back what a key held at a revision, on the live etcd.
 

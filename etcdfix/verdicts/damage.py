@@ -96,39 +96,42 @@ def _under_right_key(seen: Observation, peek: Peek) -> Ruling:
         message = f"decrypts under {written} to another encrypted value"
         return Ruling(Cause.DOUBLE_ENCRYPTED, Confidence.CERTAIN, message)
     look = peek.look
-    certain, proven = Confidence.CERTAIN, Damage.PROVEN
+    certain, likely, proven = Confidence.CERTAIN, Confidence.LIKELY, Damage.PROVEN
+    # AES-CBC whose padding fits: the end of the value is as it was written.
+    maybe_only_the_iv = peek.opens and not peek.bound
     if look is not None and look.breaks:
         if look.ends_early:
             # A length that was changed looks the same where the end was changed too; a thorough look tells some apart.
             message = f"the key of {written} is right, and the object stops before its end: {look.message}"
-            return Ruling(Cause.VALUE_TRUNCATED, Confidence.LIKELY, message, proven, open=True)
+            return Ruling(Cause.VALUE_TRUNCATED, likely, message, proven, open=True)
         message = f"the key of {written} is right, and the object itself is damaged: {look.message}"
-        return Ruling(Cause.CIPHERTEXT_DAMAGED, certain, message, proven)
+        return Ruling(Cause.CIPHERTEXT_DAMAGED, likely if maybe_only_the_iv else certain, message, proven)
     # Bytes that are missing at the end, and bytes that were changed there, look the same.
     whole = look is not None and look.whole
     end_wrong = look is not None and whole and not look.ends_as_written
     if look is not None and whole and look.ends_early:
         message = f"the key of {written} is right, and the last bytes that the API server writes are missing"
-        return Ruling(Cause.VALUE_TRUNCATED, Confidence.LIKELY, message, proven)
+        return Ruling(Cause.VALUE_TRUNCATED, likely, message, proven)
     if whole and not (peek.bound or peek.opens or end_wrong or written.startswith("secretbox/")):
         # AES-CBC: an object that ends where the blocks end is one whose padding is gone.
         message = f"the key of {written} is right, and the padding after the object is missing"
-        return Ruling(Cause.VALUE_TRUNCATED, Confidence.LIKELY, message, proven)
+        return Ruling(Cause.VALUE_TRUNCATED, likely, message, proven)
     if not peek.bound:
         # There is nothing but the value itself that could be wrong.
         message = f"the key of {written} is right, and the value does not open: bytes of it were changed"
-        return Ruling(Cause.CIPHERTEXT_DAMAGED, Confidence.LIKELY if end_wrong else certain, message, proven)
+        unsure = end_wrong or maybe_only_the_iv
+        return Ruling(Cause.CIPHERTEXT_DAMAGED, likely if unsure else certain, message, proven)
     if end_wrong:
         message = (
             f"the key of {written} is right, and the last bytes are not those that the API server writes"
         )
-        return Ruling(Cause.CIPHERTEXT_DAMAGED, Confidence.LIKELY, message, proven)
+        return Ruling(Cause.CIPHERTEXT_DAMAGED, likely, message, proven)
     if seen.neighbours is Neighbours.SAME_RESOURCE:
         message = (
             f"the key of {written} is right, the tag does not fit, and values of {seen.resource} written before and "
             "after it open: its bytes were changed, or it was bound to another etcd key"
         )
-        return Ruling(Cause.CIPHERTEXT_DAMAGED, Confidence.LIKELY, message, Damage.LIKELY)
+        return Ruling(Cause.CIPHERTEXT_DAMAGED, likely, message, Damage.LIKELY)
     message = (
         f"the key of {written} is right and no damage is found: it may be in order and bound to another etcd key or "
         "prefix, which nothing here names"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from etcdfix.model import Outcome
+from etcdfix.model import Outcome, RepairKind
 from etcdfix.verdicts.causes import CATALOGUE, CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.judge import MAY_BE_WHOLE, MAYBE_NEWER, Verdict
+from etcdfix.verdicts.judge import MAY_BE_WHOLE, MAYBE_NEWER
 
 IDENTITY: Final = "identity"
 """The transformer of unencrypted values, which have no key that could be lost."""
@@ -42,6 +42,14 @@ class AcceptRisk(StrEnum):
     NEWER_THAN_KNOWN = "newer-than-known"
     MASS_DAMAGE = "mass-damage"
     ONLY_COPY = "only-copy"
+    UNPROVEN_REPAIR = "unproven-repair"
+
+
+DELETION_RISKS: Final = tuple(risk for risk in AcceptRisk if risk is not AcceptRisk.UNPROVEN_REPAIR)
+"""Those of a deletion."""
+
+REPAIR_RISKS: Final = (AcceptRisk.CLUSTER_BREAKING, AcceptRisk.UNPROVEN_REPAIR)
+"""Those of a repair that nothing proves."""
 
 
 class Deletability(StrEnum):
@@ -113,14 +121,23 @@ def risks_of_cause(cause: Cause) -> tuple[AcceptRisk, ...]:
     return tuple(risks)
 
 
-def risks_of(verdict: Verdict) -> tuple[AcceptRisk, ...]:
-    """Return what has to be accepted before a value with this verdict may go, whatever others say."""
-    risks = []
+def risks_of(found: Examination) -> tuple[AcceptRisk, ...]:
+    """Return what has to be accepted before a value may go, whatever others say.
+
+    What can be had back whole from its own bytes is the only copy of its object.
+    """
+    verdict = found.verdict
+    risks = [AcceptRisk.ONLY_COPY] if is_repairable(found) else []
     if verdict.damage is Damage.LIKELY:
         risks.append(AcceptRisk.UNPROVEN_DAMAGE)
     if verdict.maybe_newer:
         risks.append(AcceptRisk.NEWER_THAN_KNOWN)
     return tuple(risks)
+
+
+def is_repairable(found: Examination) -> bool:
+    """Say whether a tag proves a repair of a value, or a fixed undo makes it read."""
+    return found.repair is not None and (found.repair.proven or found.repair.kind is RepairKind.TEXT_MODE)
 
 
 def key_may_be_lost(found: Examination) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -224,13 +224,17 @@ def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
     )
 
 
+ATTEMPT_CHECK: Final = "decrypt with "
+"""With this begins the check in whose evidence one attempt speaks."""
+
+
 def _attempted(attempt: Attempt) -> Iterator[Evidence]:
     """Yield what one provider or key did with the value, and what a plugin behind it has shown of itself."""
     named = f" (key {attempt.key_fingerprint})" if attempt.key_fingerprint else ""
     tried = "failed"
     if attempt.reason == "kms-unreachable":
         tried = "no answer" if attempt.error else "not tried"
-    yield Evidence(f"decrypt with {attempt.transformer}{named}", tried, attempt.error)
+    yield Evidence(f"{ATTEMPT_CHECK}{attempt.transformer}{named}", tried, attempt.error)
     plugin = attempt.plugin
     if plugin is not None:
         health = "healthy" if plugin.healthy else "unhealthy"
@@ -311,7 +315,9 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
             upstream_message=_upstream_message(failure),
             evidence=seen.evidence + _damage_evidence(failure),
         )
-    unproven = _unproven_key(seen)
+    # Sixteen bytes of padding and nothing else are what an empty value is under AES-CBC: no wrong key gives that.
+    empty = seen.shape is not None and seen.shape.size == 0
+    unproven = None if empty else _unproven_key(seen)
     if unproven is None:
         cause, confidence, message = _decode_cause(seen, failure)
         ruling = Ruling(cause, confidence, message, _damage_of(cause))
@@ -461,13 +467,13 @@ def _shape_cause(
     if seen.peek is not None and _only_the_first_block_breaks(failure, shape):
         message = "only the first cipher block is garbled, which is what a damaged initialisation vector does"
         return Cause.IV_DAMAGED, likely, message
+    if shape.heals_magic:
+        return (
+            Cause.MAGIC_DAMAGED,
+            certain,
+            "decodes once its first four bytes are the protobuf magic again",
+        )
     if failure.kind is DecodeFailureKind.UNKNOWN_ENCODING:
-        if shape.heals_magic:
-            return (
-                Cause.MAGIC_DAMAGED,
-                certain,
-                "decodes once its first four bytes are the protobuf magic again",
-            )
         if shape.ends_envelope:
             return Cause.MAGIC_DAMAGED, likely, "ends like a protobuf object, but does not start like one"
         if shape.magic_bits_off <= _MAGIC_BITS:
@@ -479,7 +485,9 @@ def _shape_cause(
             likely,
             "a length in the protobuf body runs past the end of the value",
         )
-    if failure.kind is DecodeFailureKind.JSON and failure.message.endswith("unexpected end of JSON input"):
+    # In the middle of true, false or null, the message is about the word.
+    ran_out = failure.message.endswith("unexpected end of JSON input") or failure.offset == shape.size
+    if failure.kind is DecodeFailureKind.JSON and ran_out:
         return Cause.VALUE_TRUNCATED, likely, "the JSON body stops before it is complete"
     return None
 
@@ -545,8 +553,7 @@ def _judge_object(seen: Observation, decoded: DecodedObject) -> Verdict:
 def _judge_empty(seen: Observation) -> Verdict:
     cause, message = _empty_cause(seen)
     allocator = seen.codec is StorageCodec.ALLOCATOR
-    # Sixteen bytes of padding and nothing else are what an empty value is under AES-CBC: no wrong key gives that.
-    unproven = _unproven_key(seen) if cause is Cause.EMPTY_OBJECT else None
+    unproven = _unproven_key(seen) if cause is Cause.EMPTY_OBJECT else None  # not one of 0 bytes: as above
     ruling = unproven or Ruling(
         Cause.ALLOCATOR_DAMAGED if allocator else cause,
         Confidence.CERTAIN,

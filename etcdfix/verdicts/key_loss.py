@@ -157,9 +157,9 @@ def needed_for(found: Examination, doubts: Collection[KeyDoubt]) -> Needed:
         found: The value.
         doubts: What the values under each of its encryption keys say, see :func:`doubt_about`.
     """
+    risks = risks_of(found)
     if deletability_of(found) is Deletability.DECLARABLE:
-        return Needed(declaration=True)
-    risks = risks_of(found.verdict)
+        return Needed(declaration=True, risks=tuple(risk for risk in risks if risk is AcceptRisk.ONLY_COPY))
     if all(is_lifted(doubt, lost=False, mass_damage_accepted=False) for doubt in doubts):
         return Needed(risks=risks)
     if all(is_lifted(doubt, lost=False, mass_damage_accepted=True) for doubt in doubts):

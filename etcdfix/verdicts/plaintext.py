@@ -197,8 +197,12 @@ def _stops_early(data: bytes) -> bool:
 
 def _ran_out(data: bytes, failure: DecodeFailure) -> bool:
     """Say the same of a plaintext that breaks: where its end is there, a length or a quote was changed instead."""
+    at_the_end = failure.offset == len(data)
+    if data.startswith(_CBOR_TAG):
+        return at_the_end
     if data.startswith(b"{"):
-        return _stops_early(data) and failure.message.endswith("unexpected end of JSON input")
+        ran_out = at_the_end or failure.message.endswith("unexpected end of JSON input")
+        return ran_out and _stops_early(data)
     return _stops_early(data) and not data.endswith(_ENVELOPE_END)
 
 

@@ -107,8 +107,9 @@ def _by_peek(seen: Observation, peek: Peek, *, searched: bool) -> Iterator[Ruled
     ):
         yield RuledOut(
             Cause.KEY_RENAMED,
-            f"under no key of the configuration, of any rule and name, does it look like an object: noise "
-            f"({peek.candidates} attempts)",
+            "under no key of the configuration, of any rule and name, does it look like an object; damage at its start "
+            "would look the same",
+            Confidence.LIKELY,
         )
     if seen.neighbours in AROUND:
         yield RuledOut(
@@ -127,16 +128,21 @@ def _under_right_key(peek: Peek, *, searched: bool) -> Iterator[RuledOut]:
     if peek.encoding not in {"", "encrypted"}:
         yield RuledOut(Cause.DOUBLE_ENCRYPTED, f"what it decrypts to begins as {peek.encoding}")
     look = peek.look
-    # A padding of AES-CBC that is gone leaves no trace in the plaintext.
-    whole_end = look is not None and look.ends_as_written and not look.ends_early
-    if whole_end and peek.undone is None and not peek.transformer.startswith("aescbc/"):
+    # Any line of text ends with a line feed; and a padding of AES-CBC that is gone leaves no trace in the plaintext.
+    ends = look is not None and look.ends_as_written and not look.ends_early
+    telling = peek.encoding == "protobuf" or (peek.encoding == "json" and look is not None and look.whole)
+    if ends and telling and peek.undone is None and not peek.transformer.startswith("aescbc/"):
         yield RuledOut(Cause.VALUE_TRUNCATED, "it ends as API servers write it")
     if not searched or peek.undone is not None:
         return
     yield RuledOut(Cause.TEXT_MODE_DAMAGE, "turning every CR LF back into LF does not make it open")
     if not peek.bound:
         return
-    yield RuledOut(Cause.STORAGE_PREFIX_CHANGED, "it opens below no other storage prefix that is in use")
+    yield RuledOut(
+        Cause.STORAGE_PREFIX_CHANGED,
+        "it opens below none of the storage prefixes that distributions use; another one would look the same",
+        Confidence.LIKELY,
+    )
     if look is not None and look.belongs:
         yield RuledOut(
             Cause.VALUE_MOVED, "it does not open under the etcd key that the object in it leads to"

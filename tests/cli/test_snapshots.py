@@ -69,6 +69,14 @@ def delete(*keys: str) -> list[str]:
     return ["delete", *keys, ACKNOWLEDGED, "--reason", "lost"]
 
 
+def explain(*arguments: str) -> list[str]:
+    return ["explain", *ALPHA_LOST, *arguments]
+
+
+def history(*arguments: str) -> list[str]:
+    return ["history", *ALPHA_LOST, *arguments]
+
+
 def get(*arguments: str) -> list[str]:
     return ["get", "--snapshot", ALPHA, *arguments]
 
@@ -193,6 +201,21 @@ CASES = [
     Case("explain-cause-yaml", ["explain", "owner-unknown", "-o", "yaml"], OK),
     Case("explain-nearly-a-cause", ["explain", "worng-key"], USAGE),
     Case("explain-no-cause", ["explain", "xyzzy"], USAGE),
+    Case("explain-damaged", explain("/registry/secrets/pay/tls-gcm-7"), FINDINGS),
+    Case("explain-lost-key", explain("/registry/secrets/infra/tls-cbc-key2-8"), FINDINGS),
+    Case("explain-broken-plaintext", explain("/registry/secrets/infra/cache-plain-8"), FINDINGS),
+    Case("explain-inconsistent", explain("/registry/pods/infra/dep-1-abc-0"), FINDINGS),
+    Case("explain-undetermined", explain("/registry/secrets/pay/search-kmsv2-9", "--no-kms"), INCOMPLETE),
+    Case("explain-readable", explain("/registry/configmaps/infra/cm-1"), OK),
+    Case("explain-json", explain("/registry/secrets/pay/tls-gcm-7", "-o", "json"), FINDINGS),
+    Case("explain-key-not-found", explain("/registry/secrets/pay"), SOURCE),
+    Case("explain-at-60-columns", explain("/registry/secrets/pay/tls-gcm-7"), FINDINGS, columns=60),
+    Case("help-history", ["history", "--help"], OK),
+    Case("history-damaged", history("/registry/secrets/pay/tls-gcm-7"), FINDINGS),
+    Case("history-json", history("/registry/pods/shop/dep-0-abc-1", "-o", "json"), FINDINGS),
+    Case("history-not-found", history("/registry/secrets/shop/never"), SOURCE),
+    Case("history-no-key", history(), USAGE),
+    Case("history-resource", history("secrets"), USAGE),
     Case("help-backup", ["backup", "--help"], OK),
     Case("help-backup-list", ["backup", "list", "--help"], OK),
     Case("help-backup-verify", ["backup", "verify", "--help"], OK),
@@ -320,6 +343,52 @@ CASES = [
         "encryption-usage", ["encryption", "usage", "--snapshot", ALPHA, *ROTATED, "--no-kms"], INCOMPLETE
     ),
     Case("encryption-usage-no-configuration", ["encryption", "usage", "--snapshot", ALPHA], INCOMPLETE),
+    Case("help-encryption-try", ["encryption", "try", "--help"], OK),
+    Case(
+        "encryption-try",
+        [
+            "encryption",
+            "try",
+            *ALPHA_LOST,
+            "--no-kms",
+            "--candidate-config",
+            f"{FIXTURES}/alpha/write-cbc-key2.yaml",
+            *("--candidate-config", f"{FIXTURES}/alpha/write-gcm.yaml"),
+            *("--candidate-key", "key2={tmp}/found.key"),
+        ],
+        FINDINGS,
+        _file("found.key", lambda: bytes(range(32))),
+        columns=100,
+    ),
+    Case(
+        "encryption-try-no-candidate",
+        ["encryption", "try", *ALPHA_LOST],
+        USAGE,
+    ),
+    Case(
+        "encryption-try-no-key",
+        ["encryption", "try", *ALPHA_LOST, "--candidate-key", "key2={tmp}/found.key"],
+        USAGE,
+        _file("found.key", lambda: b"c2VjcmV0IHNlY3JldCBzZWNyZXQ="),
+    ),
+    Case("help-encryption-what-if", ["encryption", "what-if", "--help"], OK),
+    Case(
+        "encryption-what-if",
+        ["encryption", "what-if", *ALPHA_LOST, "--no-kms", "--new", f"{FIXTURES}/alpha/write-gcm.yaml"],
+        FINDINGS,
+        columns=100,
+    ),
+    Case(
+        "encryption-what-if-refused",
+        ["encryption", "what-if", *ALPHA_LOST, "--new", "{tmp}/new.yaml"],
+        USAGE,
+        _file("new.yaml", lambda: b"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n"),
+    ),
+    Case(
+        "encryption-what-if-no-configuration",
+        ["encryption", "what-if", "--snapshot", ALPHA, "--new", f"{FIXTURES}/alpha/config-lost.yaml"],
+        USAGE,
+    ),
     Case("help-doctor", ["doctor", "--help"], OK),
     # plans
     Case("help-plan", ["plan", "--help"], OK),

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 from tests.exam.cases import BETWEEN, PROVIDERS
+from tests.exam.causes import LEAST_RIGHT
+from tests.exam.kinds_of_damage import DAMAGES
 from tests.exam.results import CASES, LEAST_SHARE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "exam.md").read_text()
@@ -49,3 +51,15 @@ def test_enough_of_the_damage_is_called_damage() -> None:
     assert called / counted >= LEAST_SHARE
     assert figure("share") == round(100 * called / counted, 2)
     assert len(re.findall(r"^- seed \d+: ", PAGE, re.MULTILINE)) == counted - called
+
+
+def test_the_causes_say_what_was_done() -> None:
+    allowed, right = figure("allowed"), figure("right")
+    assert figure("certain and wrong causes") == figure("certain and wrong causes among the others") == 0
+    assert right / allowed >= LEAST_RIGHT
+    assert figure("share of right causes") == round(100 * right / allowed, 2)
+    assert figure("share of right causes among the others") >= 100 * LEAST_RIGHT
+    rows = table("Which cause for what")
+    assert [row[0] for row in rows] == list(DAMAGES)
+    assert len(rows) >= 30
+    assert sum(int(row[1]) for row in rows) == CASES

@@ -91,7 +91,7 @@ class NeverWaits:
 
 def judge_case(case: Case) -> Judged:
     """Have a case examined as a deletion examines it, and compare what is said with what was done."""
-    examiner = _examiner(case)
+    examiner = examiner_of(case)
     examiner.plugins = NeverWaits() if case.plugin is not None else None
     source = MemorySource(case.records)
     examiner.learn_custom_resources(source)
@@ -120,7 +120,9 @@ def judge_case(case: Case) -> Judged:
     return Judged(case, found, deletable, refusals[0], _is_counted(case), tuple(wrong))
 
 
-def _examiner(case: Case) -> Examiner:
+def examiner_of(case: Case) -> Examiner:
+    """Return what examines the values of a case, its plugins not among what it asks ahead."""
+
     def plugin_for(_: KMSProvider) -> Keyring | None:
         return case.plugin
 

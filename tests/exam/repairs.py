@@ -140,6 +140,7 @@ class Counted(NamedTuple):
 
     Attributes:
         cases: How many.
+        seeds: Of those that were not repaired.
         found: Repaired, byte for byte as written.
         wrong: Repaired to something else.
         readable: Read as they were: nothing was broken that a server would see.
@@ -148,12 +149,12 @@ class Counted(NamedTuple):
     """
 
     cases: int
+    seeds: tuple[int, ...]
     found: int
     wrong: int
     readable: int
     none: int
     several: int
-    seeds: tuple[int, ...] = ()
 
 
 Damage = Callable[[random.Random, Written], bytes]
@@ -203,7 +204,7 @@ def count(
         if became != "found":
             seeds_of_note.append(seed)
     names = ("found", "wrong", "readable", "none", "several")
-    return Counted(len(seeds), *(counts[name] for name in names), tuple(seeds_of_note))
+    return Counted(len(seeds), tuple(seeds_of_note), **{name: counts[name] for name in names})
 
 
 def repaired(

@@ -154,7 +154,7 @@ class OneKey(RuleBasedStateMachine):
         if stored is None:
             return False
         found = self._cluster.examiner.examine(stored)
-        return deletability_of(found) is Deletability.DELETABLE and not risks_of(found.verdict)
+        return deletability_of(found) is Deletability.DELETABLE and not risks_of(found)
 
     def _kept(self) -> list[StoredValue]:
         return [backup.content.stored for backup in self._places.backups()]

@@ -14,7 +14,7 @@ from typing import Any
 from etcdfix.model import StoredValue
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
-from etcdfix.verdicts.deletability import AcceptRisk
+from etcdfix.verdicts.deletability import DELETION_RISKS, AcceptRisk
 from tests.support import encoders
 from tests.support.change_runs import Ran, Registry
 from tests.support.objects import IDENTITY, configuration_of_rules, provider
@@ -28,7 +28,9 @@ UID = b"12345678-90ab-cdef-1234-567890abcdef"
 
 def every_flag_but(*risks: AcceptRisk) -> tuple[str, ...]:
     """Return all that may be accepted, except these risks and that a key is lost."""
-    accepted = [word for risk in AcceptRisk if risk not in risks for word in ("--accept-risk", risk.value)]
+    accepted = [
+        word for risk in DELETION_RISKS if risk not in risks for word in ("--accept-risk", risk.value)
+    ]
     return (*accepted, "--accept-no-api-server", "--accept-unknown-cluster", "--accept-unknown-release")
 
 

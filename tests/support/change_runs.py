@@ -171,6 +171,10 @@ class Registry:
         given = ["--candidate-config", str(candidate), *(["--yes"] if yes else []), *arguments]
         return self.run("reencrypt", *named(key), *given, *self.common())
 
+    def repair(self, key: bytes, *arguments: str, yes: bool = True, **common: Any) -> Ran:
+        given = [*(["--yes"] if yes else []), *arguments]
+        return self.run("repair", *named(key), *given, *self.common(**common))
+
     def events(self) -> list[Event]:
         """Return the records of the log."""
         return [event for _link, event in read_records(self.log)]

@@ -94,9 +94,12 @@ def test_a_damaged_envelope_prefix_is_recognised_in_every_stack(key: str, bits: 
 
 def test_four_bits_off_is_no_envelope_any_more() -> None:
     value = flipped(aescbc(secret()), 1, 18, 33, 50)
-    refused, read = look(SECRET_KEY, value, CBC).verdict, look(SECRET_KEY, value, CBC_OR_PLAIN).verdict
-    assert (refused.outcome, refused.cause) == (Outcome.DECRYPT_FAILURE, Cause.UNKNOWN_ENCODING)
-    assert (read.outcome, read.cause) == (Outcome.DECODE_FAILURE, Cause.UNKNOWN_ENCODING)
+    refused, read = look(SECRET_KEY, value, CBC), look(SECRET_KEY, value, CBC_OR_PLAIN)
+    assert (refused.verdict.outcome, refused.verdict.cause) == (
+        Outcome.DECRYPT_FAILURE,
+        Cause.UNKNOWN_ENCODING,
+    )
+    assert (read.verdict.outcome, read.verdict.cause) == (Outcome.DECODE_FAILURE, Cause.UNKNOWN_ENCODING)
     assert risks_of(refused) == risks_of(read) == (AcceptRisk.NEWER_THAN_KNOWN,)
 
 
@@ -209,7 +212,7 @@ def test_no_flipped_bit_under_aescbc_is_called_a_wrong_key(key: str, block: int)
         assert verdict.cause is not Cause.IV_DAMAGED or verdict.confidence is Confidence.LIKELY
         if verdict.outcome is Outcome.DECODE_FAILURE:
             assert deletability_of(found) is Deletability.DELETABLE
-            assert (AcceptRisk.NEWER_THAN_KNOWN in risks_of(verdict)) == (
+            assert (AcceptRisk.NEWER_THAN_KNOWN in risks_of(found)) == (
                 verdict.cause is Cause.KIND_NOT_REGISTERED
             )
 
@@ -219,11 +222,11 @@ def test_under_aescbc_a_version_that_nobody_knows_may_be_newer_however_near_it_i
     hpa = json_object("autoscaling/v3", "HorizontalPodAutoscaler", "web")
     for value in (hpa, json_object("v1", "Sebret", "web")):
         key = HPA_KEY if value is hpa else SECRET_KEY
-        verdict = look(key, aescbc(value), CBC).verdict
-        assert verdict.cause in {Cause.KIND_NOT_REGISTERED, Cause.WRONG_KEY}
-        assert risks_of(verdict) or verdict.damage is Damage.NONE
-    known_later = look(HPA_KEY, aescbc(HPA_V2), CBC, minor=20).verdict
-    assert known_later.cause is Cause.KIND_NOT_REGISTERED
+        found = look(key, aescbc(value), CBC)
+        assert found.verdict.cause in {Cause.KIND_NOT_REGISTERED, Cause.WRONG_KEY}
+        assert risks_of(found) or found.verdict.damage is Damage.NONE
+    known_later = look(HPA_KEY, aescbc(HPA_V2), CBC, minor=20)
+    assert known_later.verdict.cause is Cause.KIND_NOT_REGISTERED
     assert risks_of(known_later) == (AcceptRisk.NEWER_THAN_KNOWN,)
 
 
@@ -246,10 +249,11 @@ def test_an_empty_object_is_one_unless_aescbc_could_have_garbled_it() -> None:
     ],
 )
 def test_a_kind_that_is_not_registered(key: str, value: bytes, minor: int | None, words: str) -> None:
-    verdict = look(key, value, minor=minor).verdict
+    found = look(key, value, minor=minor)
+    verdict = found.verdict
     assert (verdict.outcome, verdict.cause) == (Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED)
     assert words in verdict.message
-    assert risks_of(verdict) == (AcceptRisk.NEWER_THAN_KNOWN,)
+    assert risks_of(found) == (AcceptRisk.NEWER_THAN_KNOWN,)
 
 
 @pytest.mark.parametrize("minor", [17, 36, None])

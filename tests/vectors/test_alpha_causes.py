@@ -15,8 +15,8 @@ from tests.support.alpha_oracle import ORACLE
 from tests.support.collecting import ALPHA, scan
 from tests.support.kms_plugin import KMSPlugin, load_keks
 
-# What was done, in the words of the oracle, and which cause says so. One flipped bit can make anything of an object: those
-# are listed by key below.
+# What was done, in the words of the oracle, and which cause says so. One flipped bit can make anything of an object:
+# those are listed by key below.
 CAUSES = {
     "aescbc last ciphertext byte flipped": "ciphertext-damaged",
     "aescbc truncated, not a block multiple": "value-truncated",

@@ -13,6 +13,14 @@ COMMANDS: Commands = {
         f"{_HERE}.usage",
         "Say which encryption key is needed by how many objects, and which is safe to remove.",
     ),
+    "try": (
+        f"{_HERE}.try_",
+        "Say which candidate opens which of the values that cannot be read.",
+    ),
+    "what-if": (
+        f"{_HERE}.what_if",
+        "Say what another configuration would make unreadable, before it is deployed.",
+    ),
     "lint": (f"{_HERE}.lint", "Say what is wrong with an EncryptionConfiguration."),
     "diff": (f"{_HERE}.diff", "Say what several EncryptionConfigurations do otherwise."),
     "merge": (f"{_HERE}.merge", "Join several EncryptionConfigurations to one that reads what any reads."),

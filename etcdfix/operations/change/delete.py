@@ -63,7 +63,7 @@ class DeleteRequest(ChangeRequest, frozen=True, kw_only=True):
         key: Complete etcd key.
         plan: What a reviewed plan expects, which may add a refusal; None without one.
         plan_file: Where it was read from, as named.
-        again: Options that the command for a new plan must repeat.
+        again: Options that the commands of a refusal must repeat.
     """
 
     key: bytes
@@ -122,6 +122,7 @@ def run_delete(
             backup_directories=request.record_paths.directories,
             api=request.api,
             expected=expected,
+            again=request.again,
             progress=progress,
             step=step,
         )

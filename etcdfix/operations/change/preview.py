@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from etcdfix.apiserver.recovery import ServerSigns
 from etcdfix.apiserver.servers import Answer, ServerAnswers
-from etcdfix.model import ClusterIdentity, Outcome
+from etcdfix.model import ClusterIdentity, Outcome, RepairProof
 from etcdfix.operations.change.reencrypt import ReencryptPreview
+from etcdfix.operations.change.repair import RepairPreview
 from etcdfix.operations.change.restore import OwnWrite, RestorePreview
 from etcdfix.remediation.audit.record import Result
+from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Cluster, peek_lines
 from etcdfix.remediation.preflight.deletion import Preflight
@@ -21,6 +23,7 @@ from etcdfix.reports.remedies import less_destructive_remedies, unsafe_deletion_
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command, safe_text
+from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination
 
 _MOST_ROWS = 5
@@ -226,7 +229,46 @@ def reencrypt_preview_lines(cluster: Cluster, shown: ReencryptPreview) -> Iterat
         yield f"Warning      {safe_text(warning)}"
 
 
-_DONE = {Result.DELETED: "deleted", Result.RESTORED: "put back", Result.REENCRYPTED: "rewritten"}
+_PROVEN = {
+    RepairProof.TAG: "the value opens, and its tag authenticates it",
+    RepairProof.DECODES: "an unencrypted object of this etcd key decodes whole; no bit was searched for",
+    RepairProof.NONE: "NONE: AES-CBC has no tag. An object comes out, AND ITS CONTENTS MAY BE WRONG, as accepted",
+}
+
+
+def repair_preview_lines(cluster: Cluster, shown: RepairPreview) -> Iterator[str]:
+    """Yield what will be put right, what proves it, and what the value is then."""
+    found, repaired = shown.found, shown.repaired
+    stored, gvk = found.stored, repaired.gvk
+    where = f" in namespace {found.namespace}" if found.namespace else ""
+    yield f"Key          {safe_text(display(stored.key))}"
+    yield f"Object       {safe_text(f'{found.directory.group_resource} {found.name}{where}')}"
+    yield f"Now          {found.verdict.outcome}, {found.verdict.cause}: {safe_text(found.verdict.message)}"
+    yield from _stake_lines(found)
+    yield f"Repair       {safe_text(shown.repair.words)}"
+    yield f"Proof        {_PROVEN[shown.repair.proof]}"
+    kind = safe_text(f"{gvk.api_version} {gvk.kind}") if gvk is not None else "object"
+    name = f"{repaired.namespace}/{repaired.name}".lstrip("/")
+    yield f"Then         {repaired.verdict.outcome}: {kind} {safe_text(name)}"
+    if repaired.transformer != IDENTITY:
+        yield f"             opened with {safe_text(repaired.transformer)}"
+    before, after = stored.value, repaired.stored.value
+    yield f"Bytes        {len(before)} now, {digest(before)}"
+    yield f"             {len(after)} then, {digest(after)}"
+    yield from _cluster_lines(cluster, shown.identity, f", {counted(shown.alike.keys, 'key')}")
+    yield from _api_lines(shown.servers)
+    if shown.lease is not None:
+        yield f"Lease        {shown.lease.lease & _MASK:x}, kept"
+    for warning in shown.warnings:
+        yield f"Warning      {safe_text(warning)}"
+
+
+_DONE = {
+    Result.DELETED: "deleted",
+    Result.RESTORED: "put back",
+    Result.REENCRYPTED: "rewritten",
+    Result.REPAIRED: "repaired",
+}
 
 
 def outcome_lines(

@@ -196,7 +196,7 @@ def _next_steps(log: Path, item: Reconciliation, again: RepeatedOptions) -> Iter
         words = ["etcdfix", "restore", intent.backups[0], *same, "--audit-log", str(log), "--reason", "TEXT"]
         yield f"  to undo it: {quote_command(words)}"
     elif item.result is Result.ANOMALY:
-        yield f"  next: {again.scan(intent.subject.key)} -o yaml"
+        yield f"  next: {again.explain(intent.subject.key)}"
     elif item.result is Result.UNKNOWN:
         yield "  it stays open; run this again when etcd answers"
 

@@ -6,7 +6,7 @@ value or its encryption key that is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -21,6 +21,7 @@ from etcdfix.operations.look.explain_parts import (
     layout_of,
     not_the_cause,
     peek_shown,
+    repair_of,
 )
 from etcdfix.operations.look.history import HistoryRequest, look_into_history
 from etcdfix.readable_revision import ReadableRevisions, Sought
@@ -34,15 +35,16 @@ from etcdfix.reports.explain_model import (
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.head import stakes_of
 from etcdfix.reports.history_model import HistoryReport
-from etcdfix.reports.model import Finding, Remedy
-from etcdfix.reports.next_steps import first_way_out
-from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, timestamp
-from etcdfix.reports.remedies import LAST
+from etcdfix.reports.model import Remedy
+from etcdfix.reports.next_steps import first_way_out, next_for_undetermined
+from etcdfix.reports.origin import report_origin
+from etcdfix.reports.remedies import Way, WayKind, ways_out
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import key_base64, quote_command
-from etcdfix.verdicts.deletability import FAILED, IDENTITY
+from etcdfix.text.safetext import key_arguments, key_base64, quote_command
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.deletability import FAILED, IDENTITY, KMS_DOUBTS
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, KeyDoubt
 from etcdfix.verdicts.observation import Observation
@@ -233,17 +235,21 @@ def _report(
     sought = ReadableRevisions(source, examiner).of(found) if ended is None else Sought(None)
     readable = sought.revision
     kept = _kept(source, request, sought, reasons) if ended is None else None
-    finding = finding_from(found, same_again=again, readable=readable)
-    finding, withheld = _without_deletion(finding, look, found)
+    ways = ways_out(found, again, readable=readable)
+    withheld = _against_deletion(look, found) if any(way.kind is WayKind.DELETE for way in ways) else ""
+    if withheld:
+        ways = [way for way in ways if way.kind is not WayKind.DELETE]
+    finding = finding_from(found, ways)
     stakes = stakes_of([found], past=again.of_the_past)
     offset, field = damage_of(examiner, found)
+    repair, no_repair = repair_of(examiner, found) if ended is None else (None, "")
     beside = list(look.siblings()) if look.found is not None else []
     return ExplainReport(
         **_origin(source, request, uid),
         exists=True,
         at_stake=stakes.at_stake,
         do_not_restart=stakes.do_not_restart,
-        next=first_way_out(finding.remedies),
+        next=_next(found, ways, again),
         finding=finding,
         deletion_withheld=withheld,
         layout=layout_of(examiner, found),
@@ -252,6 +258,8 @@ def _report(
         attempts=attempts_on(examiner, found, seen),
         peek=peek_shown(seen.peek if seen is not None else None),
         ruled_out=not_the_cause(seen, found, searched=look.found is not None),
+        repair=repair,
+        no_repair=no_repair,
         siblings=beside,
         kept=kept,
         cause_page=quote_command(["etcdfix", "explain", finding.cause]) if finding.cause else "",
@@ -260,15 +268,17 @@ def _report(
     )
 
 
+def _next(found: Examination, ways: Sequence[Way], again: RepeatedOptions) -> Remedy | None:
+    """Return what to do first: of what waits for a configuration or a plugin, as a scan says it."""
+    cause = found.verdict.cause
+    if found.verdict.outcome is Outcome.UNDETERMINED and cause in {*KMS_DOUBTS, Cause.NO_CONFIGURATION}:
+        return next_for_undetermined({cause}, key_arguments(found.stored.key), again)
+    return first_way_out(ways)
+
+
 def _origin(source: Source, request: ExplainRequest, uid: str | None) -> dict[str, Any]:
-    return {
-        "tool": TOOL,
-        "generated_at": timestamp(),
-        "source": shown_source(source.describe(), uid),
-        "encryption_config": shown_configuration(request.configuration),
-        "key": display(request.key),
-        "key_base64": key_base64(request.key),
-    }
+    origin = report_origin(source.describe(), request.configuration, uid)
+    return {**origin, "key": display(request.key), "key_base64": key_base64(request.key)}
 
 
 def _kept(
@@ -301,15 +311,13 @@ def _kept(
     )
 
 
-def _without_deletion(finding: Finding, look: _Look, found: Examination) -> tuple[Finding, str]:
-    """Leave out a deletion that the values beside it speak against: it would be refused. Say why."""
-    last = [remedy for remedy in finding.remedies if remedy.action.startswith(LAST)]
-    if not last or look.found is None or not look.counter.doubts_about(found) & THE_KEY:
-        return finding, ""
+def _against_deletion(look: _Look, found: Examination) -> str:
+    """Say why the values beside a value speak against its deletion, which would be refused; "" where they do not."""
+    if look.found is None or not look.counter.doubts_about(found) & THE_KEY:
+        return ""
     counts = [look.counter.of(name) for name in found.encryption_keys]
     failed, opened = (max(each) for each in zip(*((c.failed, c.opened) for c in counts), strict=True))
-    others = [remedy for remedy in finding.remedies if remedy not in last]
-    return msgspec.structs.replace(finding, remedies=others), (
+    return (
         f"{failed} of {failed + opened} values of the resource under its encryption key cannot be read: that points at "
         "the key or the configuration, and a deletion would be refused"
     )

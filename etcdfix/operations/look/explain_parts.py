@@ -9,17 +9,19 @@ from etcdfix.encryption.layout import envelope_layout
 from etcdfix.encryption.transformer import ConfiguredKey
 from etcdfix.errors import DecodeError
 from etcdfix.examine import Examiner
-from etcdfix.model import Attempt, FailureReason, Outcome, Part, Peek, PeekState
+from etcdfix.model import Attempt, Confidence, FailureReason, Outcome, Part, Peek, PeekState
 from etcdfix.reports.explain_model import (
     AttemptResult,
     KeyAttempt,
     LayoutPart,
     NotTheCause,
     PeekShown,
+    RepairShown,
     Where,
 )
 from etcdfix.storagekey import StorageCodec
 from etcdfix.verdicts.damage import looked
+from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.observation import Observation
 from etcdfix.verdicts.plaintext import describe_failure
@@ -92,13 +94,13 @@ def _result(
     key: ConfiguredKey, found: Examination, failed: Attempt | None, *, opened: bool
 ) -> tuple[AttemptResult, str]:
     value = found.stored.value
-    if opened:
-        return AttemptResult.NOT_TRIED, "another key before it opened the value"
     if value.startswith(_ENCRYPTED) != bool(key.prefix):
         plain = "the value is encrypted" if not key.prefix else "the value is not encrypted"
         return AttemptResult.NOT_TRIED, plain
     if not value.startswith(key.prefix):
         return AttemptResult.NOT_TRIED, "the value does not name it"
+    if opened:
+        return AttemptResult.NOT_TRIED, "another key before it opened the value"
     if failed is not None:
         silent = failed.reason is FailureReason.KMS_UNREACHABLE
         return AttemptResult.NO_ANSWER if silent else AttemptResult.FAILED, failed.error
@@ -139,3 +141,15 @@ def not_the_cause(seen: Observation | None, found: Examination, *, searched: boo
         NotTheCause(one.cause.value, one.confidence, one.why)
         for one in ruled_out(seen, found.verdict, searched=searched)
     ]
+
+
+def repair_of(examiner: Examiner, found: Examination) -> tuple[RepairShown | None, str]:
+    """Return how the bytes of a value that cannot be read read again; or None, and why there is no way."""
+    if found.verdict.outcome not in FAILED:
+        return None, ""
+    search = examiner.search_repair(found)
+    repair = search.repair
+    if repair is None:
+        return None, search.why_not
+    sure = Confidence.CERTAIN if repair.proven else Confidence.POSSIBLE
+    return RepairShown(repair.kind, repair.words, repair.proof, sure), ""

@@ -11,7 +11,7 @@ from etcdfix.reports.base import counted
 from etcdfix.reports.head import Stakes, stakes_of
 from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.printers.objects import Form, Shown, message_of
-from etcdfix.reports.remedies import DO_NOT_RESTART, readable_remedy, remedies_for
+from etcdfix.reports.remedies import WayKind, ways_out
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import builtin_directories, display, find_resources
 from etcdfix.text.commands import RepeatedOptions
@@ -21,6 +21,9 @@ WRONG = frozenset(
     {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT, Outcome.UNDETERMINED}
 )
 _MOST_LINES = 20
+
+
+_TOLD_BESIDES = {WayKind.PUT_BACK, WayKind.SAVE, WayKind.RESCUE, WayKind.REPAIR}
 
 
 class Lines:
@@ -94,12 +97,9 @@ class Lines:
         self._say(_verdict(found, secret=secret))
         for line in stakes_of([found], past=self._again.of_the_past).lines():
             self._say(line)
-        ways = remedies_for(found, self._again, readable=readable)
-        kept = readable_remedy(found, readable, self._again) if readable is not None else None
+        ways = ways_out(found, self._again, readable=readable)
         first = first_way_out(ways)
-        also = [
-            way for way in ways if way != first and (way == kept or way.action.startswith(DO_NOT_RESTART))
-        ]
+        also = [way.remedy for way in ways if way.remedy != first and way.kind in _TOLD_BESIDES]
         for remedy in [*filter(None, [first]), *also]:
             if object_shown and "kubectl replace" in remedy.command:
                 self._next("kubectl replace -f - heals the object with this output", "")

@@ -25,9 +25,9 @@ from etcdfix.reports.finding import finding_from
 from etcdfix.reports.head import stakes_of
 from etcdfix.reports.history_model import Event, FieldChange, HistoryReport, HistoryRevision, Written
 from etcdfix.reports.model import Remedy, ValueKind
-from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, timestamp
+from etcdfix.reports.origin import report_origin
 from etcdfix.reports.printers.objects import Form, Viewer
-from etcdfix.reports.remedies import PUT_BACK, readable_remedy, save_command
+from etcdfix.reports.remedies import WayKind, readable_way, save_command
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
@@ -122,10 +122,7 @@ def _report(
     revisions = gathered.revisions()
     where = gathered.place(request)
     return HistoryReport(
-        tool=TOOL,
-        generated_at=timestamp(),
-        source=shown_source(source.describe(), uid),
-        encryption_config=shown_configuration(request.configuration),
+        **report_origin(source.describe(), request.configuration, uid),
         key=display(key),
         key_base64=key_base64(key),
         **where,
@@ -441,10 +438,10 @@ class Revisions:
                 "through the API"
             )
         readable = ReadableRevision(told.stands_until, told.mod_revision, True, entry.leased)
-        remedy = readable_remedy(now, readable, again)
-        if not remedy.action.startswith(PUT_BACK):
+        way = readable_way(now, readable, again)
+        if way.kind is not WayKind.PUT_BACK:
             return "", "the present value may not be replaced as things are: save this one"
-        return remedy.command, remedy.note
+        return way.remedy.command, way.remedy.note
 
 
 def _times(metadata: dict[str, Any]) -> frozenset[tuple[str, str]]:

@@ -25,7 +25,7 @@ from etcdfix.reports.head import stakes_of
 from etcdfix.reports.impact_model import Dependents, Identity, ImpactReport, UserGroup
 from etcdfix.reports.model import Finding, Remedy
 from etcdfix.reports.next_steps import first_way_out
-from etcdfix.reports.remedies import LAST
+from etcdfix.reports.remedies import Way, ways_out
 from etcdfix.storagekey import StorageCodec, display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
@@ -78,7 +78,8 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
         deletion = not_forecast(
             index, node, how, obstacle.why, possible=obstacle.possible, by_default=policy is None
         )
-    finding = _finding(cluster, found, examined) if examined else None
+    ways = _ways_out(cluster, found, examined) if examined else []
+    finding = finding_from(examined, ways) if examined else None
     unjudged = bool(index.flags(node) & UNDETERMINED)
     reasons = cluster.incomplete_reasons(cluster.undetermined)
     elsewhere = sum(index.unreadable_by_path().values()) - index.unreadable(node)
@@ -94,7 +95,7 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
             "exists": None if not found.exists and index.problems else found.exists,
             "at_stake": stakes.at_stake,
             "do_not_restart": stakes.do_not_restart,
-            "next": first_way_out(finding.remedies) if finding is not None else None,
+            "next": first_way_out(ways),
             "finding": finding,
             "last_known": _identity(found.last_known),
             "namespace_terminating": _namespace_terminating(cluster, found.object.namespace),
@@ -117,13 +118,13 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
     )
 
 
-def _finding(cluster: ClusterIndex, found: Assessment, examined: Examination) -> Finding:
+def _ways_out(cluster: ClusterIndex, found: Assessment, examined: Examination) -> list[Way]:
     readable = None
     if cluster.ended is None:
         readable = ReadableRevisions(cluster.source, cluster.examiner).of(examined).revision
-    return finding_from(
+    return ways_out(
         examined,
-        same_again=cluster.request.same_again,
+        cluster.request.same_again,
         readable=readable,
         breaking=found.risk is Risk.CLUSTER_BREAKING,
     )
@@ -323,9 +324,7 @@ def _remedies(
         ]
     if not finding.remedies:
         return []
-    last = [remedy for remedy in finding.remedies if remedy.action.startswith(LAST)]
-    less_destructive = [remedy for remedy in finding.remedies if remedy not in last]
-    return [Remedy(_SNAPSHOT, again.save_snapshot(), ""), *less_destructive, *last]
+    return [Remedy(_SNAPSHOT, again.save_snapshot(), ""), *finding.remedies]
 
 
 def _ordinary_dry_run(found: Assessment, deletion: DeletionForecast | None) -> str:

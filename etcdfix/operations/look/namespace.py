@@ -36,7 +36,7 @@ from etcdfix.reports.head import stakes_of
 from etcdfix.reports.impact_model import MissingAPI, NamespaceReport, NamespaceStep
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.next_steps import first_way_out
-from etcdfix.reports.remedies import less_destructive_remedies, readable_remedy, remedies_for
+from etcdfix.reports.remedies import less_destructive_remedies, readable_remedy, remedies_for, ways_out
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import quote_command
@@ -215,7 +215,7 @@ class _NamespacePlan:
         if worst is not None:
             readable = self._readable.of(worst).revision if self._cluster.ended is None else None
             breaking = self._breaking(worst) != ""
-            ways = remedies_for(worst, self._again, readable=readable, breaking=breaking)
+            ways = ways_out(worst, self._again, readable=readable, breaking=breaking)
             if (way := first_way_out(ways)) is not None:
                 return way
         first = next((step for step in steps if step.command), None)

@@ -31,9 +31,9 @@ from etcdfix.reports.model import (
     StatusCause,
     Summary,
 )
-from etcdfix.reports.next_steps import doubt_in, next_way_out, plugin_problems
+from etcdfix.reports.next_steps import doubt_in, first_way_out, next_way_out, plugin_problems
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
-from etcdfix.reports.remedies import PUT_BACK, readable_remedy
+from etcdfix.reports.remedies import Way, WayKind, readable_remedy, ways_out
 from etcdfix.reports.tally import CAP, Tally
 from etcdfix.scope import ScopeRequest, resolve_scope
 from etcdfix.sources.base import Source, has_keys
@@ -122,7 +122,8 @@ class _Held(msgspec.Struct, frozen=True):
     Attributes:
         lost_with: Encryption keys whose loss may be why the value does not open.
         rank: How bad it is, the worst lowest; None where nothing is proven wrong.
-        saved: Saves its readable revision, where there is one.
+        first: Its first way out; None for none.
+        first_of_many: The same where so many fail together that none may be written over.
     """
 
     key: bytes
@@ -131,7 +132,8 @@ class _Held(msgspec.Struct, frozen=True):
     finding: Finding
     lost_with: tuple[Place, ...] = ()
     rank: Rank | None = None
-    saved: Remedy | None = None
+    first: Remedy | None = None
+    first_of_many: Remedy | None = None
 
 
 # What decides which finding is acted upon first: how bad it is, new before known, curable by configuration, its key.
@@ -216,20 +218,22 @@ class _Gathering:
                 self._worst, self._worst_held = place, held
         self._reporter.finding(finding)
 
-    def end(self) -> tuple[Summary, list[Remedy]]:
-        """Publish all that waited; return all counts, and the ways out of the worst that is wrong."""
+    def end(self) -> tuple[Summary, Remedy | None]:
+        """Publish all that waited; return all counts, and the first way out of the worst that is wrong."""
         self.report_until(None)
         summary = self.tally.summary()
         lost = self._losses.lost(summary.by_transformer)
         self._decide(lost)
-        summary.key_loss = [key for key, _ in lost.values()]
+        summary.key_loss = [key.entry for key in lost.values()]
         # Of what is equally bad, a lost key concerns more values than one finding.
-        ways: list[tuple[_Place, list[Remedy]]] = [
-            ((stake.rank, False, False, b""), key.remedies) for key, stake in lost.values()
+        ways: list[tuple[_Place, Remedy | None]] = [
+            ((key.worst.rank, False, False, b""), key.first) for key in lost.values()
         ]
-        if self._worst is not None and self._worst_held is not None:
-            ways.append((self._worst, _ways_out(self._worst_held, summary)))
-        return summary, min(ways, key=lambda way: way[0])[1] if ways else []
+        held = self._worst_held
+        if self._worst is not None and held is not None:
+            first = held.first_of_many if _is_one_of_many(held.finding, summary) else held.first
+            ways.append((self._worst, first))
+        return summary, min(ways, key=lambda way: way[0])[1] if ways else None
 
     def take(self, found: Examination, view: View) -> None:
         """Count one examination, and report it where there is something to say.
@@ -258,15 +262,27 @@ class _Gathering:
         sought = self._readable.of(found)
         found = self._with_readable(found, sought)
         again = self._request.same_again
-        finding = finding_from(found, baseline=known, same_again=again, readable=sought.revision)
+        ways = ways_out(found, again, readable=sought.revision)
+        finding = finding_from(found, ways, baseline=known)
         places, stake = places_of(found), stake_of(found)
         saved = None
+        of_many = ways
         if sought.revision is not None:
             saved = readable_remedy(found, sought.revision, again, refused=True)
+            of_many = [Way(saved, WayKind.SAVE) if way.kind is WayKind.PUT_BACK else way for way in ways]
         if places and stake is not None:
             self._losses.add(found, places, stake, saved)
         rank = stake.rank if stake is not None else None
-        record = _Held(found.stored.key, found.directory, status_cause(found), finding, places, rank, saved)
+        record = _Held(
+            found.stored.key,
+            found.directory,
+            status_cause(found),
+            finding,
+            places,
+            rank,
+            first_way_out(ways),
+            first_way_out(of_many),
+        )
         if view.waiting and not view.draining and not self.out_of_order:
             try:
                 self._held.append(record)
@@ -325,20 +341,12 @@ class _Gathering:
         elif sought.not_sought:
             self.readable_not_sought += 1
             told = Evidence(
-                _READABLE_CHECK, "not looked for", f"{sought.not_sought}; etcdfix impact KEY looks"
+                _READABLE_CHECK, "not looked for", f"{sought.not_sought}; etcdfix explain KEY looks"
             )
         else:
             return found
         changed = msgspec.structs.replace(found.verdict, evidence=(*found.verdict.evidence, told))
         return msgspec.structs.replace(found, verdict=changed)
-
-
-def _ways_out(held: _Held, summary: Summary) -> list[Remedy]:
-    """Return the ways out of one finding; where so many fail together that none may be written over, one saves."""
-    remedies = held.finding.remedies
-    if held.saved is None or not _is_one_of_many(held.finding, summary):
-        return remedies
-    return [held.saved if remedy.action.startswith(PUT_BACK) else remedy for remedy in remedies]
 
 
 def _is_one_of_many(finding: Finding, summary: Summary) -> bool:
@@ -391,7 +399,7 @@ def run_scan(
         tally, not_object_sample = gathering.tally, gathering.not_object_sample
         ending = examine_all(examiner, values_in(source, ranges, denied), gathering.take, progress=progress)
         ended, midway = ending.ended, ending.problems
-        summary, ways_out = gathering.end()
+        summary, first = gathering.end()
     kms = _kms_summary(tally, plugins)
     summary.kms = kms
     summary.readable_revisions = gathering.readable_revisions
@@ -421,7 +429,7 @@ def run_scan(
     suggested = [] if below else likely_prefixes(not_object_sample)
     summary.next = next_way_out(
         summary,
-        ways_out,
+        first,
         request.scope.words,
         request.same_again,
         whole=not (unseen or problems),

@@ -24,8 +24,8 @@ from etcdfix.remediation.audit.record import (
 from etcdfix.remediation.audit.verify import LOG_IS_GONE, NO_HEAD_FILE, find_line, read_records, verify
 from etcdfix.remediation.backup.file import digest
 
-_WRITES = frozenset({Verb.RESTORE.value, Verb.REENCRYPT.value})
-_WRITTEN = frozenset({Result.RESTORED.value, Result.REENCRYPTED.value})
+_WRITES = frozenset({Verb.RESTORE.value, Verb.REENCRYPT.value, Verb.REPAIR.value})
+_WRITTEN = frozenset({Result.RESTORED.value, Result.REENCRYPTED.value, Result.REPAIRED.value})
 _NOTHING_WRITTEN = frozenset({Result.REFUSED.value, Result.NOT_APPLIED.value})
 _EVER = 1 << 63
 

@@ -23,7 +23,7 @@ from etcdfix.remediation.audit.record import (
 )
 from etcdfix.remediation.backup.file import Backup
 
-_WRITTEN: Final = frozenset({Result.RESTORED, Result.REENCRYPTED})
+_WRITTEN: Final = frozenset({Result.RESTORED, Result.REENCRYPTED, Result.REPAIRED})
 
 
 class Listed(msgspec.Struct, kw_only=True):

@@ -113,8 +113,8 @@ class BackupContent(msgspec.Struct, frozen=True, kw_only=True):
     """What a backup holds of its key.
 
     Attributes:
-        purpose: What it was made before: ``delete``, ``restore``, ``reencrypt``; ``anomaly`` for a value that a
-            transaction gave back although another was expected.
+        purpose: What it was made before: ``delete``, ``restore``, ``reencrypt``, ``repair``; ``anomaly`` for a value
+            that a transaction gave back although another was expected.
         created_at: RFC 3339, UTC.
         tool: Who wrote it.
         key: For people; what is not UTF-8 is spelled out.

@@ -49,6 +49,8 @@ from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
 
+_ANYWHERE = RepeatedOptions()
+
 
 class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a key that may be changed.
@@ -98,6 +100,7 @@ def check_deletion(
     api: APIAccess | None = None,
     expected: Expectation | None = None,
     act: str = "deleting this key",
+    again: RepeatedOptions = _ANYWHERE,
     progress: Progress = no_progress,
     step: Step = no_step,
 ) -> Preflight:
@@ -111,6 +114,7 @@ def check_deletion(
         api: Which API servers to ask; None for none.
         expected: By a plan, which may add a refusal; None without one.
         act: What is to be done, as a refusal names it: a restore lets a value make room.
+        again: Options that a command must repeat.
         progress: Counts the values of the pattern check for a display.
         step: Told the name of each check before it is made.
 
@@ -162,7 +166,12 @@ def check_deletion(
         )
     step("check: proof")
     declared = check_proof(
-        found, alike, declared=accepted.key_lost, risks=accepted.risks, release_proven=release_proven
+        found,
+        alike,
+        declared=accepted.key_lost,
+        risks=accepted.risks,
+        release_proven=release_proven,
+        again=again,
     )
     moved_to = check_moved(cluster, found, accepted) if deletability_of(found) is Deletability.MOVED else None
     if expected is not None:

@@ -10,11 +10,12 @@ from typing import Final
 
 from etcdfix.errors import RefusedByRule
 from etcdfix.maybe_newer import NOT_THE_OBJECT, in_our_tables
-from etcdfix.model import Outcome
+from etcdfix.model import Outcome, RepairProof
 from etcdfix.remediation.preflight.similar_values import Alike
 from etcdfix.reports.plan_model import declaration
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import key_arguments, quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import (
@@ -23,15 +24,24 @@ from etcdfix.verdicts.deletability import (
     AcceptRisk,
     Deletability,
     deletability_of,
+    is_repairable,
     key_may_be_lost,
     risks_of,
 )
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounts, KeyDoubt, doubt_about, is_lifted
 
+_ANYWHERE: Final = RepeatedOptions()
+
 
 def check_proof(
-    found: Examination, alike: Alike, *, declared: str, risks: Collection[str], release_proven: bool
+    found: Examination,
+    alike: Alike,
+    *,
+    declared: str,
+    risks: Collection[str],
+    release_proven: bool,
+    again: RepeatedOptions = _ANYWHERE,
 ) -> bool:
     """Refuse what is not proven wrong, or what may be the configuration's fault.
 
@@ -41,6 +51,7 @@ def check_proof(
         declared: ``TRANSFORMER[/KEY-ID]`` that was declared lost, or "".
         risks: What ``--accept-risk`` names.
         release_proven: No API server is older than the release that was named.
+        again: What a command must repeat.
 
     Returns:
         Whether the declaration of a lost key was needed.
@@ -50,11 +61,13 @@ def check_proof(
     """
     lost = _declaration_fits(found, alike, declared)
     _check_own_verdict(found, lost=lost)
+    if is_repairable(found) and AcceptRisk.ONLY_COPY not in risks:
+        raise _repairable(found, again)
     if deletability_of(found) is Deletability.DECLARABLE:
         return True
     _check_newer(found, alike, release_proven=release_proven)
     needed = _check_key(found, alike.counts, risks, lost=lost)
-    for risk in risks_of(found.verdict):
+    for risk in risks_of(found):
         excused = risk is AcceptRisk.NEWER_THAN_KNOWN and release_proven and in_our_tables(found)
         if risk not in risks and not excused:
             text = f"{display(found.stored.key)}: {_WHY[risk]} ({found.verdict.message})"
@@ -63,6 +76,16 @@ def check_proof(
                 hint = f"{_ASK_FIRST}; {hint}"
             raise refuse(Rule.RISK, text, hint=hint)
     return needed
+
+
+def _repairable(found: Examination, again: RepeatedOptions) -> RefusedByRule:
+    assert found.repair is not None  # else it is not
+    how = "with a tag as proof" if found.repair.proof is RepairProof.TAG else "and the whole object decodes"
+    return refuse(
+        Rule.REPAIRABLE,
+        f"{display(found.stored.key)} can be had back whole: {found.repair.words}, {how}",
+        hint=f"repair it: {again.repair(found.stored.key)}; {_accept(AcceptRisk.ONLY_COPY)}",
+    )
 
 
 _WHY: Final = {
@@ -99,7 +122,7 @@ _INSTEAD: Final[dict[Outcome, tuple[Rule, str, str]]] = {
         Rule.NOT_AN_OBJECT, "the key holds no object of the API", "leave it: it is bookkeeping, or not Kubernetes'",
     ),
     Outcome.UNDETERMINED: (
-        Rule.UNDETERMINED, "nothing is proven against the value", "find out more: etcdfix scan KEY -o yaml",
+        Rule.UNDETERMINED, "nothing is proven against the value", "find out more: etcdfix explain KEY",
     ),
 }  # fmt: skip
 
@@ -133,8 +156,8 @@ def _check_own_verdict(found: Examination, *, lost: bool) -> None:
             raise refuse(
                 Rule.NEVER_DELETABLE,
                 f"{key}: {verdict.cause} is never a reason to delete ({verdict.message})",
-                hint="see the remedies: "
-                + quote_command(["etcdfix", "scan", *key_arguments(found.stored.key), "-o", "yaml"]),
+                hint="see every way out: "
+                + quote_command(["etcdfix", "explain", *key_arguments(found.stored.key)]),
             )
 
 

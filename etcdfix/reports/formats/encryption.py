@@ -7,11 +7,20 @@ from typing import BinaryIO
 
 import msgspec
 
+from etcdfix.model import GroupResource
 from etcdfix.reports.base import Output, counted
-from etcdfix.reports.encryption_model import EncryptionUsageReport, KeyUsage
+from etcdfix.reports.encryption_model import (
+    EncryptionTryReport,
+    EncryptionUsageReport,
+    FindingGroup,
+    KeyUsage,
+    WhatIfReport,
+    WriteKey,
+)
 from etcdfix.reports.formats.machine import document_text, write_document
 from etcdfix.reports.formats.text import incomplete, introduction, shown
 from etcdfix.reports.head import head_lines
+from etcdfix.text.safetext import safe_text
 
 _DIGITS = 12
 
@@ -107,6 +116,149 @@ def rule_words(resources: Sequence[str]) -> str:
     return shown(",".join(resources)) or "(no rule)"
 
 
+def write_what_if(report: WhatIfReport, stream: BinaryIO, max_rows: int) -> None:
+    """Write what would happen, the worst first, and what to know before the configuration is deployed."""
+    output = Output(stream)
+    line = output.line
+    new = shown(report.new_config.path) if report.new_config is not None else ""
+    lost = (
+        f"{counted(report.becomes_unreadable, 'value')} become{'s' if report.becomes_unreadable == 1 else ''}"
+    )
+    line(f"{lost if report.becomes_unreadable else 'Nothing becomes'} unreadable under {new}")
+    told = [
+        f"{number} {words}"
+        for number, words in (
+            (report.undetermined, "undetermined"),
+            (report.stays_unreadable, "stay unreadable"),
+            (report.becomes_readable, "become readable"),
+            (report.becomes_stale, "become stale"),
+            (report.no_longer_stale, "are stale no longer"),
+        )
+        if number
+    ]
+    line(f"Of {counted(report.values, 'value')}: {', '.join(told) if told else 'nothing changes'}")
+    for text in incomplete(report):
+        line(text)
+    for text in head_lines("", "", report.next):
+        line(text)
+    for warning in report.warnings:
+        output.prose(f"warning: {shown(warning)}")
+    line()
+    line(introduction(report))
+    if report.changes:
+        line()
+        output.table(
+            ("CHANGE", "RESOURCE", "TRANSFORMER", "KEY", "VALUES", "CAUSE THEN", "EXAMPLE"),
+            [
+                (
+                    change.change.value,
+                    shown(GroupResource(change.group, change.resource)),
+                    shown(change.transformer) or "(unknown)",
+                    key_words(change.key_fingerprint or change.kms_key_id_sha256) or "-",
+                    str(change.count),
+                    change.cause or "-",
+                    shown(change.examples[0]),
+                )
+                for change in report.changes[:max_rows]
+            ],
+            key="EXAMPLE",
+        )
+        _rest(output, len(report.changes), max_rows, "row")
+    if report.write_keys:
+        line()
+        output.table(
+            ("RESOURCE", "WRITE KEY TODAY", "WRITE KEY THEN"),
+            [
+                (
+                    shown(GroupResource(key.group, key.resource)),
+                    _write_key_words(key.today),
+                    _write_key_words(key.new),
+                )
+                for key in report.write_keys[:max_rows]
+            ],
+        )
+        _rest(output, len(report.write_keys), max_rows, "row")
+
+
+def _write_key_words(key: WriteKey) -> str:
+    return f"{shown(key.transformer)} {key.key_fingerprint or ''}".rstrip()
+
+
+def write_try(report: EncryptionTryReport, stream: BinaryIO, max_rows: int) -> None:
+    """Write what each candidate opens, then the values by encryption key, and what none opens."""
+    output = Output(stream)
+    line = output.line
+    if report.findings:
+        line(
+            f"The candidates open {report.opened} of {counted(report.findings, 'value')} not known to open today"
+        )
+    else:
+        line("Nothing was found that does not open today")
+    if report.undetermined_today and report.encryption_config is not None:
+        line(f"Of {report.undetermined_today} it could not be told whether today's configuration opens them")
+    for number, words in (
+        (report.readable_now, "readable now"),
+        (report.gone, "gone"),
+        (report.changed, "changed since, and tried as they are now"),
+    ):
+        if number:
+            line(f"Of the report's findings {number} {'is' if number == 1 else 'are'} {words}")
+    for text in incomplete(report):
+        line(text)
+    for text in head_lines("", "", report.next):
+        line(text)
+    line()
+    line(introduction(report))
+    line()
+    output.table(
+        ("CANDIDATE", "OPENS", "RIGHT KEY ONLY", "UNDETERMINED", "NOT OPENED", "EXAMPLE THAT OPENS"),
+        [
+            (
+                " ".join([shown(found.name), *found.key_fingerprints]),
+                f"{found.opens} of {report.findings}",
+                str(found.right_key),
+                str(found.undetermined),
+                shown(found.not_opened[0]) if found.not_opened else "-",
+                shown(found.opened[0]) if found.opened else "-",
+            )
+            for found in report.candidates
+        ],
+        key="EXAMPLE THAT OPENS",
+        spare=("NOT OPENED",),
+    )
+    for group in report.groups[:max_rows]:
+        line()
+        _write_group(output, group)
+    _rest(output, len(report.groups), max_rows, "encryption key")
+
+
+def _write_group(output: Output, group: FindingGroup) -> None:
+    output.prose(
+        f"{named(group.transformer, group.resources, group.kms_key_id_sha256)}: {group.opened} of "
+        f"{counted(group.findings, 'value')} open"
+    )
+    for entry in group.candidates:
+        parts = [f"opens {entry.opens}"]
+        if entry.right_key:
+            parts.append(f"has the key of {entry.right_key} more, which do not open as they are")
+        if entry.named:
+            parts.append(f"its key is called {shown(entry.named)} in the values")
+        if entry.undetermined:
+            parts.append(f"{entry.undetermined} undetermined")
+        output.prose(f"- {shown(entry.candidate)}: {'; '.join(parts)}", "  ")
+    if group.damaged:
+        output.prose(
+            f"{group.damaged} of them proven damaged: no other encryption key opens these (etcdfix explain KEY)",
+            "  ",
+        )
+    if group.not_opened:
+        output.line(f"  not opened by any: {', '.join(map(shown, group.not_opened))}")
+    if group.next is not None:
+        output.prose(shown(group.next.action), "  ")
+        if group.next.command:
+            output.line(f"    {safe_text(group.next.command)}")
+
+
 def _rest(output: Output, count: int, max_rows: int, noun: str) -> None:
     if count > max_rows:
         output.line(
@@ -121,6 +273,16 @@ def write_yaml(report: msgspec.Struct, stream: BinaryIO, _max_rows: int) -> None
 
 USAGE_FORMATS: Mapping[str, Callable[[EncryptionUsageReport, BinaryIO, int], None]] = {
     "table": write_usage,
+    "json": write_document,
+    "yaml": write_yaml,
+}
+WHAT_IF_FORMATS: Mapping[str, Callable[[WhatIfReport, BinaryIO, int], None]] = {
+    "table": write_what_if,
+    "json": write_document,
+    "yaml": write_yaml,
+}
+TRY_FORMATS: Mapping[str, Callable[[EncryptionTryReport, BinaryIO, int], None]] = {
+    "table": write_try,
     "json": write_document,
     "yaml": write_yaml,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO, Final
 
+from etcdfix.model import RepairProof
 from etcdfix.reports.base import Output, counted
 from etcdfix.reports.explain_model import (
     AttemptResult,
@@ -19,9 +20,13 @@ from etcdfix.reports.formats.machine import write_document, write_yaml
 from etcdfix.reports.formats.text import aligned, incomplete, introduction, shown, steps
 from etcdfix.reports.head import head_lines
 from etcdfix.reports.model import Finding, Remedy
+from etcdfix.reports.tables import table_lines
 from etcdfix.text.safetext import safe_text
+from etcdfix.verdicts.damage import PEEK_CHECKS
+from etcdfix.verdicts.judge import ATTEMPT_CHECK
 
 _MOST_PARTS: Final = 40
+_INDENT: Final = "  "
 _TITLES: Final = {
     Where.STORED: "The value as it is stored",
     Where.DECRYPTED: "What it decrypts to",
@@ -31,6 +36,11 @@ _RESULTS: Final = {
     AttemptResult.FAILED: "does not open it",
     AttemptResult.NO_ANSWER: "no answer",
     AttemptResult.NOT_TRIED: "not tried",
+}
+_PROOFS: Final = {
+    RepairProof.TAG: "its tag fits then",
+    RepairProof.DECODES: "a whole object decodes then, of its own etcd key",
+    RepairProof.NONE: "nothing shows it, since AES-CBC has no tag; other bytes may be wrong too",
 }
 _DOUBTS: Final = {
     "none-opens": "none opens: that points at the key or the configuration, not at this value",
@@ -50,7 +60,7 @@ def write_table(report: ExplainReport, stream: BinaryIO) -> None:
         line(text)
     line()
     line(introduction(report))
-    for title, lines in _sections(report):
+    for title, lines in _sections(report, max(output.width - len(_INDENT), 0)):
         told = list(lines)
         if not told:
             continue
@@ -58,14 +68,16 @@ def write_table(report: ExplainReport, stream: BinaryIO) -> None:
         line(title)
         for text in told:
             if isinstance(text, _Prose):
-                output.prose(text, "  ")
+                output.prose(text, _INDENT)
             else:
                 line(text)
-    line()
-    for text in incomplete(report):
-        line(text)
+    if not report.complete:
+        line()
+        for text in incomplete(report):
+            line(text)
     remedies = _remedies(report)
     if remedies:
+        line()
         line("What to do, the least destructive first")
         for text in steps((way.action, way.command, way.note) for way in remedies):
             line(text)
@@ -99,18 +111,21 @@ def _headline(report: ExplainReport) -> str:
     return f"{key} cannot be read{cause}."
 
 
-def _sections(report: ExplainReport) -> Iterator[tuple[str, Iterator[str]]]:
+def _sections(report: ExplainReport, width: int) -> Iterator[tuple[str, Iterator[str]]]:
     finding = report.finding
     if finding is not None:
         yield "What it is", _identity(finding)
     for where, title in _TITLES.items():
         parts = [part for part in report.layout if part.where is where]
         damage = report.damage_offset if _holds_damage(report, where) else None
-        yield title, _layout(parts, damage, report.damage_field)
-    yield "Encryption keys, in the order in which API servers try them", _attempts(report.attempts)
+        yield title, _layout(parts, damage, report.damage_field, width)
+    yield "Encryption keys, in the order in which API servers try them", _attempts(report.attempts, width)
     if report.peek is not None:
         yield "A look without tag or padding", _peek(report.peek)
+    if finding is not None:
+        yield "What else was checked", _checks(finding)
     yield "What it is not", _ruled_out(report)
+    yield "Its own bytes, put right", _repair(report)
     yield "Other values of the resource under its encryption key", _siblings(report.siblings)
     yield "What is kept of it", _kept(report)
 
@@ -150,11 +165,12 @@ def _identity(finding: Finding) -> Iterator[str]:
     yield from aligned(rows)
 
 
-def _layout(parts: list[LayoutPart], damage: int | None, field: str) -> Iterator[str]:
+def _layout(parts: list[LayoutPart], damage: int | None, field: str, width: int) -> Iterator[str]:
     rows = [
-        (str(part.offset), f"+{part.length}", part.name, shown(part.detail)) for part in parts[:_MOST_PARTS]
+        (str(part.offset), str(part.length), part.name, shown(part.detail)) for part in parts[:_MOST_PARTS]
     ]
-    yield from aligned(rows)
+    if rows:
+        yield from _indented(table_lines(("OFFSET", "SIZE", "PART", "WHAT"), rows, width))
     if len(parts) > _MOST_PARTS:
         yield f"  and {counted(len(parts) - _MOST_PARTS, 'further part')}: -o json has all"
     if damage is not None and parts:
@@ -162,11 +178,11 @@ def _layout(parts: list[LayoutPart], damage: int | None, field: str) -> Iterator
         yield _Prose(f"Decoding breaks at byte {damage}{where}.")
 
 
-def _attempts(attempts: list[KeyAttempt]) -> Iterator[str]:
-    rules = dict.fromkeys(attempt.rule for attempt in attempts)
-    rule = next(iter(rules), "")
-    if attempts:
-        yield f"  rule: {shown(rule)}" if rule else "  no rule of the configuration holds for the resource"
+def _attempts(attempts: list[KeyAttempt], width: int) -> Iterator[str]:
+    if not attempts:
+        return
+    rule = attempts[0].rule
+    yield f"  rule: {shown(rule)}" if rule else "  no rule of the configuration holds for the resource"
     rows = [
         (
             shown(attempt.transformer),
@@ -176,7 +192,11 @@ def _attempts(attempts: list[KeyAttempt]) -> Iterator[str]:
         )
         for attempt in attempts
     ]
-    yield from aligned(rows)
+    yield from _indented(table_lines(("KEY", "FINGERPRINT", "RESULT", "WHY"), rows, width))
+
+
+def _indented(lines: Iterator[str]) -> Iterator[str]:
+    return (f"{_INDENT}{line}" for line in lines)
 
 
 def _peek(peek: PeekShown) -> Iterator[str]:
@@ -205,10 +225,29 @@ def _peek(peek: PeekShown) -> Iterator[str]:
         yield _Prose(f"It opens once this is put right: {peek.undone} ({safe_text(peek.undone_detail)}).")
 
 
+def _checks(finding: Finding) -> Iterator[str]:
+    """Yield the evidence that stands nowhere else."""
+    for one in finding.evidence:
+        if one.check in PEEK_CHECKS or one.check.startswith(ATTEMPT_CHECK):
+            continue
+        detail = f" ({safe_text(one.detail)})" if one.detail else ""
+        yield _Prose(f"{safe_text(one.check)}: {safe_text(one.result)}{detail}")
+
+
 def _ruled_out(report: ExplainReport) -> Iterator[str]:
     for one in report.ruled_out:
         likely = "" if one.confidence == "certain" else f" ({one.confidence})"
         yield _Prose(f"{one.cause}{likely}: {safe_text(one.why)}")
+
+
+def _repair(report: ExplainReport) -> Iterator[str]:
+    repair = report.repair
+    if repair is not None:
+        yield _Prose(
+            f"It reads with {safe_text(repair.words)} ({repair.confidence}: {_PROOFS[repair.proof]})."
+        )
+    elif report.no_repair:
+        yield _Prose(f"No way: {safe_text(report.no_repair)}.")
 
 
 def _siblings(siblings: list[Siblings]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from etcdfix.reports.base import Aligned, fit
-from etcdfix.reports.encryption_model import EncryptionUsageReport
+from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
@@ -14,7 +14,14 @@ from etcdfix.text.safetext import safe_text
 _WIDEST = 72
 
 Report = (
-    EncryptionUsageReport | ExplainReport | HistoryReport | ImpactReport | NamespaceReport | OrphansReport
+    EncryptionTryReport
+    | EncryptionUsageReport
+    | ExplainReport
+    | HistoryReport
+    | ImpactReport
+    | NamespaceReport
+    | OrphansReport
+    | WhatIfReport
 )
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import etcdfix
 from etcdfix.remediation.audit.grounds import Grounds
-from etcdfix.verdicts.deletability import AcceptRisk
+from etcdfix.verdicts.deletability import DELETION_RISKS, AcceptRisk
 from tests.support.attacks import (
     EVERY_FLAG,
     LOCAL,
@@ -92,6 +92,24 @@ def _moved(registry: Attacked) -> bytes:
     return copy
 
 
+def _one_bit(registry: Attacked) -> bytes:
+    (at,) = registry.secrets("aesgcm", ["bit"])
+    stored = registry.stored(at) or b""
+    registry.etcd.put(at, stored[:-40] + bytes([stored[-40] ^ 1]) + stored[-39:])
+    return at
+
+
+def _text_mode(registry: Attacked) -> bytes:
+    at = registry.key("shop/text")
+    salted = (seal("aesgcm", secret("text"), at, salt=salt) for salt in range(99))
+    registry.etcd.put(at, next(value for value in salted if b"\n" in value).replace(b"\n", b"\r\n"))
+    return at
+
+
+def _trailing(registry: Attacked) -> bytes:
+    return registry.put("shop/trailing", secret("trailing") + b"left")
+
+
 Prepare = Callable[[Attacked], bytes]
 LIFTED: dict[str, tuple[Prepare, AcceptRisk]] = {
     "namespace": (_cut_namespace, AcceptRisk.CLUSTER_BREAKING),
@@ -100,6 +118,9 @@ LIFTED: dict[str, tuple[Prepare, AcceptRisk]] = {
     "newer": (_newer, AcceptRisk.NEWER_THAN_KNOWN),
     "mass damage": (_many, AcceptRisk.MASS_DAMAGE),
     "moved": (_moved, AcceptRisk.ONLY_COPY),
+    "repairable": (_one_bit, AcceptRisk.ONLY_COPY),
+    "CR LF": (_text_mode, AcceptRisk.ONLY_COPY),
+    "trailing bytes": (_trailing, AcceptRisk.ONLY_COPY),
 }
 
 
@@ -110,7 +131,7 @@ def test_each_risk_lifts_its_own_rule_and_no_other(registry: Attacked, case: str
     hint = f"--accept-risk {risk}"
     registry.refuses([at], hint=hint)
     registry.refuses([at], *every_flag_but(risk), hint=hint)
-    for other in set(AcceptRisk) - {risk}:
+    for other in set(DELETION_RISKS) - {risk}:
         registry.refuses([at], "--accept-risk", other.value, hint=hint)
     with registry.nothing_changes():
         ran = registry.delete(at, "--accept-risk", risk.value, "--dry-run")
@@ -370,7 +391,7 @@ def test_what_a_deletion_rested_on(
         guarded.etcd.put(whole, seal("aesgcm", secret("whole"), whole))
         given = (
             "--insecure-skip-tls-verify", "--kubeconfig", str(api.kubeconfig(tmp_path)),
-            "--kubernetes-version", "1.34",
+            "--kubernetes-version", "1.34", "--accept-risk", "only-copy",
         )  # fmt: skip
         for at in (one, two):
             ran = guarded.delete(at, *given)

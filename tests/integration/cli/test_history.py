@@ -1,4 +1,4 @@
-"""``etcdfix history`` on a real etcd: what is kept, what compaction leaves, and commands that work as they are pasted."""
+"""``etcdfix history`` on a real etcd: what is kept, what compaction leaves, and commands that work as pasted."""
 
 from __future__ import annotations
 

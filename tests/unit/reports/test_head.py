@@ -6,7 +6,7 @@ from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.reports.head import found_line, head_lines, stakes_of
 from etcdfix.reports.model import CauseSummary, Remedy, Scope, Summary
 from etcdfix.reports.next_steps import first_way_out, next_way_out
-from etcdfix.reports.remedies import DO_NOT_RESTART, LAST
+from etcdfix.reports.remedies import DO_NOT_RESTART, Way, WayKind
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from tests.support.examinations import examination
@@ -18,7 +18,7 @@ AGAIN = RepeatedOptions(source=("--endpoints", "a:2379"), reading=("--no-kms",))
 CURE, SAVE, DELETE = (
     Remedy("Fix the configuration", "etcdfix scan FILE", ""),
     Remedy(f"{DO_NOT_RESTART}: save it", "kubectl get --raw x", ""),
-    Remedy(f"{LAST}delete it", "etcdfix delete x", ""),
+    Remedy("Last: delete it", "etcdfix delete x", ""),
 )
 UNDETERMINED = Outcome.UNDETERMINED.value
 
@@ -76,15 +76,27 @@ def test_the_head_is_safe_to_print() -> None:
 
 
 def test_a_cure_goes_before_a_copy_and_nothing_is_deleted() -> None:
-    assert first_way_out([SAVE, CURE, DELETE]) is CURE
-    assert first_way_out([SAVE, DELETE]) is SAVE
-    assert first_way_out([DELETE]) is None
-    advice = Remedy("Ask", "", "")
-    assert first_way_out([advice, SAVE]) is SAVE
-    assert first_way_out([advice, DELETE]) is advice
+    rescue, cure, delete = Way(SAVE, WayKind.RESCUE), Way(CURE), Way(DELETE, WayKind.DELETE)
+    assert first_way_out([rescue, cure, delete]) is CURE
+    assert first_way_out([rescue, delete]) is SAVE
+    assert first_way_out([delete]) is None
+    advice = Way(Remedy("Ask", "", ""))
+    assert first_way_out([advice, rescue]) is SAVE
+    assert first_way_out([advice, delete]) is advice.remedy
 
 
-def way(summary: Summary, *first: Remedy, whole: bool = True, words: tuple[str, ...] = ()) -> str:
+def test_a_repair_goes_before_an_earlier_revision_that_is_only_saved() -> None:
+    earlier, repair = Remedy("Save", "etcdfix get", ""), Remedy("Repair it", "etcdfix repair", "")
+    repairs = Way(repair, WayKind.REPAIR)
+    assert first_way_out([Way(earlier, WayKind.SAVE), repairs]) is repair
+    assert first_way_out([Way(earlier, WayKind.PUT_BACK), repairs]) is earlier
+    assert first_way_out([Way(CURE), Way(earlier, WayKind.SAVE), repairs]) is CURE
+    assert first_way_out([Way(earlier, WayKind.SAVE), Way(CURE)]) is earlier
+
+
+def way(
+    summary: Summary, first: Remedy | None = None, *, whole: bool = True, words: tuple[str, ...] = ()
+) -> str:
     found = next_way_out(summary, first, words, AGAIN, whole=whole)
     return f"{found.action}|{found.command}" if found is not None else ""
 

@@ -128,4 +128,4 @@ def test_a_key_that_could_not_be_asked_is_not_declared_lost() -> None:
     ],
 )
 def test_what_has_to_be_accepted(change: dict[str, Any], risks: tuple[AcceptRisk, ...]) -> None:
-    assert risks_of(examination(KEY, cause=Cause.NONCE_DAMAGED, **change).verdict) == risks
+    assert risks_of(examination(KEY, cause=Cause.NONCE_DAMAGED, **change)) == risks

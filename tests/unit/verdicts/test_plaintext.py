@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from etcdfix.errors import (
@@ -329,6 +330,16 @@ def test_only_an_encoding_that_breaks_is_damage(kind: DecodeFailureKind) -> None
 )
 def test_what_ends_too_early(data: bytes, kind: DecodeFailureKind, message: str, *, early: bool) -> None:
     assert look_of_failure(data, failure(kind, message), refuse, is_whole, ()).ends_early == early
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [(b'{"kind":"S","ok":tr', DecodeFailureKind.JSON), (b"\xd9\xd9\xf7\xa2\x44kind", DecodeFailureKind.CBOR)],
+)
+def test_what_breaks_at_its_last_byte_ends_too_early(data: bytes, kind: DecodeFailureKind) -> None:
+    for offset, early in ((len(data), True), (len(data) - 1, False), (None, False)):
+        found = msgspec.structs.replace(failure(kind), offset=offset)
+        assert look_of_failure(data, found, refuse, is_whole, ()).ends_early == early
 
 
 @pytest.mark.parametrize("kind", ["not-registered", "version-removed", "wrong-kind", "conversion"])

@@ -105,7 +105,8 @@ def _judge(
     else:
         yield warn(
             "etcd-user",
-            f"user {user} may not write all that starts with {below}: delete, restore and reencrypt would be denied",
+            f"user {user} may not write all that starts with {below}: delete, restore, reencrypt and repair would be "
+            "denied",
             "grant it to whoever is to change something, or go on reading",
             grant("readwrite"),
         )

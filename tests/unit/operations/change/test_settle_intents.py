@@ -38,7 +38,7 @@ def test_nobody_is_asked_where_no_intent_is_open(tmp_path: Path) -> None:
     assert log.read_bytes() == before
 
 
-UNDO, LOOK, AGAIN = "  to undo it: etcdfix restore /b/1.json", "  next: etcdfix scan", "  it stays open"
+UNDO, LOOK, AGAIN = "  to undo it: etcdfix restore /b/1.json", "  next: etcdfix explain", "  it stays open"
 
 
 def item(result: Result, verb: Verb = Verb.DELETE, backups: tuple[str, ...] = ("/b/1.json",)) -> Any:

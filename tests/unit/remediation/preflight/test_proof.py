@@ -140,7 +140,7 @@ def test_what_may_be_whole_is_never_deleted(cause: Cause) -> None:
     error = refusal(found, alike(found, KeyCounts(opened=1000, failed=1)), risks=ALL_RISKS)
     assert error.rule == Rule.NEVER_DELETABLE
     assert "is never a reason to delete" in error.message
-    assert "etcdfix scan /registry/secrets/shop/web -o yaml" in error.hint
+    assert "etcdfix explain /registry/secrets/shop/web" in error.hint
 
 
 @pytest.mark.parametrize("cause", [Cause.CIPHERTEXT_DAMAGED, Cause.VALUE_TRUNCATED, Cause.UNKNOWN_ENVELOPE])

@@ -1,0 +1,139 @@
+"""``etcdfix encryption try``: which candidate opens which of the values that cannot be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.keys import decoded_key
+from etcdfix.cli.options import reading_options, source_options, what_to_read
+from etcdfix.cli.output import say
+from etcdfix.cli.progress import progress_of
+from etcdfix.encryption.candidate_key import load_candidate_key
+from etcdfix.encryption.config import load_configuration
+from etcdfix.errors import ConfigurationError
+from etcdfix.inputs.outputfile import destination
+from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
+from etcdfix.operations.opening import open_plugins, open_source
+from etcdfix.reports.formats.encryption import TRY_FORMATS
+from etcdfix.reports.origin import shown_word
+from etcdfix.reports.saved_report import load_report
+from etcdfix.scope import ScopeRequest
+from etcdfix.storagekey import StorageLayout
+
+MEANINGS: dict[ExitCode, str] = {
+    ExitCode.NOTHING_WRONG: "the candidates open everything that cannot be read today, or everything can be",
+    ExitCode.FINDINGS: "something is opened by no candidate",
+    ExitCode.USAGE: "usage or configuration error; a candidate that an API server would refuse",
+    ExitCode.INCOMPLETE: "could not be told: a KMS plugin gave no answer, or not everything was read (wins over 1)",
+    ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
+    **ENDED_EARLY,
+}
+
+
+@click.command("try", epilog=epilog(MEANINGS))
+@click.argument("scope", nargs=-1, metavar="[RESOURCE|KEY-PREFIX]...")
+@click.option(
+    "--candidate-config", "candidate_configs", type=click.Path(path_type=Path), multiple=True, metavar="FILE",
+    help="An EncryptionConfiguration that may open them: an old one, or one of another node (may be repeated).",
+)  # fmt: skip
+@click.option(
+    "--candidate-key", "candidate_keys", multiple=True, metavar="NAME=FILE",
+    help="A file with one key, base64 as in a configuration or its bytes, - for standard input; it is tried under this "
+    "name for every provider that it fits (may be repeated).",
+)  # fmt: skip
+@click.option(
+    "-n", "--namespace", "namespaces", multiple=True, metavar="NAMESPACE", envvar="ETCDFIX_NAMESPACE",
+    help="Only this namespace (may be repeated).",
+)  # fmt: skip
+@click.option(
+    "--key-base64", "keys", multiple=True, metavar="BASE64",
+    help="One etcd key, for keys that cannot be typed (may be repeated).",
+)  # fmt: skip
+@click.option(
+    "--from-report", type=click.Path(path_type=Path), metavar="FILE", envvar="ETCDFIX_FROM_REPORT",
+    help="Try what this scan found (json or jsonl), instead of looking at everything again.",
+)  # fmt: skip
+@source_options
+@reading_options
+@output_options(list(TRY_FORMATS))
+def command(
+    *,
+    scope: tuple[str, ...],
+    candidate_configs: tuple[Path, ...],
+    candidate_keys: tuple[str, ...],
+    namespaces: tuple[str, ...],
+    keys: tuple[str, ...],
+    from_report: Path | None,
+    output: str,
+    output_file: Path | None,
+    max_rows: int,
+    **options: Any,
+) -> int:
+    """Say which candidate opens which of the values that cannot be read today. Reads only.
+
+    What does not open with --encryption-config (without one: everything that is encrypted) is tried with each
+    candidate. "Opens" means that it opens, decodes, and fits its etcd key. A value that shows by its first bytes that
+    it was written with a key, and does not open as it is, is counted beside that: it is damaged, or was moved, or the
+    key has another name.
+    """
+    if not candidate_configs and not candidate_keys:
+        raise ConfigurationError(
+            "no candidate was named", hint="--candidate-config FILE, or --candidate-key NAME=FILE"
+        )
+    if from_report is not None and (scope or namespaces or keys):
+        raise ConfigurationError(
+            "--from-report says what to try; a scope goes with a look of its own",
+            hint="leave one of them out",
+        )
+    wanted = ScopeRequest(scope, tuple(map(decoded_key, keys)), namespaces)
+    inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
+    candidates = [
+        *(NamedCandidate(shown_word(str(path)), load_configuration(path)) for path in candidate_configs),
+        *map(_key, candidate_keys),
+    ]
+    for candidate in candidates:
+        for warning in candidate.configuration.warnings:
+            say(f"{candidate.name}: {warning}")
+    request = TryRequest(
+        layout=StorageLayout(inputs.etcd_prefix),
+        configuration=configuration,
+        kubernetes_minor=inputs.kubernetes_minor,
+        same_again=inputs.same_again(),
+        candidates=tuple(candidates),
+        scope=wanted,
+        report=load_report(from_report) if from_report is not None else None,
+    )
+    files = (from_report, *(Path(candidate.configuration.path) for candidate in candidates))
+    with (
+        open_source(inputs, say=say) as source,
+        destination(output_file, (*read_files(inputs, options), *files)) as stream,
+        open_plugins(inputs, configuration, *(c.configuration for c in candidates)) as plugins,
+    ):
+        tried = try_candidates(source, request, plugins=plugins, progress=progress_of(source))
+        whole, report = tried.whole, tried.report
+        if not whole.below_prefix:
+            nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
+        TRY_FORMATS[output](report, stream, max_rows)
+        stream.flush()
+    for reason in report.incomplete_reasons:
+        say(f"incomplete: {reason}")
+    if whole.ended is not None:
+        return whole.ended.exit_code
+    if not report.complete:
+        return ExitCode.INCOMPLETE
+    return ExitCode.NOTHING_WRONG if report.opened == report.findings else ExitCode.FINDINGS
+
+
+def _key(text: str) -> NamedCandidate:
+    name, separator, file = text.partition("=")
+    if not name or not separator or not file:
+        raise ConfigurationError(
+            "--candidate-key does not name a key and a file",
+            hint="write it as NAME=FILE: the name as values have it, and a file that holds the key",
+        )
+    return NamedCandidate(shown_word(text), load_candidate_key(name, Path(file)), is_key=True)

@@ -1,0 +1,79 @@
+"""``etcdfix encryption what-if``: what another configuration would do to everything that is stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.options import reading_options, source_options, what_to_read
+from etcdfix.cli.output import say
+from etcdfix.cli.progress import progress_of
+from etcdfix.encryption.config import load_configuration
+from etcdfix.inputs.outputfile import destination
+from etcdfix.operations.look.encryption.what_if import WhatIfRequest, what_if
+from etcdfix.operations.opening import open_plugins, open_source
+from etcdfix.reports.formats.encryption import WHAT_IF_FORMATS
+from etcdfix.storagekey import StorageLayout
+
+MEANINGS: dict[ExitCode, str] = {
+    ExitCode.NOTHING_WRONG: "nothing becomes unreadable",
+    ExitCode.FINDINGS: "something becomes unreadable",
+    ExitCode.USAGE: "usage error, or an API server would refuse one of the configurations",
+    ExitCode.INCOMPLETE: "could not be told: something is undetermined under one of the configurations (1 wins), "
+    "or not everything was read",
+    ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
+    **ENDED_EARLY,
+}
+
+
+@click.command("what-if", epilog=epilog(MEANINGS))
+@click.option(
+    "--new", "new_config", type=click.Path(path_type=Path), required=True, metavar="FILE",
+    help="The EncryptionConfiguration that is to be deployed.",
+)  # fmt: skip
+@source_options
+@reading_options
+@output_options(list(WHAT_IF_FORMATS))
+def command(*, new_config: Path, output: str, output_file: Path | None, max_rows: int, **options: Any) -> int:
+    """Say what another configuration would make unreadable, before it is deployed. Reads only.
+
+    Every value is examined under today's configuration (--encryption-config) and under the new one: what becomes
+    unreadable, what stays so, what becomes readable, what becomes stale, by resource and encryption key. KMS plugins
+    of both are asked; --kms-endpoint is for either.
+    """
+    inputs, configuration = what_to_read(options)
+    new = load_configuration(new_config)
+    for warning in new.warnings:
+        say(f"{new_config}: {warning}")
+    request = WhatIfRequest(
+        layout=StorageLayout(inputs.etcd_prefix),
+        configuration=configuration,
+        kubernetes_minor=inputs.kubernetes_minor,
+        same_again=inputs.same_again(),
+        new=new,
+        no_encryption=inputs.no_encryption,
+    )
+    with (
+        open_source(inputs, say=say) as source,
+        destination(output_file, (*read_files(inputs, options), new_config)) as stream,
+        open_plugins(inputs, configuration, new) as plugins,
+    ):
+        found = what_if(source, request, plugins=plugins, progress=progress_of(source))
+        whole, report = found.whole, found.report
+        if not whole.below_prefix:
+            nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
+        WHAT_IF_FORMATS[output](report, stream, max_rows)
+        stream.flush()
+    for reason in report.incomplete_reasons:
+        say(f"incomplete: {reason}")
+    if whole.ended is not None:
+        return whole.ended.exit_code
+    if whole.problems:
+        return ExitCode.INCOMPLETE
+    if report.becomes_unreadable:
+        return ExitCode.FINDINGS
+    return ExitCode.NOTHING_WRONG if report.complete else ExitCode.INCOMPLETE

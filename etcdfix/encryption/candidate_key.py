@@ -1,0 +1,87 @@
+"""One encryption key that was found somewhere, as a configuration that tries it for every provider that it fits."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from etcdfix.encryption.config import (
+    EncryptionConfiguration,
+    KeyedProvider,
+    NamedKey,
+    ProviderType,
+    ResourceRule,
+)
+from etcdfix.encryption.config_rules import EVERYTHING, key_bytes, rule_name
+from etcdfix.encryption.keyring import KeyMaterial
+from etcdfix.errors import ConfigurationError, why
+from etcdfix.inputs.inputfile import STANDARD_INPUT, read_input
+
+AES_KEY_SIZES: Final = (16, 24, 32)
+_SECRETBOX_KEY_SIZE: Final = 32
+_MOST_BYTES: Final = 4096
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def load_candidate_key(name: str, path: Path) -> EncryptionConfiguration:
+    """Read a file that holds one key, and return what tries it for every resource and provider under a name.
+
+    Base64 as in an EncryptionConfiguration, or the key's own bytes; where both make a key, both are tried.
+
+    Args:
+        name: Of the key, as values name it.
+        path: The file; ``-`` for standard input.
+
+    Raises:
+        ConfigurationError: It cannot be read, or holds no key.
+    """
+    modes: list[int] = []
+    option = f"--candidate-key {name}={path}"
+
+    def check(status: os.stat_result) -> None:
+        modes.append(stat.S_IMODE(status.st_mode))
+
+    try:
+        raw = read_input(path, most_bytes=_MOST_BYTES, standard_input=True, check=check)
+    except OSError as exc:
+        raise ConfigurationError(f"{option}: {why(exc)}") from exc
+    keys = _keys_in(raw)
+    if not keys:
+        raise ConfigurationError(
+            f"{option}: it holds {len(raw)} bytes, which are neither the base64 of a key nor a key",
+            hint="one key is expected: what stands behind secret: in an EncryptionConfiguration, or 16, 24 or 32 bytes",
+        )
+    exposed = path != STANDARD_INPUT and any(mode & _OTHERS for mode in modes)
+    providers = [
+        KeyedProvider(kind, tuple(NamedKey(name, key) for key in keys if key.size in sizes))
+        for kind, sizes in (
+            (ProviderType.AESCBC, AES_KEY_SIZES),
+            (ProviderType.AESGCM, AES_KEY_SIZES),
+            (ProviderType.SECRETBOX, (_SECRETBOX_KEY_SIZE,)),
+        )
+    ]
+    return EncryptionConfiguration(
+        path=str(path),
+        sha256="",
+        rules=(
+            ResourceRule(
+                (rule_name(EVERYTHING),),
+                tuple(provider for provider in providers if provider.keys),
+            ),
+        ),
+        warnings=(f"others than its owner can read it: chmod 600 {path}",) if exposed else (),
+    )
+
+
+def _keys_in(raw: bytes) -> list[KeyMaterial]:
+    """Return what the file may mean, once each: the text decoded, its bytes, its bytes without the end of a line."""
+    text = raw.strip()
+    found = [
+        key_bytes(text.decode("latin-1")) if text else None,
+        raw,
+        raw.removesuffix(b"\n").removesuffix(b"\r"),
+    ]
+    keys = [KeyMaterial(key) for key in found if key is not None and len(key) in AES_KEY_SIZES]
+    return list({key.fingerprint: key for key in keys}.values())

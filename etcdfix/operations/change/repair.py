@@ -1,0 +1,353 @@
+"""Puts the stored bytes of one value right: the bytes that an API server wrote, without encrypting anything anew.
+
+So no write key is needed, and a KMS plugin is only asked to open. Where a tag proves the repair, or an unencrypted
+object decodes after one of the few fixed undos, nothing has to be accepted; AES-CBC proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from etcdfix.apiserver.servers import ServerAnswers
+from etcdfix.errors import EtcdfixError
+from etcdfix.examine_all import Progress, no_progress
+from etcdfix.model import ClusterIdentity, Outcome, Repair, RepairKind, StoredValue
+from etcdfix.operations.change.execute_change import (
+    ChangeRequest,
+    CheckedChange,
+    Confirmer,
+    execute_change,
+)
+from etcdfix.readable_revision import newest_kept, reads
+from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.commit import ChangeOutcome, place_warnings, require_space
+from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.landmarks import read_landmarks
+from etcdfix.remediation.preflight.api_servers import check_api_servers
+from etcdfix.remediation.preflight.cluster import Cluster, check_cluster, require_everything
+from etcdfix.remediation.preflight.deletion import (
+    check_alarms,
+    check_expectations,
+    check_members,
+    require_there,
+)
+from etcdfix.remediation.preflight.members import KeyReading, read_key, read_lease
+from etcdfix.remediation.preflight.noencryption import check_no_encryption, encrypted, looks_enveloped
+from etcdfix.remediation.preflight.release import check_release
+from etcdfix.remediation.preflight.similar_values import Alike, look_at_all
+from etcdfix.repair import RepairSearch
+from etcdfix.reports.remedies import repair_risks
+from etcdfix.rules import Rule, refuse
+from etcdfix.sources.live import LiveSource
+from etcdfix.storagekey import display
+from etcdfix.text.safetext import key_arguments, quote_command
+from etcdfix.verdicts.deletability import AcceptRisk
+from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.protected import protected_reason
+
+if TYPE_CHECKING:
+    from etcdfix.remediation.preflight.members import LeaseState
+
+
+class RepairRequest(ChangeRequest, frozen=True, kw_only=True):
+    """One repair.
+
+    Attributes:
+        key: Complete etcd key.
+    """
+
+    key: bytes
+
+
+class RepairPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """What is shown before a value is repaired.
+
+    Attributes:
+        reading: The linearizable read on which everything rests.
+        found: What the value is now.
+        repair: What is undone.
+        repaired: What the value is then: readable.
+        identity: Which cluster it is.
+        lease: That it keeps; None for none.
+        servers: What the API servers said.
+        alike: What the other values came to.
+        warnings: One sentence each.
+    """
+
+    reading: KeyReading
+    found: Examination
+    repair: Repair
+    repaired: Examination
+    identity: ClusterIdentity
+    lease: LeaseState | None
+    servers: ServerAnswers
+    alike: Alike
+    warnings: tuple[str, ...]
+
+
+def run_repair(
+    cluster: Cluster,
+    request: RepairRequest,
+    confirmer: Confirmer,
+    *,
+    preview: Callable[[RepairPreview], None],
+    progress: Progress = no_progress,
+    step: Step = no_step,
+) -> ChangeOutcome:
+    """Repair one value, or find out whether it could be.
+
+    Args:
+        cluster: Where.
+        request: What.
+        confirmer: Confirms.
+        preview: Shows what was found out, before anything is asked.
+        progress: Counts all values for a display.
+        step: Told the name of each step before it is taken.
+
+    Raises:
+        RemediationRefused: A rule says no, or a file cannot be made safe; nothing was changed.
+        AuditError: The record cannot be made durable; nothing was changed.
+        TransactionNotSent: No endpoint could be reached; nothing was changed.
+        TransactionRefused: etcd says no; nothing was changed.
+        SourceError: etcd could not be asked; nothing was changed.
+    """
+    key, accepted = request.key, request.accepted
+    step("check: configuration")
+    if not cluster.configured and not cluster.no_encryption:
+        raise refuse(
+            Rule.NO_CONFIGURATION, "no encryption configuration was given, so nothing can be proven",
+            hint="--encryption-config FILE; where nothing is encrypted at rest: --no-encryption",
+        )  # fmt: skip
+    step("check: landmarks")
+    landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=key)
+    step("check: read the key")
+    reading = read_key(cluster.source.client, key)
+    stored = require_there(cluster, key, reading.stored)
+    step("check: expectations")
+    check_expectations(stored, accepted)
+    step("check: examine")
+    if cluster.no_encryption and looks_enveloped(stored.value):
+        raise encrypted(key)
+    found = cluster.examiner.examine(stored)
+    _require_unread(found)
+    step("check: members")
+    warnings = check_members(cluster, key, reading, accepted)
+    step("check: alarms")
+    warnings += check_alarms(cluster)
+    require_space(cluster.source.client)
+    step("check: cluster")
+    identity = check_cluster(cluster, accepted, request.record_paths.directories)
+    step("check: release")
+    check_release(cluster.source, cluster.examiner, accept_unknown=accepted.unknown_release)
+    step("check: everything else")
+    same_prefix = _SamePrefix(stored)
+    alike = look_at_all(cluster.source, cluster.examiner, found, progress, see=same_prefix.see)
+    check_no_encryption(cluster, stored)
+    require_everything(cluster)
+    if alike.target is None:
+        raise refuse(
+            Rule.MOVED, f"{display(key)} was changed while it was being examined", hint="examine it again"
+        )
+    found = alike.target
+    _require_unread(found)
+    step("check: repair")
+    search = cluster.examiner.search_repair(found)
+    repair, repaired = _require_repair(found, search)
+    if repair.kind is RepairKind.PREFIX:
+        same_prefix.check(found)
+    _check_proof(found, repair, accepted.risks)
+    step("check: object")
+    _check_object(cluster, reading, found, repaired)
+    step("check: API servers")
+    servers = check_api_servers(found, identity, request.api, accepted)
+    step("check: lease")
+    lease = read_lease(cluster.source.client, stored.lease) if stored.lease else None
+    if lease is not None and not lease.alive:
+        raise refuse(
+            Rule.LEASE_EXPIRED, f"the lease of {display(key)} has expired: etcd is about to delete the key",
+            hint="look again in a moment",
+        )  # fmt: skip
+    step("check: places")
+    warnings += place_warnings(request.record_paths)
+    shown = RepairPreview(
+        reading=reading,
+        found=found,
+        repair=repair,
+        repaired=repaired,
+        identity=identity,
+        lease=lease,
+        servers=servers,
+        alike=alike,
+        warnings=tuple(warnings),
+    )
+    outcome = execute_change(
+        cluster,
+        request,
+        CheckedChange(
+            verb=Verb.REPAIR,
+            done=Result.REPAIRED,
+            found=found,
+            reading=reading,
+            identity=identity,
+            servers=servers,
+            landmarks=landmarks,
+            replaced=shown,
+            counts=alike.counts,
+            value=search.value,
+            lease=stored.lease,
+            detail=f"{repair.words} (proof: {repair.proof}); now {digest(search.value)}",
+        ),
+        confirmer,
+        preview=lambda: preview(shown),
+        step=step,
+    )
+    if outcome.result is not Result.REPAIRED:
+        return outcome
+    step("read back")
+    doubtful, told = _read_back(cluster, outcome, search.value, key)
+    return msgspec.structs.replace(outcome, doubtful=doubtful, warnings=(*outcome.warnings, told))
+
+
+_NOTHING_TO_REPAIR = {
+    Outcome.READABLE: (
+        Rule.READABLE,
+        "the value is readable: there is nothing to repair",
+        "leave it as it is",
+    ),
+    Outcome.INCONSISTENT: (
+        Rule.INCONSISTENT,
+        "the API server accepts the value as it is, so its bytes are not put right behind its back",
+        "heal it through the API: etcdfix scan KEY -o yaml names the way",
+    ),
+    Outcome.NOT_AN_OBJECT: (
+        Rule.NOT_AN_OBJECT,
+        "the key holds no object of the API",
+        "leave it: it is bookkeeping, or not Kubernetes'",
+    ),
+}
+
+
+def _require_unread(found: Examination) -> None:
+    """Refuse a value that is not broken."""
+    key, refusal = found.stored.key, _NOTHING_TO_REPAIR.get(found.verdict.outcome)
+    if refusal is not None:
+        rule, why, hint = refusal
+        hint = hint.replace("KEY", quote_command(key_arguments(key)))
+        raise refuse(rule, f"{display(key)}: {why}", hint=hint)
+
+
+def _require_repair(found: Examination, search: RepairSearch) -> tuple[Repair, Examination]:
+    """Return the only repair and what the value is then."""
+    if search.repair is not None and search.repaired is not None:
+        return search.repair, search.repaired
+    key, verdict = found.stored.key, found.verdict
+    others = quote_command(["etcdfix", "scan", *key_arguments(key), "-o", "yaml"])
+    if search.ambiguous:
+        raise refuse(Rule.SEVERAL_REPAIRS, f"{display(key)}: {search.why_not}", hint=f"other ways: {others}")
+    if verdict.outcome is Outcome.UNDETERMINED:
+        raise refuse(
+            Rule.UNDETERMINED, f"nothing is proven against {display(key)}: {verdict.message}",
+            hint="the plugin may answer later; see etcdfix scan",
+        )  # fmt: skip
+    raise refuse(
+        Rule.NOT_REPAIRABLE,
+        f"{display(key)} ({verdict.cause}): {search.why_not}",
+        hint=f"other ways: {others}",
+    )
+
+
+def _check_proof(found: Examination, repair: Repair, risks: tuple[AcceptRisk, ...]) -> None:
+    """Refuse what nothing proves, unless that is accepted; of what the cluster depends on, that as well."""
+    for risk in repair_risks(found, repair):
+        if risk in risks:
+            continue
+        key, hint = display(found.stored.key), f"if that is understood: --accept-risk {risk}"
+        if risk is AcceptRisk.CLUSTER_BREAKING:
+            why = protected_reason(found.directory.group_resource, found.namespace)
+            raise refuse(Rule.PROTECTED, f"{why}; wrong bytes in {key} may break the cluster", hint=hint)
+        raise refuse(
+            Rule.RISK,
+            f"{key}: {repair.words}, and an object of this etcd key comes out; but AES-CBC has no tag, so nothing "
+            "proves that its contents are those that were written",
+            hint=f"an earlier revision, a snapshot or an API server's memory may have it whole; {hint}",
+        )
+
+
+class _SamePrefix:
+    """Counts the other values that begin as one does whose prefix would be put back.
+
+    A name that is one bit off may be the name of a key that somebody gave another name: then others have it too, and
+    the configuration alone cures all of them.
+    """
+
+    def __init__(self, stored: StoredValue) -> None:
+        self._stored = stored
+        self._prefix = _named_part(stored.value)
+        self._failing: bytes | None = None
+
+    def see(self, found: Examination) -> None:
+        """Look at one value."""
+        value, key = found.stored.value, found.stored.key
+        alike = value.startswith(self._prefix) and key != self._stored.key
+        if alike and not found.opened and self._failing is None:
+            self._failing = key
+
+    def check(self, found: Examination) -> None:
+        """Refuse where another value begins in the same way, and does not open either."""
+        if self._failing is None:
+            return
+        raise refuse(
+            Rule.CURABLE_BY_CONFIGURATION,
+            f"{display(found.stored.key)} begins like {display(self._failing)}, which does not open either: that is "
+            "the name of an encryption key, not a damaged prefix",
+            hint="give the key that wrote them its name back in the configuration",
+        )
+
+
+_COLONS = 5
+
+
+def _named_part(value: bytes) -> bytes:
+    """Return what stands before the body of a value, its name included, as far as colons tell."""
+    return b":".join(value.split(b":", _COLONS)[:_COLONS]) + b":"
+
+
+def _check_object(cluster: Cluster, reading: KeyReading, found: Examination, repaired: Examination) -> None:
+    """Hold the object that comes out against the newest earlier revision of the same generation: one uid for all."""
+    with LiveSource(cluster.source.client.connection, revision=reading.revision) as source:
+        kept = newest_kept(
+            source, cluster.examiner.apart(), found.stored, reads, generations=False, newest_fails=True
+        )
+    before = kept.examination.decoded if kept is not None else None
+    after = repaired.decoded
+    if kept is None or before is None or after is None or before.uid == after.uid:
+        return
+    raise refuse(
+        Rule.OTHER_OBJECT,
+        f"the object that comes out of {display(found.stored.key)} has another uid than the one that stood there at "
+        f"mod_revision {kept.examination.stored.mod_revision}, and no API server changes a uid",
+        hint="that revision reads: see etcdfix scan KEY -o yaml".replace(
+            "KEY", quote_command(key_arguments(found.stored.key))
+        ),
+    )
+
+
+def _read_back(cluster: Cluster, outcome: ChangeOutcome, value: bytes, key: bytes) -> tuple[bool, str]:
+    """Return whether it is in doubt that etcd holds what was written, and what it holds, in a sentence."""
+    try:
+        now = read_key(cluster.source.client, key).stored
+        if now is None or now.mod_revision != outcome.revision:
+            return False, "not read back: the key was written or deleted again since; look at it"
+        found = cluster.examiner.apart().examine(now)
+    except EtcdfixError as exc:
+        return True, f"not read back: {exc.message}"
+    if now.value == value and found.verdict.outcome is Outcome.READABLE:
+        return False, "read back: it opens, and the object is whole"
+    return (
+        True,
+        f"READ BACK, AND IT IS NOT AS IT WAS WRITTEN ({found.verdict.outcome}): undo it, and look at etcd's members",
+    )

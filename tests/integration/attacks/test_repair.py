@@ -1,0 +1,537 @@
+"""Whatever is tried, a repair writes the bytes that an API server wrote, or nothing at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.model import StoredValue
+from etcdfix.operations.change import repair as repair_module
+from etcdfix.operations.change.execute_change import execute_change
+from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.remediation.preflight.members import KeyReading, LeaseState, read_key
+from etcdfix.sources.etcd.client import EtcdClient
+from tests.support.attacks import LOCAL, OTHER, TRUE, UID, WRONG, Attacked, config_map, seal, secret
+from tests.support.change_runs import PLAINTEXT, Ran, holds
+from tests.support.etcd_server import EtcdServer
+from tests.support.kms_plugin import KMSPlugin
+from tests.support.objects import IDENTITY, json_object, provider
+from tests.support.protobytes import block, object_meta, unknown
+
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
+
+KEKS = {"kek-1": b"1" * 32, "kek-2": b"2" * 32}
+PLUGINS = {"kms/v1": "v1", "kms/v2/0": "v2", "kms/v2/1": "v2"}
+TAGGED = ("aesgcm", "secretbox", *PLUGINS)
+
+Sealer = Callable[[str], tuple[bytes, bytes]]
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Iterator[Callable[[str], KMSPlugin]]:
+    made: list[KMSPlugin] = []
+
+    def make(kind: str) -> KMSPlugin:
+        made.append(KMSPlugin(PLUGINS[kind], f"@etcdfix-repair-{os.getpid()}-{tmp_path.name}", KEKS))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def sealer_of(registry: Attacked, plugin: Callable[[str], KMSPlugin], kind: str) -> Sealer:
+    """Configure a provider, and write as an API server would with it."""
+    if kind in {*LOCAL}:
+        registry.keyed(kind)
+        return lambda name: (key := registry.key(f"shop/{name}"), seal(kind, secret(name), key))
+    running = plugin(kind)
+    kms = {"apiVersion": running.api_version, "name": "prov", "endpoint": running.endpoint, "timeout": "5s"}
+    registry.rules(("secrets", ({"kms": kms}, IDENTITY)))
+
+    # An API server makes one seed for all that it writes.
+    source = random.Random(kind).randbytes(32)
+    wrapped = running.encrypt(source, "")
+
+    def remote(name: str) -> tuple[bytes, bytes]:
+        key = registry.key(f"shop/{name}")
+        if kind == "kms/v1":
+            return key, running.stored_v1(secret(name), key)
+        sealed = running.stored_v2(
+            secret(name), key, source_type=int(kind[-1]), source=source, wrapped=wrapped
+        )
+        return key, sealed
+
+    return remote
+
+
+def flipped(value: bytes, *bits: int) -> bytes:
+    data = bytearray(value)
+    for bit in bits:
+        data[bit // 8] ^= 1 << bit % 8
+    return bytes(data)
+
+
+def body_of(value: bytes) -> int:
+    """Return where the body begins: behind the fifth colon."""
+    at = 0
+    for _ in range(5):
+        at = value.index(b":", at) + 1
+    return at
+
+
+def refused(ran: Ran, rule: str, *words: str, hint: str = "") -> None:
+    document = json.loads(ran.out)
+    refusal = document["refusal"]
+    assert (ran.code, document["result"], document["command"]) == (4, "refused", "repair"), ran
+    assert refusal["rule"] == rule, refusal
+    for word in words:
+        assert word in refusal["message"], refusal
+    assert hint in refusal["next_step"], refusal
+    assert "never-to-be-shown" not in ran.out + ran.err
+
+
+def refuses(
+    registry: Attacked, key: bytes, rule: str, *words: str, hint: str = "", flags: tuple[str, ...] = ()
+) -> None:
+    """Assert that a repair is refused for this reason whatever is accepted, and that nothing changes."""
+    with registry.nothing_changes():
+        refused(registry.repair(key, "-o", "json", *flags), rule, *words, hint=hint)
+
+
+EVERY_RISK = ("--accept-risk", "unproven-repair", "--accept-risk", "cluster-breaking")
+
+
+@pytest.mark.parametrize("kind", TAGGED)
+def test_a_bit_is_put_back_and_that_can_be_undone(
+    registry: Attacked, plugin: Callable[[str], KMSPlugin], kind: str
+) -> None:
+    sealed = sealer_of(registry, plugin, kind)
+    key, value = sealed("only")
+    other, healthy = sealed("other")
+    registry.etcd.put(other, healthy)
+    begin = body_of(value) + (70 if kind.startswith("kms") else 45)
+    places = [4, begin * 8 + 4, (begin + 60) * 8 + 7]
+    if kind.startswith("kms/v2"):
+        places += [body_of(value) * 8 + 3, (len(value) - 30) * 8 + 1]
+    for bit in places:
+        damaged = flipped(value, bit)
+        registry.etcd.put(key, damaged)
+        with registry.nothing_changes():
+            dry = registry.repair(key, "--dry-run", yes=False)
+        assert dry.code == 0, dry.err
+        assert "Nothing was changed" in dry.out
+        ran = registry.repair(key, "-o", "json")
+        assert ran.code == 0, (bit, ran.err)
+        document = json.loads(ran.out)
+        assert document["result"] == "repaired"
+        assert any(text.startswith("read back: it opens") for text in document["warnings"])
+        assert registry.stored(key) == value
+        content = registry.kept()[-1].content
+        assert (content.stored.value, content.purpose) == (damaged, "repair")
+        undo = next(item["command"] for item in document["follow_ups"] if item["what"] == "Undo")
+        assert str(registry.kept()[-1].path) in undo
+        restored = registry.restore(
+            str(registry.kept()[-1].path), "--replace-mod-revision", str(document["revision"])
+        )
+        assert restored.code == 0, restored.err
+        assert registry.stored(key) == damaged
+    assert not holds(registry.log.read_bytes())
+    assert {event.verb for event in registry.events()} == {"repair", "restore"}
+
+
+@pytest.mark.parametrize("kind", ["kms/v2/0", "kms/v2/1"])
+def test_a_wrapped_key_comes_from_a_neighbour(
+    registry: Attacked, plugin: Callable[[str], KMSPlugin], kind: str
+) -> None:
+    sealed = sealer_of(registry, plugin, kind)
+    (key, value), (other, healthy) = sealed("only"), sealed("other")
+    damaged = value[:-60] + bytes(30) + value[-30:]
+    registry.etcd.put(key, damaged)
+    with registry.nothing_changes():
+        assert registry.repair(key).code == 4  # nobody else has it
+    registry.etcd.put(other, healthy)
+    ran = registry.repair(key)
+    assert ran.code == 0, ran.err
+    assert "the wrapped data key of another value" in ran.err
+    assert registry.stored(key) == value
+
+
+@pytest.mark.parametrize("kind", TAGGED)
+def test_what_must_not_be_repaired(registry: Attacked, plugin: Callable[[str], KMSPlugin], kind: str) -> None:
+    sealed = sealer_of(registry, plugin, kind)
+    (key, value), (other, healthy) = sealed("only"), sealed("other")
+    registry.etcd.put(other, healthy)
+    cases = {
+        "healthy": (value, {"readable"}),
+        "two bits": (
+            flipped(value, (body_of(value) + 90) * 8, (body_of(value) + 100) * 8),
+            {"not-repairable"},
+        ),
+        "cut": (value[: len(value) // 2], {"not-repairable", "undetermined"}),
+        "empty": (b"", {"not-repairable"}),
+        "of another key": (flipped(healthy, (body_of(healthy) + 90) * 8), {"not-repairable"}),
+    }
+    for what, (stored, rules) in cases.items():
+        registry.etcd.put(key, stored)
+        for flags in ((), EVERY_RISK):
+            with registry.nothing_changes():
+                ran = registry.repair(key, "-o", "json", *flags)
+            assert ran.code == 4, (what, ran)
+            assert json.loads(ran.out)["refusal"]["rule"] in rules, (what, ran.out)
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+def test_a_wrong_key_repairs_nothing(registry: Attacked, kind: str) -> None:
+    keys = registry.secrets(kind, [f"s-{n}" for n in range(4)])
+    registry.keyed(kind, WRONG)
+    damaged = registry.stored(keys[0])
+    assert damaged is not None
+    registry.etcd.put(keys[0], flipped(damaged, (len(damaged) - 60) * 8))
+    for key in keys[:2]:
+        refuses(registry, key, "not-repairable", "wrong-key", flags=EVERY_RISK, hint="etcdfix scan")
+
+
+def test_a_renamed_key_is_no_damaged_prefix(registry: Attacked) -> None:
+    """``key2`` and ``key3`` are one bit apart: all values have the other name, so it is the configuration."""
+    keys = registry.secrets("aesgcm", ["a", "b"], key_name="key2")
+    registry.keyed("aesgcm", name="key3")
+    refuses(
+        registry, keys[0], "curable-by-configuration", "which does not open either",
+        hint="its name back", flags=EVERY_RISK,
+    )  # fmt: skip
+    # Where the other one reads, this one alone has a damaged name.
+    registry.etcd.put(keys[1], seal("aesgcm", secret("b"), keys[1], TRUE, "key3"))
+    ran = registry.repair(keys[0])
+    assert ran.code == 0, ran.err
+    assert registry.stored(keys[0]) == seal("aesgcm", secret("a"), keys[0], TRUE, "key3")
+
+
+def test_a_moved_value_is_not_bound_anew(registry: Attacked) -> None:
+    registry.keyed("aesgcm")
+    key, home = registry.key("shop/copy"), registry.key("shop/web")
+    registry.etcd.put(key, seal("aesgcm", secret("web"), home))
+    refuses(registry, key, "not-repairable", "value-moved", flags=EVERY_RISK)
+
+
+def test_associated_data_that_nobody_knows(registry: Attacked) -> None:
+    registry.keyed("aesgcm")
+    key = registry.key("shop/web")
+    registry.etcd.put(key, seal("aesgcm", secret("web"), "/hidden/registry/secrets/shop/web"))
+    refuses(registry, key, "not-repairable", flags=EVERY_RISK)
+
+
+def test_what_would_read_and_contradict_itself(registry: Attacked) -> None:
+    """The server would serve it, so it is not ours to write: its name is another one's."""
+    registry.keyed("secretbox")
+    key = registry.key("shop/web")
+    value = seal("secretbox", secret("another"), key)
+    registry.etcd.put(key, flipped(value, (len(value) - 60) * 8))
+    refuses(registry, key, "not-repairable", "what it holds is inconsistent", flags=EVERY_RISK)
+
+
+def test_an_object_of_an_earlier_life_of_the_name(registry: Attacked) -> None:
+    """An earlier revision of the same generation has another uid: no API server changes one."""
+    registry.keyed("aesgcm")
+    key = registry.key("shop/web")
+    meta = object_meta(b"web", b"shop", b"00000000-0000-0000-0000-000000000000")
+    earlier = unknown(b"v1", b"Secret", block(1, meta))
+    registry.etcd.put(key, seal("aesgcm", earlier, key))
+    value = seal("aesgcm", secret("web"), key)
+    registry.etcd.put(key, flipped(value, (len(value) - 60) * 8))
+    refuses(registry, key, "other-object", "another uid", flags=EVERY_RISK)
+    registry.etcd.put(key, seal("aesgcm", secret("web"), key))
+    registry.etcd.put(key, flipped(value, (len(value) - 60) * 8))
+    assert registry.repair(key, "--dry-run").code == 0
+
+
+def test_two_fits_are_none(registry: Attacked) -> None:
+    """One key under two names, each a bit or two from the name that stands there."""
+    registry.rules(("secrets", (provider("aesgcm", key0=TRUE, key1=TRUE), IDENTITY)))
+    key = registry.key("shop/web")
+    registry.etcd.put(key, seal("aesgcm", secret("web"), key, TRUE, "key3"))
+    refuses(registry, key, "several-repairs", "nothing says which", flags=EVERY_RISK)
+
+
+def test_aescbc_needs_a_word_and_what_is_written_is_said_to_be_unproven(registry: Attacked) -> None:
+    registry.keyed("aescbc")
+    key = registry.key("shop/web")
+    value = seal("aescbc", secret("web"), key)
+    at = body_of(value) + 16 + 32 + 3  # within ObjectMeta
+    for bit in range(at * 8, at * 8 + 8):
+        registry.etcd.put(key, flipped(value, bit))
+        refuses(registry, key, "risk-not-accepted", "no tag", hint="--accept-risk unproven-repair")
+    ran = registry.repair(key, "--accept-risk", "unproven-repair")
+    assert ran.code == 0, ran.err
+    assert "AND ITS CONTENTS MAY BE WRONG" in ran.err
+    assert registry.stored(key) == value
+    assert registry.events()[0].annotations.accepted == '["--accept-risk unproven-repair"]'
+
+
+def test_an_unproven_repair_of_what_the_cluster_depends_on_needs_two_words(registry: Attacked) -> None:
+    registry.keyed("aescbc")
+    key = registry.key("kube-system/token")
+    meta = object_meta(b"token", b"kube-system", UID)
+    value = seal("aescbc", unknown(b"v1", b"Secret", block(1, meta)), key)
+    registry.etcd.put(key, flipped(value, (body_of(value) + 16 + 35) * 8))
+    refuses(registry, key, "cluster-breaking", flags=EVERY_RISK[:2], hint="--accept-risk cluster-breaking")
+    assert registry.repair(key, *EVERY_RISK, "--dry-run").code == 0
+
+
+PLAIN = {
+    "magic": lambda value: b"k9s\x00" + value[4:],
+    "CR LF": lambda value: value.replace(b"\n", b"\r\n"),
+    "trailing": lambda value: value + b"\x00" * 7,
+}
+
+
+@pytest.fixture(scope="module")
+def own_etcd(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+    """A server that no other module fills: ``--no-encryption`` is held against everything in it."""
+    return start_etcd()
+
+
+@pytest.fixture
+def plain(
+    own_etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Attacked]:
+    yield Attacked(own_etcd, prefix, tmp_path, capfd)
+    own_etcd.etcdctl("del", "--prefix", "")
+
+
+@pytest.mark.parametrize("what", PLAIN)
+def test_an_unencrypted_value(plain: Attacked, what: str) -> None:
+    registry = plain
+    key = registry.key("shop/settings", "configmaps")
+    value = config_map("settings")
+    registry.etcd.put(key, PLAIN[what](value))
+    for flags in (["--no-encryption"], ["--encryption-config", str(registry.config)]):
+        ran = registry.repair(key, *flags, "--dry-run", configured=False)
+        assert ran.code == 0, ran.err
+        assert "no bit was searched for" in ran.err
+    registry.refused(
+        registry.repair(key, configured=False),
+        "no encryption configuration was given",
+        hint="--no-encryption",
+    )
+    # A deletion says the same, and names the repair.
+    ran = registry.delete(key, "--no-encryption", "-o", "json", configured=False)
+    refusal = json.loads(ran.out)["refusal"]
+    assert (ran.code, refusal["rule"]) == (4, "repairable")
+    assert "etcdfix repair" in refusal["next_step"]
+    assert "--accept-risk only-copy" in refusal["next_step"]
+    ran = registry.repair(key, "--no-encryption", configured=False)
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) == value
+
+
+def test_a_bit_of_an_unencrypted_value_is_not_searched(plain: Attacked) -> None:
+    registry = plain
+    key = registry.key("shop/settings", "configmaps")
+    value = config_map("settings")
+    at = value.index(b"shop")
+    for bit in ((at - 1) * 8 + 1, 4 * 8 + 1):
+        registry.etcd.put(key, flipped(value, bit))
+        ran = registry.repair(key, "--no-encryption", *EVERY_RISK, "-o", "json", configured=False)
+        assert json.loads(ran.out)["refusal"]["rule"] in {"not-repairable", "inconsistent"}, ran.out
+        assert ran.code == 4
+
+
+def test_no_encryption_over_an_encrypted_value(registry: Attacked) -> None:
+    registry.keyed("aesgcm")
+    key = registry.key("shop/web")
+    value = seal("aesgcm", secret("web"), key)
+    for stored in (flipped(value, 3), flipped(value, 4, 9), flipped(value, 600)):
+        registry.etcd.put(key, stored)
+        with registry.nothing_changes():
+            ran = registry.repair(key, "--no-encryption", "-o", "json", configured=False)
+        refused(ran, "configuration-wrong", "there is encryption at rest")
+
+
+def test_text_mode_of_many_values_is_undone_one_by_one(registry: Attacked) -> None:
+    registry.keyed("aesgcm")
+    damaged: dict[bytes, bytes] = {}
+    for number in range(40):
+        key = registry.key(f"shop/s-{number}")
+        value = seal("aesgcm", secret(f"s-{number}", size=600), key)
+        if b"\n" in value:
+            damaged[key] = value
+            registry.etcd.put(key, value.replace(b"\n", b"\r\n"))
+    assert len(damaged) > 12
+    for key, value in [*damaged.items()][:3]:
+        ran = registry.repair(key)
+        assert ran.code == 0, ran.err
+        assert registry.stored(key) == value
+
+
+@pytest.mark.parametrize("kind", ["kms/v2/1", "kms/v1"])
+def test_a_plugin_that_is_gone(registry: Attacked, plugin: Callable[[str], KMSPlugin], kind: str) -> None:
+    sealed = sealer_of(registry, plugin, kind)
+    key, value = sealed("only")
+    registry.etcd.put(key, flipped(value, (len(value) - 60) * 8))
+    refuses(registry, key, "undetermined", hint="the plugin may answer later", flags=("--no-kms",))
+
+
+def test_hostile_names(registry: Attacked) -> None:
+    registry.keyed("aesgcm")
+    name = "web\u202e\x1b[2J$(id)"
+    key = registry.key(f"shop/{name}")
+    meta = object_meta(name.encode(), b"shop", UID)
+    value = seal("aesgcm", unknown(b"v1", b"Secret", block(1, meta)), key)
+    registry.etcd.put(key, flipped(value, (len(value) - 40) * 8))
+    ran = registry.repair(key)
+    assert ran.code == 0, ran.err
+    assert "\x1b" not in ran.out + ran.err
+    assert "\u202e" not in ran.out + ran.err
+    assert registry.stored(key) == value
+
+
+def test_a_lease_is_kept_and_an_expired_one_refused(
+    registry: Attacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.keyed("aesgcm")
+    key = registry.key("shop/web")
+    value = seal("aesgcm", secret("web"), key)
+    lease = registry.grant(key, flipped(value, 700))
+    with monkeypatch.context() as patched:
+        gone = LeaseState(lease=7, alive=False, remaining_seconds=0)
+        patched.setattr(repair_module, "read_lease", lambda *_: gone)
+        refuses(registry, key, "lease-expired", "has expired")
+    ran = registry.repair(key)
+    assert ran.code == 0, ran.err
+    assert f"Lease        {int(lease, 16):x}, kept" in ran.err
+    assert registry.lease(key) == int(lease, 16)
+    assert registry.stored(key) == value
+
+
+def test_expectations_snapshots_and_names(registry: Attacked, tmp_path: Path) -> None:
+    registry.keyed("aesgcm")
+    key = registry.key("shop/web")
+    value = seal("aesgcm", secret("web"), key)
+    registry.etcd.put(key, flipped(value, 700))
+    refuses(registry, key, "expectation-differs", flags=("--expect-mod-revision", "1"))
+    refuses(registry, key, "expectation-differs", flags=("--expect-value-sha256", "sha256:" + "0" * 64))
+    refuses(registry, registry.key("shop/gone"), "gone")
+    refuses(registry, registry.key("shop"), "not-one-key")
+    ran = registry.run("repair", key.decode(), "--snapshot", str(tmp_path), "--reason", "x")
+    assert ran.code in {2, 4}
+    ran = registry.repair(key, "--accept-risk", "only-copy")
+    assert ran.code == 2
+    ran = registry.repair(key, reason=" ")
+    assert ran.code == 2
+    refuses(registry, registry.key("kube-system", "namespaces"), "readable")
+
+
+def test_no_terminal_and_no_yes(registry: Attacked) -> None:
+    registry.keyed("aesgcm")
+    key = registry.key("shop/web")
+    registry.etcd.put(key, flipped(seal("aesgcm", secret("web"), key), 700))
+    with registry.nothing_changes():
+        ran = registry.repair(key, yes=False)
+    assert (ran.code, "was not typed back" in ran.err) == (4, True)
+
+
+def test_a_deletion_is_refused_and_a_word_lifts_that(registry: Attacked) -> None:
+    registry.keyed("aesgcm")
+    key = registry.key("shop/web")
+    damaged = flipped(seal("aesgcm", secret("web"), key), 900)
+    registry.etcd.put(key, damaged)
+    registry.refuses([key], says=["can be had back whole", "bit 4 of byte"], hint="etcdfix repair")
+    ran = registry.delete(key, "--accept-risk", "only-copy")
+    assert ran.code == 0, ran.err
+    assert "Repair it: one bit is turned back, its tag proves it" in ran.err
+    assert registry.stored(key) is None
+
+
+def test_the_command_of_a_finding_runs_as_it_stands(registry: Attacked) -> None:
+    registry.keyed("aesgcm")
+    key = registry.key("shop/web")
+    value = seal("aesgcm", secret("web"), key)
+    registry.etcd.put(key, flipped(value, 900))
+    common = registry.common(places=False, reason=None)
+    found = registry.run("scan", *common, "-o", "json")
+    findings = json.loads(found.out)["findings"]
+    remedy = next(r for f in findings for r in f["remedies"] if r["command"].startswith("etcdfix repair "))
+    assert set(remedy) == {"action", "command", "note"}
+    words = remedy["command"].split()
+    places = ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log)]
+    assert registry.run(*words[1:], *places).code == 0
+    words.remove("--dry-run")
+    ran = registry.run(*words[1:], *places, "--yes")
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) == value
+    assert registry.run("scan", *common).code == 0
+
+
+def test_what_moves_meanwhile_is_left_alone(registry: Attacked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the search and the transaction an API server writes the value anew."""
+    registry.keyed("aesgcm")
+    key = registry.key("shop/web")
+    value = seal("aesgcm", secret("web"), key)
+    registry.etcd.put(key, flipped(value, 900))
+    newer = seal("aesgcm", secret("web", size=99), key)
+
+    def late(*arguments: Any, **named: Any) -> ChangeOutcome:
+        registry.etcd.put(key, newer)
+        return execute_change(*arguments, **named)
+
+    monkeypatch.setattr(repair_module, "execute_change", late)
+    ran = registry.repair(key)
+    assert ran.code == 4, ran
+    assert registry.stored(key) == newer
+
+
+def test_what_does_not_read_back_is_told(registry: Attacked, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.keyed("aesgcm")
+    key = registry.key("shop/web")
+    value = seal("aesgcm", secret("web"), key)
+    registry.etcd.put(key, flipped(value, 900))
+    real = read_key
+    calls = []
+
+    def other(client: EtcdClient, at: bytes) -> KeyReading:
+        reading = real(client, at)
+        calls.append(at)
+        if len(calls) == 1:
+            return reading
+        there = reading.stored
+        assert there is not None
+        changed = StoredValue(
+            there.key, value[:-1], there.mod_revision, there.create_revision, there.version, there.lease
+        )
+        return dataclasses.replace(reading, stored=changed)
+
+    monkeypatch.setattr(repair_module, "read_key", other)
+    ran = registry.repair(key)
+    assert ran.code == 3
+    assert "READ BACK, AND IT IS NOT AS IT WAS WRITTEN" in ran.out
+
+
+def test_nothing_is_written_where_the_backup_has_no_place(registry: Attacked) -> None:
+    registry.keyed("aesgcm")
+    key = registry.key("shop/web")
+    registry.etcd.put(key, flipped(seal("aesgcm", secret("web"), key), 900))
+    registry.backups.chmod(0o777)
+    with registry.nothing_changes():
+        ran = registry.repair(key)
+    assert ran.code == 4, ran
+    registry.backups.chmod(0o700)
+
+
+def test_custom_resources_and_json(registry: Attacked) -> None:
+    """An owner that is not known leaves nothing that the object could be held against."""
+    registry.rules(("widgets.example.com", (provider("aesgcm", key1=OTHER), IDENTITY)))
+    key = registry.key("example.com/widgets/shop/w-0", "x").replace(b"/x/", b"/")
+    value = seal("aesgcm", json_object("example.com/v1", "Widget", "w-0"), key, OTHER)
+    registry.etcd.put(key, flipped(value, 900))
+    with registry.nothing_changes():
+        ran = registry.repair(key, "-o", "json", *EVERY_RISK)
+    assert json.loads(ran.out)["refusal"]["rule"] in {"undetermined", "not-repairable"}
+    assert PLAINTEXT not in ran.err.encode()

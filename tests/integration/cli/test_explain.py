@@ -1,0 +1,132 @@
+"""``etcdfix explain KEY`` on a real etcd: what lies beside a value, what is kept, and commands that work as pasted."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from etcdfix.model import KeptRevision
+from etcdfix.sources.live import LiveSource
+from tests.support.change_runs import Ran, Registry
+from tests.support.objects import IDENTITY, KEY_2, aescbc, config_map, provider, secret
+
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
+
+WHOLE = aescbc(secret("web"))
+CUT = WHOLE[:-5]
+
+
+def looked(registry: Registry, *words: str, **common: Any) -> Ran:
+    return registry.run("explain", *words, *registry.common(places=False, reason=None, **common))
+
+
+def explained(registry: Registry, key: bytes, *words: str, **common: Any) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(looked(registry, key.decode(), "-o", "json", *words, **common).out)
+    return document
+
+
+def paste(registry: Registry, command: str) -> Ran:
+    program, *words = shlex.split(command)
+    assert program == "etcdfix"
+    if words[0] in {"restore", "delete"}:
+        words += ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log), "--yes"]
+    return registry.run(*words)
+
+
+def test_a_cut_value_that_etcd_still_has_whole(registry: Registry) -> None:
+    registry.put("shop/web", WHOLE)
+    key = registry.put("shop/web", CUT)
+    ran = looked(registry, key.decode())
+    assert ran.code == 1
+    first, at_stake, restart, following, command = ran.out.splitlines()[:5]
+    assert first.startswith(f"{key.decode()} cannot be read (")
+    assert (at_stake.partition(":")[0], restart[:14]) == ("BREAKS-NOW", "DO NOT RESTART")
+    assert following.startswith("Next: Put back readable revision")
+    assert paste(registry, command.strip()).code == 0
+    document = explained(registry, key)
+    (beside,) = document["siblings"]
+    assert (beside["keys"], beside["opened"], beside["failed"]) == (4, 2, 2)
+    assert (document["kept"]["count"], document["kept"]["newest_readable"]["same_object"]) == (2, True)
+    assert paste(registry, document["kept"]["command"]).code == 1
+    assert paste(registry, document["cause_page"]).code == 0
+
+
+def test_every_command_of_ours_runs(registry: Registry) -> None:
+    key = registry.put("shop/web", CUT)
+    for remedy in explained(registry, key)["finding"]["remedies"]:
+        if remedy["command"].startswith("etcdfix ") and "FILE" not in remedy["command"]:
+            assert paste(registry, remedy["command"]).code in {0, 1, 4}, remedy
+
+
+def test_after_a_compaction_nothing_older_is_kept(registry: Registry) -> None:
+    registry.put("shop/web", WHOLE)
+    key = registry.put("shop/web", CUT)
+    registry.etcd.compact()
+    document = explained(registry, key)
+    assert document["kept"]["count"] == 1
+    assert document["kept"]["newest_readable"] is None
+
+
+def test_a_compaction_while_it_looks(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.put("shop/web", WHOLE)
+    key = registry.put("shop/web", CUT)
+    history = LiveSource.history
+
+    def compacted(source: LiveSource, key: bytes) -> Iterator[KeptRevision]:
+        registry.put("shop/later", WHOLE)
+        registry.etcd.compact()
+        return history(source, key)
+
+    monkeypatch.setattr(LiveSource, "history", compacted)
+    ran = looked(registry, key.decode(), "-o", "json")
+    document = json.loads(ran.out)
+    assert ran.code == 1
+    assert document["complete"]
+    assert document["finding"]["outcome"] == "decrypt-failure"
+
+
+def test_a_lost_key(registry: Registry) -> None:
+    registry.configure(provider("aescbc", key1=KEY_2), IDENTITY)
+    document = explained(registry, registry.key("shop/good-0"))
+    assert document["finding"]["cause"] == "wrong-key"
+    assert document["siblings"][0]["doubt"] == "none-opens"
+    assert [one["result"] for one in document["attempts"]] == ["failed", "not-tried"]
+    assert not [way for way in document["finding"]["remedies"] if way["action"].startswith("Last: ")]
+
+
+def test_without_a_configuration_and_with_a_readable_key(registry: Registry) -> None:
+    key = registry.put("shop/settings", config_map(), resource="configmaps")
+    plain = looked(registry, key.decode(), configured=False)
+    assert plain.code == 0
+    assert plain.out.startswith(f"{key.decode()} can be read.\n")
+    sealed = looked(registry, registry.key("shop/good-0").decode(), configured=False)
+    assert sealed.code == 3
+    assert "could not be judged (no-configuration, certain)" in sealed.out
+
+
+def test_a_deleted_key_and_one_that_never_was(registry: Registry) -> None:
+    key = registry.put("shop/web", WHOLE)
+    registry.etcd.delete(key)
+    ran = looked(registry, key.decode())
+    assert ran.code == 1
+    assert ran.out.startswith(f"{key.decode()} is gone: it was deleted at revision ")
+    command = explained(registry, key)["next"]["command"]
+    assert paste(registry, command.replace(" --dry-run", "")).code == 0
+    assert registry.stored(key) == WHOLE
+    never = looked(registry, registry.key("shop/never").decode())
+    assert (never.code, never.out) == (5, "")
+    assert "no revision of it is kept" in never.err
+
+
+def test_a_key_that_cannot_be_typed(registry: Registry) -> None:
+    key = registry.put("shop/\x1b[2J", CUT)
+    encoded = base64.b64encode(key).decode()
+    ran = registry.run("explain", f"base64:{encoded}", *registry.common(places=False, reason=None))
+    assert ran.code == 1
+    assert "\x1b" not in ran.out
+    assert f"--key-base64 {encoded}" in ran.out

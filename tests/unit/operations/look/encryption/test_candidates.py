@@ -1,0 +1,257 @@
+"""Which candidate opens what: proven by opening, counted once, and nothing is claimed of what was not told."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.encryption.candidate_key import load_candidate_key
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.errors import ConfigurationError, EndedEarly
+from etcdfix.operations.look.encryption import candidates as module
+from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
+from etcdfix.reports.encryption_model import EncryptionTryReport
+from etcdfix.reports.saved_report import load_report
+from etcdfix.scope import ScopeRequest
+from etcdfix.storagekey import StorageLayout
+from tests.support.impact_objects import Cluster
+from tests.support.lost_key import scan_to
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    aescbc,
+    aesgcm,
+    config_map,
+    configuration,
+    crd,
+    namespace_object,
+    provider,
+    secret,
+    widget,
+)
+
+KEY_3 = b"3" * 16
+BASE = {"/registry/namespaces/kube-system": namespace_object("kube-system")}
+TODAY = configuration(provider("aesgcm", new=KEY_1), IDENTITY)
+KMS = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///nowhere.sock"}}
+
+
+def name(number: int) -> str:
+    return f"/registry/secrets/shop/web-{number}"
+
+
+def sealed(*numbers: int, key: bytes = KEY_2, called: str = "old") -> dict[str, bytes]:
+    return {name(n): aesgcm(secret(f"web-{n}"), name(n), key=key, name=called) for n in numbers}
+
+
+def config(label: str, *providers: Any, resources: tuple[str, ...] = ("secrets",)) -> NamedCandidate:
+    return NamedCandidate(label, configuration(*providers, resources=resources))
+
+
+def key(folder: Path, called: str, material: bytes) -> NamedCandidate:
+    path = folder / called
+    path.write_bytes(base64.b64encode(material))
+    return NamedCandidate(f"{called}={path}", load_candidate_key(called, path), is_key=True)
+
+
+def tried(
+    values: Mapping[str, bytes] | MemorySource,
+    *candidates: NamedCandidate,
+    today: EncryptionConfiguration | None = TODAY,
+    **settings: Any,
+) -> EncryptionTryReport:
+    source = values if isinstance(values, MemorySource) else MemorySource({**BASE, **values})
+    request = TryRequest(layout=StorageLayout(), configuration=today, candidates=candidates, **settings)
+    return try_candidates(source, request).report
+
+
+def counts(report: EncryptionTryReport) -> list[tuple[str, int, int, int]]:
+    return [(c.name, c.opens, c.right_key, c.undetermined) for c in report.candidates]
+
+
+RIGHT = config("right.yaml", provider("aesgcm", old=KEY_2))
+WRONG = config("wrong.yaml", provider("aesgcm", old=KEY_3), IDENTITY)
+
+
+def test_each_candidate_is_told_what_it_opens() -> None:
+    report = tried({**sealed(1, 2, 3), **sealed(4, key=KEY_1, called="new")}, WRONG, RIGHT)
+    assert (report.findings, report.opened, report.complete) == (3, 3, True)
+    assert counts(report) == [("wrong.yaml", 0, 0, 0), ("right.yaml", 3, 0, 0)]
+    wrong, right = report.candidates
+    assert (wrong.opened, wrong.not_opened) == ([], [name(1), name(2), name(3)])
+    assert (right.opened, right.not_opened) == ([name(1), name(2), name(3)], [])
+    (group,) = report.groups
+    assert (group.transformer, group.resources, group.findings) == ("aesgcm/v1/old", ["secrets"], 3)
+    assert group.opened_by == ["right.yaml"]
+    assert group.next is not None
+    assert group.next.command.startswith(f"etcdfix reencrypt {name(1)} --candidate-config")
+    assert report.next is not None
+    assert report.next.command.startswith("etcdfix encryption merge")
+
+
+def test_groups_that_several_candidates_open_are_told_apart() -> None:
+    values = {
+        **sealed(1, 2),
+        **sealed(3, key=KEY_3, called="older"),
+        **sealed(4, key=b"4" * 16, called="gone"),
+    }
+    older = config("older.yaml", provider("aesgcm", older=KEY_3))
+    report = tried(values, RIGHT, older)
+    found = {group.transformer: (group.opened, group.opened_by, group.not_opened) for group in report.groups}
+    assert found == {
+        "aesgcm/v1/old": (2, ["right.yaml"], []),
+        "aesgcm/v1/older": (1, ["older.yaml"], []),
+        "aesgcm/v1/gone": (0, [], [name(4)]),
+    }
+    assert [group.next is None for group in report.groups] == [False, True, False]
+    assert (report.findings, report.opened) == (4, 3)
+
+
+def test_a_single_key_is_tried_for_every_provider_and_resource(tmp_path: Path) -> None:
+    settings = "/registry/configmaps/shop/settings"
+    values = {
+        **sealed(1),
+        name(2): aescbc(secret("web-2"), KEY_2, name="old"),
+        settings: aesgcm(config_map(), settings, key=KEY_2, name="old"),
+    }
+    report = tried(values, key(tmp_path, "old", KEY_2))
+    assert (report.findings, report.opened) == (3, 3)
+    (found,) = report.candidates
+    assert (found.kind, len(found.key_fingerprints)) == ("key", 2)
+    assert report.next is not None
+    assert (report.next.command, "after the first one" in report.next.action) == ("", True)
+
+
+def test_the_right_bytes_under_another_name_are_seen_and_do_not_count_as_opening(tmp_path: Path) -> None:
+    report = tried(sealed(1, 2), key(tmp_path, "mine", KEY_2))
+    assert [row[1:] for row in counts(report)] == [(0, 2, 0)]
+    (group,) = report.groups
+    assert group.candidates[0].named == "aesgcm/v1/old"
+    assert (report.opened, report.next) == (0, None)
+
+
+def test_the_right_key_of_a_damaged_value_does_not_open_it() -> None:
+    value = sealed(1)[name(1)]
+    report = tried({name(1): value[:-1] + bytes([value[-1] ^ 1]), **sealed(2)}, RIGHT)
+    assert counts(report) == [("right.yaml", 1, 1, 0)]
+
+
+def test_a_value_that_opens_and_belongs_to_another_key_does_not_count_as_opening() -> None:
+    moved = {name(7): aescbc(secret("web-1"), KEY_2, name="old")}
+    report = tried(moved, config("cbc.yaml", provider("aescbc", old=KEY_2)))
+    assert counts(report) == [("cbc.yaml", 0, 1, 0)]
+
+
+def test_damage_that_is_proven_today_is_told() -> None:
+    value = sealed(1, key=KEY_1, called="new")[name(1)]
+    report = tried(
+        {name(1): value[:-1] + bytes([value[-1] ^ 1]), **sealed(2, key=KEY_1, called="new")}, RIGHT
+    )
+    (group,) = report.groups
+    assert (group.findings, group.damaged, group.opened) == (1, 1, 0)
+
+
+def test_values_that_must_not_be_plain_are_opened_by_a_configuration_with_identity_and_by_no_key(
+    tmp_path: Path,
+) -> None:
+    strict = configuration(provider("aesgcm", new=KEY_1))
+    report = tried({name(1): secret("web-1")}, WRONG, RIGHT, key(tmp_path, "old", KEY_2), today=strict)
+    assert [row[1] for row in counts(report)] == [1, 0, 0]
+
+
+def test_without_a_configuration_everything_that_is_encrypted_is_tried() -> None:
+    report = tried({**sealed(1, 2), name(3): secret("web-3")}, WRONG, RIGHT, today=None)
+    assert (report.findings, report.opened) == (2, 2)
+    assert report.next is not None
+    assert (
+        report.next.command == "etcdfix scan --encryption-config right.yaml" or "scan" in report.next.command
+    )
+
+
+def test_only_what_is_in_scope_is_tried() -> None:
+    scope = ScopeRequest((), (), ("shop",))
+    other = "/registry/secrets/pay/web-9"
+    values = {**sealed(1), other: aesgcm(secret("web-9", "pay"), other, key=KEY_2, name="old")}
+    assert tried(values, RIGHT, scope=scope).findings == 1
+    assert tried(values, RIGHT, scope=ScopeRequest(("configmaps",))).findings == 0
+    with pytest.raises(ConfigurationError):
+        tried(values, RIGHT, scope=ScopeRequest(("nothings",)))
+
+
+def test_where_everything_opens_there_is_nothing_to_try() -> None:
+    report = tried(sealed(1, key=KEY_1, called="new"), RIGHT)
+    assert (report.findings, report.opened, report.groups, report.next) == (0, 0, [], None)
+
+
+def test_what_a_plugin_that_is_not_asked_would_open_is_undetermined() -> None:
+    value = {name(1): b"k8s:enc:kms:v2:prov:" + b"\x0a\x20" + b"c" * 32 + b"\x12\x02id\x1a\x03dek"}
+    report = tried(value, config("kms.yaml", KMS), RIGHT)
+    assert counts(report) == [("kms.yaml", 0, 0, 1), ("right.yaml", 0, 0, 0)]
+    assert not report.complete
+    (group,) = report.groups
+    assert group.kms_key_id_sha256 is not None
+
+
+def test_custom_resources_whose_definition_only_the_candidate_reads() -> None:
+    place = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
+    thing = "/registry/example.com/widgets/shop/w-0"
+    values = {
+        place: aesgcm(crd(), place, key=KEY_2, name="old"),
+        thing: aesgcm(widget(), thing, key=KEY_2, name="old"),
+    }
+    everything = config("all.yaml", provider("aesgcm", old=KEY_2), resources=("*.*",))
+    today = configuration(provider("aesgcm", new=KEY_1), resources=("*.*",))
+    report = tried(MemorySource(values), everything, today=today)
+    assert (report.findings, report.opened) == (2, 2)
+
+
+def test_findings_of_a_saved_report(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.namespace("kube-system")
+    for number in (1, 2, 3):
+        cluster.values.update(sealed(number))
+    path = scan_to(tmp_path / "report.json", cluster, config=TODAY)
+    del cluster.values[name(1)]
+    cluster.values.update(sealed(2, key=KEY_1, called="new"))
+    cluster.values.update(sealed(5))  # the report does not know it
+    report = tried(cluster.source(), RIGHT, report=load_report(path))
+    assert (report.findings, report.opened, report.gone, report.readable_now, report.changed) == (
+        1,
+        1,
+        1,
+        1,
+        1,
+    )
+
+
+def test_memory_of_examples_and_windows_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = tried(sealed(*range(60)), WRONG, RIGHT)
+    assert [len(c.opened) for c in report.candidates] == [0, 5]
+    assert [len(c.not_opened) for c in report.candidates] == [5, 0]
+    findings = [
+        module._Finding(stored(name(n), b"x" * 10), module.KeyName("", "", ""), False) for n in range(7)
+    ]
+    monkeypatch.setattr(module, "_WINDOW", 3)
+    assert [len(window) for window in module._windows(iter(findings))] == [3, 3, 1]
+    monkeypatch.setattr(module, "_WINDOW_BYTES", 20)
+    assert [len(window) for window in module._windows(iter(findings))] == [2, 2, 2, 1]
+
+
+def test_an_interruption_gives_what_was_tried() -> None:
+    def interrupted(items: Any, label: str, _estimate: int | None) -> Any:
+        for count, item in enumerate(items):
+            if label == "unreadable values" and count == 2:
+                raise EndedEarly("interrupted", 130, 130)
+            yield item
+
+    request = TryRequest(layout=StorageLayout(), configuration=TODAY, candidates=(RIGHT,))
+    found = try_candidates(MemorySource({**BASE, **sealed(1, 2, 3, 4)}), request, progress=interrupted)
+    assert found.whole.ended is not None
+    assert (found.report.findings, found.report.opened) == (2, 2)
+    assert "after 2 of 4 values" in found.report.incomplete_reasons[0]

@@ -1,0 +1,227 @@
+"""What another configuration would do: each change told once, and no loss that is not told."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
+from etcdfix.examine import Examiner
+from etcdfix.examine_all import examine_all, examine_each
+from etcdfix.operations.look.encryption.what_if import WhatIf, WhatIfRequest, what_if
+from etcdfix.reports.encryption_model import WhatIfReport
+from etcdfix.storagekey import StorageLayout
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    aescbc,
+    aesgcm,
+    configuration,
+    namespace_object,
+    provider,
+    secret,
+)
+
+KEY_3 = b"3" * 16
+BASE = {"/registry/namespaces/kube-system": namespace_object("kube-system")}
+KMS = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///nowhere.sock"}}
+
+
+def name(number: int) -> str:
+    return f"/registry/secrets/shop/web-{number}"
+
+
+def plain(*numbers: int) -> dict[str, bytes]:
+    return {name(n): secret(f"web-{n}") for n in numbers}
+
+
+def sealed(*numbers: int, key: bytes = KEY_1, called: str = "one") -> dict[str, bytes]:
+    return {name(n): aesgcm(secret(f"web-{n}"), name(n), key=key, name=called) for n in numbers}
+
+
+def compared(
+    values: Mapping[str, bytes] | MemorySource,
+    today: EncryptionConfiguration | None,
+    new: EncryptionConfiguration,
+    **settings: Any,
+) -> WhatIf:
+    source = values if isinstance(values, MemorySource) else MemorySource({**BASE, **values})
+    request = WhatIfRequest(layout=StorageLayout(), configuration=today, new=new, **settings)
+    return what_if(source, request)
+
+
+def told(report: WhatIfReport) -> list[tuple[str, str, int, str | None]]:
+    return [
+        (change.change.value, change.transformer, change.count, change.cause) for change in report.changes
+    ]
+
+
+ONE = configuration(provider("aesgcm", one=KEY_1), IDENTITY)
+
+
+def test_a_key_that_is_taken_out_too_early() -> None:
+    new = configuration(provider("aesgcm", two=KEY_2), IDENTITY)
+    report = compared({**sealed(1, 2, 3), **plain(4)}, ONE, new).report
+    assert told(report) == [("becomes-unreadable", "aesgcm/v1/one", 3, "key-name-missing")]
+    change = report.changes[0]
+    assert (change.group, change.resource, change.examples) == ("", "secrets", [name(1), name(2), name(3)])
+    assert change.key_fingerprint is not None
+    assert (report.values, report.becomes_unreadable, report.complete) == (5, 3, True)
+    assert report.next is not None
+    assert report.next.action.startswith("Do not deploy")
+    assert report.next.command == ""  # written again under today's write key, they would not be read either
+
+
+def test_a_stale_value_can_be_written_again_before_its_key_goes() -> None:
+    today = configuration(provider("aesgcm", two=KEY_2, one=KEY_1))
+    report = compared(sealed(1), today, configuration(provider("aesgcm", two=KEY_2))).report
+    assert told(report) == [("becomes-unreadable", "aesgcm/v1/one", 1, "key-name-missing")]
+    assert report.next is not None
+    assert report.next.command == "kubectl get secrets -A -o json | kubectl replace -f -"
+
+
+def test_other_bytes_under_the_same_name() -> None:
+    report = compared(sealed(1, 2), ONE, configuration(provider("aesgcm", one=KEY_2), IDENTITY)).report
+    assert told(report) == [("becomes-unreadable", "aesgcm/v1/one", 2, "wrong-key")]
+    (key,) = report.write_keys
+    assert key.today.transformer == key.new.transformer
+    assert key.today.key_fingerprint != key.new.key_fingerprint
+    assert (key.today_reads_new, key.new_reads_today) == (False, False)
+
+
+def test_identity_taken_out_while_values_are_stored_unencrypted() -> None:
+    report = compared({**sealed(1), **plain(2, 3)}, ONE, configuration(provider("aesgcm", one=KEY_1))).report
+    assert told(report) == [("becomes-unreadable", "identity", 2, "plaintext-not-allowed")]
+    assert report.warnings[0].startswith("2 values are stored unencrypted")
+
+
+def test_a_resource_that_is_no_longer_covered() -> None:
+    new = configuration(provider("aesgcm", one=KEY_1), IDENTITY, resources=("configmaps",))
+    report = compared(sealed(1), ONE, new).report
+    assert told(report) == [("becomes-unreadable", "aesgcm/v1/one", 1, "resource-not-configured")]
+    assert any("secrets: new values will be stored unencrypted" in warning for warning in report.warnings)
+
+
+def test_a_new_write_key_makes_values_stale_and_is_warned_of() -> None:
+    new = configuration(provider("aesgcm", two=KEY_2, one=KEY_1), IDENTITY)
+    report = compared({**sealed(1, 2), **plain(3)}, ONE, new).report
+    assert told(report) == [("becomes-stale", "aesgcm/v1/one", 2, None)]
+    assert report.becomes_unreadable == 0
+    (warning,) = report.warnings
+    assert "Deploy it on all of them as a further key first" in warning
+    assert report.next is not None
+    assert "kubectl replace" in report.next.command
+
+
+def test_a_write_key_that_stood_in_the_list_before_is_not_warned_of() -> None:
+    today = configuration(provider("aesgcm", one=KEY_1, two=KEY_2), IDENTITY)
+    new = configuration(provider("aesgcm", two=KEY_2, one=KEY_1), IDENTITY)
+    report = compared(sealed(1), today, new).report
+    assert (report.warnings, len(report.write_keys)) == ([], 1)
+
+
+def test_a_key_that_was_found_again() -> None:
+    today = configuration(provider("aesgcm", two=KEY_2), IDENTITY)
+    new = configuration(provider("aesgcm", two=KEY_2, one=KEY_1), IDENTITY)
+    lost = {
+        name(9): aesgcm(secret("web-9"), name(9), key=KEY_3, name="gone"),
+    }
+    report = compared({**sealed(1, 2), **lost}, today, new).report
+    assert told(report) == [
+        ("stays-unreadable", "aesgcm/v1/gone", 1, "key-name-missing"),
+        ("becomes-readable", "aesgcm/v1/one", 2, None),
+    ]
+    assert report.next is None
+
+
+def test_from_no_encryption() -> None:
+    report = compared(plain(1, 2), None, ONE, no_encryption=True).report
+    assert told(report) == [("becomes-stale", "identity", 2, None)]
+    assert report.encryption_config is None
+
+
+def test_an_empty_value_that_is_served_today_and_corrupt_then() -> None:
+    report = compared({name(1): b""}, ONE, configuration(provider("aesgcm", one=KEY_1))).report
+    assert [(change.change.value, change.count) for change in report.changes] == [("becomes-unreadable", 1)]
+
+
+def test_today_s_configuration_has_to_be_named() -> None:
+    with pytest.raises(ConfigurationError, match="today's configuration"):
+        compared(plain(1), None, ONE)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_what_a_plugin_that_was_not_asked_would_say_is_not_told(swapped: bool) -> None:
+    value = {name(1): b"k8s:enc:kms:v2:prov:" + b"\x0a\x20" + b"c" * 32 + b"\x12\x02id\x1a\x03dek"}
+    pair = (ONE, configuration(provider("aesgcm", one=KEY_1), KMS, IDENTITY))
+    report = compared(value, *(reversed(pair) if swapped else pair)).report
+    assert [change.change.value for change in report.changes] == ["undetermined"]
+    assert (report.complete, report.undetermined, report.becomes_unreadable) == (False, 1, 0)
+
+
+def test_a_type_that_nobody_owns_and_that_opens_in_the_same_way_does_not_change() -> None:
+    key = "/registry/strange.example.com/things/shop/t"
+    report = compared({key: b"\x00not an object"}, ONE, configuration(provider("aesgcm", one=KEY_1))).report
+    assert report.changes == []
+
+
+def test_a_source_that_is_lost_midway_is_incomplete() -> None:
+    values = [stored(key, value) for key, value in {**BASE, **sealed(1, 2, 3)}.items()]
+    found = compared(MemorySource(values, fails_after=3), ONE, ONE)
+    assert not found.report.complete
+    assert found.whole.problems
+
+
+def test_an_interruption_gives_what_was_seen() -> None:
+    values = [stored(key, value) for key, value in {**BASE, **sealed(1, 2, 3)}.items()]
+    source = MemorySource(values, fails_after=3, failure=EndedEarly("interrupted", 130, 130))
+    found = compared(source, ONE, configuration(provider("aesgcm", two=KEY_2)))
+    assert found.whole.ended is not None
+    assert found.report.values == 3
+    assert found.report.becomes_unreadable == 2
+
+
+def test_each_examiner_finds_what_it_finds_alone() -> None:
+    random.seed(7)
+    values = {
+        **BASE,
+        **sealed(*range(20)),
+        **sealed(*range(20, 40), key=KEY_2, called="two"),
+        **plain(40, 41),
+    }
+    values |= {name(n): aescbc(secret(f"web-{n}"), KEY_3, name="one") for n in range(50, 60)}
+    configs = [
+        ONE,
+        configuration(provider("aesgcm", two=KEY_2)),
+        configuration(provider("aescbc", one=KEY_1), IDENTITY),
+    ]
+
+    def examiner(config: EncryptionConfiguration) -> Examiner:
+        request = WhatIfRequest(layout=StorageLayout(), configuration=config, new=config)
+        return Examiner.of_cluster(MemorySource(values), request)
+
+    together: list[list[Any]] = [[], [], []]
+    examine_each(
+        [examiner(config) for config in configs],
+        MemorySource(values).current(b""),
+        lambda number, found, _view: together[number].append(found),
+    )
+    for number, config in enumerate(configs):
+        alone: list[Any] = []
+
+        def take(found: Any, _view: Any, to: list[Any] = alone) -> None:
+            to.append(found)
+
+        examine_all(examiner(config), MemorySource(values).current(b""), take)
+        assert together[number] == alone
+
+
+def test_a_source_of_which_nothing_can_be_read_is_an_error() -> None:
+    with pytest.raises(SourceError):
+        compared(MemorySource([stored(name(1), b"x")], fails_after=0), ONE, ONE)

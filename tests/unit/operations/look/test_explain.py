@@ -1,0 +1,300 @@
+"""All that is known of one key: races, hostile names, huge values, a few bytes, other programs' keys."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from etcdfix.errors import SourceError
+from etcdfix.model import KeptRevision, StoredValue
+from etcdfix.operations.look.explain import ExplainRequest, ExplainResult, explain_key
+from etcdfix.reports.explain_model import AttemptResult, ExplainReport, Where
+from etcdfix.reports.formats.explain import EXPLAIN_FORMATS
+from etcdfix.storagekey import StorageLayout
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    aescbc,
+    aesgcm,
+    config_map,
+    configuration,
+    namespace_object,
+    provider,
+    secret,
+)
+from tests.unit.test_readable_revision import Remembering
+
+KEY = "/registry/secrets/shop/web"
+SYSTEM = "/registry/namespaces/kube-system"
+GCM = configuration(provider("aesgcm", key1=KEY_1, key2=KEY_2), IDENTITY)
+
+
+def sealed(name: str, key: bytes = KEY_1) -> bytes:
+    return aesgcm(secret(name), f"/registry/secrets/shop/{name}", key)
+
+
+def flipped(value: bytes, at: int = -20) -> bytes:
+    there = at % len(value)
+    return value[:there] + bytes([value[there] ^ 1]) + value[there + 1 :]
+
+
+def look(source: MemorySource, key: str | bytes = KEY, *, configured: bool = True) -> ExplainResult:
+    raw = key.encode() if isinstance(key, str) else key
+    request = ExplainRequest(layout=StorageLayout(), configuration=GCM if configured else None, key=raw)
+    return explain_key(source, request)
+
+
+def explained(source: MemorySource, key: str | bytes = KEY, *, configured: bool = True) -> ExplainReport:
+    report = look(source, key, configured=configured).report
+    assert report is not None
+    return report
+
+
+def table(report: ExplainReport) -> str:
+    stream = io.BytesIO()
+    EXPLAIN_FORMATS["table"](report, stream)
+    return stream.getvalue().decode()
+
+
+def source(value: bytes, *others: tuple[str, bytes], key: str = KEY) -> MemorySource:
+    return MemorySource({SYSTEM: namespace_object("kube-system"), key: value, **dict(others)})
+
+
+def test_a_damaged_value_among_others() -> None:
+    report = explained(
+        source(flipped(sealed("web")), *((f"/registry/secrets/shop/{n}", sealed(n)) for n in ("a", "b")))
+    )
+    assert report.finding is not None
+    assert report.finding.cause == "ciphertext-damaged"
+    assert [one.result for one in report.attempts] == [
+        AttemptResult.FAILED, AttemptResult.NOT_TRIED, AttemptResult.NOT_TRIED,
+    ]  # fmt: skip
+    (beside,) = report.siblings
+    assert (beside.keys, beside.opened, beside.failed, beside.damaged, beside.doubt) == (3, 2, 1, 1, "none")
+    assert beside.newest_opened is not None
+    assert beside.newest_opened.key == "/registry/secrets/shop/b"
+    assert report.peek is not None
+    assert (report.peek.state, report.peek.undone) == ("right-key", "ciphertext-bit")
+    assert report.cause_page == "etcdfix explain ciphertext-damaged"
+    assert report.repair is not None
+    assert (report.repair.proof, report.repair.confidence) == ("tag", "certain")
+    text = table(report)
+    assert text.startswith(f"{KEY} cannot be read (ciphertext-damaged, certain).\n")
+    assert "3 values, this one counted: 2 opened, 1 failed (1 proven damaged)" in text
+
+
+def test_a_repair_that_nothing_proves_is_only_possible() -> None:
+    cbc = configuration(provider("aescbc", key1=KEY_1), IDENTITY)
+    there = MemorySource({KEY: flipped(aescbc(secret("web")), -40)})
+    request = ExplainRequest(layout=StorageLayout(), configuration=cbc, key=KEY.encode())
+    report = explain_key(there, request).report
+    assert report is not None
+    assert report.repair is not None
+    assert (report.repair.proof, report.repair.confidence) == ("none", "possible")
+    assert "(possible: nothing shows it" in table(report)
+
+
+def test_a_lost_key_is_not_the_value() -> None:
+    others = ((f"/registry/secrets/shop/{n}", sealed(n, b"x" * 32)) for n in ("a", "b"))
+    report = explained(source(sealed("web", b"x" * 32), *others))
+    assert report.siblings[0].doubt == "none-opens"
+    assert report.repair is None
+    assert "nothing that could have happened to it was found" in report.no_repair
+    assert "points at the key or the configuration" in table(report)
+
+
+def test_a_deletion_that_would_be_refused_is_not_advised() -> None:
+    """Of two that look damaged only for what opens around them, the key may have had other bytes."""
+    values = [
+        ("a", sealed("a")),
+        ("m", sealed("m", b"x" * 32)),
+        ("n", sealed("n", b"x" * 32)),
+        ("z", sealed("z")),
+    ]
+    records = {f"/registry/secrets/shop/{name}": value for name, value in values}
+    report = explained(MemorySource(records), "/registry/secrets/shop/m")
+    assert report.finding is not None
+    assert report.finding.cause == "nonce-damaged"
+    assert report.siblings[0].doubt == "in-between"
+    assert not [way for way in report.finding.remedies if way.action.startswith("Last: ")]
+    assert "a deletion would be refused" in table(report)
+    alone = explained(
+        MemorySource({key: value for key, value in records.items() if not key.endswith("n")}),
+        "/registry/secrets/shop/m",
+    )
+    assert alone.finding is not None
+    assert alone.deletion_withheld == ""
+    assert [way for way in alone.finding.remedies if way.action.startswith("Last: ")]
+
+
+def test_a_readable_value_is_told_in_short() -> None:
+    report = explained(source(sealed("web"), ("/registry/secrets/shop/b", sealed("b"))))
+    assert report.siblings == []
+    assert report.ruled_out == []
+    assert report.next is None
+    assert report.attempts[0].result is AttemptResult.OPENED
+    assert report.attempts[1].detail == "the value does not name it"
+    assert [part.name for part in report.layout if part.where is Where.DECRYPTED][:2] == ["magic", "type"]
+    assert table(report).startswith(f"{KEY} can be read.\n")
+
+
+def test_where_decoding_breaks() -> None:
+    value = secret("web")
+    broken = value.replace(b"password", b"pass\xfford").replace(b"\x0a\x03web", b"\x0a\x7fweb")
+    report = explained(source(broken))
+    assert report.finding is not None
+    assert report.finding.outcome == "decode-failure"
+    assert report.damage_offset is not None
+    assert f"Decoding breaks at byte {report.damage_offset}" in table(report)
+    assert "never-to-be-shown" not in table(report)
+
+
+def test_without_a_configuration() -> None:
+    report = explained(source(sealed("web")), configured=False)
+    assert report.finding is not None
+    assert (report.finding.outcome, report.finding.cause) == ("undetermined", "no-configuration")
+    assert not report.complete
+    assert report.attempts == []
+    assert [part.name for part in report.layout][4:] == ["nonce", "ciphertext", "tag"]
+    assert "could not be judged" in table(report)
+
+
+@pytest.mark.parametrize("key", ["compact_rev_key", "/registry/masterleases/10.0.0.1", "/elsewhere/a"])
+def test_what_is_no_object(key: str) -> None:
+    report = explained(source(b"\x1b[2J123", key=key), key)
+    assert report.finding is not None
+    assert report.finding.outcome == "not-an-object"
+    assert [(part.name, part.length) for part in report.layout] == [("bytes", 7)]
+    assert "is no object of the API" in table(report)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 20, 23, 24, 50])
+def test_values_of_a_few_bytes(size: int) -> None:
+    for value in (sealed("web")[:size], secret("web")[:size]):
+        report = explained(source(value))
+        assert report.finding is not None
+        assert sum(part.length for part in report.layout if part.where is Where.STORED) == size
+        assert table(report)
+
+
+def test_a_huge_value() -> None:
+    value = aesgcm(b"k8s\x00" + b"\x12\xff" * 700_000, KEY)
+    report = explained(source(value, ("/registry/secrets/shop/b", sealed("b"))))
+    assert report.finding is not None
+    assert report.finding.outcome == "decode-failure"
+    assert len(table(report)) < 20_000
+
+
+@pytest.mark.parametrize("name", ["\x1b]0;x\x07", "$(reboot)", "a'b", "\u202egpj", "-rf", "n" * 5000])
+def test_hostile_names(name: str) -> None:
+    key = f"/registry/secrets/shop/{name}".encode()
+    report = explained(MemorySource([stored(key, flipped(aesgcm(secret("web"), "x")))]), key)
+    text = table(report)
+    assert all(line.isprintable() for line in text.splitlines())
+    assert "n" * 1000 not in text.partition("\n")[0]
+    command = report.kept.command if report.kept is not None else ""
+    assert "$(reboot)" not in command.replace("'/registry/secrets/shop/$(reboot)'", "")
+
+
+def test_hostile_names_of_keys_and_kinds() -> None:
+    value = b"k8s:enc:aesgcm:v1:\x1b[2J\xff:" + bytes(40)
+    for there in (value, b"k8s\x00\x0a\x09\x0a\x02v1\x12\x03\x1b[2" + b"\x12\x00"):
+        text = table(explained(source(there)))
+        assert all(line.isprintable() for line in text.splitlines())
+
+
+class Vanishing(MemorySource):
+    """Its key is there when it is asked for, and not among the others."""
+
+    def current(self, prefix: bytes) -> Iterator[StoredValue]:
+        return (one for one in super().current(prefix) if one.key != KEY.encode())
+
+
+def test_a_key_that_vanishes_meanwhile() -> None:
+    report = explained(Vanishing({SYSTEM: namespace_object("kube-system"), KEY: flipped(sealed("web"))}))
+    assert report.finding is not None
+    assert report.finding.cause == "ciphertext-damaged"
+    assert "the value changed while its resource was read" in report.incomplete_reasons[0]
+
+
+def test_a_source_that_is_lost_midway() -> None:
+    class Lost(MemorySource):
+        def current(self, prefix: bytes) -> Iterator[StoredValue]:
+            yield from super().current(prefix)
+            if prefix.endswith(b"secrets/"):
+                raise SourceError("gone")
+
+        def history(self, key: bytes) -> Iterator[KeptRevision]:
+            yield from super().history(key)
+            raise SourceError("compacted meanwhile")
+
+    report = explained(Lost({KEY: flipped(sealed("web")), "/registry/secrets/shop/z": sealed("z")}))
+    assert not report.complete
+    assert any("lost midway: gone" in reason for reason in report.incomplete_reasons)
+    assert any("compacted meanwhile" in reason for reason in report.incomplete_reasons)
+    assert report.kept is not None
+    assert report.kept.count == 1
+
+
+def test_an_interruption_tells_what_is_known() -> None:
+    class Interrupted(MemorySource):
+        def current(self, prefix: bytes) -> Iterator[StoredValue]:
+            yield from super().current(prefix)
+            if prefix.endswith(b"secrets/"):
+                raise KeyboardInterrupt
+
+    result = look(Interrupted({KEY: flipped(sealed("web"))}))
+    assert result.ended is not None
+    assert result.report is not None
+    assert not result.report.complete
+    assert result.report.kept is None
+
+
+def values(*steps: bytes | None) -> Remembering:
+    return Remembering(*steps)
+
+
+def test_a_deleted_key() -> None:
+    report = explained(values(sealed("web"), None))
+    assert not report.exists
+    assert report.deleted_at == 2
+    assert report.finding is None
+    assert report.kept is not None
+    assert (report.kept.count, report.kept.deletions) == (2, 1)
+    text = table(report)
+    assert text.startswith(f"{KEY} is gone: it was deleted at revision 2.")
+    assert "Put back" in text or "put back" in text
+
+
+def test_a_key_that_never_was() -> None:
+    result = look(MemorySource({SYSTEM: namespace_object("kube-system")}))
+    assert result.report is None
+    assert result.problems == []
+
+
+def test_the_newest_revision_that_reads() -> None:
+    good = sealed("web")
+    report = explained(values(good, flipped(good), flipped(good, -30)))
+    assert report.kept is not None
+    assert report.kept.newest_readable is not None
+    assert (report.kept.newest_readable.mod_revision, report.kept.newest_readable.at) == (1, 1)
+    assert "newest that reads: mod revision 1, up to revision 1" in table(report)
+
+
+def rows(names: Iterable[str]) -> dict[str, bytes]:
+    return {f"/registry/configmaps/shop/{name}": config_map(name) for name in names}
+
+
+def test_an_inconsistent_object() -> None:
+    report = explained(
+        MemorySource({**rows("ab"), "/registry/configmaps/shop/c": config_map("d")}),
+        "/registry/configmaps/shop/c",
+    )
+    assert report.finding is not None
+    assert report.finding.cause == "identity-mismatch"
+    assert "is inconsistent (identity-mismatch, certain)" in table(report)
+    assert {"raw-json-invalid", "invalid-utf8"} <= {one.cause for one in report.ruled_out}

@@ -1,0 +1,98 @@
+"""Which fields differ: paths and nothing of values, names of entries only where masking leaves them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etcdfix.operations.look.field_changes import Comparable, field_changes
+from etcdfix.reports.history_model import ChangeKind
+
+
+def changes(before: Any, after: Any, *, most: int = 100) -> tuple[list[tuple[str, str]], int]:
+    told, more = field_changes(Comparable.of(before, before), Comparable.of(after, after), most=most)
+    return [(one.path, one.change.value) for one in told], more
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ({"a": 1}, {"a": 1}, []),
+        ({"a": 1}, {"a": 2}, [("a", "changed")]),
+        ({"a": 1}, {"a": True}, [("a", "changed")]),
+        ({"a": None}, {}, [("a", "removed")]),
+        ({}, {"a": {"b": 1}}, [("a", "added")]),
+        (
+            {"a": {"b": [1, {"c": 2}]}},
+            {"a": {"b": [1, {"c": 3}, 4]}},
+            [("a.b[1].c", "changed"), ("a.b[2]", "added")],
+        ),
+        ({"a": {"x/y.z": 1}}, {"a": {"x/y.z": 2}}, [('a["x/y.z"]', "changed")]),
+        ({"a": [1]}, {"a": {"0": 1}}, [("a", "changed")]),
+        ({"metadata": {"resourceVersion": "1"}}, {"metadata": {"resourceVersion": "2"}}, []),
+        (
+            {"metadata": {"managedFields": [{"time": "1"}, {"time": "2"}]}, "z": 1},
+            {"metadata": {"managedFields": [{"time": "3"}, {"time": "4"}]}, "z": 2},
+            [("z", "changed"), ("metadata.managedFields", "changed")],
+        ),
+        ({"metadata": {}}, {"metadata": {"managedFields": [1]}}, [("metadata.managedFields", "changed")]),
+    ],
+)
+def test_paths(before: Any, after: Any, told: list[tuple[str, str]]) -> None:
+    assert changes(before, after) == (told, 0)
+
+
+def test_so_many_and_no_more() -> None:
+    told, more = changes({}, {str(number): 1 for number in range(10)}, most=3)
+    assert (len(told), more) == (3, 7)
+
+
+def test_a_name_that_masking_hides_is_told_by_its_size() -> None:
+    before, after = {"data": {"secret-as-a-key": ""}}, {"data": {"other": ""}}
+    masked = Comparable.of(before, {"data": {"<key of 15 bytes masked>": ""}})
+    told, _ = field_changes(masked, Comparable.of(after, after), most=9)
+    assert [one.path for one in told] == ["data.other", "data[<name of 15 bytes masked>]"]
+    assert told[1].change is ChangeKind.REMOVED
+    assert "secret" not in repr(masked)
+
+
+def test_hostile_names_are_spelled_out_and_short() -> None:
+    (one,), _ = field_changes(
+        *(Comparable.of(value, value) for value in ({}, {"\x1b[2J\u202e" + "n" * 2000: 1})), most=9
+    )
+    assert one.path.isprintable()
+    assert len(one.path) < 400
+
+
+def test_any_depth() -> None:
+    deep: dict[str, Any] = {}
+    deeper: dict[str, Any] = {"end": 1}
+    for _ in range(5000):
+        deep, deeper = {"a": deep}, {"a": deeper}
+    ((path, change),), _ = changes(deep, deeper)
+    assert change == "added"
+    assert len(path) <= 501
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+OBJECTS = st.dictionaries(st.text(max_size=5), VALUES, max_size=4)
+
+
+@given(OBJECTS, OBJECTS)
+def test_equal_objects_differ_nowhere_and_others_somewhere(before: Any, after: Any) -> None:
+    assert changes(before, before) == ([], 0)
+    told, more = changes(before, after)
+    assert bool(told or more) == (_in_order(before) != _in_order(after))
+    assert all(path.isprintable() for path, _ in told)
+
+
+def _in_order(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)

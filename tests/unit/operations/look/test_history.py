@@ -1,0 +1,363 @@
+"""Every kept revision of a key: what each is, whose it is, what may be put back, and what is not told."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.errors import SourceError
+from etcdfix.model import KeptRevision, Outcome, Revision, StoredValue
+from etcdfix.operations.look.history import HistoryRequest, HistoryResult, look_into_history
+from etcdfix.reports.formats.history import HISTORY_FORMATS
+from etcdfix.reports.history_model import HistoryReport
+from etcdfix.sources.base import SourceDescription
+from etcdfix.storagekey import StorageLayout
+from etcdfix.text.commands import RepeatedOptions
+from tests.support.memory_source import MemorySource
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, configuration, provider, secret
+from tests.unit.test_readable_revision import KEY, Remembering
+
+CBC = configuration(provider("aescbc", key1=KEY_1), IDENTITY)
+WHOLE = aescbc(secret("web"))
+CUT = WHOLE[:-5]
+LIVE = RepeatedOptions(source=("--endpoints", "10.0.0.1:2379"), reading=("--encryption-config", "c.yaml"))
+FILE = RepeatedOptions(source=("--snapshot", "s.db"), reading=("--encryption-config", "c.yaml"))
+
+
+def web(uid: str = "u-1", manager: str = "kubectl", time: str = "2026-01-01T00:00:00Z", **data: str) -> bytes:
+    """Return a Secret as JSON, with what says when it was written."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": "web",
+            "namespace": "shop",
+            "uid": uid,
+            "creationTimestamp": "2025-12-31T00:00:00Z",
+            "managedFields": [
+                {"manager": manager, "operation": "Update", "time": time, "fieldsType": "FieldsV1"}
+            ],
+        },
+        "data": data,
+    }
+    return json.dumps(document).encode()
+
+
+def look(source: MemorySource, again: RepeatedOptions = LIVE, **changes: Any) -> HistoryResult:
+    config: EncryptionConfiguration = changes.pop("configuration", CBC)
+    request = HistoryRequest(
+        layout=StorageLayout(), configuration=config, key=KEY, same_again=again, **changes
+    )
+    return look_into_history(source, request)
+
+
+def history(
+    *steps: bytes | None, again: RepeatedOptions = LIVE, compacted: int = 0, **changes: Any
+) -> HistoryReport:
+    report = look(Remembering(*steps, compacted=compacted), again, **changes).report
+    assert report is not None
+    return report
+
+
+def table(report: HistoryReport) -> str:
+    stream = io.BytesIO()
+    HISTORY_FORMATS["table"](report, stream)
+    return stream.getvalue().decode()
+
+
+def test_values_and_deletions_the_newest_first() -> None:
+    report = history(WHOLE, CUT, None, WHOLE)
+    assert [one.event.value for one in report.revisions] == ["put", "delete", "put", "put"]
+    assert [one.outcome for one in report.revisions] == [
+        Outcome.READABLE, None, Outcome.DECRYPT_FAILURE, Outcome.READABLE,
+    ]  # fmt: skip
+    assert [one.stands_until for one in report.revisions] == [None, 3, 2, 1]
+    assert (report.count, report.deletions, report.generations, report.readable, report.unreadable) == (
+        4,
+        1,
+        2,
+        2,
+        1,
+    )
+    assert report.revisions[0].after_deletion
+
+
+def test_earlier_versions_that_are_gone() -> None:
+    report = history(WHOLE, WHOLE, WHOLE, CUT, compacted=3)
+    assert report.older_versions == 2
+    assert "2 earlier versions of it are gone" in table(report)
+
+
+def test_when_it_was_written_by_what_it_says_itself() -> None:
+    first, second, third = reversed(
+        history(
+            web(a="YQ=="),
+            web(a="YWE=", manager="helm", time="2026-02-01T00:00:00Z"),
+            web(a="YWFh", manager="helm", time="2026-02-01T00:00:00Z"),
+        ).revisions
+    )
+    assert second.written is not None
+    assert (second.written.time, second.written.by, second.written.exact) == (
+        "2026-02-01T00:00:00Z",
+        "helm",
+        True,
+    )
+    # The same time as before says nothing of this write but that it was not earlier.
+    assert third.written is not None
+    assert not third.written.exact
+    # Nor does the first: who knows what stood before it.
+    assert first.written is not None
+    assert not first.written.exact
+
+
+@pytest.mark.parametrize("time", ["yesterday", "2026-01-01T00:00:00Z\x1b[2J", 7, None])
+def test_a_time_that_is_none_is_not_told(time: Any) -> None:
+    document = json.loads(web())
+    document["metadata"]["managedFields"][0]["time"] = time
+    del document["metadata"]["creationTimestamp"]
+    (only,) = history(json.dumps(document).encode()).revisions
+    assert only.written is None
+
+
+def test_hostile_managers_are_shown_safely() -> None:
+    report = history(web(manager="\x1b[2J\u202egpj"), web(manager="n" * 9000, time="2026-03-01T00:00:00Z"))
+    text = table(report)
+    assert all(line.isprintable() for line in text.splitlines())
+    assert "n" * 600 not in text
+
+
+def test_entries_of_a_secret_are_named_and_never_shown() -> None:
+    newest, _ = history(web(old="c2VjcmV0LW9sZA=="), web(new="c2VjcmV0LW5ldw==")).revisions
+    assert newest.changes is not None
+    assert [(one.path, one.change.value) for one in newest.changes] == [
+        ("data.new", "added"), ("data.old", "removed"),
+    ]  # fmt: skip
+    report = history(web(old="c2VjcmV0LW9sZA=="), web(new="c2VjcmV0LW5ldw=="))
+    for write in HISTORY_FORMATS.values():
+        stream = io.BytesIO()
+        write(report, stream)
+        assert b"c2VjcmV0" not in stream.getvalue()
+
+
+def test_contents_that_damage_made_a_name_are_not_told() -> None:
+    hostile = web(a="", **{"pass word\n": "eA=="})
+    newest, _ = history(web(a=""), hostile).revisions
+    assert newest.changes is not None
+    assert "pass" not in "".join(one.path for one in newest.changes)
+    assert newest.changes[0].path.endswith("bytes masked>]")
+
+
+def test_what_cannot_be_compared_says_why() -> None:
+    after, damaged, first = history(web(), web()[:40], web()).revisions
+    assert first.not_compared == "it was created here"
+    assert damaged.not_compared == after.not_compared == "one of the two cannot be read as a whole object"
+    same, _ = history(WHOLE, WHOLE).revisions
+    assert same.same_value
+    assert same.changes == []
+    assert "the same bytes as before" in table(history(WHOLE, WHOLE))
+    (kept,) = history(WHOLE, WHOLE, compacted=2).revisions
+    assert kept.not_compared == "nothing older is kept"
+
+
+def test_so_many_fields_and_no_more() -> None:
+    newest, _ = history(web(a=""), web(a="", **{f"n{n}": "" for n in range(150)})).revisions
+    assert newest.changes is not None
+    assert (len(newest.changes), newest.changes_left_out) == (100, 50)
+
+
+def restores(report: HistoryReport) -> list[bool]:
+    return [bool(one.restore) for one in report.revisions]
+
+
+def test_what_may_be_put_back_over_a_broken_value() -> None:
+    report = history(WHOLE, WHOLE, CUT)
+    assert restores(report) == [False, True, True]
+    assert "--from-revision 2 " in report.revisions[1].restore
+    assert "--replace-mod-revision 3 " in report.revisions[1].restore
+    assert report.next is not None
+    assert report.next.command == report.revisions[1].restore
+
+
+def test_a_value_whose_key_is_lost_is_not_replaced() -> None:
+    report = history(WHOLE, aescbc(secret("web"), KEY_2))
+    assert restores(report) == [False, False]
+    assert "may not be replaced" in report.revisions[1].restore_note
+    assert "--reveal" in report.revisions[1].save
+    assert report.next is not None
+    assert report.next.command.startswith("etcdfix explain ")
+
+
+def test_what_may_be_put_back_where_nothing_is() -> None:
+    report = history(WHOLE, CUT, None)
+    assert restores(report) == [False, False, True]
+    assert "--replace-mod-revision" not in report.revisions[2].restore
+    assert report.at_stake == ""
+
+
+def test_a_readable_value_stays() -> None:
+    report = history(web(), web(a=""))
+    assert restores(report) == [False, False]
+    assert "through the API" in report.revisions[1].restore_note
+    assert report.next is None
+
+
+def test_of_another_object() -> None:
+    report = history(web("u-1"), None, web("u-2"), web("u-2")[:40])
+    assert [one.same_object for one in report.revisions] == [True, True, None, False]
+    assert restores(report) == [False, True, False, False]
+    assert "another one than the last" in table(report)
+
+
+def test_of_an_object_that_nothing_shows_to_be_the_same() -> None:
+    report = history(web("u-1"), None, web("u-2")[:40])
+    assert [one.same_object for one in report.revisions] == [True, None, None]
+    assert restores(report) == [False, False, False]
+    assert report.next is not None
+    assert report.next.command.startswith("etcdfix explain ")
+    gone = history(web("u-1"), None, web("u-2")[:40], None)
+    assert gone.next is not None
+    assert gone.next.action.startswith("Save the newest revision that reads")
+    assert "etcdfix get" in gone.next.command
+
+
+def test_a_deletion_that_was_undone_goes_on_with_the_same_object() -> None:
+    report = history(WHOLE, None, WHOLE, CUT)
+    assert [one.same_object for one in report.revisions] == [True, True, None, True]
+
+
+def test_in_a_file_only_the_newest_value_goes_back() -> None:
+    report = history(WHOLE, web(), again=FILE)
+    newest, older = report.revisions
+    assert newest.restore.startswith("etcdfix restore --from-snapshot s.db /registry/secrets/shop/web ")
+    assert "--accept-unlisted-source" in newest.restore
+    assert older.restore == ""
+    assert older.save
+    assert restores(history(WHOLE, again=RepeatedOptions(source=(*FILE.source, "--salvage")))) == [False]
+    assert restores(history(WHOLE, again=RepeatedOptions(source=(*FILE.source, "--revision", "1")))) == [
+        False
+    ]
+
+
+def test_at_an_older_revision_of_an_etcd_nothing_goes_back() -> None:
+    past = RepeatedOptions(source=(*LIVE.source, "--revision", "9"))
+    assert restores(history(WHOLE, web(), again=past)) == [False, False]
+
+
+def test_a_value_with_a_lease_is_not_put_back() -> None:
+    class Leased(Remembering):
+        def history(self, key: bytes) -> Iterator[KeptRevision]:
+            yield KeptRevision(Revision(1, 0), StoredValue(KEY, WHOLE, 1, 1, 1, 7))
+            yield KeptRevision(Revision(2, 0), None)
+
+    report = look(Leased(WHOLE, None)).report
+    assert report is not None
+    assert restores(report) == [False, False]
+    assert report.revisions[1].lease == "7"
+    assert "lease" in report.revisions[1].restore_note
+
+
+def test_only_the_newest_are_told_and_all_are_counted() -> None:
+    report = history(WHOLE, CUT, WHOLE, CUT, most=2)
+    assert (report.count, len(report.revisions), report.left_out, report.readable) == (4, 2, 2, 2)
+    assert "2 older revisions not shown: --limit 4 shows all 4" in table(report)
+
+
+class At(Remembering):
+    """A file that is read at an older revision, and holds newer ones."""
+
+    def describe(self) -> SourceDescription:
+        import msgspec
+
+        return msgspec.structs.replace(super().describe(), revision=1)
+
+
+def test_what_is_newer_than_the_revision_that_is_read_is_left_out() -> None:
+    report = look(At(WHOLE, CUT)).report
+    assert report is not None
+    assert report.count == 1
+
+
+class Twice(Remembering):
+    """A salvaged file may hold a page twice."""
+
+    def history(self, key: bytes) -> Iterator[KeptRevision]:
+        for kept in super().history(key):
+            yield kept
+            yield kept
+
+
+def test_a_revision_that_comes_twice_is_one() -> None:
+    report = look(Twice(WHOLE, CUT)).report
+    assert report is not None
+    assert report.count == 2
+
+
+class Lost(Remembering):
+    """A source that is lost midway."""
+
+    failure: BaseException = SourceError("compacted meanwhile")
+
+    def history(self, key: bytes) -> Iterator[KeptRevision]:
+        yield from self.kept[:1]
+        raise self.failure
+
+    def compacted_revision(self) -> int | None:
+        raise SourceError("no answer")
+
+
+def test_a_history_that_cannot_be_read_to_its_end() -> None:
+    result = look(Lost(WHOLE, CUT))
+    assert result.report is not None
+    assert not result.report.complete
+    assert "compacted meanwhile" in result.report.incomplete_reasons[0]
+    assert result.report.compacted_revision is None
+    assert "INCOMPLETE" in table(result.report)
+
+
+def test_an_interruption() -> None:
+    source = Lost(WHOLE, CUT)
+    source.failure = KeyboardInterrupt()
+    result = look(source)
+    assert result.ended is not None
+    assert result.report is not None
+    assert result.report.count == 1
+
+
+def test_nothing_at_all() -> None:
+    class Nothing(MemorySource):
+        def history(self, key: bytes) -> Iterator[KeptRevision]:
+            raise SourceError("no answer")
+
+    with pytest.raises(SourceError):
+        look(Nothing({}))
+    assert look(MemorySource({})).report is None
+
+
+def test_without_a_configuration_it_is_undetermined() -> None:
+    report = history(WHOLE, configuration=None)
+    assert not report.complete
+    assert report.undetermined == 1
+    assert report.revisions[0].cause == "no-configuration"
+
+
+def test_bookkeeping_has_a_history_too() -> None:
+    report = history(b"12", b"13", again=LIVE)
+    assert report.count == 2
+    key = b"/registry/masterleases/10.0.0.1"
+    values = Remembering(b"12", b"13")
+    values.kept = [
+        KeptRevision(one.revision, StoredValue(key, one.stored.value, one.stored.mod_revision, 1, 1, 0))
+        for one in values.kept
+        if one.stored is not None
+    ]
+    request = HistoryRequest(layout=StorageLayout(), configuration=None, key=key, same_again=LIVE)
+    found = look_into_history(values, request).report
+    assert found is not None
+    assert [one.outcome for one in found.revisions] == [Outcome.NOT_AN_OBJECT] * 2
+    assert found.unreadable == 0
+    assert table(found)

@@ -1,0 +1,162 @@
+"""Every damage that was done to alpha, explained and told with its history: the cause, and nothing that is secret."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import jsonschema
+import msgspec
+import pytest
+import yaml
+
+from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
+from etcdfix.encryption.kms.plugins import KMSPlugins
+from etcdfix.examine import Examiner, Reading
+from etcdfix.model import Outcome
+from etcdfix.operations.look.explain import ExplainRequest, explain_key
+from etcdfix.operations.look.history import HistoryRequest, look_into_history
+from etcdfix.reports.explain_model import ExplainReport, Where
+from etcdfix.reports.formats.explain import EXPLAIN_FORMATS
+from etcdfix.reports.formats.history import HISTORY_FORMATS
+from etcdfix.reports.printers.objects import Viewer
+from etcdfix.reports.schema import SCHEMAS
+from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.storagekey import StorageLayout
+from tests.support.alpha_oracle import ORACLE
+from tests.support.collecting import ALPHA
+from tests.support.kms_plugin import KMSPlugin, load_keks
+from tests.vectors.test_alpha_causes import all_keys, expected
+
+LAYOUT: Final = StorageLayout()
+LOST: Final = (ALPHA / "config-lost.yaml").read_bytes()
+_SHORTEST: Final = 12
+
+
+class Alpha(msgspec.Struct, frozen=True):
+    """What every test reads: the snapshot with all keys, and the strings that must never be seen."""
+
+    source: SnapshotSource
+    plugins: KMSPlugins
+    configuration: EncryptionConfiguration
+    hidden: frozenset[str]
+
+    def __repr__(self) -> str:
+        return "Alpha()"
+
+
+# One value is searched for longer than each of a scan: the data key of another one opens it, so its own is damaged.
+SEARCHED: Final = {"/registry/secrets/infra/mail-kmsv2-1": "kms-envelope-damaged"}
+
+
+def contents(value: Any) -> Iterator[str]:
+    """Yield what is in the data of a Secret, as it stands in JSON and as it is."""
+    for text in (value.get("data") or {}).values():
+        yield text
+        yield base64.b64decode(text).decode("utf-8", "replace")
+
+
+@pytest.fixture(scope="module")
+def alpha(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alpha]:
+    folder = tmp_path_factory.mktemp("explained")
+    text = yaml.safe_dump(all_keys()).encode()
+    configuration = parse_configuration(text, path="all.yaml")
+    hidden = {
+        key["secret"]
+        for rule in all_keys()["resources"]
+        for provider in rule["providers"]
+        for kind in provider.values()
+        for key in (kind or {}).get("keys", ())
+    }
+    with (
+        KMSPlugin("v2", folder / "1.sock", load_keks(ALPHA / "kms1.keys")) as new,
+        KMSPlugin("v1", folder / "2.sock", load_keks(ALPHA / "kms2.keys")) as old,
+        SnapshotSource(ALPHA / "snapshot.db.gz") as source,
+        KMSPlugins(
+            {"kmsnew": new.endpoint, "kmsold": old.endpoint}, max_rate=0, patience_seconds=0.5
+        ) as asked,
+    ):
+        reading = Reading(layout=LAYOUT, configuration=configuration, kubernetes_minor=36)
+        examiner = Examiner.of_cluster(source, reading, asked)
+        viewer = Viewer(examiner, reveal=True)
+        for stored in source.current(b"/registry/secrets/"):
+            for kept in source.history(stored.key):
+                found = examiner.examine(kept.stored) if kept.stored is not None else None
+                if found is not None and found.verdict.outcome is Outcome.READABLE:
+                    hidden |= set(contents(viewer.show(found).document))
+        yield Alpha(source, asked, configuration, frozenset(h for h in hidden if len(h) >= _SHORTEST))
+
+
+def explained(alpha: Alpha, key: str, **changes: Any) -> ExplainReport:
+    request = ExplainRequest(
+        layout=LAYOUT, configuration=alpha.configuration, kubernetes_minor=36, key=key.encode()
+    )
+    request = msgspec.structs.replace(request, **changes)
+    report = explain_key(alpha.source, request, plugins=alpha.plugins).report
+    assert report is not None
+    return report
+
+
+def assert_nothing_secret(alpha: Alpha, text: str) -> None:
+    seen = [hidden[:4] for hidden in alpha.hidden if hidden in text]
+    assert not seen
+
+
+@pytest.mark.parametrize("key", sorted(ORACLE["damage"]))
+def test_the_cause_is_named_and_nothing_secret(key: str, alpha: Alpha) -> None:
+    assert alpha.hidden
+    report = explained(alpha, key)
+    assert report.finding is not None
+    cause = SEARCHED.get(key, expected(key))
+    assert report.finding.cause == cause
+    assert cause not in {one.cause for one in report.ruled_out}
+    stored = [part for part in report.layout if part.where is Where.STORED]
+    assert sum(part.length for part in stored) == report.finding.value_size
+    for name, write in EXPLAIN_FORMATS.items():
+        stream = io.BytesIO()
+        write(report, stream)
+        text = stream.getvalue().decode()
+        assert_nothing_secret(alpha, text)
+        if name == "json":
+            jsonschema.validate(json.loads(text), SCHEMAS["explain"]())
+        if name == "table" and cause:
+            assert cause in text.partition("\n")[0]
+
+
+@pytest.mark.parametrize("key", sorted(ORACLE["damage"]))
+def test_its_history_says_what_it_was(key: str, alpha: Alpha) -> None:
+    request = HistoryRequest(
+        layout=LAYOUT, configuration=alpha.configuration, kubernetes_minor=36, key=key.encode()
+    )
+    report = look_into_history(alpha.source, request, plugins=alpha.plugins).report
+    assert report is not None
+    *_, oldest = report.revisions
+    copied = "copied to another key" in ORACLE["damage"][key]
+    assert (oldest.outcome is Outcome.READABLE) is (not copied)
+    assert report.revisions[0].present
+    for name, write in HISTORY_FORMATS.items():
+        stream = io.BytesIO()
+        write(report, stream)
+        text = stream.getvalue().decode()
+        assert_nothing_secret(alpha, text)
+        if name == "json":
+            jsonschema.validate(json.loads(text), SCHEMAS["history"]())
+
+
+@pytest.mark.parametrize("configured", [True, False], ids=["other keys", "no configuration"])
+def test_without_the_keys_nothing_secret_is_seen_either(configured: bool, alpha: Alpha) -> None:
+    configuration = parse_configuration(LOST, path="lost.yaml") if configured else None
+    for key in sorted(ORACLE["damage"]):
+        request = ExplainRequest(layout=LAYOUT, configuration=configuration, key=key.encode())
+        report = explain_key(alpha.source, request).report
+        assert report is not None
+        assert report.finding is not None
+        stream = io.BytesIO()
+        EXPLAIN_FORMATS["table"](report, stream)
+        assert_nothing_secret(alpha, stream.getvalue().decode())
+        if not configured:
+            assert report.attempts == []
+            assert report.peek is None

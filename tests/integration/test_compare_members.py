@@ -123,7 +123,9 @@ def test_the_advice_keeps_a_member_with_the_readable_copy(
     subprocess.run([find_tools().ctl, *words], check=True, capture_output=True)
     assert run(["scan", "--snapshot", str(tmp_path / "good.db"), "--no-encryption", EDITED]) == 0
     replaced = report["advice"][2]["action"]
-    assert ODD in replaced and "member-0" not in replaced and "member-1" not in replaced
+    assert ODD in replaced
+    assert "member-0" not in replaced
+    assert "member-1" not in replaced
 
 
 def test_a_scope_without_it_is_equal_and_the_hashes_are_told(

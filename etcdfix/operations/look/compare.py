@@ -125,8 +125,7 @@ def compare_members(
     if hashes.differ and not differences.changes and not reasons:
         warnings.append(
             "the hashes of the members differ, and no key that was compared does: what differs is another key, an "
-            "older "
-            "revision or a deleted key"
+            "older revision or a deleted key"
         )
     at = iter(range(len(sides)))
     copies = [
@@ -195,8 +194,7 @@ def compare_sources(
     if revisions[0] > revisions[1]:
         warnings.append(
             f"--with-snapshot is at revision {revisions[0]} and the other at {revisions[1]}: what is called "
-            "earlier may be "
-            "the later one"
+            "earlier may be the later one"
         )
     copies = [
         msgspec.structs.replace(

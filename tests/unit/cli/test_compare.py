@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
-def _here(monkeypatch: pytest.MonkeyPatch, no_variables: None) -> None:  # noqa: ARG001 - takes them away
+def _here(monkeypatch: pytest.MonkeyPatch, no_variables: None) -> None:
     monkeypatch.chdir(REPOSITORY)
 
 

@@ -49,8 +49,7 @@ def member_advice(
         advice += [
             Remedy(
                 f"Save a snapshot of member {keep.label}: {counted(keep.only_readable_here, 'key')} can be read "
-                "there and "
-                "not on every other member.",
+                "there and not on every other member.",
                 _at(again, keep).save_snapshot(f"member-{keep.member_id}.db"),
                 "no single member has all readable copies: keep the data directory of each before anything else",
             )

@@ -32,15 +32,18 @@ def write_table(report: ComparisonReport, stream: BinaryIO, max_rows: int) -> No
     output.prose(_verdict(report))
     for warning in report.warnings:
         output.prose(f"Warning: {safe_text(warning)}.")
-    if report.advice:
-        first = report.advice[0]
-        output.prose(f"Next: {safe_text(first.action)}")
-        if first.command:
-            line(f"  {safe_text(first.command)}")
+    for remedy in report.advice:
+        output.prose(f"Next: {safe_text(remedy.action)}" if remedy.command else safe_text(remedy.action))
+        if remedy.command:
+            line(f"  {safe_text(remedy.command)}")
+            break
     line()
     rows = [("COPY", "WHERE", "REVISION", "HASH", "STATE")]
     for copy in report.copies:
-        told = f"{copy.hash.hash} (compacted {copy.hash.compact_revision})" if copy.hash is not None else "-"
+        told = "-"
+        if copy.hash is not None:
+            compacted = copy.hash.compact_revision
+            told = f"{copy.hash.hash} ({f'compacted {compacted}' if compacted > 0 else 'never compacted'})"
         state = "compared" if copy.compared else f"NOT COMPARED: {shown(copy.reason)}"
         where = shown(copy.path or copy.endpoint or "-")
         rows.append((shown(copy.label), where, str(copy.revision or "-"), told, state))
@@ -74,7 +77,14 @@ def _verdict(report: ComparisonReport) -> str:
     asked = len(report.copies) - len(unasked)
     if report.mode == "members":
         if report.differing:
-            return f"MEMBERS DIFFER: {what} differ on {counted(asked, 'member')}."
+            worse = [copy for copy in report.copies if copy.unreadable_here]
+            told = "; ".join(
+                f"{shown(copy.label)} cannot read {copy.unreadable_here} that another member can"
+                for copy in worse
+            )
+            return (
+                f"MEMBERS DIFFER: {what} differ on {counted(asked, 'member')}{f': {told}' if told else ''}."
+            )
         if report.hashes_differ and report.complete:
             return f"MEMBERS DIFFER: their hashes do; none of {counted(report.keys, 'key')} that were compared does."
         if unasked or not report.complete:

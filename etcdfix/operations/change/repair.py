@@ -29,16 +29,19 @@ from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.preflight.api_servers import check_api_servers
 from etcdfix.remediation.preflight.cluster import Cluster, check_cluster, require_everything
-from etcdfix.remediation.preflight.deletion import (
-    check_alarms,
-    check_expectations,
-    check_members,
-    require_there,
-)
-from etcdfix.remediation.preflight.members import KeyReading, read_key, read_lease
+from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.preflight.noencryption import check_no_encryption, encrypted, looks_enveloped
 from etcdfix.remediation.preflight.release import check_release
 from etcdfix.remediation.preflight.similar_values import Alike, look_at_all
+from etcdfix.remediation.preflight.target import (
+    check_alarms,
+    check_expectations,
+    check_members,
+    moved_meanwhile,
+    require_alive,
+    require_configuration,
+    require_there,
+)
 from etcdfix.repair import RepairSearch
 from etcdfix.reports.remedies import repair_risks
 from etcdfix.rules import Rule, refuse
@@ -117,11 +120,7 @@ def run_repair(
     """
     key, accepted = request.key, request.accepted
     step("check: configuration")
-    if not cluster.configured and not cluster.no_encryption:
-        raise refuse(
-            Rule.NO_CONFIGURATION, "no encryption configuration was given, so nothing can be proven",
-            hint="--encryption-config FILE; where nothing is encrypted at rest: --no-encryption",
-        )  # fmt: skip
+    require_configuration(cluster)
     step("check: landmarks")
     landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=key)
     step("check: read the key")
@@ -149,9 +148,7 @@ def run_repair(
     check_no_encryption(cluster, stored)
     require_everything(cluster)
     if alike.target is None:
-        raise refuse(
-            Rule.MOVED, f"{display(key)} was changed while it was being examined", hint="examine it again"
-        )
+        raise moved_meanwhile(key)
     found = alike.target
     _require_unread(found)
     step("check: repair")
@@ -165,12 +162,7 @@ def run_repair(
     step("check: API servers")
     servers = check_api_servers(found, identity, request.api, accepted)
     step("check: lease")
-    lease = read_lease(cluster.source.client, stored.lease) if stored.lease else None
-    if lease is not None and not lease.alive:
-        raise refuse(
-            Rule.LEASE_EXPIRED, f"the lease of {display(key)} has expired: etcd is about to delete the key",
-            hint="look again in a moment",
-        )  # fmt: skip
+    lease = require_alive(cluster, stored)
     step("check: places")
     warnings += place_warnings(request.record_paths)
     shown = RepairPreview(

@@ -55,14 +55,16 @@ Made by `python -m tests.exam.write_repair` with etcdfix {version}, on two slow 
 from a seed, its size drawn from 100 bytes to 1.5 MB, most of them small. `pytest -m exam
 tests/exam/test_repair_exam.py` checks the same; a sample is part of the other tests.
 
-| what was done | values | repaired, byte for byte as written | repaired wrongly | no repair |
-|---|---|---|---|---|
+| what was done | values | read as they are | repaired, byte for byte as written | repaired wrongly | no repair |
+|---|---|---|---|---|---|
 """
 
 _CBC = """\
 
 - one flipped bit, anywhere but in a wrapped data key of KMS v1: {found}
 - two flipped bits, or one bit and a wrong key: {none}
+
+What reads as it is has a flipped bit in its KMS key id, and the plugin that is played here does not look at that.
 
 ## Time
 
@@ -94,7 +96,8 @@ def main() -> None:
 
 
 def _row(what: str, counted: Counted) -> str:
-    return f"| {what} | {counted.cases:,} | {counted.found:,} | {counted.wrong} | {counted.none:,} |\n"
+    repaired = f"{counted.readable} | {counted.found:,} | {counted.wrong}"
+    return f"| {what} | {counted.cases:,} | {repaired} | {counted.none:,} |\n"
 
 
 def _lines() -> Iterator[str]:
@@ -108,7 +111,9 @@ def _lines() -> Iterator[str]:
     yield _row("one flipped bit, and the key configured is another one", wrong)
     none = two.none == CASES and wrong.none == CASES
     yield _CBC.format(
-        found="all found" if single.found == CASES else f"NOT ALL FOUND: seeds {single.seeds}",
+        found="all found, but those that read as they are"
+        if single.found + single.readable == CASES
+        else f"NOT ALL FOUND: seeds {single.seeds}",
         none="none repaired" if none else f"SOME REPAIRED: seeds {two.seeds} {wrong.seeds}",
         runs=_RUNS,
         times="".join(

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from etcdfix.model import StoredValue
+from etcdfix.operations.change import repair as repair_module
 from etcdfix.operations.change.execute_change import execute_change
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.operations.change import repair as repair_module
 from etcdfix.remediation.preflight import target
 from etcdfix.remediation.preflight.members import KeyReading, LeaseState, read_key
 from etcdfix.sources.etcd.client import EtcdClient

@@ -108,7 +108,7 @@ def test_kms_v2_in_its_envelope() -> None:
     (cut,) = found(value + bytes(5000), under)
     assert (cut.value, cut.kind) == (value, RepairKind.WRAPPED_KEY)
     # Without a data key there is nothing to try.
-    assert not found(flipped(value, (start + 60) * 8), behind("v2", plugin))
+    assert not found(flipped(value, (start + 60) * 8), behind("v2", OneAnswer(SEED)))
 
 
 def test_another_layout_of_kms_v2_gives_no_wrapped_key() -> None:

@@ -10,6 +10,7 @@ import contextlib
 import copy
 import re
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from functools import lru_cache
 
 import msgspec
@@ -35,6 +36,7 @@ from etcdfix.model import (
     Outcome,
     Peek,
     Plaintext,
+    RepairProof,
     ServerBehaviour,
     StoredValue,
     TransformFailure,
@@ -386,9 +388,16 @@ class Examiner:
         trial = self.apart()
         trial._repairs = False  # noqa: SLF001 - its own
 
+        def aside() -> AbstractContextManager[None]:
+            return self.plugins.aside() if self.plugins is not None else contextlib.nullcontext()
+
         def examine(other: StoredValue) -> Examination:
-            with self.plugins.aside() if self.plugins is not None else contextlib.nullcontext():
+            with aside():
                 return trial.examine(other)
+
+        def proven(other: StoredValue) -> RepairProof:
+            with aside():
+                return proof_of(other, own)
 
         def fits(plaintext: bytes) -> bool:
             try:
@@ -404,7 +413,7 @@ class Examiner:
             thorough=thorough,
             fits=fits if unproven else None,
         )
-        return find_repair(stored, candidates, examine, lambda other: proof_of(other, own))
+        return find_repair(stored, candidates, examine, proven)
 
     def _structures(self, reader: ResourceReader) -> Structures:
         crd = self.readers.custom_resource(reader.directory)

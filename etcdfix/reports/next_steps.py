@@ -8,7 +8,7 @@ import msgspec
 
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import KMSPluginSummary, KMSSummary, Remedy, Summary, TransformerSummary
-from etcdfix.reports.remedies import Way, WayKind, with_configuration
+from etcdfix.reports.remedies import KMS_ADVICE, Way, WayKind, with_configuration
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import IDENTITY, KMS_DOUBTS
@@ -28,26 +28,16 @@ def _named(entry: TransformerSummary) -> str:
 
 def _kms_steps(summary: Summary, undetermined: set[str]) -> Iterator[str]:
     plugins = summary.kms.plugins if summary.kms is not None else []
-    if Cause.KMS_UNREACHABLE in undetermined:
-        yield (
-            "Bring the KMS plugin back and scan again: values that wait for it are most likely in order. Delete "
-            "none of them."
-            if plugins
-            else "Values under KMS were not examined, since no plugin was asked: scan again with the encryption "
-            "configuration, where its plugin answers (--kms-endpoint). Delete none of them."
-        )
-    if Cause.KMS_DENIED in undetermined:
-        yield "Give the KMS plugin its rights back (policy, credentials), then scan again. Delete nothing."
-    if Cause.KMS_KEY_UNKNOWN in undetermined:
-        yield (
-            "Look for the KMS key before anything else: it may be disabled, scheduled for destruction, or in another "
-            "region or account. The summary tells how many values need it; --reveal-key-ids names it."
-        )
-    if Cause.KMS_UNPROVEN in undetermined:
-        yield (
-            "Check that the KMS plugin runs with the keyring of this cluster: nothing under these key ids opens "
-            "with its answers, and that proves nothing yet."
-        )
+    for cause, (action, note) in KMS_ADVICE.items():
+        if cause not in undetermined:
+            continue
+        if cause is Cause.KMS_UNREACHABLE and not plugins:
+            yield (
+                "Values under KMS were not examined, since no plugin was asked: scan again with the encryption "
+                "configuration, where its plugin answers (--kms-endpoint). Delete none of them."
+            )
+        else:
+            yield f"{action}. {note}"
 
 
 def next_steps(summary: Summary) -> list[str]:
@@ -202,12 +192,10 @@ def next_for_undetermined(
         return Remedy(
             "Scan again, and let the KMS plugins be asked", again.scan_of(words, reading=reading), ""
         )
-    for cause, action in _WAITING.items():
+    for cause, (action, note) in KMS_ADVICE.items():
         if cause in causes:
             shown = ["--reveal-key-ids"] if cause is Cause.KMS_KEY_UNKNOWN else []
-            return Remedy(
-                action, again.scan_of([*words, *shown]), "Values that wait for KMS may well be in order."
-            )
+            return Remedy(action, again.scan_of([*words, *shown]), note)
     if not causes:
         return None
     if example is not None:
@@ -216,12 +204,6 @@ def next_for_undetermined(
 
 
 NO_KMS = "--no-kms"
-_WAITING = {
-    Cause.KMS_KEY_UNKNOWN: "Find the KMS key, cancel its deletion if one is scheduled, delete nothing",
-    Cause.KMS_DENIED: "Let the KMS plugin decrypt again (policy, credentials), delete nothing, scan again",
-    Cause.KMS_UNREACHABLE: "Bring the KMS plugin back, delete nothing, and scan again",
-    Cause.KMS_UNPROVEN: "See that the KMS plugin has this cluster's keyring, delete nothing, scan again",
-}
 
 _WELL = frozenset({"ok", "not-asked"})
 

@@ -58,6 +58,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         recreate_basis: Why that is thought.
         recreate_how: What has to be done, and what differs afterwards.
         readable_revision: A revision of etcd at which its newest readable value can be read, 0 where none is known.
+        repair: How its own stored bytes can be put right; "" where nothing was found.
         protected: Why the cluster may depend on it: then the deletion needs ``--accept-risk cluster-breaking``.
         risk: The worst of ``reasons``.
         needs: Flags that its command lacks, and without which it is refused: a person has to type them.
@@ -94,6 +95,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     needs: list[str] = []
     command: str
     refused: str = ""
+    repair: str = ""
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

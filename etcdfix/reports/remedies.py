@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from etcdfix.model import (
     GroupResource,
@@ -122,27 +122,31 @@ _ADVICE: dict[Cause, tuple[str, str]] = {
     ),
 }
 
-_KMS_TEXT: dict[Cause, tuple[str, str]] = {
-    Cause.KMS_UNREACHABLE: (
-        "Bring the plugin back, or say where it listens (--kms-endpoint NAME=unix:///PATH), and scan again",
-        "Delete nothing: the value is most likely in order.",
-    ),
-    Cause.KMS_DENIED: (
-        "Give the plugin the right to decrypt with the key of this value, and scan again",
-        "Look at the policy of the key and at the plugin's credentials; delete nothing.",
-    ),
+KMS_ADVICE: Final[dict[Cause, tuple[str, str]]] = {
     Cause.KMS_KEY_UNKNOWN: (
-        "Find the key in the KMS: disabled, scheduled for destruction, in another region or account; then scan again",
+        "Find the KMS key, cancel its deletion if one is scheduled, delete nothing",
         (
-            "A key that is scheduled for destruction can still be saved. The key id is in the summary, with "
-            "--reveal-key-ids in plain."
+            "It may be disabled, or in another region or account. The key id is in the summary, in plain with "
+            "--reveal-key-ids."
         ),
     ),
+    Cause.KMS_DENIED: (
+        "Let the KMS plugin decrypt again (policy, credentials), delete nothing, scan again",
+        "Look at the policy of the key that the values name, and at what the plugin runs as.",
+    ),
+    Cause.KMS_UNREACHABLE: (
+        "Bring the KMS plugin back, delete nothing, and scan again",
+        "--kms-endpoint NAME=unix:///PATH says where it listens. What waits for it is most likely in order.",
+    ),
     Cause.KMS_UNPROVEN: (
-        "Check that the plugin runs with the keyring of this cluster, and scan everything under its provider",
-        "One other value under the same key id that opens makes the verdict on this one certain.",
+        "See that the KMS plugin has this cluster's keyring, delete nothing, scan again",
+        (
+            "Scan everything under its provider: one other value under the same key id that opens makes the verdict "
+            "certain."
+        ),
     ),
 }
+"""What to do about values that wait for KMS, by cause, the first to be done first; and what to know about it."""
 # Behind a plugin there are no key bytes to compare: it is the plugin's keyring that may be another one.
 _OTHER_BYTES = frozenset({Cause.WRONG_KEY, Cause.AUTHENTICATION_FAILED})
 
@@ -225,15 +229,15 @@ def _cures(found: Examination, cause: Cause, again: RepeatedOptions) -> Iterator
 
 _UNDONE = {
     RepairKind.BIT: "one bit is turned back",
-    RepairKind.PREFIX: "its k8s:enc: prefix is put back",
-    RepairKind.WRAPPED_KEY: "its wrapped data key is put back",
-    RepairKind.TEXT_MODE: "CR LF is turned back into LF",
-    RepairKind.MAGIC: "its first four bytes are put back",
-    RepairKind.TRAILING_BYTES: "what follows the object is cut off",
+    RepairKind.PREFIX: "its prefix is put back",
+    RepairKind.WRAPPED_KEY: "its wrapped key is put back",
+    RepairKind.TEXT_MODE: "CR LF becomes LF again",
+    RepairKind.MAGIC: "its magic is put back",
+    RepairKind.TRAILING_BYTES: "what follows is cut off",
 }
 _PROOFS = {
     RepairProof.TAG: "its tag proves it",
-    RepairProof.DECODES: "the whole object decodes",
+    RepairProof.DECODES: "the object decodes",
     RepairProof.NONE: "nothing proves it",
 }
 
@@ -309,7 +313,7 @@ def configuration_remedy(cause: Cause, transformer: str, command: str) -> Remedy
     """
     text = _CONFIGURATION_TEXT.get(cause)
     if cause in _OTHER_BYTES and transformer.startswith("kms/"):
-        text = _KMS_TEXT[Cause.KMS_UNPROVEN]
+        text = KMS_ADVICE[Cause.KMS_UNPROVEN]
     if text is None:
         return None
     return Remedy(text[0], command, f"{text[1]} {_RESTART_LATER}" if cause in _MAY_BE_CACHED else text[1])
@@ -481,8 +485,8 @@ def _undetermined(cause: Cause, found: Examination, again: RepeatedOptions) -> l
     key = found.stored.key
     if cause is Cause.NO_CONFIGURATION:
         return [Way(with_configuration(again.scan(key, reading=again.with_configuration)))]
-    if cause in _KMS_TEXT:
-        action, note = _KMS_TEXT[cause]
+    if cause in KMS_ADVICE:
+        action, note = KMS_ADVICE[cause]
         return [Way(_rescue_from_cache(found), WayKind.RESCUE), Way(Remedy(action, again.scan(key), note))]
     return [
         Way(

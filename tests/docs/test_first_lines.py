@@ -1,4 +1,4 @@
-"""The first lines of twelve situations, each made for real, are those that ``docs/first-lines.md`` shows.
+"""The first lines of thirteen situations, each made for real, are those that ``docs/first-lines.md`` shows.
 
 A changed output is looked at and then accepted with::
 
@@ -107,6 +107,13 @@ def one_secret(ground: Ground) -> tuple[list[str], int]:
     return scan(server, *CONFIGURED), FINDINGS
 
 
+def one_bit(ground: Ground) -> tuple[list[str], int]:
+    configure()
+    damaged = bytearray(aesgcm(secret("web"), WEB))
+    damaged[90] ^= 0x08
+    return scan(ground.etcd({WEB: bytes(damaged)}, secrets(20)), *CONFIGURED), FINDINGS
+
+
 def a_definition(ground: Ground) -> tuple[list[str], int]:
     return scan(ground.etcd({DEFINITION: crd()[:200]}), *PLAIN), FINDINGS
 
@@ -197,6 +204,7 @@ def nothing_wrong(ground: Ground) -> tuple[list[str], int]:
 SITUATIONS = {
     "One Pod": one_pod,
     "One Secret": one_secret,
+    "One flipped bit": one_bit,
     "A CustomResourceDefinition": a_definition,
     "A Namespace": a_namespace,
     "A lost encryption key": lost_key,

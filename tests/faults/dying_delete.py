@@ -21,7 +21,7 @@ import msgspec
 from etcdfix.errors import EtcdfixError, RefusedByRule
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step
-from tests.support.remediation_ground import Ground, delete, reencrypt, restore
+from tests.support.remediation_ground import Ground, delete, reencrypt, repair, restore
 
 _BROKEN = 70
 
@@ -92,11 +92,17 @@ def _reencrypt(order: Order, step: Step) -> ChangeOutcome:
     return reencrypt(order.ground, key, step, command_timeout_seconds=order.timeout_seconds)
 
 
+def _repair(order: Order, step: Step) -> ChangeOutcome:
+    key = os.fsencode(order.subject)
+    return repair(order.ground, key, step, command_timeout_seconds=order.timeout_seconds)
+
+
 CHANGES: dict[str, Callable[[Order, Step], ChangeOutcome]] = {
     "delete": _delete,
     "restore": _restore,
     "replace": _replace,
     "reencrypt": _reencrypt,
+    "repair": _repair,
 }
 
 

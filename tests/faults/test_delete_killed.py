@@ -35,7 +35,7 @@ from tests.support.durable_steps import (
 from tests.support.etcd_server import EtcdServer
 from tests.support.lossy_etcd import TXN, LossyProxy
 from tests.support.objects import KUBE_SYSTEM_UID
-from tests.support.remediation_ground import Ground, delete, reached, reencrypt, restore, stands
+from tests.support.remediation_ground import Ground, delete, reached, reencrypt, repair, restore, stands
 
 pytestmark = pytest.mark.etcd
 
@@ -259,6 +259,33 @@ def test_reencryption_killed_at_every_step(
             before=stands(cluster, key),
             is_done=is_done,
             done="reencrypted",
+            refused=Rule.READABLE,
+        )
+
+    steps = die_everywhere(mortals, base, folder, capfd, prepare, first="confirm")
+    assert set(steps) >= {SENT, ANSWERED, *WRITE_STEPS, *CONFIRM_STEPS, *APPEND_STEPS}
+
+
+def test_repair_killed_at_every_step(
+    etcd: EtcdServer, mortals: Mortals, lay: Lay, folder: Path, capfd: Captured
+) -> None:
+    base = lay("flipped")
+
+    def prepare(ground: Ground, cluster: Cluster, name: str) -> Scene:
+        key = ground.key(name)
+        etcd.put(key, ground.broken(name))
+
+        def is_done(now: StoredValue | None) -> bool:
+            return now is not None and now.version == 2 and now.value == ground.readable(name)
+
+        return Scene(
+            key=key,
+            change="repair",
+            subject=key.decode(),
+            again=lambda: repair(ground, key),
+            before=stands(cluster, key),
+            is_done=is_done,
+            done="repaired",
             refused=Rule.READABLE,
         )
 

@@ -32,6 +32,7 @@ from tests.support.remediation_ground import (
     delete,
     reached,
     reencrypt,
+    repair,
     restore,
     stands,
 )
@@ -239,6 +240,18 @@ def test_answer_to_a_reencryption_lost(etcd: EtcdServer, lay: Lay) -> None:
     assert [backup.content.stored.value for backup in ground.backups()] == [ground.broken("target")]
 
 
+def test_answer_to_a_repair_lost(etcd: EtcdServer, lay: Lay) -> None:
+    ground = lay("flipped")
+    key = put_broken(etcd, ground)
+    with LossyProxy(etcd.endpoint) as proxy:
+        proxy.lost = {TXN}
+        outcome = repair(ground.through(proxy.endpoint), key)
+        assert proxy.calls.count(TXN) == 1
+    assert outcome.result == "repaired"
+    assert value_at(ground, key) == ground.readable("target")
+    assert [backup.content.stored.value for backup in ground.backups()] == [ground.broken("target")]
+
+
 # Dry runs.
 
 _READ_PATHS = set(READ_METHODS)
@@ -268,6 +281,11 @@ def _reencryption(etcd: EtcdServer, ground: Ground) -> Change:
     return lambda where, step, dry: reencrypt(where, key, step, dry_run=dry)
 
 
+def _repair(etcd: EtcdServer, ground: Ground) -> Change:
+    key = put_broken(etcd, ground)
+    return lambda where, step, dry: repair(where, key, step, dry_run=dry)
+
+
 @pytest.mark.parametrize(
     ("prepare", "encryption", "key_lost"),
     [
@@ -276,6 +294,7 @@ def _reencryption(etcd: EtcdServer, ground: Ground) -> Change:
         pytest.param(_undo, "plain", "", id="restore"),
         pytest.param(_replacement, "plain", "", id="restore over another value"),
         pytest.param(_reencryption, "rotated", "", id="reencrypt"),
+        pytest.param(_repair, "flipped", "", id="repair"),
     ],
 )
 def test_dry_run_makes_the_same_checks_and_changes_nothing(
@@ -432,6 +451,17 @@ def test_reencrypting_against_somebody_who_writes(etcd: EtcdServer, lay: Lay) ->
     steps = Recorded({SENT: lambda: etcd.put(key, ground.readable("target"))})
     with pytest.raises(RefusedByRule, match="the key was written again") as refused:
         reencrypt(ground, key, steps)
+    assert (refused.value.rule, refused.value.exit_code) == (Rule.MOVED, 4)
+    assert value_at(ground, key) == ground.readable("target")
+
+
+def test_repairing_against_somebody_who_writes(etcd: EtcdServer, lay: Lay) -> None:
+    """Also where what was written is what the repair would have put."""
+    ground = lay("flipped")
+    key = put_broken(etcd, ground)
+    steps = Recorded({SENT: lambda: etcd.put(key, ground.readable("target"))})
+    with pytest.raises(RefusedByRule, match="the key was written again") as refused:
+        repair(ground, key, steps)
     assert (refused.value.rule, refused.value.exit_code) == (Rule.MOVED, 4)
     assert value_at(ground, key) == ground.readable("target")
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from etcdfix.encryption.cipher import turned
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
@@ -20,6 +21,7 @@ from etcdfix.model import StoredValue
 from etcdfix.operations.change.candidate import Candidate
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
 from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
+from etcdfix.operations.change.repair import RepairRequest, run_repair
 from etcdfix.operations.change.restore import RestoreRequest, run_restore
 from etcdfix.remediation.audit.record import Operator
 from etcdfix.remediation.backup.file import Backup, read_backup
@@ -125,8 +127,10 @@ CONFIGURATIONS: dict[str, EncryptionConfiguration] = {
     "plain": configuration(IDENTITY),
     "lost": configuration(provider("aesgcm", key1=KEY_1), IDENTITY),
     "rotated": configuration(provider("aescbc", key1=KEY_1), IDENTITY),
+    "flipped": configuration(provider("aesgcm", key1=KEY_1), IDENTITY),
 }
-"""``plain``: no encryption; ``lost``: nothing opens under the only key; ``rotated``: the key before was dropped."""
+"""``plain``: no encryption; ``lost``: nothing opens under the only key; ``rotated``: the key before was dropped;
+``flipped``: what is broken has one bit turned."""
 
 CANDIDATE = configuration(provider("aescbc", old=KEY_2))
 """Opens what is broken on a ``rotated`` ground."""
@@ -135,11 +139,13 @@ _PLAIN: dict[str, Callable[[Ground, str], bytes]] = {
     "plain": lambda _ground, name: objects.secret(name),
     "lost": lambda ground, name: aesgcm(objects.secret(name), ground.key(name).decode(), KEY_1),
     "rotated": lambda _ground, name: aescbc(objects.secret(name), KEY_1),
+    "flipped": lambda ground, name: aesgcm(objects.secret(name), ground.key(name).decode(), KEY_1),
 }
 _BROKEN: dict[str, Callable[[Ground, str], bytes]] = {
     "plain": lambda _ground, name: objects.secret(name)[:-3],
     "lost": lambda ground, name: aesgcm(objects.secret(name), ground.key(name).decode(), KEY_2),
     "rotated": lambda _ground, name: aescbc(objects.secret(name), KEY_2, "old"),
+    "flipped": lambda ground, name: turned(ground.readable(name), 90, 3),
 }
 
 
@@ -250,6 +256,27 @@ def reencrypt(
                 accepted=ground.accepted,
                 record_paths=ground.places,
                 dry_run=dry_run,
+            ),
+            Yes(),
+            preview=lambda _shown: None,
+            step=step,
+        )
+
+
+def repair(
+    ground: Ground,
+    key: bytes,
+    step: Step = no_step,
+    *,
+    dry_run: bool = False,
+    command_timeout_seconds: float = 10.0,
+) -> ChangeOutcome:
+    """Put the stored bytes of a value right."""
+    with reached(ground, command_timeout_seconds=command_timeout_seconds) as cluster:
+        return run_repair(
+            cluster,
+            RepairRequest(
+                key=key, reason=REASON, accepted=ground.accepted, record_paths=ground.places, dry_run=dry_run
             ),
             Yes(),
             preview=lambda _shown: None,

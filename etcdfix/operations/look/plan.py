@@ -58,6 +58,7 @@ from etcdfix.verdicts.deletability import (
     AcceptRisk,
     Deletability,
     deletability_of,
+    is_repairable,
 )
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import (
@@ -315,6 +316,7 @@ class _Writer(msgspec.Struct, frozen=True):
             needs=_needs(found, needed),
             refused=_advice(found, doubts, needed, self.request.same_again) if needed.refused else "",
             command=self._command(stored),
+            repair=found.repair.words if found.repair is not None and is_repairable(found) else "",
         )
         if is_breaking(entry):
             entry = msgspec.structs.replace(

@@ -73,6 +73,8 @@ class _Counts(msgspec.Struct):
         breaking: How many the cluster may depend on.
         earlier: How many have a readable revision, also of those that come back.
         worst_earlier: Of these the one whose loss is the worst.
+        repairable: How many can be had back from their own bytes.
+        first_repairable: The first of these, in their order.
     """
 
     alone: Counter[str] = msgspec.field(default_factory=Counter)
@@ -85,11 +87,17 @@ class _Counts(msgspec.Struct):
     breaking: int = 0
     earlier: int = 0
     worst_earlier: PlanEntry | None = None
+    repairable: int = 0
+    first_repairable: list[PlanEntry] = msgspec.field(default_factory=list)
 
     def add(self, entry: PlanEntry) -> None:
         guess = is_guess(entry)
         self.flags.update(entry.needs)
         self.breaking += is_breaking(entry)
+        if entry.repair:
+            self.repairable += 1
+            if len(self.first_repairable) < _MOST_NAMED:
+                self.first_repairable.append(entry)
         if _is_trial(entry):
             self.trials.add(entry.recreated_by)
         if entry.readable_revision:
@@ -145,6 +153,17 @@ def _before(
         )
     if counts.worst_earlier is not None:
         yield _earlier_revisions(counts.earlier, counts.worst_earlier, again)
+    if counts.repairable:
+        first = counts.first_repairable
+        which = (
+            "The commands are" if len(first) == counts.repairable else f"The first {len(first)} commands are"
+        )
+        yield PlanStep(
+            "Repair what can be had back from its own bytes",
+            f"Of {counted(counts.repairable, 'object')} the stored bytes can be put right (repair in the plan): then "
+            f"nothing of them is lost. {which} dry runs:",
+            [again.repair(_key(entry)) for entry in first],
+        )
     others = _patterns(group for group in groups if not group.declaration)
     if others:
         yield PlanStep(
@@ -175,7 +194,7 @@ def _earlier_revisions(kept: int, worst: PlanEntry, again: RepeatedOptions) -> P
             f"may have compacted it by now: keep this file. {which}, first to see it, then to save it:",
             [again.get(key, revision=worst.readable_revision), save],
         )
-    waits = deletion_waits(worst)
+    waits = deletion_waits(worst) or bool(worst.repair)  # a repair brings back what is newer
     risks = [flag.removeprefix(_ACCEPT) for flag in worst.needs if flag.startswith(_ACCEPT)]
     put_back = again.restore(key, worst.readable_revision, replacing=worst.mod_revision, accepting=risks)
     return PlanStep(

@@ -16,10 +16,14 @@ from etcdfix.model import (
     Inconsistency,
     Outcome,
     ReadableRevision,
+    Repair,
+    RepairKind,
+    RepairProof,
     ServerBehaviour,
 )
 from etcdfix.reports.model import Remedy
-from etcdfix.reports.remedies import remedies_for
+from etcdfix.reports.next_steps import first_way_out
+from etcdfix.reports.remedies import WayKind, remedies_for, ways_out
 from etcdfix.text.commands import ACKNOWLEDGEMENT, RepeatedOptions
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.damage import Damage
@@ -134,9 +138,9 @@ def test_a_lost_key_begins_with_the_configuration_and_then_the_caches(cause: Cau
 @pytest.mark.parametrize(
     ("cause", "last"),
     [
-        (Cause.KMS_UNREACHABLE, "Bring the plugin back"),
-        (Cause.KMS_KEY_UNKNOWN, "Find the key in the KMS"),
-        (Cause.KMS_UNPROVEN, "Check that the plugin runs with the keyring of this cluster"),
+        (Cause.KMS_UNREACHABLE, "Bring the KMS plugin back"),
+        (Cause.KMS_KEY_UNKNOWN, "Find the KMS key"),
+        (Cause.KMS_UNPROVEN, "See that the KMS plugin has this cluster's keyring"),
     ],
 )
 def test_a_kms_key_that_is_not_there_begins_with_hands_off(cause: Cause, last: str) -> None:
@@ -149,14 +153,14 @@ def test_a_kms_key_that_is_not_there_begins_with_hands_off(cause: Cause, last: s
 def test_a_plugin_that_may_not_needs_its_rights_back() -> None:
     first, second = remedies_for(found_with(Cause.KMS_DENIED, Outcome.UNDETERMINED))
     assert first.action.startswith("Do not restart the API servers")
-    assert second.action.startswith("Give the plugin the right")
+    assert second.action.startswith("Let the KMS plugin decrypt again")
 
 
 @pytest.mark.parametrize("cause", [Cause.AUTHENTICATION_FAILED, Cause.WRONG_KEY])
 def test_behind_a_plugin_there_is_no_configured_key_to_compare(cause: Cause) -> None:
     actions = [remedy.action for remedy in remedies_for(examination(cause=cause, transformer="kms/v2/prov"))]
     assert not any("Find the original key in a backup: this one" in action for action in actions)
-    assert actions[0].startswith("Check that the plugin runs with the keyring of this cluster")
+    assert actions[0].startswith("See that the KMS plugin has this cluster's keyring")
 
 
 @pytest.mark.parametrize("cause", [Cause.STORAGE_PREFIX_CHANGED, Cause.ASSOCIATED_DATA_UNKNOWN])
@@ -522,3 +526,60 @@ def test_the_allocator_is_put_back_never_deleted() -> None:
     (only,) = remedies_for(found)
     assert "snapshot" in only.action
     assert "Never delete" in only.note
+
+
+TAG = Repair(
+    RepairKind.BIT, "bit 3 of byte 9 of the ciphertext turned back (byte 44 of the value)", RepairProof.TAG
+)
+UNPROVEN = Repair(RepairKind.PREFIX, "one bit of the prefix k8s:enc:… put back", RepairProof.NONE)
+
+
+def with_repair(
+    repair: Repair | None, key: str = "/registry/secrets/shop/web", **settings: Any
+) -> Examination:
+    return msgspec.structs.replace(examination(key, **settings), repair=repair)
+
+
+def test_a_repair_stands_behind_what_saves_copies_and_before_other_sources() -> None:
+    found = with_repair(TAG, cause=Cause.KEY_RENAMED)
+    kinds = [way.kind for way in ways_out(found, readable=NOW)]
+    assert kinds == [WayKind.CURE, WayKind.SAVE, WayKind.RESCUE, WayKind.REPAIR, WayKind.CURE]
+    damaged = with_repair(TAG, cause=Cause.CIPHERTEXT_DAMAGED)
+    kinds = [way.kind for way in ways_out(damaged, readable=NOW)]
+    assert kinds == [WayKind.SAVE, WayKind.REPAIR, WayKind.CURE, WayKind.DELETE, WayKind.DELETE]
+    assert first_way_out(ways_out(damaged, readable=NOW)) == ways_out(damaged, readable=NOW)[1].remedy
+
+
+def test_a_repair_says_what_proves_it_and_what_it_accepts() -> None:
+    told = RepeatedOptions(source=("--endpoints", "e:1"), reading=("--encryption-config", "c.yaml"))
+    (remedy,) = [w.remedy for w in ways_out(with_repair(TAG), told) if w.kind is WayKind.REPAIR]
+    assert remedy.action == "Repair it: one bit is turned back, its tag proves it; a dry run first"
+    assert remedy.note.startswith("Bit 3 of byte 9 of the ciphertext turned back")
+    assert remedy.command == (
+        "etcdfix repair /registry/secrets/shop/web --endpoints e:1 --encryption-config c.yaml --reason REASON --dry-run"
+    )
+    system = with_repair(UNPROVEN, "/registry/secrets/kube-system/web")
+    (remedy,) = [w.remedy for w in ways_out(system) if w.kind is WayKind.REPAIR]
+    assert "nothing proves it" in remedy.action
+    assert "--accept-risk cluster-breaking --accept-risk unproven-repair" in remedy.command
+    assert "It accepts what must be accepted: cluster-breaking, unproven-repair." in remedy.note
+    assert "--no-encryption holds only where nothing is encrypted" in remedy.note
+
+
+def test_a_deletion_of_what_can_be_repaired_says_what_it_needs() -> None:
+    (ours, _theirs) = [
+        way.remedy
+        for way in ways_out(with_repair(TAG, cause=Cause.CIPHERTEXT_DAMAGED))
+        if way.kind is WayKind.DELETE
+    ]
+    assert ours.note.startswith("Needs --accept-risk only-copy.")
+    published = msgspec.to_builtins(ours)
+    assert set(published) == {"action", "command", "note"}
+
+
+def test_every_kind_of_repair_and_proof_has_words() -> None:
+    for kind in RepairKind:
+        for proof in RepairProof:
+            ways = ways_out(with_repair(Repair(kind, "it is put right", proof)))
+            (action,) = [way.remedy.action for way in ways if way.kind is WayKind.REPAIR]
+            assert len(f"Next: {action}") <= 80

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.model import Outcome
+from etcdfix.model import Outcome, Repair, RepairKind, RepairProof
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
@@ -17,9 +17,11 @@ from etcdfix.verdicts.deletability import (
     AcceptRisk,
     Deletability,
     deletability_of,
+    is_repairable,
     key_may_be_lost,
     risks_of,
 )
+from etcdfix.verdicts.key_loss import KeyDoubt, needed_for
 from tests.support.examinations import examination
 
 KEY = b"/registry/secrets/shop/web"
@@ -129,3 +131,23 @@ def test_a_key_that_could_not_be_asked_is_not_declared_lost() -> None:
 )
 def test_what_has_to_be_accepted(change: dict[str, Any], risks: tuple[AcceptRisk, ...]) -> None:
     assert risks_of(examination(KEY, cause=Cause.NONCE_DAMAGED, **change)) == risks
+
+
+@pytest.mark.parametrize(
+    ("repair", "repairable"),
+    [
+        (None, False),
+        (Repair(RepairKind.BIT, "a bit", RepairProof.TAG), True),
+        (Repair(RepairKind.TRAILING_BYTES, "the rest", RepairProof.DECODES), True),
+        (Repair(RepairKind.TEXT_MODE, "CR LF", RepairProof.NONE), True),
+        (Repair(RepairKind.PREFIX, "a bit", RepairProof.NONE), False),
+    ],
+)
+def test_what_can_be_had_back_whole_is_the_only_copy(repair: Repair | None, repairable: bool) -> None:
+    found = msgspec.structs.replace(examination(KEY, cause=Cause.CIPHERTEXT_DAMAGED), repair=repair)
+    assert is_repairable(found) is repairable
+    assert (AcceptRisk.ONLY_COPY in risks_of(found)) is repairable
+    lost = msgspec.structs.replace(examination(KEY, cause=Cause.KEY_NAME_MISSING), repair=repair)
+    needed = needed_for(lost, {KeyDoubt.NONE})
+    assert needed.declaration
+    assert needed.risks == ((AcceptRisk.ONLY_COPY,) if repairable else ())

@@ -196,3 +196,20 @@ def test_an_earlier_revision_is_put_back_by_a_command_that_works_as_it_is() -> N
         entry(1, readable_revision=5, outcome="undetermined", cause="kms-denied"),
     ):
         assert earlier(refused).startswith("etcdfix get --revision 5 ")
+
+
+def test_what_can_be_repaired_is_repaired_before_anything_is_deleted() -> None:
+    words = "bit 3 of byte 9 of the ciphertext turned back"
+    one = entry(1, cause="ciphertext-damaged", repair=words, readable_revision=5)
+    found = steps([one, entry(2, repair=words), entry(3)])
+    step = found["Repair what can be had back from its own bytes"]
+    assert step.text.startswith("Of 2 objects the stored bytes can be put right")
+    assert [command.split()[:3] for command in step.commands] == [
+        ["etcdfix", "repair", "/registry/secrets/shop/web-1"],
+        ["etcdfix", "repair", "/registry/secrets/shop/web-2"],
+    ]
+    # An older state is not put back over what can be had back whole.
+    assert earlier(one).startswith("etcdfix get --revision 5 ")
+    many = steps([entry(number, repair=words) for number in range(9)])
+    assert "The first 5 commands are dry runs" in many["Repair what can be had back from its own bytes"].text
+    assert "Repair what can be had back from its own bytes" not in steps([entry(1)])

@@ -163,6 +163,7 @@ def test_grounds_that_are_none(told: str) -> None:
         (Result.DELETED, "Success", 200),
         (Result.RESTORED, "Success", 200),
         (Result.REENCRYPTED, "Success", 200),
+        (Result.REPAIRED, "Success", 200),
         (Result.REFUSED, "Failure", 409),
         (Result.NOT_APPLIED, "Failure", 504),
         (Result.APPLIED_OR_GONE, "Failure", 504),

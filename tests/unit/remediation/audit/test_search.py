@@ -90,8 +90,8 @@ def test_outcomes_of_one_intent(path: Path) -> None:
     assert list(outcomes_of(path, other)) == []
 
 
-@pytest.mark.parametrize("result", [Result.RESTORED, Result.REENCRYPTED])
-@pytest.mark.parametrize("verb", [Verb.RESTORE, Verb.REENCRYPT])
+@pytest.mark.parametrize("result", [Result.RESTORED, Result.REENCRYPTED, Result.REPAIRED])
+@pytest.mark.parametrize("verb", [Verb.RESTORE, Verb.REENCRYPT, Verb.REPAIR])
 def test_exactly_what_was_written(path: Path, verb: Verb, result: Result) -> None:
     intent = record(path, (result, 90), verb=verb)
     assert wrote(path, intent, WRITTEN)

@@ -40,6 +40,12 @@ from tests.support.backups import AFTER, OLD, Ground
 
 OTHER = b"/registry/pods/shop/web"
 
+_DONE = {
+    Verb.RESTORE: Result.RESTORED,
+    Verb.REENCRYPT: Result.REENCRYPTED,
+    Verb.REPAIR: Result.REPAIRED,
+}
+
 
 @pytest.fixture
 def ground(tmp_path: Path) -> Ground:
@@ -117,9 +123,9 @@ class TestWhatGoes:
         prune.prune_backups(ground.request(), agreed, operator=OPERATOR)
         assert ground.files() == {f"one/{later}", f"two/{later}"}
 
-    @pytest.mark.parametrize("verb", [Verb.RESTORE, Verb.REENCRYPT])
+    @pytest.mark.parametrize("verb", [Verb.RESTORE, Verb.REENCRYPT, Verb.REPAIR])
     def test_what_a_put_replaced_is_no_only_copy(self, ground: Ground, verb: Verb) -> None:
-        ground.change(Result.RESTORED if verb is Verb.RESTORE else Result.REENCRYPTED, verb=verb)
+        ground.change(_DONE[verb], verb=verb)
         assert len(ground.survey(accept_only_copy=False).prunable) == 1
 
 

@@ -136,8 +136,9 @@ def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.Capt
 
 @pytest.fixture
 def prefix() -> bytes:
-    """A key prefix that no other test uses."""
-    return b"/etcdfix-tests/%04d/" % next(_NUMBERS)
+    """A key prefix that no other test uses, and that is never one flipped bit away from that of another test."""
+    number = next(_NUMBERS)
+    return b"/etcdfix-tests/%04d%04d/" % (number, number)
 
 
 @pytest.fixture(scope="module")

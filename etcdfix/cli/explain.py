@@ -52,7 +52,7 @@ def command(
     CAUSE is a word of a report, such as wrong-key: what you see, what it means, how to be sure, what to do, how to undo
     it. For that nothing is read but what is installed. Without a word, all causes are listed.
     """
-    if key_base64 is None and not is_key(word):
+    if key_base64 is None and not is_key(word) and "/" not in word:
         document = cause_page(named_cause(word)) if word else cause_list()
         with destination(output_file, ()) as stream:
             CAUSE_FORMATS[output](document, stream)

@@ -41,7 +41,7 @@ _ALL = {**SCHEMAS, "audit": audit_schema}
 @click.command("schema")
 @click.argument("name", type=click.Choice(list(_ALL)), default="report", metavar="[NAME]")
 def command(name: str) -> int:
-    r"""Print the JSON Schema of what a command writes as JSON: of a scan's report (default), or of another document.
+    """Print the JSON Schema of what a command writes as JSON: of a scan's report (default), or of another document.
 
     NAME is one of these:
 
@@ -60,7 +60,7 @@ def command(name: str) -> int:
 
     The schema is generated from the very types that are written. Readers ignore fields that they do not
     know, and treat an outcome that they do not know as undetermined.
-    """
+    """  # noqa: D301 - the mark of click is the character itself
     if sys.stdout is None:
         raise ConfigurationError("standard output is closed")
     click.echo(msgspec.json.format(msgspec.json.encode(_ALL[name]()), indent=2))

@@ -32,6 +32,7 @@ def document_options(formats: Sequence[str]) -> Decorator:
             type=click.Choice(formats),
             default="table",
             show_default=True,
+            envvar="ETCDFIX_OUTPUT",
             help="Form of the report.",
         ),
         click.option(

@@ -16,6 +16,7 @@ from etcdfix.encryption.config import (
 )
 from etcdfix.encryption.config_rules import EVERYTHING, key_bytes, rule_name
 from etcdfix.encryption.keyring import KeyMaterial
+from etcdfix.encryption.redaction import shown
 from etcdfix.errors import ConfigurationError, why
 from etcdfix.inputs.inputfile import STANDARD_INPUT, read_input
 
@@ -38,7 +39,8 @@ def load_candidate_key(name: str, path: Path) -> EncryptionConfiguration:
         ConfigurationError: It cannot be read, or holds no key.
     """
     modes: list[int] = []
-    option = f"--candidate-key {name}={path}"
+    # A key that was typed in the place of its file is not repeated.
+    option = f"--candidate-key {shown(f'{name}={path}', quote='')}"
 
     def check(status: os.stat_result) -> None:
         modes.append(stat.S_IMODE(status.st_mode))
@@ -46,7 +48,9 @@ def load_candidate_key(name: str, path: Path) -> EncryptionConfiguration:
     try:
         raw = read_input(path, most_bytes=_MOST_BYTES, standard_input=True, check=check)
     except OSError as exc:
-        raise ConfigurationError(f"{option}: {why(exc)}") from exc
+        raise ConfigurationError(
+            f"{option}: {why(exc)}", hint="NAME=FILE, where the file holds the key"
+        ) from exc
     keys = _keys_in(raw)
     if not keys:
         raise ConfigurationError(

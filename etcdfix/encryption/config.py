@@ -175,6 +175,7 @@ def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
     problems = [*broken_rules(rules)]
     if problems:
         raise refusal(path, raw, problems)
+    made_by = find_mark(raw, (entry or "" for rule in rules for entry in rule.resources or ()))
     return EncryptionConfiguration(
         path=path,
         sha256=f"sha256:{hashlib.sha256(raw).hexdigest()}",
@@ -183,8 +184,8 @@ def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
             for rule in rules
             if (entries := [entry or "" for entry in rule.resources or () if not is_mark(entry or "")])
         ),
-        warnings=tuple(_warnings(rules)),
-        made_by=find_mark(raw, (entry or "" for rule in rules for entry in rule.resources or ())),
+        warnings=tuple(_warnings(rules, made_by)),
+        made_by=made_by,
     )
 
 
@@ -251,8 +252,10 @@ def _provider(raw: config_file.Provider) -> Provider:
     )
 
 
-def _warnings(rules: Sequence[config_file.Rule]) -> list[str]:
+def _warnings(rules: Sequence[config_file.Rule], made_by: str) -> list[str]:
     warnings = []
+    if made_by:
+        warnings.append(f"was made by etcdfix encryption {made_by}, for reading: nothing is changed by it")
     kms = [provider.kms for rule in rules for provider in rule.providers or () if provider.kms is not None]
     if any((stanza.api_version or DEFAULT_API_VERSION) == "v1" for stanza in kms):
         warnings.append(_KMS_V1_WARNING)

@@ -269,8 +269,7 @@ def _entries(rules: Sequence[Rule]) -> Iterator[_Found]:
                 yield _Found(
                     LintCheck.NARROWER_RULE, path,
                     f"{entry_name} has a rule of its own, so that of {wider_name} does not count for "
-                    "it: values "
-                    f"written under {keys} are not read",
+                    f"it: values written under {keys} are not read",
                     f"if any {entry_name} were ever written by that rule, add these providers to this one",
                 )  # fmt: skip
 
@@ -353,8 +352,7 @@ def _several_keys(keys: Sequence[_GivenKey]) -> Iterator[_Found]:
             yield _Found(
                 LintCheck.REPEATED_KEY, (*key.path, "secret"),
                 f"{key.transformer} has the same bytes as {first.transformer}: a rotation from one to the other "
-                "changes "
-                "nothing",
+                "changes nothing",
                 _NEW_KEY,
             )  # fmt: skip
         elif first is not key and first.rule == key.rule:
@@ -420,8 +418,7 @@ def _providers(path: Path, rule: Rule) -> Iterator[_Found]:
         yield _Found(
             LintCheck.SECRETBOX, place,
             f"secretbox writes {names}: it does not bind a value to its etcd key, so that whoever can write etcd "
-            "can swap "
-            "values",
+            "can swap values",
             "use KMS v2 where that matters",
         )  # fmt: skip
 

@@ -150,8 +150,7 @@ def _one_endpoint_each(lists: Sequence[_Lists], decisions: _Decisions) -> dict[t
                 decisions.add(
                     Decided.KMS_NAME_TAKEN, None, transformer,
                     f"KMS provider {transformer} has another endpoint in another file; the first one was kept. "
-                    "Values that "
-                    "need the other plugin are read with --kms-endpoint, or with the other file",
+                    "Values that need the other plugin are read with --kms-endpoint, or with the other file",
                 )  # fmt: skip
     return chosen
 
@@ -165,14 +164,14 @@ def _joined(
     """Return the list of one entry: the first file's as it is, then what others have besides, identity last."""
     parts: list[Part] = []
     seen: dict[tuple[str, str, str], int] = {}
-    identity = ""
+    identity = False
     for origin, providers in enumerate(found):
         for provider in [_IDENTITY] if providers is None else providers:
             if isinstance(provider, IdentityProvider):
-                identity = identity or ("uncovered" if providers is None else "listed")
+                identity = True
                 if not parts and origin == 0:
                     parts.append(Part(provider, origin))
-                    decisions.identity_writes(name, covered=providers is not None, alone=len(found) == 1)
+                    decisions.identity_writes(name, covered=providers is not None)
             elif isinstance(provider, KMSProvider):
                 first = endpoints[provider.api_version, provider.name]
                 if all(part.provider != first for part in parts):
@@ -212,8 +211,7 @@ def _is_new(
             decisions.add(
                 Decided.RENAMED_KEY, name, transformer,
                 f"{transformer} has the same bytes ({fingerprint}) as {transformer_name(kind, 'v1', other[1])}; "
-                "both names "
-                "were kept, because a value names its key",
+                "both names were kept, because a value names its key",
             )  # fmt: skip
     seen[mine] = origin
     return True
@@ -299,16 +297,14 @@ def _share(
         if name.resource == "*":
             raise ConfigurationError(
                 f"these files cannot be one: {rule_name(name)} and other entries need the same KMS v2 provider, "
-                "which may "
-                "stand in a file once, and not the same one writes for them",
+                "which may stand in a file once, and not the same one writes for them",
                 hint=_SEVERAL,
             )
         before.append(Element((name,), (writer,)))
     decisions.add(
         Decided.KMS_SHARED, names, "",
         "a KMS v2 provider may stand in a file only once, so the entries that need it share one list: more keys "
-        "are tried "
-        "for them than before, and the same one writes",
+        "are tried for them than before, and the same one writes",
     )  # fmt: skip
     return before
 
@@ -373,8 +369,7 @@ class _Decisions:
         if kind is ProviderType.AESCBC:
             message += (
                 ". aescbc has no authentication: the first key opens about 1 in 256 values of the second to "
-                "noise, and an "
-                "API server then calls these damaged. Nothing is lost: the other file alone reads them"
+                "noise, and an API server then calls these damaged. Nothing is lost: the other file alone reads them"
             )
         self.add(Decided.SAME_NAME_OTHER_BYTES, name, transformer, message)
 
@@ -385,13 +380,12 @@ class _Decisions:
             f"{self._files[origin]} {why}: identity was put last, so that unencrypted values are read",
         )  # fmt: skip
 
-    def identity_writes(self, name: GroupResource, *, covered: bool, alone: bool) -> None:
-        if covered or not alone:
-            why = "has identity first" if covered else "does not name it"
-            self.add(
-                Decided.IDENTITY_WRITES, name, "identity",
-                f"{self._files[0]} {why}: identity stays first, so new values are stored unencrypted, as today",
-            )  # fmt: skip
+    def identity_writes(self, name: GroupResource, *, covered: bool) -> None:
+        why = "has identity first" if covered else "does not name it"
+        self.add(
+            Decided.IDENTITY_WRITES, name, "identity",
+            f"{self._files[0]} {why}: identity stays first, so new values are stored unencrypted, as today",
+        )  # fmt: skip
 
     def all(self) -> tuple[Decision, ...]:
         return tuple(

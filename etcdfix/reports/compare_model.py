@@ -38,7 +38,7 @@ class ComparedCopy(msgspec.Struct, frozen=True, kw_only=True):
     """One of what was compared.
 
     Attributes:
-        label: As it is called in messages: a member's name and id, or a path.
+        label: As it is called in messages: a member's name and id, ``earlier`` or ``later``.
         type: ``member``, ``etcd`` or ``snapshot``.
         member_id: Lower-case hex; "" for no member.
         name: Of the member, "" for none.

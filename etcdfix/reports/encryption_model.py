@@ -255,7 +255,7 @@ class EncryptionTryReport(SourcedReport, frozen=True, kw_only=True):
     Attributes:
         findings: How many values were tried: all that do not open today, within the scope.
         opened: So many are opened by at least one candidate.
-        undetermined_today: Of so many it could not be told whether they open with today's configuration, or none was given.
+        undetermined_today: Of so many it could not be told whether they open today, or no configuration was given.
         readable_now: So many of a saved report are readable today.
         changed: So many of a saved report have another value today, which was tried.
         gone: So many of a saved report are not there any more.

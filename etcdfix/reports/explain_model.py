@@ -199,17 +199,17 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
     next: Remedy | None = None
     finding: Finding | None = None
     deletion_withheld: str = ""
-    layout: list[LayoutPart] = []
+    layout: list[LayoutPart] = msgspec.field(default_factory=list)
     damage_offset: int | None = None
     damage_field: str = ""
-    attempts: list[KeyAttempt] = []
+    attempts: list[KeyAttempt] = msgspec.field(default_factory=list)
     peek: PeekShown | None = None
-    ruled_out: list[NotTheCause] = []
+    ruled_out: list[NotTheCause] = msgspec.field(default_factory=list)
     repair: RepairShown | None = None
     no_repair: str = ""
-    siblings: list[Siblings] = []
+    siblings: list[Siblings] = msgspec.field(default_factory=list)
     kept: KeptRevisions | None = None
-    remedies_when_gone: list[Remedy] = []
+    remedies_when_gone: list[Remedy] = msgspec.field(default_factory=list)
     cause_page: str = ""
     complete: bool = True
-    incomplete_reasons: list[str] = []
+    incomplete_reasons: list[str] = msgspec.field(default_factory=list)

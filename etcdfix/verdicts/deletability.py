@@ -93,6 +93,16 @@ _MAYBE_ONLY_LIKELY: Final = frozenset(
     {Cause.CIPHERTEXT_DAMAGED, Cause.NONCE_DAMAGED, Cause.KMS_ENVELOPE_DAMAGED}
 )
 
+_MAYBE_REPAIRABLE: Final = _MAYBE_ONLY_LIKELY | {
+    Cause.MAGIC_DAMAGED,
+    Cause.TEXT_MODE_DAMAGE,
+    Cause.TRAILING_BYTES,
+    Cause.UNKNOWN_ENVELOPE,
+    Cause.VALUE_TRUNCATED,
+}
+# A guess at a damaged start, or what a look past the tag showed: it may begin an encoding that is newer.
+_BELOW_A_LOOK: Final = frozenset({Cause.MAGIC_DAMAGED, Cause.CIPHERTEXT_DAMAGED, Cause.VALUE_TRUNCATED})
+
 
 def deletability_of_cause(cause: Cause) -> Deletability:
     """Return how values with a cause stand towards their deletion, as far as the cause alone tells.
@@ -116,7 +126,9 @@ def risks_of_cause(cause: Cause) -> tuple[AcceptRisk, ...]:
     risks = []
     if cause in _MAYBE_ONLY_LIKELY:
         risks.append(AcceptRisk.UNPROVEN_DAMAGE)
-    if cause in MAYBE_NEWER:
+    if cause in _MAYBE_REPAIRABLE:
+        risks.append(AcceptRisk.ONLY_COPY)
+    if cause in MAYBE_NEWER | _BELOW_A_LOOK:
         risks.append(AcceptRisk.NEWER_THAN_KNOWN)
     return tuple(risks)
 

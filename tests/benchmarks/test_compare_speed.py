@@ -1,4 +1,4 @@
-"""What it costs to compare three members that hold the same 200,000 keys: by their hashes, and key by key. Prints figures.
+"""What it costs to compare three members that hold the same 200,000 keys: by hash, and key by key. Prints figures.
 
 ``pytest -m benchmark -s tests/benchmarks/test_compare_speed.py``; ``ETCDFIX_BENCH_COMPARE_KEYS`` changes the number.
 """

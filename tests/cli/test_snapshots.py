@@ -36,6 +36,14 @@ ALPHA_LOST = ["--snapshot", ALPHA, *LOST]
 ROTATED = ["--encryption-config", f"{FIXTURES}/alpha/config-rotated.yaml"]
 # Exit codes of the contract.
 OK, FINDINGS, USAGE, INCOMPLETE, REFUSED, SOURCE = 0, 1, 2, 3, 4, 5
+CONFIGS = f"{FIXTURES}/alpha"
+INVALID = "fixtures/configs/invalid"
+CONTROL_PLANE = [
+    f"{CONFIGS}/config-rotated.yaml",
+    f"{CONFIGS}/config-lost.yaml",
+    f"{CONFIGS}/write-cbc-key1.yaml",
+]
+OLDER = ["compare", "--with-snapshot", ALPHA, "--snapshot", ALPHA, "--revision", "560", *ROTATED, "--no-kms"]
 CANDIDATE = ["--candidate-config", f"{FIXTURES}/alpha/config-rotated.yaml"]
 ACKNOWLEDGED = "--ignore-store-read-error-with-cluster-breaking-potential"
 
@@ -205,6 +213,8 @@ CASES = [
     Case("help-history", ["history", "--help"], OK),
     Case("history-damaged", history("/registry/secrets/pay/tls-gcm-7"), FINDINGS),
     Case("history-json", history("/registry/pods/shop/dep-0-abc-1", "-o", "json"), FINDINGS),
+    Case("history-salvaged", history("/registry/secrets/pay/tls-gcm-7", "--salvage"), INCOMPLETE),
+    Case("explain-salvaged", explain("/registry/secrets/pay/tls-gcm-7", "--salvage"), INCOMPLETE),
     Case("history-not-found", history("/registry/secrets/shop/never"), SOURCE),
     Case("history-no-key", history(), USAGE),
     Case("history-resource", history("secrets"), USAGE),
@@ -315,6 +325,23 @@ CASES = [
     Case("orphans", ["orphans", *ALPHA_LOST], INCOMPLETE),
     Case("help-encryption", ["encryption", "--help"], OK),
     Case("help-encryption-usage", ["encryption", "usage", "--help"], OK),
+    Case("help-encryption-lint", ["encryption", "lint", "--help"], OK),
+    Case("help-encryption-diff", ["encryption", "diff", "--help"], OK),
+    Case("help-encryption-merge", ["encryption", "merge", "--help"], OK),
+    Case("encryption-lint", ["encryption", "lint", f"{CONFIGS}/config-rotated.yaml", "--fail-on", "error"], OK),
+    Case("encryption-lint-refused", ["encryption", "lint", f"{INVALID}/kms-everything-wrong.yaml"], FINDINGS),
+    Case("encryption-lint-not-yaml", ["encryption", "lint", f"{INVALID}/tab-indented.yaml"], USAGE),
+    Case("encryption-diff", ["encryption", "diff", *CONTROL_PLANE], FINDINGS),
+    Case("encryption-diff-at-80-columns", ["encryption", "diff", *CONTROL_PLANE], FINDINGS, columns=80),
+    Case("encryption-diff-json", ["encryption", "diff", *CONTROL_PLANE, "-o", "json"], FINDINGS),
+    Case("encryption-diff-same", ["encryption", "diff", CONTROL_PLANE[0], CONTROL_PLANE[0]], OK),
+    Case("encryption-diff-one", ["encryption", "diff", CONTROL_PLANE[0]], USAGE),
+    Case("encryption-merge-there", ["encryption", "merge", *CONTROL_PLANE, "--output-file", ALPHA], USAGE),
+    Case("help-compare", ["compare", "--help"], OK),
+    Case("compare-snapshots", [*OLDER, "--max-rows", "6"], FINDINGS),
+    Case("compare-snapshots-at-80-columns", [*OLDER, "configmaps", "widgets"], FINDINGS, columns=80),
+    Case("compare-json", [*OLDER, "-o", "json", "/registry/serviceaccounts"], FINDINGS),
+    Case("compare-nothing-to-compare-with", ["compare", "--snapshot", ALPHA], USAGE),
     Case(
         "encryption-usage", ["encryption", "usage", "--snapshot", ALPHA, *ROTATED, "--no-kms"], INCOMPLETE
     ),
@@ -330,11 +357,24 @@ CASES = [
             "--candidate-config",
             f"{FIXTURES}/alpha/write-cbc-key2.yaml",
             *("--candidate-config", f"{FIXTURES}/alpha/write-gcm.yaml"),
-            *("--candidate-key", "key2={tmp}/found.key"),
+        ],
+        FINDINGS,
+        columns=100,
+    ),
+    Case(
+        "encryption-try-key",
+        [
+            "encryption",
+            "try",
+            "configmaps",
+            *ALPHA_LOST,
+            "--candidate-key",
+            "gcmX={tmp}/found.key",
+            "-o",
+            "yaml",
         ],
         FINDINGS,
         _file("found.key", lambda: bytes(range(32))),
-        columns=100,
     ),
     Case(
         "encryption-try-no-candidate",

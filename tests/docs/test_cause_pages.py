@@ -7,15 +7,22 @@ The heads are made from the catalogue::
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
+from contextlib import ExitStack
 from pathlib import Path
 
+import click
 import pytest
 
+from etcdfix.cli.root import cli, run
 from etcdfix.operations.look.explain_cause import cause_summary
 from etcdfix.reports.formats.causes import head_lines
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.server_messages import SERVER_MESSAGES
+from tests.exam.kinds_of_damage import DAMAGES
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = REPOSITORY / "docs" / "causes"
@@ -48,3 +55,103 @@ def test_the_head_says_what_the_catalogue_says(cause: Cause) -> None:
 def test_there_is_a_page_for_every_cause_and_no_other() -> None:
     assert {path.name for path in PAGES.iterdir()} == {f"{cause}.md" for cause in Cause}
     assert set(SERVER_MESSAGES) == set(Cause)
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_every_section_stands_there_and_says_something(cause: Cause) -> None:
+    found = sections(cause)
+    assert list(found) == SECTIONS
+    for title, text in found.items():
+        assert text.strip(), title
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_a_page_fits_into_a_terminal(cause: Cause) -> None:
+    text = page(cause).partition("\n## Test\n")[0]  # a test's name is as long as it is
+    without_blocks = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert [line for line in without_blocks.splitlines() if len(line) > WIDTH] == []
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_the_test_that_is_named_exists(cause: Cause) -> None:
+    (path, name), *more = re.findall(r"`(tests/[\w/.]+)::(\w+)`", sections(cause)["Test"])
+    assert not more
+    assert re.search(rf"^def {name}\(", (REPOSITORY / path).read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_the_fixture_shows_the_cause(cause: Cause, capfd: pytest.CaptureFixture[str]) -> None:
+    fixture = sections(cause)["Fixture"]
+    kinds = [" ".join(kind.split()) for kind in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", fixture)]
+    for kind in kinds:
+        assert cause in DAMAGES[kind].causes
+    shown = [words for words in commands(fixture) if words[0] == "explain"]
+    for words in shown:
+        capfd.readouterr()
+        run([*words, "-o", "json"])
+        found = json.loads(capfd.readouterr().out)["finding"]["cause"]
+        assert found == cause
+    named = re.findall(r"`(tests/[\w/.]+|fixtures/[\w/.]+)`", fixture)
+    assert all((REPOSITORY / path).exists() for path in named)
+    assert kinds or shown or named
+
+
+def commands(text: str) -> list[list[str]]:
+    """Return the words of every command of ours in a page's blocks, without what follows a pipe."""
+    found = []
+    for block in re.findall(r"^ *```sh\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE):
+        for line in block.splitlines():
+            words = shlex.split(line.split("|")[0].split(" > ")[0])
+            if words and words[0] == "etcdfix":
+                found.append(words[1:])
+    return found
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_every_command_is_one(cause: Cause) -> None:
+    found = commands(page(cause))
+    assert found
+    for words in found:
+        parse(words)
+
+
+def parse(words: list[str]) -> None:
+    """Have click take a command's words apart, as if it were called; an unknown option or value raises."""
+    command: click.Command = cli
+    with ExitStack() as stack:
+        context = click.Context(cli, info_name="etcdfix")
+        while isinstance(command, click.Group):
+            below = command.get_command(context, words[0])
+            assert below is not None, words
+            command, words = below, words[1:]
+            context = stack.enter_context(click.Context(command, info_name=command.name, parent=context))
+        command.make_context(command.name, [*words], parent=context)
+
+
+READERS = frozenset({"explain", "history", "get", "scan", "impact", "orphans"})
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_what_reads_runs_on_a_snapshot(
+    cause: Cause, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The keys of a page are not there: that is said, and nothing is wrong with the command itself."""
+    alpha = REPOSITORY / "fixtures" / "snapshots" / "alpha"
+    for name in ("enc.yaml", "copy.yaml"):
+        (tmp_path / name).write_bytes((alpha / "config-lost.yaml").read_bytes())
+    small = REPOSITORY / "fixtures" / "snapshots" / "small" / "history.db.gz"
+    (tmp_path / "FILE").symlink_to(small)
+    (tmp_path / "fixtures").symlink_to(REPOSITORY / "fixtures")
+    monkeypatch.chdir(tmp_path)
+    for words in commands(page(cause)):
+        if words[0] not in READERS or "--manifest" in words or "--kms-endpoint" in words:
+            continue
+        options = [] if "--snapshot" in words else ["--snapshot", "FILE"]
+        if "--endpoints" in words:
+            at = words.index("--endpoints")
+            words = words[:at] + words[at + 2 :]
+        plugins = [] if "--no-kms" in words else ["--no-kms"]
+        code = run([*words, *options, *plugins])
+        told = capfd.readouterr().err
+        assert code in {0, 1, 3, 5}, f"{words}: {told}"
+        assert "internal error" not in told

@@ -23,6 +23,7 @@ MIRRORED = (
 WITH_ANOTHER = {
     "decoding/render/fieldorder.py": "unit/decoding/render/test_typed.py",
     "encryption/candidates.py": "unit/encryption/test_ciphers.py",
+    "encryption/config_text.py": "unit/encryption/test_config_merge.py",
     "encryption/kms/answers.py": "unit/encryption/kms/test_client.py",
     "encryption/providers/aescbc.py": "unit/encryption/test_ciphers.py",
     "encryption/providers/aesgcm.py": "unit/encryption/test_ciphers.py",

@@ -200,7 +200,7 @@ def _kms_says(status: str, *, around: bool, knows: bool) -> Callable[[Ground], N
 
 
 def _kms_away(ground: Ground) -> None:
-    ground.refusal, ground.knows = KMSUnreachable("connection refused"), False
+    ground.refusal, ground.knows = KMSUnreachable("rpc error: code = Unavailable desc = refused"), False
 
 
 def _one_key_gone(ground: Ground) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from etcdfix.wire.etcd import message
-from tests.support.collecting import REPOSITORY
+from tests.support.collecting import ALPHA, REPOSITORY
 from tests.support.etcd_places import NoEtcdError, Processes, find_tools
 from tests.support.etcd_proxy import RANGE, EtcdProxy
 from tests.support.etcd_server import EtcdServer, EtcdServers
@@ -250,8 +250,10 @@ def test_a_signal_gives_the_partial_report(
 @pytest.mark.parametrize(
     "arguments",
     [["get", "configmaps", "-n", "shop", "-o", "name"], ["orphans"], ["namespace", "shop"],
-     ["impact", "/registry/configmaps/shop/0001"]],
-    ids=lambda arguments: arguments[0],
+     ["impact", "/registry/configmaps/shop/0001"], ["encryption", "usage"],
+     ["encryption", "what-if", "--no-encryption", "--new", str(ALPHA / "config-lost.yaml")],
+     ["encryption", "try", "--candidate-config", str(ALPHA / "config-lost.yaml")]],
+    ids=lambda arguments: "-".join(arguments[:2]).replace("/", ""),
 )  # fmt: skip
 def test_a_signal_to_other_readers(slow: tuple[EtcdProxy, threading.Event], arguments: list[str]) -> None:
     proxy, asked = slow

@@ -351,7 +351,7 @@ def test_least_privilege(
 @pytest.mark.parametrize(
     "arguments",
     [["scan"], ["scan", "/registry"], ["scan", "secrets"], ["orphans"], ["impact", "/registry/secrets/shop/s-0"],
-     ["namespace", "shop"], ["get", "secrets", "-A"]],
+     ["namespace", "shop"], ["get", "secrets", "-A"], ["encryption", "usage"]],
     ids=lambda arguments: "-".join(arguments[:2]).replace("/", ""),
 )  # fmt: skip
 @pytest.mark.parametrize("user", [READER, None], ids=["denied", "nobody"])

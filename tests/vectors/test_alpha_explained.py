@@ -149,7 +149,7 @@ def test_its_history_says_what_it_was(key: str, alpha: Alpha) -> None:
 @pytest.mark.parametrize("configured", [True, False], ids=["other keys", "no configuration"])
 def test_without_the_keys_nothing_secret_is_seen_either(configured: bool, alpha: Alpha) -> None:
     configuration = parse_configuration(LOST, path="lost.yaml") if configured else None
-    for key in sorted(ORACLE["damage"]):
+    for key in sorted(ORACLE["damage"])[::4]:
         request = ExplainRequest(layout=LAYOUT, configuration=configuration, key=key.encode())
         report = explain_key(alpha.source, request).report
         assert report is not None

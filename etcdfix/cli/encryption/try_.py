@@ -39,10 +39,11 @@ MEANINGS: dict[ExitCode, str] = {
 @click.argument("scope", nargs=-1, metavar="[RESOURCE|KEY-PREFIX]...")
 @click.option(
     "--candidate-config", "candidate_configs", type=click.Path(path_type=Path), multiple=True, metavar="FILE",
+    envvar="ETCDFIX_CANDIDATE_CONFIG",
     help="An EncryptionConfiguration that may open them: an old one, or one of another node (may be repeated).",
 )  # fmt: skip
 @click.option(
-    "--candidate-key", "candidate_keys", multiple=True, metavar="NAME=FILE",
+    "--candidate-key", "candidate_keys", multiple=True, metavar="NAME=FILE", envvar="ETCDFIX_CANDIDATE_KEY",
     help="A file with one key, base64 as in a configuration or its bytes, - for standard input; it is tried under this "
     "name for every provider that it fits (may be repeated).",
 )  # fmt: skip

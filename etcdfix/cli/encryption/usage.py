@@ -36,6 +36,7 @@ MEANINGS: dict[ExitCode, str] = {
 )  # fmt: skip
 @click.option(
     "--also-snapshot", "also_snapshots", type=click.Path(path_type=Path), multiple=True, metavar="FILE",
+    envvar="ETCDFIX_ALSO_SNAPSHOT",
     help="Another snapshot that may have to be restored, or one of an etcd for single resources (may be repeated).",
 )  # fmt: skip
 @source_options

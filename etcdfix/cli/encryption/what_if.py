@@ -33,6 +33,7 @@ MEANINGS: dict[ExitCode, str] = {
 @click.command("what-if", epilog=epilog(MEANINGS))
 @click.option(
     "--new", "new_config", type=click.Path(path_type=Path), required=True, metavar="FILE",
+    envvar="ETCDFIX_NEW",
     help="The EncryptionConfiguration that is to be deployed.",
 )  # fmt: skip
 @source_options

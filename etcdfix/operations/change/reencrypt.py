@@ -35,14 +35,15 @@ from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.preflight.api_servers import check_api_servers
 from etcdfix.remediation.preflight.cluster import Cluster, check_cluster
-from etcdfix.remediation.preflight.deletion import (
+from etcdfix.remediation.preflight.members import KeyReading, read_key
+from etcdfix.remediation.preflight.release import check_release
+from etcdfix.remediation.preflight.target import (
     check_alarms,
     check_expectations,
     check_members,
+    require_alive,
     require_there,
 )
-from etcdfix.remediation.preflight.members import KeyReading, read_key, read_lease
-from etcdfix.remediation.preflight.release import check_release
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.commands import piped
@@ -173,12 +174,7 @@ def run_reencrypt(
     step("check: API servers")
     servers = check_api_servers(today, identity, request.api, request.accepted)
     step("check: lease")
-    lease = read_lease(cluster.source.client, stored.lease) if stored.lease else None
-    if lease is not None and not lease.alive:
-        raise refuse(
-            Rule.LEASE_EXPIRED, f"the lease of {display(key)} has expired: etcd is about to delete the key",
-            hint="look again in a moment",
-        )  # fmt: skip
+    lease = require_alive(cluster, stored)
     step("check: places")
     warnings += place_warnings(request.record_paths)
     shown = ReencryptPreview(

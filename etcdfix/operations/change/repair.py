@@ -29,16 +29,19 @@ from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.preflight.api_servers import check_api_servers
 from etcdfix.remediation.preflight.cluster import Cluster, check_cluster, require_everything
-from etcdfix.remediation.preflight.deletion import (
-    check_alarms,
-    check_expectations,
-    check_members,
-    require_there,
-)
-from etcdfix.remediation.preflight.members import KeyReading, read_key, read_lease
+from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.preflight.noencryption import check_no_encryption, encrypted, looks_enveloped
 from etcdfix.remediation.preflight.release import check_release
 from etcdfix.remediation.preflight.similar_values import Alike, look_at_all
+from etcdfix.remediation.preflight.target import (
+    check_alarms,
+    check_expectations,
+    check_members,
+    moved_meanwhile,
+    require_alive,
+    require_configuration,
+    require_there,
+)
 from etcdfix.repair import RepairSearch
 from etcdfix.reports.remedies import repair_risks
 from etcdfix.rules import Rule, refuse
@@ -117,11 +120,7 @@ def run_repair(
     """
     key, accepted = request.key, request.accepted
     step("check: configuration")
-    if not cluster.configured and not cluster.no_encryption:
-        raise refuse(
-            Rule.NO_CONFIGURATION, "no encryption configuration was given, so nothing can be proven",
-            hint="--encryption-config FILE; where nothing is encrypted at rest: --no-encryption",
-        )  # fmt: skip
+    require_configuration(cluster)
     step("check: landmarks")
     landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=key)
     step("check: read the key")
@@ -149,9 +148,7 @@ def run_repair(
     check_no_encryption(cluster, stored)
     require_everything(cluster)
     if alike.target is None:
-        raise refuse(
-            Rule.MOVED, f"{display(key)} was changed while it was being examined", hint="examine it again"
-        )
+        raise moved_meanwhile(key)
     found = alike.target
     _require_unread(found)
     step("check: repair")
@@ -165,12 +162,7 @@ def run_repair(
     step("check: API servers")
     servers = check_api_servers(found, identity, request.api, accepted)
     step("check: lease")
-    lease = read_lease(cluster.source.client, stored.lease) if stored.lease else None
-    if lease is not None and not lease.alive:
-        raise refuse(
-            Rule.LEASE_EXPIRED, f"the lease of {display(key)} has expired: etcd is about to delete the key",
-            hint="look again in a moment",
-        )  # fmt: skip
+    lease = require_alive(cluster, stored)
     step("check: places")
     warnings += place_warnings(request.record_paths)
     shown = RepairPreview(
@@ -221,7 +213,7 @@ _NOTHING_TO_REPAIR = {
     Outcome.INCONSISTENT: (
         Rule.INCONSISTENT,
         "the API server accepts the value as it is, so its bytes are not put right behind its back",
-        "heal it through the API: etcdfix scan KEY -o yaml names the way",
+        "heal it through the API: etcdfix explain KEY names the way",
     ),
     Outcome.NOT_AN_OBJECT: (
         Rule.NOT_AN_OBJECT,
@@ -245,7 +237,7 @@ def _require_repair(found: Examination, search: RepairSearch) -> tuple[Repair, E
     if search.repair is not None and search.repaired is not None:
         return search.repair, search.repaired
     key, verdict = found.stored.key, found.verdict
-    others = quote_command(["etcdfix", "scan", *key_arguments(key), "-o", "yaml"])
+    others = quote_command(["etcdfix", "explain", *key_arguments(key)])
     if search.ambiguous:
         raise refuse(Rule.SEVERAL_REPAIRS, f"{display(key)}: {search.why_not}", hint=f"other ways: {others}")
     if verdict.outcome is Outcome.UNDETERMINED:
@@ -330,7 +322,7 @@ def _check_object(cluster: Cluster, reading: KeyReading, found: Examination, rep
         Rule.OTHER_OBJECT,
         f"the object that comes out of {display(found.stored.key)} has another uid than the one that stood there at "
         f"mod_revision {kept.examination.stored.mod_revision}, and no API server changes a uid",
-        hint="that revision reads: see etcdfix scan KEY -o yaml".replace(
+        hint="that revision reads: see etcdfix history KEY".replace(
             "KEY", quote_command(key_arguments(found.stored.key))
         ),
     )

@@ -45,13 +45,7 @@ from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.preflight.api_servers import check_api_servers, require_api
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cluster
-from etcdfix.remediation.preflight.deletion import (
-    Preflight,
-    check_alarms,
-    check_deletion,
-    check_expectations,
-    check_members,
-)
+from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
 from etcdfix.remediation.preflight.members import (
     KeyReading,
     LeaseState,
@@ -61,6 +55,7 @@ from etcdfix.remediation.preflight.members import (
 from etcdfix.remediation.preflight.noencryption import check_no_encryption
 from etcdfix.remediation.preflight.release import check_release
 from etcdfix.remediation.preflight.same_object import check_same_object
+from etcdfix.remediation.preflight.target import check_alarms, check_expectations, check_members
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.deletability import AcceptRisk

@@ -113,18 +113,19 @@ def compare_members(
         sides = [Side(member.copy.label, examiner.apart()) for member in reached]
         hashes = read_hashes(members, revision) if len(reached) > 1 else _NOT_ASKED
         walked = _Walked(differences=Differences(sides, in_time=False))
+        nothing_there = False
         by_hash = hashes.equal and not request.read_keys
         if not by_hash and len(reached) > 1:
             sources: list[Source] = [member.source for member in reached if member.source is not None]
             walked = _walk(sources, sides, ranges, progress, in_time=False)
+            nothing_there = _nothing_there(walked, sources, request)
         limited_to = source.describe().limited_to
         reasons = [*reasons_of(members), *walked.problems]
     differences = walked.differences
     if hashes.differ and not differences.changes and not reasons:
         warnings.append(
             "the hashes of the members differ, and no key that was compared does: what differs is another key, an "
-            "older "
-            "revision or a deleted key"
+            "older revision or a deleted key"
         )
     at = iter(range(len(sides)))
     copies = [
@@ -145,6 +146,7 @@ def compare_members(
             limited_to=limited_to,
         ),
         walked.ended,
+        nothing_there,
     )
 
 
@@ -178,12 +180,7 @@ def compare_sources(
     }
     ranges = resolve_scope(request.scope, request.layout, custom)
     uids = [examiner.kube_system_uid(source) for examiner, source in zip(examiners, sources, strict=True)]
-    copies = [_source_copy(source) for source in sources]
-    if copies[0].label == copies[1].label:
-        copies = [
-            msgspec.structs.replace(copy, label=f"{when}: {copy.label}")
-            for when, copy in zip(("earlier", "later"), copies, strict=True)
-        ]
+    copies = [_source_copy(source, when) for source, when in zip(sources, ("earlier", "later"), strict=True)]
     sides = [Side(copy.label, examiner.apart()) for copy, examiner in zip(copies, examiners, strict=True)]
     walked = _walk(sources, sides, ranges, progress, in_time=True)
     differences = walked.differences
@@ -197,8 +194,7 @@ def compare_sources(
     if revisions[0] > revisions[1]:
         warnings.append(
             f"--with-snapshot is at revision {revisions[0]} and the other at {revisions[1]}: what is called "
-            "earlier may be "
-            "the later one"
+            "earlier may be the later one"
         )
     copies = [
         msgspec.structs.replace(
@@ -209,8 +205,6 @@ def compare_sources(
         )
         for at, copy in enumerate(copies)
     ]
-    nothing = not walked.keys and not walked.problems and walked.ended is None
-    nothing = nothing and not any(has_keys(source, request.layout) for source in sources)
     return CompareResult(
         _report(
             request,
@@ -225,11 +219,18 @@ def compare_sources(
             limited_to=later.describe().limited_to,
         ),
         walked.ended,
-        nothing,
+        _nothing_there(walked, sources, request),
     )
 
 
 _NOT_ASKED: Final = Hashes((), equal=False, differ=False, why_keys="")
+
+
+def _nothing_there(walked: _Walked, sources: Sequence[Source], request: CompareRequest) -> bool:
+    """Say whether no key was compared because none starts with the storage prefix."""
+    if walked.keys or walked.problems:
+        return False
+    return not any(has_keys(source, request.layout) for source in sources)
 
 
 def _walk(
@@ -313,13 +314,11 @@ def _shown_hash(found: StoreHash | None) -> CopyHash | None:
     return CopyHash(f"{found.hash:08x}", found.compact_revision, found.hash_revision)
 
 
-def _source_copy(source: Source) -> ComparedCopy:
+def _source_copy(source: Source, label: str) -> ComparedCopy:
     description = source.describe()
     if description.path is not None:
-        path = shown_word(description.path)
-        return ComparedCopy(label=path, type="snapshot", path=path)
-    endpoint = ",".join(description.endpoints or ())
-    return ComparedCopy(label=f"etcd {endpoint}", type="etcd", endpoint=endpoint)
+        return ComparedCopy(label=label, type="snapshot", path=shown_word(description.path))
+    return ComparedCopy(label=label, type="etcd", endpoint=",".join(description.endpoints or ()))
 
 
 def _report(

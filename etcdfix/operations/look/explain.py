@@ -13,7 +13,7 @@ import msgspec
 
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_all import Examining, Progress, View, examine_all, no_progress
+from etcdfix.examine_all import Ending, Examining, Progress, View, examine_all, no_progress
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.explain_parts import (
     attempts_on,
@@ -23,7 +23,7 @@ from etcdfix.operations.look.explain_parts import (
     peek_shown,
     repair_of,
 )
-from etcdfix.operations.look.history import HistoryRequest, look_into_history
+from etcdfix.operations.look.history import HistoryRequest, kept_revisions, look_into_history
 from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.reports.explain_model import (
     ExplainReport,
@@ -200,16 +200,19 @@ def _look_beside(
 ) -> tuple[EndedEarly | None, list[str]]:
     """Examine every value of the resource; the one in question alone where it is not among them any more."""
     _, shared = examiner.layout.locate(stored.key)
-    alone = shared == stored.key
-    values = iter([stored]) if alone else source.current(shared)
-    ending = examine_all(examiner, values, look, target=stored.key, progress=progress)
-    problems = list(ending.problems)
+    try:
+        values = iter([stored]) if shared == stored.key else source.current(shared)
+        ending = examine_all(examiner, values, look, target=stored.key, progress=progress)
+        problems = list(ending.problems)
+    except SourceError as exc:
+        ending, problems = Ending(), [f"the values beside it could not be read: {exc.message}"]
     if ending.ended is not None:
         problems.append(f"{ending.ended.reason} before the end")
     if look.found is None and ending.ended is None:
-        problems.append(
-            "the value changed while its resource was read: the values beside it are of a later revision"
-        )
+        if not problems:
+            problems.append(
+                "the key went while its resource was read: the values beside it are of a later revision"
+            )
         with Examining(examiner, target=stored.key) as run:
             for found in (*run.first([stored]), *run.drain()):
                 look(found, View(examiner, run))
@@ -286,11 +289,8 @@ def _kept(
 ) -> KeptRevisions | None:
     """Count what is kept of the key, up to the revision that is read."""
     count = deletions = oldest = 0
-    newest = source.describe().revision
     try:
-        for kept in source.history(request.key):
-            if kept.revision.main > newest:
-                break
+        for kept in kept_revisions(source, request.key):
             count += 1
             deletions += kept.stored is None
             oldest = oldest or kept.revision.main

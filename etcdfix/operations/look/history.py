@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -30,7 +31,7 @@ from etcdfix.reports.printers.objects import Form, Viewer
 from etcdfix.reports.remedies import WayKind, readable_way, save_command
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import key_base64
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination
@@ -92,9 +93,7 @@ def look_into_history(
     ended: EndedEarly | None = None
     lost: list[str] = []
     try:
-        for kept in progress(iter(source.history(request.key)), "revisions", 0):
-            if kept.revision.main > source.describe().revision:
-                break  # a file that is read at an older revision
+        for kept in progress(kept_revisions(source, request.key), "revisions", 0):
             gathered.add(kept)
     except KeyboardInterrupt as exc:
         ended = EndedEarly.of(exc)
@@ -107,6 +106,20 @@ def look_into_history(
     if not gathered.count:
         return HistoryResult(None, problems, ended)
     return HistoryResult(_report(source, request, gathered, uid, problems), problems, ended)
+
+
+def kept_revisions(source: Source, key: bytes) -> Iterator[KeptRevision]:
+    """Yield what is kept of a key, oldest first, up to the revision that the source is read at.
+
+    Raises:
+        SourceError: It cannot be read.
+    """
+    description = source.describe()
+    for kept in source.history(key):
+        # A file holds what is newer, too. An etcd may have compacted the revision, and is read at a later one then.
+        if description.type != "etcd" and kept.revision.main > description.revision:
+            return
+        yield kept
 
 
 def _report(
@@ -409,6 +422,7 @@ class Revisions:
     def _restore(self, entry: _Entry, same: bool | None) -> tuple[str, str]:
         """Return the command that puts a readable value back, "" for none; and what to know, or why there is none."""
         told, again, key, now = entry.told, self._request.same_again, self._request.key, self.now
+        granted = "" if again.told_of_encryption else GRANTED.strip()
         if again.of_a_file:
             if told.stands_until is not None:
                 return "", "a restore from a snapshot takes the newest value in it; save this one"
@@ -419,8 +433,8 @@ class Revisions:
             command = again.restore_from_file(key)
             return command, (
                 "On the live etcd, where the etcd key must be absent; --replace-mod-revision N replaces a value there "
-                "that may be deleted."
-            )
+                f"that may be deleted. {granted}"
+            ).strip()
         if again.of_the_past:
             return "", "what the etcd key holds now was not looked at: leave --revision out"
         if told.stands_until is None:
@@ -431,7 +445,7 @@ class Revisions:
         if now is None:
             if entry.leased:
                 return "", "it had a lease, which may have run out: save it"
-            return again.restore(key, told.stands_until), ""
+            return again.restore(key, told.stands_until), granted
         if now.verdict.outcome not in FAILED:
             return "", (
                 f"the present value is {now.verdict.outcome}, and only what may be deleted is replaced; change it "

@@ -23,7 +23,8 @@ _LABELS: Final = {
 }
 _RISKS: Final = {
     "unproven-damage": "where the damage is only likely, with `--accept-risk unproven-damage`",
-    "newer-than-known": "with `--accept-risk newer-than-known`, since a newer release may read it",
+    "only-copy": "where it can be repaired, with `--accept-risk only-copy`",
+    "newer-than-known": "where a newer release may read it, with `--accept-risk newer-than-known`",
 }
 _SEVERITIES: Final = {
     "breaks-now": "LIST and WATCH of its type fail",

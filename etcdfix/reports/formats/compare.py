@@ -13,14 +13,14 @@ from etcdfix.reports.formats.text import aligned, shown
 from etcdfix.text.safetext import safe_text
 
 _MEANINGS: Final[Mapping[str, str]] = {
-    Change.READABLE_ON_SOME: "can be read on some members, and not on others",
-    Change.READABLE_ON_NONE: "differ, and cannot be read on any member",
-    Change.READABLE_ON_ALL: "differ, and can be read on every member",
-    Change.UNREADABLE_NOW: "could be read in the earlier one, and cannot be read in the later one",
-    Change.SAME_REVISION_OTHER_BYTES: "have other bytes at the same mod_revision: no write did that",
-    Change.REMOVED: "are gone",
-    Change.CHANGED: "were changed",
-    Change.ADDED: "are new",
+    Change.READABLE_ON_SOME: "some members can read it, and others cannot",
+    Change.READABLE_ON_NONE: "no member can read it, and they differ",
+    Change.READABLE_ON_ALL: "every member can read it, and they differ",
+    Change.UNREADABLE_NOW: "the earlier value could be read, and the later one cannot",
+    Change.SAME_REVISION_OTHER_BYTES: "other bytes at the same mod_revision: no write did that",
+    Change.REMOVED: "not there any more",
+    Change.CHANGED: "written since",
+    Change.ADDED: "not there before",
 }
 _DIGEST_SHOWN: Final = len("sha256:") + 12
 
@@ -32,17 +32,21 @@ def write_table(report: ComparisonReport, stream: BinaryIO, max_rows: int) -> No
     output.prose(_verdict(report))
     for warning in report.warnings:
         output.prose(f"Warning: {safe_text(warning)}.")
-    if report.advice:
-        first = report.advice[0]
-        output.prose(f"Next: {safe_text(first.action)}")
-        if first.command:
-            line(f"  {safe_text(first.command)}")
+    for remedy in report.advice:
+        output.prose(f"Next: {safe_text(remedy.action)}" if remedy.command else safe_text(remedy.action))
+        if remedy.command:
+            line(f"  {safe_text(remedy.command)}")
+            break
     line()
-    rows = [("COPY", "REVISION", "HASH", "STATE")]
+    rows = [("COPY", "WHERE", "REVISION", "HASH", "STATE")]
     for copy in report.copies:
-        told = f"{copy.hash.hash} (compacted {copy.hash.compact_revision})" if copy.hash is not None else "-"
+        told = "-"
+        if copy.hash is not None:
+            compacted = copy.hash.compact_revision
+            told = f"{copy.hash.hash} ({f'compacted {compacted}' if compacted > 0 else 'never compacted'})"
         state = "compared" if copy.compared else f"NOT COMPARED: {shown(copy.reason)}"
-        rows.append((shown(copy.label), str(copy.revision or "-"), told, state))
+        where = shown(copy.path or copy.endpoint or "-")
+        rows.append((shown(copy.label), where, str(copy.revision or "-"), told, state))
     for text in aligned(rows):
         line(text)
     if report.method == "hash":
@@ -73,7 +77,14 @@ def _verdict(report: ComparisonReport) -> str:
     asked = len(report.copies) - len(unasked)
     if report.mode == "members":
         if report.differing:
-            return f"MEMBERS DIFFER: {what} differ on {counted(asked, 'member')}."
+            worse = [copy for copy in report.copies if copy.unreadable_here]
+            told = "; ".join(
+                f"{shown(copy.label)} cannot read {copy.unreadable_here} that another member can"
+                for copy in worse
+            )
+            return (
+                f"MEMBERS DIFFER: {what} differ on {counted(asked, 'member')}{f': {told}' if told else ''}."
+            )
         if report.hashes_differ and report.complete:
             return f"MEMBERS DIFFER: their hashes do; none of {counted(report.keys, 'key')} that were compared does."
         if unasked or not report.complete:
@@ -103,9 +114,7 @@ def _differences(report: ComparisonReport, output: Output, max_rows: int) -> Non
     for change in Change:
         count = report.changes.get(change, 0)
         if count:
-            output.line(
-                f"  {count:>7}  {change.value}: {counted(count, 'key').split()[1]} that {_MEANINGS[change]}"
-            )
+            output.line(f"  {count:>7}  {change.value}: {_MEANINGS[change]}")
     last = ""
     for row in islice(report.differences, max_rows):
         if row.change != last:

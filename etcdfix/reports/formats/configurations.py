@@ -88,8 +88,7 @@ def write_merge(report: EncryptionMergeReport, stream: BinaryIO) -> None:
     output.line(f"WRITTEN: {shown(report.output.path)} reads what any of {len(report.files)} files reads.")
     output.prose(
         "It holds their keys (mode 0600), and it is marked: etcdfix changes nothing by it. It may be a "
-        "--candidate-config, "
-        "and the --encryption-config of what only looks."
+        "--candidate-config, and the --encryption-config of what only looks."
     )
     output.line()
     _files(output, report.files)

@@ -16,7 +16,7 @@ from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.wire.etcd import HASH_KV, message
 
-_MOST_SECONDS: Final = 600.0
+HASHING_SECONDS: Final = 600.0
 """Hashing reads the whole database; the member must show that it is alive meanwhile."""
 
 
@@ -51,7 +51,7 @@ def read_hash(client: EtcdClient, *, member_id: int, revision: int) -> StoreHash
         ClusterMismatch: The answer comes from another cluster.
     """
     request = message("HashKVRequest")(revision=revision)
-    found = client.call(HASH_KV, request, timeout_seconds=_MOST_SECONDS)
+    found = client.call(HASH_KV, request, timeout_seconds=HASHING_SECONDS)
     if found.header.member_id != member_id:
         raise CallFailed(
             Failure(

@@ -16,6 +16,7 @@ from etcdfix.model import StoredValue
 from etcdfix.operations.change import repair as repair_module
 from etcdfix.operations.change.execute_change import execute_change
 from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.remediation.preflight import target
 from etcdfix.remediation.preflight.members import KeyReading, LeaseState, read_key
 from etcdfix.sources.etcd.client import EtcdClient
 from tests.support.attacks import LOCAL, OTHER, TRUE, UID, WRONG, Attacked, config_map, seal, secret
@@ -402,7 +403,7 @@ def test_a_lease_is_kept_and_an_expired_one_refused(
     lease = registry.grant(key, flipped(value, 700))
     with monkeypatch.context() as patched:
         gone = LeaseState(lease=7, alive=False, remaining_seconds=0)
-        patched.setattr(repair_module, "read_lease", lambda *_: gone)
+        patched.setattr(target, "read_lease", lambda *_: gone)
         refuses(registry, key, "lease-expired", "has expired")
     ran = registry.repair(key)
     assert ran.code == 0, ran.err

@@ -122,7 +122,7 @@ def test_reconcile_an_anomaly(etcd: EtcdServer, prefix: bytes, path: Path, recon
     assert ": anomaly" in out
     layout = prefix.decode().rstrip("/")
     where = f"--endpoints {etcd.endpoint} --etcd-prefix {layout}"
-    assert f"next: etcdfix scan {where} {key.decode()} -o yaml" in out
+    assert f"next: etcdfix explain {where} {key.decode()}" in out
 
 
 @pytest.mark.etcd

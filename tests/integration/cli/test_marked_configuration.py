@@ -56,6 +56,7 @@ def test_every_command_that_changes_something_refuses_it(
     attempts: list[Callable[[], Ran]] = [
         lambda: registry.delete(key),
         lambda: registry.delete(key, "--dry-run"),
+        lambda: registry.repair(key),
         lambda: registry.restore(str(backup)),
         lambda: registry.restore("--from-revision", "1", key.decode()),
         lambda: registry.reencrypt(old, candidate),
@@ -93,7 +94,9 @@ def test_it_may_be_the_candidate(registry: Registry) -> None:
 def test_it_serves_for_looking(registry: Registry) -> None:
     old = registry.put("shop/old", aescbc(secret("old"), KEY_2, "key2"))
     registry.config.write_bytes(merged(registry).read_bytes())
-    assert registry.run("scan", old.decode(), *registry.common(places=False, reason=None)).code == 0
+    ran = registry.run("scan", old.decode(), *registry.common(places=False, reason=None))
+    assert ran.code == 0
+    assert "was made by etcdfix encryption merge, for reading" in ran.err
 
 
 def test_the_refusal_comes_before_etcd_is_asked(tmp_path: Path) -> None:

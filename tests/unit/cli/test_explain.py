@@ -76,3 +76,8 @@ def test_an_installation_has_its_own_copy_of_the_pages(
     monkeypatch.setattr(explain_cause, "_INSTALLED", tmp_path)
     assert run(["explain", "wrong-key"]) == 0
     assert "the installed page" in capfd.readouterr().out
+
+
+def test_a_key_without_its_slash_is_no_cause(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "registry/secrets/shop/web"]) == 2
+    assert "is no key: keys start with /" in capfd.readouterr().err

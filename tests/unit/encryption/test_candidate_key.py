@@ -98,3 +98,12 @@ def test_no_key_in_any_representation(tmp_path: Path) -> None:
     assert base64.b64encode(SECRET).decode() not in shown
     assert repr(SECRET)[2:20] not in shown
     assert fingerprint(SECRET) in shown
+
+
+@pytest.mark.parametrize("size", [16, 24, 32])
+def test_a_key_that_was_typed_in_the_place_of_its_file_is_not_repeated(size: int) -> None:
+    text = base64.b64encode(SECRET[:size]).decode()
+    for name, path in (("key1", Path(text)), (text.rstrip("="), Path("="))):
+        with pytest.raises(ConfigurationError) as caught:
+            load_candidate_key(name, path)
+        assert text.rstrip("=") not in f"{caught.value.message}{caught.value.hint}"

@@ -183,6 +183,11 @@ def test_identity_that_writes_everywhere_stays_first_beside_kms() -> None:
     [
         # A wildcard cannot stand twice, and another provider writes for it.
         [config((("secrets",), (kms(),))), config((("*.*",), (kms(),)))],
+        # Secrets cannot stand beside the wildcard, and the provider cannot stand before it too.
+        [
+            config((("secrets",), (provider("aescbc", k=KEY_1),)), (("*.*",), (kms(),))),
+            config((("secrets",), (kms(),))),
+        ],
         # v2 after v1 of one name.
         [only(kms(version="v1")), only(kms(version="v2"))],
         # Each writes with what the other one only reads.

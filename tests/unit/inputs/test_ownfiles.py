@@ -164,7 +164,14 @@ def test_nothing_is_read_through_a_link(state: Path) -> None:
 class TestOnTheCommandLine:
     @pytest.mark.parametrize("name", ["audit.jsonl", "audit.jsonl.head", "a backup"])
     @pytest.mark.parametrize(
-        "words", [["scan"], ["orphans"], ["namespace", "shop"], ["impact", "/registry/pods/a/b"]]
+        "words",
+        [
+            ["scan"],
+            ["orphans"],
+            ["namespace", "shop"],
+            ["impact", "/registry/pods/a/b"],
+            ["encryption", "usage"],
+        ],
     )
     def test_no_report_replaces_a_record(
         self, state: Path, capsys: pytest.CaptureFixture[str], name: str, words: list[str]

@@ -712,3 +712,19 @@ def test_only_methods_that_read_are_called(etcd: ScriptedEtcd) -> None:
         list(source.history(key(0)))
         source.estimate()
     assert {call.path for call in etcd.calls} == {RANGE, WATCH, "/etcdserverpb.Maintenance/Status"}
+
+
+def test_the_copy_of_one_member_is_read_serializably_and_from_no_other(etcd: ScriptedEtcd) -> None:
+    connection = EtcdConnection(endpoints=(etcd.endpoint,))
+    with LiveSource(connection, of_member=1) as source:
+        assert next(source.current(PREFIX)).key == key(0)
+        assert source.get(key(1)) is not None
+    assert all(request.serializable for request in etcd.ranges())
+    with LiveSource(connection, of_member=2) as source:
+        with pytest.raises(SourceUnreachable, match="member 1 answers there, and not 2"):
+            next(source.current(PREFIX))
+        with pytest.raises(SourceUnreachable, match="member 1 answers there"):
+            source.get(key(1))
+    with LiveSource(connection) as source:
+        list(source.current(PREFIX))
+    assert not etcd.ranges()[-1].serializable

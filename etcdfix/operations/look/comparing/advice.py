@@ -30,7 +30,7 @@ def member_advice(
     advice = [
         Remedy(
             "Change nothing yet, and restart no member: a deletion could remove the last good copy.", "",
-            "every command of etcdfix that changes something refuses while members differ",
+            "etcdfix refuses to change a key that differs on members",
         )
     ]  # fmt: skip
     holders = [copy for copy in asked if copy.only_readable_here]
@@ -39,7 +39,7 @@ def member_advice(
         keep = whole[0]
         advice.append(
             Remedy(
-                f"Save a snapshot of member {keep.label}: it can read every key of those that differ which any "
+                f"Save a snapshot of {keep.label}: it can read every key of those that differ which any "
                 "member can.",
                 _at(again, keep).save_snapshot("good.db"),
                 "check it with etcdfix scan --snapshot good.db",
@@ -48,9 +48,8 @@ def member_advice(
     elif holders:
         advice += [
             Remedy(
-                f"Save a snapshot of member {keep.label}: {counted(keep.only_readable_here, 'key')} can be read "
-                "there and "
-                "not on every other member.",
+                f"Save a snapshot of {keep.label}: {counted(keep.only_readable_here, 'key')} can be read "
+                "there and not on every other member.",
                 _at(again, keep).save_snapshot(f"member-{keep.member_id}.db"),
                 "no single member has all readable copies: keep the data directory of each before anything else",
             )
@@ -59,7 +58,7 @@ def member_advice(
     elif Change.READABLE_ON_ALL in differences.changes:
         advice += [
             Remedy(
-                f"Save a snapshot of member {keep.label}.",
+                f"Save a snapshot of {keep.label}.",
                 _at(again, keep).save_snapshot(f"member-{keep.member_id}.db"),
                 "every copy can be read, and which one is right does not show here: see what differs before you choose",
             )
@@ -81,7 +80,7 @@ def member_advice(
         advice.append(
             Remedy(
                 f"Then replace {names}, one at a time and never below a majority.", "",
-                f"{_RUNBOOK} has the steps; member {whole[0].label} stays",
+                f"{_RUNBOOK} has the steps; {whole[0].label} stays",
             )
         )  # fmt: skip
     else:

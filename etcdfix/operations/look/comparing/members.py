@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import msgspec
 
+from etcdfix.apiserver.client import run_within
 from etcdfix.errors import SourceError
 from etcdfix.remediation.preflight.members import CopyState, MemberCopy, MemberSurvey, survey_members
 from etcdfix.sources.etcd.failures import CallFailed
-from etcdfix.sources.etcd.hashkv import StoreHash, read_hash
+from etcdfix.sources.etcd.hashkv import HASHING_SECONDS, StoreHash, read_hash
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout
 
@@ -95,11 +96,15 @@ def read_hashes(members: Sequence[Member], revision: int) -> Hashes:
     Raises:
         SourceError: An answer comes from another cluster.
     """
-    with ThreadPoolExecutor(max_workers=len(members)) as pool:
-        asked = list(pool.map(lambda member: _hash_of(member, revision), members))
+    # Its threads are nobody's to wait for: who interrupts a comparison does not wait for a database to be hashed.
+    asked = run_within([partial(_hash_of, member, revision) for member in members], HASHING_SECONDS)
+    for one in asked:
+        if isinstance(one, BaseException):
+            raise one
     found = tuple(one if isinstance(one, StoreHash) else None for one in asked)
     told = [one for one in found if one is not None]
-    failures = [one for one in asked if isinstance(one, str)]
+    failures = [one.reason for one in asked if isinstance(one, _NoHash) and one.reason]
+    failures += [f"no answer within {HASHING_SECONDS:g} s" for one in asked if one is None]
     if failures:
         return Hashes(found, equal=False, differ=False, why_keys=f"{_NO_HASH}: {failures[0]}")
     first = told[0]
@@ -111,14 +116,19 @@ def read_hashes(members: Sequence[Member], revision: int) -> Hashes:
     return Hashes(found, equal=equal, differ=not equal, why_keys="" if equal else "their hashes differ")
 
 
-def _hash_of(member: Member, revision: int) -> StoreHash | str | None:
-    """Return a hash, or why there is none; None for a member that did not answer before."""
+class _NoHash(msgspec.Struct, frozen=True):
+    """Why a member has no hash; "" for one that did not answer before."""
+
+    reason: str
+
+
+def _hash_of(member: Member, revision: int) -> StoreHash | _NoHash:
     if member.source is None:
-        return None
+        return _NoHash("")
     try:
         return read_hash(member.source.client, member_id=member.copy.member_id, revision=revision)
     except CallFailed as failed:
-        return failed.failure.message
+        return _NoHash(failed.failure.message)
 
 
 def reasons_of(members: Sequence[Member]) -> Iterator[str]:

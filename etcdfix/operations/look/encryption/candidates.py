@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from etcdfix.encryption.config import EncryptionConfiguration, KeyedProvider
+from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
 from etcdfix.encryption.kms.envelopes import KMSPending
 from etcdfix.errors import EndedEarly
 from etcdfix.examine import Examiner
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 _MOST_EXAMPLES: Final = 5
 _WINDOW: Final = 512
 _WINDOW_BYTES: Final = 8 << 20
-_ENCRYPTED: Final = b"k8s:enc:"
 
 
 class NamedCandidate(msgspec.Struct, frozen=True):
@@ -237,7 +237,7 @@ class _Gathering:
         if outcome is Outcome.NOT_AN_OBJECT:
             return
         self.objects += 1
-        enveloped = found.stored.value.startswith(_ENCRYPTED)
+        enveloped = found.stored.value.startswith(ENCRYPTED_PREFIX)
         unreadable = outcome in FAILED or outcome is Outcome.UNDETERMINED
         if outcome is Outcome.DECRYPT_FAILURE or (enveloped and unreadable):
             self.undetermined += outcome is Outcome.UNDETERMINED

@@ -32,8 +32,7 @@ _NEXT: Final[Mapping[DifferenceKind, str]] = {
     DifferenceKind.WRITTEN_NOT_READ: "add it to the files that lack it, before another object is written; "
     "docs/runbooks/control-plane-nodes-disagree.md says in which order API servers get it",
     DifferenceKind.OTHER_BYTES: "find out which bytes values were written with (etcdfix encryption try); until "
-    "then keep "
-    "both: etcdfix encryption merge",
+    "then keep both: etcdfix encryption merge",
     DifferenceKind.RENAMED: "a value names its key, so give every file both names: etcdfix encryption merge",
     DifferenceKind.MISSING: _ADD,
     DifferenceKind.WRITE_KEY: "every file reads what the others write: finish the rotation that this looks like",

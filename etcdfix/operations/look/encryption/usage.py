@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from etcdfix.encryption.config_rules import parse_group_resource
-from etcdfix.encryption.envelope import transformer_name
+from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, transformer_name
 from etcdfix.encryption.transformer import ResourceTransformers
 from etcdfix.errors import BackupUnreadable, SourceError
 from etcdfix.examine import Examiner
@@ -102,6 +102,7 @@ class _Uses:
         """Count a current value."""
         outcome = found.verdict.outcome
         if outcome is Outcome.NOT_AN_OBJECT:
+            self.note(found)
             return
         self.objects += 1
         self.undetermined += outcome is Outcome.UNDETERMINED
@@ -130,6 +131,10 @@ class _Uses:
 def _is_unexplained(found: Examination) -> bool:
     """Say whether another encryption key than the one that it counts under may be what a value needs."""
     verdict = found.verdict
+    if (
+        verdict.outcome is Outcome.NOT_AN_OBJECT
+    ):  # under another storage prefix, of an API server with the same keys
+        return found.stored.value.startswith(ENCRYPTED_PREFIX)
     if found.transformer == IDENTITY and found.opened:
         return False  # stored unencrypted
     if verdict.outcome is Outcome.UNDETERMINED:
@@ -207,6 +212,7 @@ def _count_kept(source: Source, apart: Examiner, uses: _Uses, progress: Progress
 def _count(apart: Examiner, stored: StoredValue, uses: _Uses, field: str) -> None:
     found = apart.examine(stored)
     if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
+        uses.note(found)
         return
     for name in found.encryption_keys:
         use = uses.of(name)

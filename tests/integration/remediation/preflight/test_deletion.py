@@ -21,11 +21,13 @@ from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.landmarks import Landmark
 from etcdfix.remediation.preflight import deletion as preflight
+from etcdfix.remediation.preflight import target
 from etcdfix.remediation.preflight.api_servers import require_api
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, find_cluster, grounds_of
-from etcdfix.remediation.preflight.deletion import check_deletion, check_members, check_moved, require_there
+from etcdfix.remediation.preflight.deletion import check_deletion, check_moved
 from etcdfix.remediation.preflight.expectation import Expectation
 from etcdfix.remediation.preflight.members import CopyState, MemberSurvey, read_key, survey_members
+from etcdfix.remediation.preflight.target import check_members, require_there
 from etcdfix.rules import Rule
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
@@ -54,7 +56,7 @@ def _surveyed(monkeypatch: pytest.MonkeyPatch, change: Callable[[MemberSurvey], 
     def survey(client: EtcdClient, key: bytes) -> MemberSurvey:
         return change(survey_members(client, key))
 
-    monkeypatch.setattr(preflight, "survey_members", survey)
+    monkeypatch.setattr(target, "survey_members", survey)
 
 
 def _one_more(survey: MemberSurvey, **changes: object) -> MemberSurvey:

@@ -231,7 +231,7 @@ def absent(_name: str) -> None:
 
 def test_the_member_with_all_readable_copies_is_saved_and_stays() -> None:
     told = advised((good, bad, good), (good, good, absent))
-    assert "Save a snapshot of member m0" in told[1]
+    assert "Save a snapshot of m0" in told[1]
     assert "--endpoints host-0:2379 snapshot save good.db" in told[1]
     # The others can read a key each that the other one cannot, so neither is named.
     assert not any("replace" in one for one in told[1:])
@@ -240,21 +240,21 @@ def test_the_member_with_all_readable_copies_is_saved_and_stays() -> None:
 
 def test_a_member_with_a_readable_copy_that_others_lack_is_never_to_be_replaced() -> None:
     told = advised((good, bad, bad), (bad, good, bad))
-    assert ["Save a snapshot of member m0" in one for one in told] == [False, True, False, False]
-    assert "Save a snapshot of member m1" in told[2]
+    assert ["Save a snapshot of m0" in one for one in told] == [False, True, False, False]
+    assert "Save a snapshot of m1" in told[2]
     assert not any("replace" in one for one in told[1:])
 
 
 def test_a_single_readable_copy_outweighs_the_majority() -> None:
     told = advised((bad, bad, good))
-    assert "Save a snapshot of member m2" in told[1]
+    assert "Save a snapshot of m2" in told[1]
     assert "replace m0, m1" in told[2]
 
 
 def test_copies_that_all_can_be_read_are_not_chosen_between() -> None:
     told = advised((good, also_good, good))
     assert [one.partition(":")[0].partition(".")[0] for one in told[1:4]] == [
-        f"Save a snapshot of member m{at}" for at in range(3)
+        f"Save a snapshot of m{at}" for at in range(3)
     ]
     assert not any("replace" in one for one in told)
 

@@ -218,7 +218,21 @@ def test_a_key_that_vanishes_meanwhile() -> None:
     report = explained(Vanishing({SYSTEM: namespace_object("kube-system"), KEY: flipped(sealed("web"))}))
     assert report.finding is not None
     assert report.finding.cause == "ciphertext-damaged"
-    assert "the value changed while its resource was read" in report.incomplete_reasons[0]
+    assert "the key went while its resource was read" in report.incomplete_reasons[0]
+
+
+def test_values_beside_it_that_may_not_be_read() -> None:
+    class Denied(MemorySource):
+        def current(self, prefix: bytes) -> Iterator[StoredValue]:
+            if prefix.endswith(b"secrets/"):
+                raise SourceError("permission denied")
+            return super().current(prefix)
+
+    report = explained(Denied({KEY: flipped(sealed("web"))}))
+    assert report.finding is not None
+    assert report.finding.cause == "ciphertext-damaged"
+    assert report.incomplete_reasons == ["the values beside it could not be read: permission denied"]
+    assert report.siblings[0].keys == 1
 
 
 def test_a_source_that_is_lost_midway() -> None:

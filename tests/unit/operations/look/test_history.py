@@ -199,6 +199,16 @@ def test_what_may_be_put_back_where_nothing_is() -> None:
     assert report.at_stake == ""
 
 
+def test_what_is_taken_for_granted_is_said() -> None:
+    (_, newest) = history(WHOLE, None).revisions
+    assert newest.restore_note == ""
+    for again in (RepeatedOptions(source=LIVE.source), RepeatedOptions(source=FILE.source)):
+        values = (WHOLE, None) if again.source is LIVE.source else (WHOLE,)
+        told = history(*values, again=again).revisions[-1]
+        assert "--no-encryption" in told.restore
+        assert "--no-encryption holds only where nothing is encrypted at rest" in told.restore_note
+
+
 def test_a_readable_value_stays() -> None:
     report = history(web(), web(a=""))
     assert restores(report) == [False, False]

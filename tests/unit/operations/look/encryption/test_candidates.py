@@ -18,6 +18,7 @@ from etcdfix.reports.encryption_model import EncryptionTryReport
 from etcdfix.reports.saved_report import load_report
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
+from etcdfix.verdicts.examination import KeyName
 from tests.support.impact_objects import Cluster
 from tests.support.lost_key import scan_to
 from tests.support.memory_source import MemorySource, stored
@@ -234,9 +235,7 @@ def test_memory_of_examples_and_windows_is_bounded(monkeypatch: pytest.MonkeyPat
     report = tried(sealed(*range(60)), WRONG, RIGHT)
     assert [len(c.opened) for c in report.candidates] == [0, 5]
     assert [len(c.not_opened) for c in report.candidates] == [5, 0]
-    findings = [
-        module._Finding(stored(name(n), b"x" * 10), module.KeyName("", "", ""), False) for n in range(7)
-    ]
+    findings = [module._Finding(stored(name(n), b"x" * 10), KeyName("", "", ""), False) for n in range(7)]
     monkeypatch.setattr(module, "_WINDOW", 3)
     assert [len(window) for window in module._windows(iter(findings))] == [3, 3, 1]
     monkeypatch.setattr(module, "_WINDOW_BYTES", 20)

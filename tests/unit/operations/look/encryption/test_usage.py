@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+from jsonschema import Draft202012Validator
+
+from etcdfix.cli.root import run
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
-from etcdfix.errors import SourceError
+from etcdfix.errors import BackupUnreadable, SourceError
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.reports.encryption_model import EncryptionUsageReport, KeyUsage
+from etcdfix.reports.schema import SCHEMAS
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions
+from tests.support.audit_logs import content, own_directory
+from tests.support.backups import Ground
+from tests.support.collecting import ALPHA
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,
@@ -141,6 +150,13 @@ def test_an_undetermined_value_of_a_type_that_nobody_owns_speaks_against_every_k
     assert not key_of(report, "aescbc/v1/old").safe_to_remove
 
 
+def test_an_encrypted_value_under_another_prefix_speaks_against_every_key() -> None:
+    other = {"/other-cluster/secrets/shop/web": aescbc(secret("web"), KEY_2, name="old")}
+    report = usage({**under("new", KEY_1), **other})
+    assert key_of(report, "aescbc/v1/old").reasons == ["which encryption key 1 value needs is not known"]
+    assert usage({**under("new", KEY_1), "/other/thing": b"x"}).safe_to_remove == 2
+
+
 def test_earlier_values_that_are_still_kept_need_their_key() -> None:
     earlier = [
         stored("/registry/secrets/shop/web-0", aescbc(secret("web-0"), KEY_2, name="old"), mod_revision=5)
@@ -233,3 +249,79 @@ def _key(name: str, secret_bytes: bytes) -> dict[str, str]:
     import base64
 
     return {"name": name, "secret": base64.b64encode(secret_bytes).decode()}
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    return Ground(own_directory(tmp_path / "state"))
+
+
+BACKED_UP_UID = content().cluster.kube_system_uid or ""
+
+
+def backed_up(ground: Ground, uid: str) -> EncryptionUsageReport:
+    value = aescbc(secret("gone"), KEY_2, name="old")
+    ground.change(key=b"/registry/secrets/shop/gone", value=value)
+    source = MemorySource(
+        {
+            "/registry/namespaces/kube-system": namespace_object("kube-system", uid),
+            **under("new", KEY_1),
+        }
+    )
+    return usage(source, backup_directories=ground.directories[:1])
+
+
+def test_backups_need_their_keys(ground: Ground) -> None:
+    report = backed_up(ground, BACKED_UP_UID)
+    old = key_of(report, "aescbc/v1/old")
+    assert (old.backups, old.safe_to_remove, old.reasons) == (1, False, ["1 backup needs it"])
+    assert report.backup_directories == [str(ground.directories[0])]
+    assert not any(note.startswith("Backups and other") for note in report.notes)
+
+
+def test_backups_of_another_cluster_do_not(ground: Ground) -> None:
+    assert key_of(backed_up(ground, "another-uid"), "aescbc/v1/old").safe_to_remove
+
+
+def test_a_backup_that_cannot_be_read_makes_nothing_safe(ground: Ground) -> None:
+    name = ground.change(key=b"/registry/secrets/shop/gone", value=aescbc(secret("gone"), KEY_2, name="old"))
+    path = ground.directories[0] / name
+    path.write_bytes(path.read_bytes()[:-20])
+    report = usage(under("new", KEY_1), backup_directories=ground.directories[:1])
+    assert report.safe_to_remove == 0
+    assert "a backup could not be read" in report.incomplete_reasons[0]
+
+
+def test_other_files_beside_backups_do_not_matter(ground: Ground) -> None:
+    (ground.directories[0] / "notes.txt").write_text("somebody's")
+    assert usage(under("new", KEY_1), backup_directories=ground.directories[:1]).complete
+
+
+def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BackupUnreadable):
+        usage(under("new", KEY_1), backup_directories=(tmp_path / "nowhere",))
+
+
+MANIFEST = """spec:
+  containers:
+  - name: kube-apiserver
+    image: registry.k8s.io/kube-apiserver:v1.36.2
+    command: [kube-apiserver, --etcd-servers=https://10.0.0.1:2379,
+      "--etcd-servers-overrides=/secrets#https://10.0.0.9:2379;https://10.0.0.8:2379"]
+"""
+
+
+def test_a_manifest_names_the_etcds_that_are_not_read(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "manifest.yaml").write_text(MANIFEST)
+    code = run(
+        ["encryption", "usage", "--snapshot", str(ALPHA / "snapshot.db.gz"), "--no-kms", "--encryption-config",
+         str(ALPHA / "config-rotated.yaml"), "--manifest", str(tmp_path / "manifest.yaml"), "-o", "json"]
+    )  # fmt: skip
+    report = json.loads(capfd.readouterr().out)
+    Draft202012Validator(SCHEMAS["encryption-usage"]()).validate(report)
+    said = "the etcd of secrets was not read: https://10.0.0.9:2379, https://10.0.0.8:2379"
+    assert code == 3
+    for key in report["keys"]:
+        assert (said in key["reasons"]) == (key["configured"] and key["resources"] == ["secrets"])

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from etcdfix.examine import Examiner, Reading
-from etcdfix.remediation.preflight.deletion import _good_copy
 from etcdfix.remediation.preflight.members import CopyState, MemberCopy
+from etcdfix.remediation.preflight.target import _good_copy
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.storagekey import StorageLayout
 from tests.support.memory_source import stored

@@ -1,0 +1,203 @@
+"""Checks of the etcd key that a change is about: it is there, as expected, alike on every member, and stays."""
+
+from __future__ import annotations
+
+from etcdfix.errors import RefusedByRule
+from etcdfix.model import Outcome, StoredValue
+from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
+from etcdfix.remediation.preflight.members import (
+    Agreement,
+    AlarmKind,
+    KeyReading,
+    LeaseState,
+    MemberSurvey,
+    judge_copies,
+    read_alarms,
+    read_lease,
+    survey_members,
+)
+from etcdfix.rules import Rule, refuse
+from etcdfix.storagekey import display
+from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.safetext import quote_command
+
+
+def require_configuration(cluster: Cluster) -> None:
+    """Refuse where nobody said how values are encrypted.
+
+    Raises:
+        RefusedByRule: Neither a configuration was given nor that there is none.
+    """
+    if not cluster.configured and not cluster.no_encryption:
+        raise refuse(
+            Rule.NO_CONFIGURATION,
+            "no encryption configuration was given, so nothing can be proven",
+            hint="--encryption-config FILE; where nothing is encrypted at rest: --no-encryption",
+        )
+
+
+def moved_meanwhile(key: bytes) -> RefusedByRule:
+    """Return the refusal of a key that somebody wrote while the checks ran."""
+    return refuse(
+        Rule.MOVED, f"{display(key)} was changed while it was being examined", hint="examine it again"
+    )
+
+
+def require_there(cluster: Cluster, key: bytes, stored: StoredValue | None) -> StoredValue:
+    """Return the record that was read.
+
+    Raises:
+        RefusedByRule: There is none; if only others begin like this key, that is said.
+    """
+    if stored is not None:
+        return stored
+    below = next(iter(cluster.source.current(key if key.endswith(b"/") else key + b"/")), None)
+    if below is not None:
+        raise refuse(
+            Rule.NOT_ONE_KEY,
+            f"{display(key)} is no key but the beginning of others, such as {display(below.key)}",
+            hint="name exactly one key, in full",
+        )
+    raise refuse(Rule.GONE, f"{display(key)} does not exist", hint="see what is there: etcdfix scan")
+
+
+def check_expectations(stored: StoredValue, accepted: Acceptances) -> None:
+    """Hold a record against what the operator expects.
+
+    Raises:
+        RefusedByRule: It is another one.
+    """
+    expected = accepted.expect_mod_revision
+    if expected is not None and stored.mod_revision != expected:
+        raise refuse(
+            Rule.EXPECTATION_DIFFERS,
+            f"{display(stored.key)} stands at mod_revision {stored.mod_revision}, not at {expected}",
+            hint="examine it again: somebody has written it since",
+        )
+    found = digest(stored.value)
+    if accepted.expect_value_sha256 and accepted.expect_value_sha256 != found:
+        raise refuse(
+            Rule.EXPECTATION_DIFFERS,
+            f"the value of {display(stored.key)} has {found}, not {accepted.expect_value_sha256}",
+            hint="examine it again: it is another value",
+        )
+
+
+def _good_copy(cluster: Cluster, survey: MemberSurvey, *, readable_is_fine: bool) -> str:
+    """Return how to save the copy that reads of a member that differs; "" where there is none.
+
+    To replace that member, as one does with one that differs, would destroy a good copy.
+    """
+    for copy in () if readable_is_fine else survey.copies:
+        if copy.stored is None or copy.stored == survey.reading.stored:
+            continue
+        if cluster.examiner.examine(copy.stored).verdict.outcome is Outcome.READABLE:
+            there = ("--endpoints", copy.endpoint, *cluster.source.client.connection.access_options)
+            save = RepeatedOptions(source=there).save_snapshot("good.db")
+            return (
+                f"{copy.label} at {copy.endpoint} holds a copy that reads: do not remove, wipe or restart that member; "
+                f"save what it holds: {save}"
+            )
+    return ""
+
+
+def check_members(
+    cluster: Cluster,
+    key: bytes,
+    reading: KeyReading,
+    accepted: Acceptances,
+    *,
+    readable_is_fine: bool = False,
+) -> list[str]:
+    """Ask every voting member for its copy of the key; return what to warn of.
+
+    Args:
+        cluster: To ask.
+        key: Whose copies.
+        reading: What was examined.
+        accepted: Names the members that need not answer.
+        readable_is_fine: The value is known to be readable; otherwise such a copy shows that deletion is no way out.
+
+    Raises:
+        RefusedByRule: They differ, one holds a readable copy, one could not be asked, or the key moved meanwhile.
+    """
+    survey = survey_members(cluster.source.client, key)
+    if survey.reading.stored != reading.stored:
+        raise moved_meanwhile(key)
+    judgement = judge_copies(survey, accepted=accepted.unchecked_members)
+    if judgement.agreement is Agreement.DISAGREE:
+        who = "; ".join(copy.describe() for copy in judgement.differing)
+        raise refuse(
+            Rule.MEMBERS_DISAGREE,
+            f"etcd members hold different values for {display(key)}: {who}",
+            hint=_good_copy(cluster, survey, readable_is_fine=readable_is_fine)
+            or "replace that member (etcdctl member remove, then add it empty) before anything is changed",
+        )
+    for other in () if readable_is_fine else survey.distinct_values():
+        if cluster.examiner.examine(other).verdict.outcome is Outcome.READABLE:
+            raise refuse(
+                Rule.MEMBERS_DISAGREE,
+                f"a member holds a readable copy of {display(key)}",
+                hint="replace the member that does not, before anything is changed",
+            )
+    if judgement.agreement is Agreement.UNCHECKED:
+        who = "; ".join(copy.describe() for copy in judgement.unchecked)
+        name = judgement.unchecked[0].name or f"{judgement.unchecked[0].member_id:x}"
+        raise refuse(
+            Rule.MEMBER_UNCHECKED,
+            f"not every member could be asked: {who}",
+            hint="start it, name its address in --endpoints, or "
+            + quote_command(["--accept-unchecked-member", name]),
+        )
+    voters, read = len(survey.copies), len(survey.copies) - len(judgement.accepted)
+    if 2 * read <= voters:
+        raise refuse(
+            Rule.MEMBER_UNCHECKED,
+            f"only {read} of {voters} voting members could be asked: no majority, whatever is accepted",
+            hint="start the others, or name their addresses in --endpoints",
+        )
+    warnings = [f"member {copy.label} was not asked, as accepted" for copy in judgement.accepted]
+    unused = set(accepted.unchecked_members) - {
+        name for copy in judgement.accepted for name in (copy.name, f"{copy.member_id:x}")
+    }
+    warnings += [
+        f"--accept-unchecked-member {name} was not needed, or fits no member" for name in sorted(unused)
+    ]
+    return warnings
+
+
+def check_alarms(cluster: Cluster) -> list[str]:
+    """Look for etcd's alarms; return what to warn of.
+
+    Raises:
+        RefusedByRule: A member says that its data is corrupt.
+    """
+    warnings = []
+    for alarm in read_alarms(cluster.source.client):
+        if alarm.kind is AlarmKind.CORRUPT:
+            raise refuse(
+                Rule.CORRUPT_ALARM,
+                f"member {alarm.label} has raised etcd's CORRUPT alarm",
+                hint="replace the member whose data differs before anything is changed",
+            )
+        consequence = "; a restore would fail until there is room" if alarm.kind is AlarmKind.NOSPACE else ""
+        warnings.append(f"member {alarm.label} has raised the alarm {alarm.kind}{consequence}")
+    return warnings
+
+
+def require_alive(cluster: Cluster, stored: StoredValue) -> LeaseState | None:
+    """Return the lease of a key that is to keep it, None for none.
+
+    Raises:
+        RefusedByRule: It has expired.
+        SourceError: etcd could not be asked.
+    """
+    lease = read_lease(cluster.source.client, stored.lease) if stored.lease else None
+    if lease is not None and not lease.alive:
+        raise refuse(
+            Rule.LEASE_EXPIRED,
+            f"the lease of {display(stored.key)} has expired: etcd is about to delete the key",
+            hint="look again in a moment",
+        )
+    return lease

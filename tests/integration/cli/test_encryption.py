@@ -1,0 +1,196 @@
+"""``etcdfix encryption`` on a real etcd: a rotation from its beginning to its end, and the same as of a snapshot."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.cli.root import run
+from tests.support.change_runs import Registry
+from tests.support.collecting import ALPHA
+from tests.support.etcd_server import EtcdServer
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    aescbc,
+    aesgcm,
+    configuration_yaml,
+    namespace_object,
+    provider,
+    secret,
+)
+
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
+
+SNAPSHOT = ALPHA / "snapshot.db.gz"
+LIMITED = ("limited", "limited-password")
+
+
+class Rotation:
+    """A cluster whose Secrets are moved from one encryption key to another."""
+
+    def __init__(self, server: EtcdServer, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.server = server
+        self._folder = folder
+        self._capfd = capfd
+        server.put(b"/registry/namespaces/kube-system", namespace_object("kube-system"))
+
+    def write(self, number: int, key: bytes, called: str) -> None:
+        place = f"/registry/secrets/shop/web-{number}"
+        self.server.put(place.encode(), aesgcm(secret(f"web-{number}"), place, key=key, name=called))
+
+    def config(self, name: str, *providers: dict[str, Any]) -> str:
+        path = self._folder / name
+        path.write_bytes(configuration_yaml(*providers))
+        return str(path)
+
+    def run(self, name: str, *words: str) -> tuple[int, dict[str, Any]]:
+        self._capfd.readouterr()
+        arguments = ["encryption", name, "--endpoints", self.server.endpoint, *words, "-o", "json"]
+        code = run(arguments)
+        captured = self._capfd.readouterr()
+        return code, json.loads(captured.out) if captured.out else {"error": captured.err}
+
+
+@pytest.fixture
+def rotation(
+    start_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> Rotation:
+    return Rotation(start_etcd(), tmp_path, capfd)
+
+
+def old_key(report: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = next(key for key in report["keys"] if key["transformer"] == "aesgcm/v1/old")
+    return found
+
+
+def test_a_rotation_from_its_beginning_to_its_end(rotation: Rotation) -> None:
+    for number in range(3):
+        rotation.write(number, KEY_2, "old")
+    before = rotation.config("before.yaml", provider("aesgcm", old=KEY_2), IDENTITY)
+    both = rotation.config("both.yaml", provider("aesgcm", new=KEY_1, old=KEY_2), IDENTITY)
+    after = rotation.config("after.yaml", provider("aesgcm", new=KEY_1), IDENTITY)
+
+    code, report = rotation.run("what-if", "--encryption-config", before, "--new", after)
+    assert (code, report["becomes_unreadable"]) == (1, 3)
+    code, report = rotation.run("what-if", "--encryption-config", before, "--new", both)
+    assert (code, report["becomes_unreadable"], report["becomes_stale"]) == (0, 0, 3)
+
+    code, report = rotation.run("usage", "--encryption-config", both)
+    assert (code, old_key(report)["objects"], old_key(report)["safe_to_remove"]) == (0, 3, False)
+
+    for number in range(3):
+        rotation.write(number, KEY_1, "new")
+    code, report = rotation.run("usage", "--encryption-config", both)
+    old = old_key(report)
+    assert (code, old["objects"], old["kept_revisions"], old["safe_to_remove"]) == (0, 0, 3, False)
+
+    rotation.server.compact()
+    code, report = rotation.run("usage", "--encryption-config", both)
+    old = old_key(report)
+    assert (code, old["kept_revisions"], old["safe_to_remove"], old["reasons"]) == (0, 0, True, [])
+    code, report = rotation.run("what-if", "--encryption-config", both, "--new", after)
+    assert (code, report["changes"]) == (0, [])
+
+
+def test_what_was_written_after_the_compaction_counts(rotation: Rotation) -> None:
+    rotation.write(1, KEY_2, "old")
+    rotation.server.compact()
+    rotation.write(1, KEY_1, "new")
+    rotation.server.delete(b"/registry/secrets/shop/web-1")
+    both = rotation.config("both.yaml", provider("aesgcm", new=KEY_1, old=KEY_2), IDENTITY)
+    _, report = rotation.run("usage", "--encryption-config", both)
+    kept = {key["transformer"]: key["kept_revisions"] for key in report["keys"]}
+    assert (kept["aesgcm/v1/old"], kept["aesgcm/v1/new"]) == (1, 1)
+
+
+@pytest.fixture(scope="module")
+def alpha(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+    """A live etcd with the data of alpha, of which one user may read the storage prefix alone."""
+    server = start_etcd(snapshot=SNAPSHOT)
+    server.etcdctl("user", "add", "--interactive=false", LIMITED[0], f"--new-user-password={LIMITED[1]}")
+    server.etcdctl("role", "add", "prefix")
+    server.etcdctl("role", "grant-permission", "prefix", "read", "--prefix=true", "/registry/")
+    server.etcdctl("user", "grant-role", LIMITED[0], "prefix")
+    server.require_login(b"/elsewhere/")
+    return server
+
+
+OLDER = str(ALPHA / "write-cbc-key2.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("usage", []),
+        ("what-if", ["--new", str(ALPHA / "config-rotated.yaml")]),
+        ("try", ["--candidate-config", OLDER]),
+    ],
+    ids=["usage", "what-if", "try"],
+)
+def test_live_is_as_the_snapshot_with_least_privilege(
+    alpha: EtcdServer, capfd: pytest.CaptureFixture[str], name: str, words: list[str]
+) -> None:
+    reports = []
+    for source in (
+        ["--snapshot", str(SNAPSHOT)],
+        ["--endpoints", alpha.endpoint, "--user", LIMITED[0], "--password", LIMITED[1]],
+    ):
+        capfd.readouterr()
+        config = ["--encryption-config", str(ALPHA / "config-lost.yaml"), "--no-kms"]
+        code = run(["encryption", name, *source, *config, *words, "-o", "json"])
+        document = json.loads(capfd.readouterr().out)
+        for field in ("source", "generated_at", "next"):
+            document.pop(field)
+        for group in document.get("groups", []):
+            group.pop("next")
+        reports.append((code, document))
+    assert reports[0] == reports[1]
+
+
+def test_the_commands_of_try_run_as_they_are_pasted(registry: Registry, tmp_path: Path) -> None:
+    registry.put("shop/web", aescbc(secret("web"), KEY_2, name="old"))
+    registry.put("shop/new", aescbc(secret("new"), KEY_1))
+    found = tmp_path / "found.yaml"
+    found.write_bytes(configuration_yaml(provider("aescbc", old=KEY_2)))
+    ran = registry.run(
+        "encryption", "try", "secrets", *registry.common(places=False, reason=None), "--candidate-config", str(found),
+        "-o", "json",
+    )  # fmt: skip
+    report = json.loads(ran.out)
+    assert report["opened"] == 1
+    (group,) = [group for group in report["groups"] if group["next"] is not None]
+    program, *words = shlex.split(group["next"]["command"])
+    assert program == "etcdfix"
+    words += ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log), "--yes"]
+    again = registry.run(*words, "--accept-no-api-server", "--accept-unknown-release")
+    assert again.code == 0, again.err
+
+
+def test_no_key_material_in_any_output(
+    rotation: Rotation, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rotation.write(1, KEY_2, "old")
+    key = tmp_path / "key"
+    encoded = base64.b64encode(KEY_2)
+    key.write_bytes(encoded)
+    both = rotation.config("both.yaml", provider("aesgcm", new=KEY_1), IDENTITY)
+    source = ["--endpoints", rotation.server.endpoint, "--encryption-config", both]
+    for form in ("table", "json", "yaml"):
+        for words in (["try", "--candidate-key", f"old={key}"], ["usage"], ["what-if", "--new", both]):
+            capfd.readouterr()
+            run(["encryption", *words, *source, "-o", form])
+            captured = capfd.readouterr()
+            told = captured.out + captured.err
+            assert told
+            for material in (KEY_1, KEY_2):
+                assert base64.b64encode(material).decode() not in told
+                assert material.decode() not in told
+            assert "never-to-be-shown" not in told

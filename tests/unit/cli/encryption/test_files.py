@@ -1,0 +1,185 @@
+"""``etcdfix encryption lint``, ``diff`` and ``merge``: codes, files, records, and no key in any output."""
+
+from __future__ import annotations
+
+import base64
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.encryption.config import load_configuration
+from etcdfix.operations.look.encryption import merge as merge_module
+from etcdfix.operations.look.encryption.diff import short_names
+from etcdfix.remediation.audit.verify import read_records, verify
+from tests.support.audit_logs import own_directory
+from tests.support.objects import IDENTITY, configuration_yaml, provider
+
+KEY, OTHER = bytes(range(200, 232)), b"\x9c\x01\xf3\x44\xab\x20\x71\x5e" + bytes(range(70, 94))
+SECRETS = [base64.b64encode(key).decode() for key in (KEY, OTHER)] + [key.hex() for key in (KEY, OTHER)]
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(no_variables: None) -> None:
+    """Nothing is taken from the environment."""
+
+
+@pytest.fixture
+def today(tmp_path: Path) -> Path:
+    return written(tmp_path / "today.yaml", provider("aescbc", k=KEY), IDENTITY)
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    return written(tmp_path / "older.yaml", provider("aescbc", k=OTHER))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return own_directory(tmp_path / "log") / "audit.jsonl"
+
+
+def written(path: Path, *providers: dict[str, object]) -> Path:
+    path.write_bytes(configuration_yaml(*providers))
+    path.chmod(0o600)
+    return path
+
+
+def assert_no_keys(*texts: str) -> None:
+    for text in texts:
+        assert not any(secret[:16] in text for secret in SECRETS)
+
+
+def test_merge(
+    today: Path, older: Path, log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "merged.yaml"
+    words = ["--output-file", str(output), "--audit-log", str(log)]
+    assert run(["encryption", "merge", str(today), str(older), *words, "-o", "json"]) == 0
+    out, err = capfd.readouterr()
+    report = json.loads(out)
+    assert stat.S_IMODE(output.stat().st_mode) == 0o600
+    assert load_configuration(output).sha256 == report["output"]["sha256"]
+    assert [decision["decision"] for decision in report["decisions"]] == ["same-name-other-bytes"]
+    assert [(key["transformer"], key["file"]) for key in report["rules"][0]["keys"]] == [
+        ("aescbc/v1/k", 0), ("aescbc/v1/k", 1), ("identity", 0),
+    ]  # fmt: skip
+    ((link, event),) = read_records(log)
+    assert report["audit_record"] == {"path": str(log), "sequence": 1, "hash": f"sha256:{link.sha256}"}
+    assert (event.verb, event.annotations.type) == ("merge-configurations", "merge-configurations")
+    for digest in [*(file["sha256"] for file in report["files"]), report["output"]["sha256"]]:
+        assert digest in (event.annotations.detail or "")
+    assert verify(log).exit_code == 0
+    assert_no_keys(out, err, log.read_text())
+
+
+def test_nothing_that_is_there_is_written_over(
+    today: Path, older: Path, log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = today.read_bytes()
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "nowhere")
+    for output in (today, older, link, tmp_path, Path("/dev/stdout"), Path("-")):
+        words = ["--output-file", str(output), "--audit-log", str(log)]
+        assert run(["encryption", "merge", str(today), str(older), *words]) == 2
+        assert "name a new file" in capfd.readouterr().err
+    assert today.read_bytes() == before
+    assert not log.exists()
+
+
+def test_without_the_record_that_was_asked_for_nothing_is_written(
+    today: Path, older: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "merged.yaml"
+    loose = tmp_path / "loose"
+    loose.mkdir()
+    loose.chmod(0o777)
+    words = ["--output-file", str(output), "--audit-log", str(loose / "audit.jsonl")]
+    assert run(["encryption", "merge", str(today), str(older), *words]) != 0
+    assert not output.exists()
+    assert not list(tmp_path.glob(".etcdfix*"))
+    assert_no_keys(*capfd.readouterr())
+
+
+def test_without_the_default_log_it_is_said(
+    today: Path,
+    older: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(merge_module, "default_audit_log", lambda: tmp_path / "file" / "audit.jsonl")
+    output = tmp_path / "merged.yaml"
+    assert run(["encryption", "merge", str(today), str(older), "--output-file", str(output)]) == 0
+    assert "NOT RECORDED in an audit log: " in capfd.readouterr().out
+    assert output.exists()
+    monkeypatch.setattr(merge_module, "default_audit_log", lambda: tmp_path / "made" / "audit.jsonl")
+    words = ["--output-file", str(tmp_path / "two.yaml")]
+    assert run(["encryption", "merge", str(today), str(older), *words]) == 0
+    assert "record 1 (sha256:" in capfd.readouterr().out
+
+
+def test_merge_refuses_what_api_servers_refuse(
+    today: Path, log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bad = written(tmp_path / "bad.yaml", provider("aescbc", k=KEY[:15]))
+    output = tmp_path / "merged.yaml"
+    for files in ([str(today), str(bad)], [str(today)]):
+        words = ["--output-file", str(output), "--audit-log", str(log)]
+        assert run(["encryption", "merge", *files, *words]) == 2
+        assert_no_keys(*capfd.readouterr())
+    assert not output.exists()
+    assert not log.exists()
+
+
+def test_diff(today: Path, older: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["encryption", "diff", str(today), str(today)]) == 0
+    assert capfd.readouterr().out.startswith("NO DIFFERENCE")
+    assert run(["encryption", "diff", str(today), str(older)]) == 1
+    out, err = capfd.readouterr()
+    assert out.startswith("DANGER: secrets: values that today.yaml writes, with aescbc/v1/k (fp:")
+    assert_no_keys(out, err)
+    assert run(["encryption", "diff", str(today), str(older), "-o", "json"]) == 1
+    report = json.loads(capfd.readouterr().out)
+    assert [one["level"] for one in report["differences"]] == ["danger", "danger", "warning"]
+    assert run(["encryption", "diff", str(today), str(older), "-o", "yaml"]) == 1
+    assert run(["encryption", "diff", str(today)]) == 2
+
+
+def test_lint(today: Path, older: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["encryption", "lint", str(older)]) == 0
+    out, err = capfd.readouterr()
+    assert out.startswith("Nothing wrong with ")
+    assert_no_keys(out, err)
+    assert run(["encryption", "lint", str(older), "--fail-on", "advice"]) == 1
+    today.chmod(0o644)
+    assert run(["encryption", "lint", str(today)]) == 1
+    assert run(["encryption", "lint", str(today), "--fail-on", "error"]) == 0
+    capfd.readouterr()
+    refused = written(tmp_path / "bad.yaml", provider("aescbc", k=KEY[:15]))
+    assert run(["encryption", "lint", str(refused), "--fail-on", "error", "-o", "json"]) == 1
+    report = json.loads(capfd.readouterr().out)
+    assert (report["counts"]["error"], report["findings"][0]["check"]) == (1, "refused")
+    assert run(["encryption", "lint", str(refused)]) == 1
+    assert capfd.readouterr().out.startswith("REFUSED by API servers: ")
+    (tmp_path / "text.yaml").write_text("hello")
+    assert run(["encryption", "lint", str(tmp_path / "text.yaml")]) == 2
+    assert run(["encryption", "lint", str(tmp_path / "none.yaml")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("paths", "short"),
+    [
+        (["/a/n1/enc.yaml", "/a/n2/enc.yaml"], ["n1/enc.yaml", "n2/enc.yaml"]),
+        (["/a/x.yaml", "/a/y.yaml"], ["x.yaml", "y.yaml"]),
+        (["x.yaml", "y.yaml"], ["x.yaml", "y.yaml"]),
+        (["/a/x.yaml", "y.yaml"], ["/a/x.yaml", "y.yaml"]),
+        (["/a/x.yaml", "/a/x.yaml"], ["/a/x.yaml", "/a/x.yaml"]),
+        (["/a/x.yaml"], ["/a/x.yaml"]),
+    ],
+)
+def test_names_are_short_where_they_stay_different(paths: list[str], short: list[str]) -> None:
+    assert short_names(paths) == short

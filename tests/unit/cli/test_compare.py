@@ -1,0 +1,74 @@
+"""``etcdfix compare`` with snapshots: words, codes, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from etcdfix.cli.root import run
+
+ALPHA = "fixtures/snapshots/alpha"
+SNAPSHOT = f"{ALPHA}/snapshot.db.gz"
+ROTATED = ["--encryption-config", f"{ALPHA}/config-rotated.yaml", "--no-kms"]
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch, no_variables: None) -> None:
+    monkeypatch.chdir(REPOSITORY)
+
+
+def test_an_earlier_revision_of_the_same_file(capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "--with-snapshot", SNAPSHOT, "--snapshot", SNAPSHOT, "--revision", "520", *ROTATED]
+    code = run([*words, "-o", "json"])
+    out, err = capfd.readouterr()
+    report = json.loads(out)
+    assert (code, report["mode"]) == (1, "sources")
+    assert [copy["revision"] for copy in report["copies"]] == [589, 520]
+    assert "may be the later one" in report["warnings"][0]
+    assert sum(report["changes"].values()) == report["differing"] == len(report["differences"])
+    assert "uses KMS v1" in err
+    assert run([*words, "-o", "yaml", "secrets"]) == 1
+    assert "kind: ComparisonReport" in capfd.readouterr().out
+
+
+def test_nothing_differs(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    output = tmp_path / "report"
+    words = ["--with-snapshot", SNAPSHOT, "--snapshot", SNAPSHOT, *ROTATED, "--output-file", str(output)]
+    assert run(["compare", *words]) == 0
+    assert output.read_text().startswith("NO DIFFERENCE in 499 keys.")
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["--snapshot", SNAPSHOT], 2, "nothing to compare it with"),
+        (
+            ["--snapshot", SNAPSHOT, "--with-snapshot", SNAPSHOT, "--read-keys"],
+            2,
+            "--read-keys is about members",
+        ),
+        (["--snapshot", SNAPSHOT, "--with-snapshot", "none.db"], 5, "none.db"),
+        (["--snapshot", SNAPSHOT, "--with-snapshot", SNAPSHOT, "xyzzies"], 2, "unknown resource"),
+        (
+            ["--snapshot", SNAPSHOT, "--with-snapshot", SNAPSHOT, "--etcd-prefix", "/none", "secrets"],
+            5,
+            "NOTHING WAS COMPARED",
+        ),
+        (["--endpoints", "127.0.0.1:1"], 5, "127.0.0.1:1"),
+    ],
+)
+def test_what_cannot_be_compared(
+    words: list[str], code: int, told: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["compare", *words]) == code
+    assert told in capfd.readouterr().err
+
+
+def test_no_report_takes_the_place_of_an_input() -> None:
+    assert (
+        run(["compare", "--snapshot", SNAPSHOT, "--with-snapshot", SNAPSHOT, "--output-file", SNAPSHOT]) == 2
+    )

@@ -1,0 +1,146 @@
+"""The same questions where keys stand behind a KMS plugin: one session for all configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.kms.plugins import KMSPlugins
+from etcdfix.model import key_id_digest
+from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
+from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
+from etcdfix.operations.look.encryption.what_if import WhatIfRequest, what_if
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import StorageLayout
+from tests.support.kms_plugin import KMSPlugin
+from tests.support.memory_source import MemorySource
+from tests.support.objects import IDENTITY, KEY_1, aesgcm, configuration, namespace_object, provider, secret
+
+KEKS = {"kek-old": b"1" * 32, "kek-new": b"2" * 32}
+BASE = {"/registry/namespaces/kube-system": namespace_object("kube-system")}
+LOCAL = configuration(provider("aesgcm", local=KEY_1), IDENTITY)
+
+
+def name(number: int) -> str:
+    return f"/registry/secrets/shop/web-{number}"
+
+
+@pytest.fixture(params=["v1", "v2"])
+def plugin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KMSPlugin]:
+    with KMSPlugin(request.param, tmp_path / "kms.sock", KEKS) as running:
+        yield running
+
+
+def config(plugin: KMSPlugin, *after: dict[str, object]) -> EncryptionConfiguration:
+    kms = {"kms": {"apiVersion": plugin.api_version, "name": "prov", "endpoint": plugin.endpoint}}
+    return configuration(kms, *after, IDENTITY)
+
+
+def values(plugin: KMSPlugin, ids: list[str]) -> dict[str, bytes]:
+    store = plugin.stored_v1 if plugin.api_version == "v1" else plugin.stored_v2
+    return {name(n): store(secret(f"web-{n}"), name(n).encode(), key_id=kek) for n, kek in enumerate(ids)}
+
+
+def asked() -> KMSPlugins:
+    return KMSPlugins(max_rate=0, patience_seconds=0.5)
+
+
+def no_snapshot(_path: Path) -> Source:
+    raise AssertionError("no other snapshot was named")
+
+
+def test_usage_tells_the_key_ids_apart(plugin: KMSPlugin) -> None:
+    found = values(plugin, ["kek-old", "kek-old", "kek-new"])
+    request = UsageRequest(
+        layout=StorageLayout(), configuration=config(plugin, provider("aesgcm", local=KEY_1))
+    )
+    with asked() as plugins:
+        source = MemorySource({**BASE, **found})
+        report = encryption_usage(source, request, open_snapshot=no_snapshot, plugins=plugins).report
+    keys = {
+        key.kms_key_id_sha256: (key.objects, key.stale, key.write_key, key.safe_to_remove)
+        for key in report.keys
+        if key.transformer.startswith("kms/")
+    }
+    if plugin.api_version == "v1":
+        assert keys == {None: (3, 0, True, False)}
+    else:
+        assert keys == {
+            key_id_digest("kek-old"): (2, 2, False, False),
+            key_id_digest("kek-new"): (1, 0, True, False),
+        }
+    (local,) = [key for key in report.keys if key.transformer == "aesgcm/v1/local"]
+    assert (local.safe_to_remove, report.complete) == (True, True)
+
+
+def test_usage_calls_nothing_safe_while_the_plugin_is_away(plugin: KMSPlugin) -> None:
+    found = values(plugin, ["kek-old"])
+    plugin.stop()
+    request = UsageRequest(
+        layout=StorageLayout(), configuration=config(plugin, provider("aesgcm", local=KEY_1))
+    )
+    with asked() as plugins:
+        source = MemorySource({**BASE, **found})
+        report = encryption_usage(source, request, open_snapshot=no_snapshot, plugins=plugins).report
+    assert (report.safe_to_remove, report.complete) == (0, False)
+
+
+def test_what_if_asks_a_plugin_of_both_configurations_once(plugin: KMSPlugin) -> None:
+    found = values(plugin, ["kek-new"] * 5)
+    both = config(plugin, provider("aesgcm", local=KEY_1))
+    request = WhatIfRequest(layout=StorageLayout(), configuration=config(plugin), new=both)
+    with asked() as plugins:
+        report = what_if(MemorySource({**BASE, **found}), request, plugins=plugins).report
+    assert (report.changes, report.complete) == ([], True)
+    assert plugin.count("Decrypt") == 5
+
+
+def test_what_if_a_provider_is_taken_out(plugin: KMSPlugin) -> None:
+    found = {**values(plugin, ["kek-new"] * 3), name(9): aesgcm(secret("web-9"), name(9), name="local")}
+    both = config(plugin, provider("aesgcm", local=KEY_1))
+    request = WhatIfRequest(layout=StorageLayout(), configuration=both, new=LOCAL)
+    with asked() as plugins:
+        report = what_if(MemorySource({**BASE, **found}), request, plugins=plugins).report
+    assert [(c.change.value, c.count, c.cause) for c in report.changes] == [
+        ("becomes-unreadable", 3, "provider-missing"),
+        ("no-longer-stale", 1, None),
+    ]
+
+
+def test_what_if_a_plugin_is_away_nothing_behind_it_is_told(plugin: KMSPlugin) -> None:
+    found = values(plugin, ["kek-new"] * 3)
+    plugin.stop()
+    request = WhatIfRequest(layout=StorageLayout(), configuration=config(plugin), new=LOCAL)
+    with asked() as plugins:
+        report = what_if(MemorySource({**BASE, **found}), request, plugins=plugins).report
+    assert [(change.change.value, change.count) for change in report.changes] == [("undetermined", 3)]
+
+
+def test_try_asks_the_plugin_of_a_candidate(plugin: KMSPlugin) -> None:
+    found = {
+        **values(plugin, ["kek-new"] * 20),
+        **{name(n): b"k8s:enc:aesgcm:v1:x:" + b"x" * 60 for n in (50,)},
+    }
+    candidate = NamedCandidate("kms.yaml", config(plugin))
+    request = TryRequest(layout=StorageLayout(), configuration=LOCAL, candidates=(candidate,))
+    with asked() as plugins:
+        report = try_candidates(MemorySource({**BASE, **found}), request, plugins=plugins).report
+    assert (report.findings, report.opened, report.complete) == (21, 20, True)
+    assert [(group.transformer, group.findings, group.opened) for group in report.groups] == [
+        (f"kms/{plugin.api_version}/prov", 20, 20),
+        ("aesgcm/v1/x", 1, 0),
+    ]
+    assert plugin.count("Decrypt") == 20
+
+
+def test_try_a_plugin_that_refuses_is_undetermined(plugin: KMSPlugin) -> None:
+    found = values(plugin, ["kek-new"] * 3)
+    del plugin.keks["kek-new"]
+    candidate = NamedCandidate("kms.yaml", config(plugin))
+    request = TryRequest(layout=StorageLayout(), configuration=LOCAL, candidates=(candidate,))
+    with asked() as plugins:
+        report = try_candidates(MemorySource({**BASE, **found}), request, plugins=plugins).report
+    assert (report.opened, report.candidates[0].undetermined, report.complete) == (0, 3, False)

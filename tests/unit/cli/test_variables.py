@@ -25,7 +25,7 @@ ALLOWED = {
     "--timeout",
     "--encryption-config", "--manifest",
 }  # fmt: skip
-CHANGING = {"delete", "restore", "reencrypt", "audit reconcile", "backup prune"}
+CHANGING = {"delete", "restore", "reencrypt", "repair", "audit reconcile", "backup prune"}
 # What lifts a rule, says yes for somebody, or shows what is hidden: once exported, it would decide every night.
 SAFETY = re.compile(
     r"--(yes|reason|dry-run|audit-anchor|declare-.*|expect-.*|accept-.*|ignore-.*|reveal.*|decrypted-raw|replace-.*|without-lease)"

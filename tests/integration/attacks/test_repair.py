@@ -197,7 +197,7 @@ def test_a_wrong_key_repairs_nothing(registry: Attacked, kind: str) -> None:
     assert damaged is not None
     registry.etcd.put(keys[0], flipped(damaged, (len(damaged) - 60) * 8))
     for key in keys[:2]:
-        refuses(registry, key, "not-repairable", "wrong-key", flags=EVERY_RISK, hint="etcdfix scan")
+        refuses(registry, key, "not-repairable", "wrong-key", flags=EVERY_RISK, hint="etcdfix explain")
 
 
 def test_a_renamed_key_is_no_damaged_prefix(registry: Attacked) -> None:

@@ -34,6 +34,7 @@ NEEDED = {
     "delete": ["/k", "--reason", "x", ACKNOWLEDGEMENT],
     "restore": ["/k", "--reason", "x"],
     "reencrypt": ["/k", "--reason", "x", "--candidate-config", "c.yaml"],
+    "repair": ["/k", "--reason", "x"],
     "audit reconcile": ["log"],
     "backup prune": ["--older-than", "1d", "--reason", "x"],
 }

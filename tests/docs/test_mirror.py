@@ -34,6 +34,7 @@ WITH_ANOTHER = {
     "remediation/audit/grounds.py": "integration/remediation/test_identify.py",
     "remediation/preflight/cluster.py": "integration/remediation/test_identify.py",
     "sources/base.py": "unit/sources/test_live.py",
+    "verdicts/server_messages.py": "docs/test_cause_pages.py",
     "verdicts/observation.py": "unit/verdicts/test_judge.py",
 }
 

@@ -11,6 +11,7 @@ from etcdfix.reports.cause_model import CauseList, CausePage, CauseSummary
 from etcdfix.reports.formats.machine import document_text
 from etcdfix.reports.tables import prose_lines
 
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _WIDTH: Final = 79
 _LABELS: Final = {
     "not-broken": "no: an API server serves the object, and the API can correct or delete it",
@@ -78,7 +79,10 @@ def _folded(text: str) -> list[str]:
 def write_page_text(page: CausePage, stream: BinaryIO) -> None:
     """Write a page for a terminal: without the marks of Markdown, and with its commands indented."""
     output = Output(stream)
-    parts = [head_lines(page.about), *(["", f"## {s.title}", "", *s.text.split("\n")] for s in page.sections)]
+    parts = [
+        head_lines(page.about),
+        *(["", f"## {s.title}", "", *_LINK.sub(r"\1", s.text).split("\n")] for s in page.sections),
+    ]
     for line in plain_lines(line for part in parts for line in part):
         output.line(line)
 
@@ -99,7 +103,7 @@ def plain_lines(markdown: Iterator[str]) -> Iterator[str]:
 
 
 def _unmarked(line: str) -> str:
-    line = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", line)
+    line = _LINK.sub(r"\1", line)
     line = re.sub(r"\*\*([^*]+)\*\*", r"\1", line)
     return re.sub(r"(?<![\w*])\*([^*]+)\*(?![\w*])", r"\1", line)
 

@@ -194,7 +194,7 @@ def test_names_and_the_table() -> None:
     widgets, _, _ = get(HOLDS, resource="widgets", namespace="shop", output="name")
     assert widgets == "widget.example.com/w-0\n"
     table, _, _ = get(HOLDS, resource="secrets", namespace="shop", output="wide")
-    header, broken, web = (line.split() for line in table.splitlines())
+    header, web, broken = (line.split() for line in table.splitlines())  # what has to wait comes last
     assert header[:3] == ["NAMESPACE", "NAME", "KIND"]
     assert broken[:5] == ["shop", "broken", "v1/Secret", "decrypt-failure", "value-truncated"]
     assert web[:5] == ["shop", "web", "v1/Secret", "readable", "-"]
@@ -204,7 +204,7 @@ def test_broken_objects_are_left_out_of_a_list_and_counted() -> None:
     text, result, seen = get(HOLDS, resource="secrets", namespace="shop")
     assert [item["metadata"]["name"] for item in json.loads(text)["items"]] == ["web"]
     assert (result.seen, result.findings, result.masked) == (2, 1, 1)
-    assert [shown.form for shown in seen] == [Form.NOTHING, Form.OBJECT]
+    assert [shown.form for shown in seen] == [Form.OBJECT, Form.NOTHING]
 
 
 def test_the_resource_version_is_etcds_as_on_the_api_server() -> None:

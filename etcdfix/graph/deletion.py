@@ -19,6 +19,7 @@ from etcdfix.graph.owners import OF_THE_COLLECTOR
 from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE, ORPHANS, TERMINATING
 from etcdfix.graph.uses import Role
 from etcdfix.storagekey import CRD_PATH
+from etcdfix.text.words import counted
 
 _MOST_NAMED: Final = 100
 _FEW: Final = 3
@@ -125,13 +126,13 @@ def consequences_of_deletion(index: ImpactIndex, node: int) -> tuple[str, ...]:
     ref = index.ref(node)
     place = (ref.group, ref.resource)
     if place == _NAMESPACES:
-        count = _counted(index.count_in(ref.name), "object")
+        count = counted(index.count_in(ref.name), "object")
         return (
             f"the namespace controller deletes the {count} in it, pods first, whatever the policy",
             "etcdfix namespace NAME shows what holds it up, and in which order to act",
         )
     if ref.resource == "customresourcedefinitions":
-        count = _counted(index.count_below(crd_path(ref.name)), "custom resource")
+        count = counted(index.count_below(crd_path(ref.name)), "custom resource")
         return (
             f"all its objects are deleted first ({count}), each with its finalizers: they do not come back with it",
         )
@@ -157,7 +158,7 @@ def _unsure(index: ImpactIndex, node: int, collection: Collection, policy: Propa
     if policy is not Propagation.BACKGROUND and index.problems:
         return "not everything was read: whether a dependent holds it up is not known"
     if policy is Propagation.FOREGROUND and index.opaque:
-        return f"{_counted(index.opaque, 'object')} cannot be looked into: whether one blocks it is not known"
+        return f"{counted(index.opaque, 'object')} cannot be looked into: whether one blocks it is not known"
     return ""
 
 
@@ -175,10 +176,10 @@ def _text(
         )
         after = f"after the dependents that block its deletion ({count})" if count else ""
     if index.place(node)[0].path == CRD_PATH and (count := index.count_below(crd_path(index.place(node)[2]))):
-        after = f"after its {_counted(count, 'custom resource')}"
+        after = f"after its {counted(count, 'custom resource')}"
     if policy is Propagation.ORPHAN:
         count = collection.counts[Action.ORPHANED] + collection.counts[Action.REFERENCE_STRIPPED]
-        after = f"after its reference was taken off {_counted(count, 'dependent')}" if count else ""
+        after = f"after its reference was taken off {counted(count, 'dependent')}" if count else ""
     if result is DeletionResult.TERMINATING:
         return "it becomes Terminating until what holds it has ended" + (
             f"; it is gone {after}" if after else ""
@@ -325,13 +326,13 @@ class _Waits:
                 broken = unlistable[crd_path(index.place(self._node)[2])]
                 return (
                     "",
-                    f"{_counted(broken, 'object')} of it cannot be read, and none is deleted before that is settled",
+                    f"{counted(broken, 'object')} of it cannot be read, and none is deleted before that is settled",
                 )
             case HeldBy.NOT_NOTICED:
                 path = index.place(self._node)[0].path
                 return "garbage collector", (
                     f"it does not notice the deletion before all {path} can be listed: "
-                    f"{_counted(unlistable[path], 'object')} cannot be read"
+                    f"{counted(unlistable[path], 'object')} cannot be read"
                 )
             case HeldBy.OWNER_UNKNOWN:
                 return (
@@ -345,12 +346,12 @@ class _Waits:
 
     def _contents(self, namespace: str) -> str:
         """Say what the end of a namespace waits for."""
-        text = f"it deletes the {_counted(self._index.count_in(namespace), 'object')} in it first"
+        text = f"it deletes the {counted(self._index.count_in(namespace), 'object')} in it first"
         state = namespace_state(self._index, namespace)
         held = sum(s.blocker_count for s in state.stages) + state.elsewhere_count if state is not None else 0
         if held:
             text += (
-                f", which {_counted(held, 'object')} of it or of other namespaces hold{'s' * (held == 1)} up"
+                f", which {counted(held, 'object')} of it or of other namespaces hold{'s' * (held == 1)} up"
             )
         return f"{text}: see etcdfix namespace NAME"
 
@@ -387,7 +388,3 @@ def _named(index: ImpactIndex, nodes: list[int]) -> str:
 
 def _is(nodes: list[int]) -> str:
     return "is" if len(nodes) == 1 else "are"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' if count != 1 else ''}"

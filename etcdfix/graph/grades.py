@@ -26,6 +26,7 @@ from etcdfix.graph.users import PROTECTION_FINALIZERS
 from etcdfix.graph.uses import SECRETS, Role
 from etcdfix.model import Confidence, GroupResource
 from etcdfix.storagekey import StorageCodec
+from etcdfix.text.words import counted
 from etcdfix.verdicts.protected import protected_reason
 
 _MANY: Final = 100
@@ -316,11 +317,11 @@ def _user_reasons(users: Sequence[User]) -> list[RiskReason]:
 
 
 def _dependents(count: int) -> str:
-    return f"{count} dependent{'s' if count != 1 else ''}"
+    return counted(count, "dependent")
 
 
 def _objects(count: int, which: str = "") -> str:
-    return f"{count} {which}object{'s' if count != 1 else ''}"
+    return counted(count, f"{which}object")
 
 
 _SNAPSHOTS: Final = "snapshot.storage.kubernetes.io/"

@@ -26,11 +26,6 @@ class Reporter:
         """Take the counts and finish the output."""
 
 
-def counted(number: int, noun: str) -> str:
-    """Return ``1 key``, ``2 keys``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def fit(cell: str, most: int = 500) -> str:
     """Cut a cell that no name of Kubernetes fills: every row of a table is as wide as its widest cell.
 

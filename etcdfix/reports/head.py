@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
-from etcdfix.reports.base import counted, fit
+from etcdfix.reports.base import fit
 from etcdfix.reports.model import Header, Remedy, Summary
 from etcdfix.reports.plan_model import DeletionPlan, PlanEntry, deletion_waits
 from etcdfix.reports.tally import MAX_NAMES
 from etcdfix.text.safetext import safe_text
+from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.severity import Severity, Stake, headline, is_conditional, restart_warning, stake_of

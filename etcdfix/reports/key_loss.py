@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from etcdfix.reports.base import counted
 from etcdfix.reports.model import LostKey, Remedy, TransformerSummary
 from etcdfix.reports.next_steps import doubt_in, first_way_out
 from etcdfix.reports.remedies import DO_NOT_RESTART, Way, WayKind, configuration_remedy
@@ -15,6 +14,7 @@ from etcdfix.reports.tally import MAX_NAMES, OTHERS
 from etcdfix.storagekey import ResourcePrefix, StorageCodec
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
+from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, IDENTITY

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
-from etcdfix.reports.base import counted
 from etcdfix.reports.model import KMSPluginSummary, KMSSummary, Remedy, Summary, TransformerSummary
 from etcdfix.reports.remedies import KMS_ADVICE, Way, WayKind, with_configuration
 from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import IDENTITY, KMS_DOUBTS
 from etcdfix.verdicts.key_loss import BY_NUMBERS, KeyDoubt, doubt_by_numbers

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, assert_never
 
 from etcdfix.model import Confidence, Evidence, Found, Look, Peek, PeekState, Undone
 from etcdfix.storagekey import display
+from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.observation import AROUND, Neighbours, Observation
 
@@ -200,7 +201,7 @@ def peek_evidence(peek: Peek | None) -> tuple[Evidence, ...]:
     """Return what the look without tag or padding showed, for a finding; never anything of the plaintext."""
     if peek is None:
         return ()
-    attempts = f"{peek.candidates} attempt{'s' if peek.candidates != 1 else ''}"
+    attempts = counted(peek.candidates, "attempt")
     tried = f"{attempts} (keys, starts and single bits of nonce and info counted)"
     check = _LOOK
     if peek.state is PeekState.NOT_POSSIBLE:

@@ -15,7 +15,6 @@ from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Cluster, peek_lines
 from etcdfix.remediation.preflight.deletion import Preflight
-from etcdfix.reports.base import counted
 from etcdfix.reports.formats.impact_table import assessment_lines
 from etcdfix.reports.head import stakes_of
 from etcdfix.reports.model import FollowUp
@@ -23,6 +22,7 @@ from etcdfix.reports.remedies import less_destructive_remedies, unsafe_deletion_
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command, safe_text
+from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination
 

@@ -24,12 +24,12 @@ from etcdfix.remediation.backup.prune import (
 )
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.reports.backup_model import BackupPruning, KeptFile, PrunedFile
-from etcdfix.reports.base import counted
 from etcdfix.reports.model import Refusal
 from etcdfix.reports.origin import TOOL, timestamp
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64, safe_text
+from etcdfix.text.words import counted
 
 _AGE: Final = re.compile(r"([1-9]\d{0,5})([wdh])", re.ASCII)
 _HOURS: Final = {"w": 7 * 24, "d": 24, "h": 1}

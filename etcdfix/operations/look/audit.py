@@ -22,10 +22,10 @@ from etcdfix.remediation.audit.verify import (
     verify,
     without_head,
 )
-from etcdfix.reports.base import counted
 from etcdfix.reports.model import API_VERSION
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import quote_command, safe_text
+from etcdfix.text.words import counted
 
 _LONGEST_CELL: Final = 300
 _LONGEST_LIST: Final = 20

@@ -35,10 +35,10 @@ from etcdfix.reports.backup_model import (
     ListedBackup,
     OtherFile,
 )
-from etcdfix.reports.base import counted
 from etcdfix.reports.origin import TOOL, timestamp
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64
+from etcdfix.text.words import counted
 
 _SECRETS = "secrets"
 _MISSING = "missing"

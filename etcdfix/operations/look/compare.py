@@ -24,7 +24,6 @@ from etcdfix.operations.look.comparing.members import (
 from etcdfix.operations.look.comparing.streams import Walk
 from etcdfix.operations.look.in_scope import shown_scope, values_in
 from etcdfix.remediation.preflight.members import AlarmKind, read_alarms
-from etcdfix.reports.base import counted
 from etcdfix.reports.compare_model import ComparedCopy, ComparisonReport, CopyHash
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_word, timestamp
@@ -34,6 +33,7 @@ from etcdfix.sources.etcd.hashkv import StoreHash
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.words import counted
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from etcdfix.model import Outcome, ReadableRevision
 from etcdfix.operations.look.get import DEFAULT_NAMESPACE, GetRequest, GetResult
 from etcdfix.operations.look.missing import why_missing
-from etcdfix.reports.base import counted
 from etcdfix.reports.head import Stakes, stakes_of
 from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.printers.objects import Form, Shown, message_of
@@ -15,6 +14,7 @@ from etcdfix.reports.remedies import WayKind, ways_out
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import builtin_directories, display, find_resources
 from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.words import counted
 from etcdfix.verdicts.examination import Examination
 
 WRONG = frozenset(

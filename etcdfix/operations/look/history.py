@@ -21,7 +21,6 @@ from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import KeptRevision, Outcome, ReadableRevision, StoredValue
 from etcdfix.operations.look.field_changes import Comparable, field_changes
 from etcdfix.readable_revision import reads, tells_apart
-from etcdfix.reports.base import counted
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.head import stakes_of
 from etcdfix.reports.history_model import Event, FieldChange, HistoryReport, HistoryRevision, Written
@@ -33,6 +32,7 @@ from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import key_base64
+from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.plaintext import bounded

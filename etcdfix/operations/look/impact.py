@@ -19,7 +19,6 @@ from etcdfix.graph.users import by_role
 from etcdfix.model import Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, same_fields
 from etcdfix.readable_revision import ReadableRevisions
-from etcdfix.reports.base import counted
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.head import stakes_of
 from etcdfix.reports.impact_model import Dependents, Identity, ImpactReport, UserGroup
@@ -29,6 +28,7 @@ from etcdfix.reports.remedies import Way, ways_out
 from etcdfix.storagekey import StorageCodec, display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
+from etcdfix.text.words import counted
 from etcdfix.verdicts.examination import Examination
 
 POLICIES: Final = tuple(policy.lower() for policy in Propagation)

@@ -14,11 +14,11 @@ from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.tables import UNDETERMINED
-from etcdfix.reports.base import counted
 from etcdfix.reports.origin import report_origin
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter

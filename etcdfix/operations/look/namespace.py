@@ -31,7 +31,6 @@ from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep, same_fields
 from etcdfix.readable_revision import ReadableRevisions
-from etcdfix.reports.base import counted
 from etcdfix.reports.head import stakes_of
 from etcdfix.reports.impact_model import MissingAPI, NamespaceReport, NamespaceStep
 from etcdfix.reports.model import Remedy
@@ -40,6 +39,7 @@ from etcdfix.reports.remedies import less_destructive_remedies, readable_remedy,
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import quote_command
+from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.severity import Rank, stake_of

@@ -20,7 +20,6 @@ from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, GroupResource, Outcome
 from etcdfix.operations.look.sorted_rows import SortedRows
-from etcdfix.reports.base import counted
 from etcdfix.reports.head import entry_stake
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.next_steps import next_for_undetermined
@@ -29,6 +28,7 @@ from etcdfix.reports.remedies import save_command
 from etcdfix.reports.rows import Rows
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
+from etcdfix.text.words import counted
 from etcdfix.verdicts.severity import Rank
 
 _MOST_RESOURCES: Final = 10

@@ -17,7 +17,7 @@ from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.model import Evidence, Outcome, key_id_digest
 from etcdfix.operations.look.in_scope import shown_scope, values_in
 from etcdfix.readable_revision import ReadableRevisions, Sought
-from etcdfix.reports.base import Reporter, counted
+from etcdfix.reports.base import Reporter
 from etcdfix.reports.baseline import Baseline
 from etcdfix.reports.finding import finding_from, is_finding, status_cause
 from etcdfix.reports.key_loss import KeyLosses, Place, places_of
@@ -40,6 +40,7 @@ from etcdfix.sources.base import Source, has_keys
 from etcdfix.spool import Spool
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, display, likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination

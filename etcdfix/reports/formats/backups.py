@@ -12,9 +12,10 @@ from etcdfix.reports.backup_model import (
     BackupVerification,
     ListedBackup,
 )
-from etcdfix.reports.base import Output, counted, fit
+from etcdfix.reports.base import Output, fit
 from etcdfix.reports.formats.machine import document_text
 from etcdfix.text.safetext import quote_command, safe_text
+from etcdfix.text.words import counted
 
 Document = BackupList | BackupVerification | BackupPruning
 

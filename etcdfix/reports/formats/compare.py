@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import BinaryIO, Final
 
-from etcdfix.reports.base import Output, counted
+from etcdfix.reports.base import Output
 from etcdfix.reports.compare_model import Change, ComparisonReport, CopyOfKey, KeyDifference
 from etcdfix.reports.formats.machine import write_rows_json, write_rows_yaml
 from etcdfix.reports.formats.text import aligned, shown
 from etcdfix.text.safetext import safe_text
+from etcdfix.text.words import counted
 
 _MEANINGS: Final[Mapping[str, str]] = {
     Change.READABLE_ON_SOME: "some members can read it, and others cannot",

@@ -7,7 +7,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from etcdfix.reports.base import Output, counted
+from etcdfix.reports.base import Output
 from etcdfix.reports.configurations_model import (
     EncryptionDiffReport,
     EncryptionLintReport,
@@ -17,6 +17,7 @@ from etcdfix.reports.formats.machine import document_text, write_document
 from etcdfix.reports.formats.text import aligned, shown
 from etcdfix.reports.model import ReportConfiguration
 from etcdfix.text.safetext import safe_text
+from etcdfix.text.words import counted
 
 _LEVELS: Final = {"danger": "DANGER", "warning": "WARNING", "note": "NOTE"}
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from etcdfix.graph.deletion_model import DeletionForecast, HeldBy, Wait
 from etcdfix.graph.model import ObjectRef
-from etcdfix.reports.base import counted
 from etcdfix.reports.formats.text import shown
 from etcdfix.reports.impact_model import ImpactReport
+from etcdfix.text.words import counted
 
 _FEW = 3
 _HELD_BY = {

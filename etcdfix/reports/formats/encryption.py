@@ -8,7 +8,7 @@ from typing import BinaryIO
 import msgspec
 
 from etcdfix.model import GroupResource
-from etcdfix.reports.base import Output, counted
+from etcdfix.reports.base import Output
 from etcdfix.reports.encryption_model import (
     EncryptionTryReport,
     EncryptionUsageReport,
@@ -21,6 +21,7 @@ from etcdfix.reports.formats.machine import document_text, write_document
 from etcdfix.reports.formats.text import incomplete, introduction, shown
 from etcdfix.reports.head import head_lines
 from etcdfix.text.safetext import safe_text
+from etcdfix.text.words import counted
 
 _DIGITS = 12
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO, Final
 
 from etcdfix.model import RepairProof
-from etcdfix.reports.base import Output, counted
+from etcdfix.reports.base import Output
 from etcdfix.reports.explain_model import (
     AttemptResult,
     ExplainReport,
@@ -22,6 +22,7 @@ from etcdfix.reports.head import head_lines
 from etcdfix.reports.model import Finding, Remedy
 from etcdfix.reports.tables import table_lines
 from etcdfix.text.safetext import safe_text
+from etcdfix.text.words import counted
 from etcdfix.verdicts.damage import PEEK_CHECKS
 from etcdfix.verdicts.judge import ATTEMPT_CHECK
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO, Final
 
-from etcdfix.reports.base import Output, counted
+from etcdfix.reports.base import Output
 from etcdfix.reports.formats.machine import write_document, write_yaml
 from etcdfix.reports.formats.text import incomplete, introduction, shown
 from etcdfix.reports.head import head_lines
 from etcdfix.reports.history_model import ChangeKind, Event, HistoryReport, HistoryRevision
 from etcdfix.text.safetext import safe_text
+from etcdfix.text.words import counted
 
 _MOST_PATHS: Final = 8
 _LABEL: Final = 13

@@ -7,12 +7,13 @@ from html import escape
 from typing import BinaryIO
 
 from etcdfix.graph.model import Decision, User
-from etcdfix.reports.base import Output, counted
+from etcdfix.reports.base import Output
 from etcdfix.reports.formats.deletion_forecast import heading, state, verb, wait_cells
 from etcdfix.reports.formats.impact_table import ABSENT, BASIS, STOPS, UNSEEN, grade
 from etcdfix.reports.formats.text import incomplete, introduction, shown
 from etcdfix.reports.head import head_lines
 from etcdfix.reports.impact_model import ImpactReport
+from etcdfix.text.words import counted
 
 _MOST_ROWS = 10_000
 _DEEPEST = 20

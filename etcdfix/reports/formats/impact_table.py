@@ -8,11 +8,12 @@ from itertools import groupby
 from typing import BinaryIO
 
 from etcdfix.graph.model import Assessment, Collection, Decision, User
-from etcdfix.reports.base import Output, counted
+from etcdfix.reports.base import Output
 from etcdfix.reports.formats.deletion_forecast import deletion_lines, verb
 from etcdfix.reports.formats.text import aligned, incomplete, introduction, shown, steps
 from etcdfix.reports.head import head_lines
 from etcdfix.reports.impact_model import Dependents, ImpactReport
+from etcdfix.text.words import counted
 
 BASIS = {
     "current": "it can be read",

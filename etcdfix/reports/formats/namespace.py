@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from etcdfix.graph.model import Blocker, CyclicWait, DeletionStage, ResourceContent, Stays
-from etcdfix.reports.base import Output, counted
+from etcdfix.reports.base import Output
 from etcdfix.reports.formats.text import aligned, incomplete, introduction, shown, steps
 from etcdfix.reports.head import head_lines
 from etcdfix.reports.impact_model import NamespaceReport
+from etcdfix.text.words import counted
 
 _STAGES = {
     "unreadable": "first what cannot be read: what fails the LIST of its type keeps everything of its type from going",

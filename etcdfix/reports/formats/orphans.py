@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from etcdfix.reports.base import Output, counted
+from etcdfix.reports.base import Output
 from etcdfix.reports.formats.text import aligned, incomplete, introduction, shown
 from etcdfix.reports.impact_model import OrphansReport
+from etcdfix.text.words import counted
 
 _MEANINGS = {
     "owner-gone": "every owner is gone",

@@ -9,10 +9,11 @@ from typing import BinaryIO, Final
 import msgspec
 
 from etcdfix.graph.model import BY_HAND
-from etcdfix.reports.base import Output, counted, fit
+from etcdfix.reports.base import Output, fit
 from etcdfix.reports.head import plan_head
 from etcdfix.reports.plan_model import DeletionPlan, LeftOut, PlanEntry, meaning
 from etcdfix.text.safetext import safe_text
+from etcdfix.text.words import counted
 
 _MAX_CELL: Final = 300
 _MAX_KEY: Final = 500

@@ -7,11 +7,12 @@ from textwrap import wrap
 from typing import BinaryIO
 
 from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
-from etcdfix.reports.base import Output, Reporter, counted, fit
+from etcdfix.reports.base import Output, Reporter, fit
 from etcdfix.reports.head import found_line, head_lines
 from etcdfix.reports.model import Conclusion, Finding, Header, KMSSummary, ReportSource, Summary
 from etcdfix.reports.next_steps import next_steps
 from etcdfix.text.safetext import safe_text
+from etcdfix.text.words import counted
 
 _MOST_STAKES = 3
 _WIDTH = 80

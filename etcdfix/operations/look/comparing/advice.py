@@ -11,11 +11,11 @@ from typing import Final
 import msgspec
 
 from etcdfix.operations.look.comparing.differences import Differences
-from etcdfix.reports.base import counted
 from etcdfix.reports.compare_model import Change, ComparedCopy
 from etcdfix.reports.model import Remedy
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import key_arguments, quote_command
+from etcdfix.text.words import counted
 
 _RUNBOOK: Final = "docs/runbooks/members-disagree.md"
 

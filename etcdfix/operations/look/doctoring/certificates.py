@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from etcdfix.apiserver.client import run_within
 from etcdfix.operations.look.doctoring.check import fail, ok, told_by, unknown, warn
-from etcdfix.reports.base import counted
 from etcdfix.reports.doctor_model import Check, State
 from etcdfix.sources.connection import EtcdConnection, transport_warnings
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
 from etcdfix.sources.etcd.failures import CallFailed
 from etcdfix.sources.etcd.tls import TLSMaterial, load_tls_material, shown_certificate
+from etcdfix.text.words import counted
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate

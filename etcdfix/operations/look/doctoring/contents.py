@@ -12,11 +12,12 @@ from etcdfix.examine import Examiner
 from etcdfix.operations.look.doctoring.check import fail as failed
 from etcdfix.operations.look.doctoring.check import ok, unknown, warn
 from etcdfix.remediation.preflight.release import check_release, newest_kubelet
-from etcdfix.reports.base import counted, fit
+from etcdfix.reports.base import fit
 from etcdfix.reports.doctor_model import Check
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.words import counted
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration

@@ -13,13 +13,14 @@ from etcdfix.examine_all import Ending, Progress, View, examine_all
 from etcdfix.model import Outcome
 from etcdfix.operations.look.doctoring.check import fail, ok, unknown, warn
 from etcdfix.remediation.preflight.noencryption import looks_enveloped
-from etcdfix.reports.base import counted, fit
+from etcdfix.reports.base import fit
 from etcdfix.reports.doctor_model import Check, State
 from etcdfix.reports.next_steps import PLUGIN_REMEDIES
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display, likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
+from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import (

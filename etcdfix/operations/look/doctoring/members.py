@@ -12,11 +12,11 @@ from etcdfix.apiserver.client import run_within
 from etcdfix.errors import ConfigurationError, EtcdfixError, SourceUnreachable
 from etcdfix.operations.look.doctoring.check import fail, ok, told_by, unknown, warn
 from etcdfix.remediation.preflight.members import AlarmKind, name_member, read_alarms
-from etcdfix.reports.base import counted
 from etcdfix.reports.doctor_model import Check, State
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient, MemberStatus
 from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.words import counted
 
 OLDEST: Final = (3, 4)
 """The oldest etcd that etcdfix is tested with."""

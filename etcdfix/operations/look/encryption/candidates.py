@@ -23,7 +23,6 @@ from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.encryption.whole import Whole, WholeRequest
 from etcdfix.operations.look.in_scope import values_in
-from etcdfix.reports.base import counted
 from etcdfix.reports.encryption_model import (
     CandidateOnGroup,
     CandidateResult,
@@ -39,6 +38,7 @@ from etcdfix.sources.base import Source
 from etcdfix.spool import Spool
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import quote_command
+from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination, KeyName

@@ -23,7 +23,6 @@ from etcdfix.model import Outcome, StoredValue, key_id_digest
 from etcdfix.operations.look.encryption.whole import Whole, WholeRequest
 from etcdfix.remediation.backup.directory import FileKind, look_into
 from etcdfix.remediation.backup.file import read_backup
-from etcdfix.reports.base import counted
 from etcdfix.reports.encryption_model import EncryptionUsageReport, KeyUsage
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.origin import report_origin, shown_word
@@ -32,6 +31,7 @@ from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageCodec
 from etcdfix.text.commands import RepeatedOptions, piped
 from etcdfix.text.safetext import quote_command
+from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, IDENTITY

@@ -17,7 +17,6 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_each, no_progress
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
 from etcdfix.operations.look.encryption.whole import Whole, WholeRequest
-from etcdfix.reports.base import counted
 from etcdfix.reports.encryption_model import (
     ConfigurationChange,
     ValueChange,
@@ -32,6 +31,7 @@ from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import piped
 from etcdfix.text.safetext import quote_command
+from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
 from etcdfix.verdicts.examination import Examination

@@ -10,10 +10,10 @@ import msgspec
 from etcdfix.errors import EndedEarly
 from etcdfix.examine import Reading
 from etcdfix.examine_all import Ending
-from etcdfix.reports.base import counted
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.words import counted
 
 _SAMPLE = 200
 

@@ -126,6 +126,9 @@ def similarity_of(found: Examination, examiner: Examiner) -> Similarity | None:
     if cause in _BY_THEIR_BYTES:
         plaintext = examiner.plaintext(found) or b""
         return Similarity(resource, cause, plaintext[:_STARTS].hex())
+    if cause is Cause.VALUE_TRUNCATED and verdict.seen_encoding == _CBOR:
+        # An encoding that nobody knows breaks here in the middle and there at the end.
+        cause = Cause.CIPHERTEXT_DAMAGED
     return Similarity(resource, cause, verdict.stated_kind)
 
 

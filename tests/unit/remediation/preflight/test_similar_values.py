@@ -292,10 +292,12 @@ def test_cbor_behind_a_tag_that_does_not_fit_is_held_against_cbor() -> None:
     """What reads in another encoding says nothing of the one that the tool may be too old for."""
     place = "/registry/example.com/widgets/shop/"
     config = configuration(provider("aesgcm", key1=KEY_1), IDENTITY, resources=("widgets.example.com",))
-    damaged = {f"{place}{name}": _tag_off(aesgcm(CBOR[:-9], f"{place}{name}")) for name in ("w-1", "w-4")}
+    # One breaks at its end, and one in the middle.
+    broken = {"w-1": CBOR[:-9], "w-4": CBOR.replace(b"DkindF", b"Dkind\xff")}
+    damaged = {f"{place}{name}": _tag_off(aesgcm(text, f"{place}{name}")) for name, text in broken.items()}
     holds = {CRD_KEY: crd(), f"{place}w-3": widget("w-3"), **damaged}
     found = look(f"{place}w-1", holds, config=config)
-    assert found.similar.similarity == Similarity("widgets.example.com", Cause.VALUE_TRUNCATED, "")
+    assert found.similar.similarity == Similarity("widgets.example.com", Cause.CIPHERTEXT_DAMAGED, "")
     assert (found.similar.failed, found.similar.read) == (2, 0)
     found = look(f"{place}w-1", holds | {f"{place}w-2": CBOR}, config=config)
     assert (found.similar.failed, found.similar.read) == (2, 1)

@@ -160,7 +160,7 @@ def run_delete(
 
 
 def _unproven_repair(cluster: Cluster, found: Examination) -> Repair | None:
-    """Return the only repair of a value of which no pass found one, as a pass looks for what is proven; None for none."""
+    """Return the only repair of a value that a pass, which looks for what is proven, did not find; None for none."""
     if found.repair is not None:
         return None
     try:

@@ -136,10 +136,10 @@ def risks_of_cause(cause: Cause) -> tuple[AcceptRisk, ...]:
 def risks_of(found: Examination) -> tuple[AcceptRisk, ...]:
     """Return what has to be accepted before a value may go, whatever others say.
 
-    What can be had back whole from its own bytes is the only copy of its object.
+    What can be had back whole from its own bytes is the only copy of its object; what may be is, too.
     """
     verdict = found.verdict
-    risks = [AcceptRisk.ONLY_COPY] if is_repairable(found) else []
+    risks = [AcceptRisk.ONLY_COPY] if is_repairable(found) or found.keys_untried else []
     if verdict.damage is Damage.LIKELY:
         risks.append(AcceptRisk.UNPROVEN_DAMAGE)
     if verdict.maybe_newer:

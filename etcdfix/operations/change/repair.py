@@ -31,6 +31,7 @@ from etcdfix.remediation.preflight.api_servers import check_api_servers
 from etcdfix.remediation.preflight.cluster import Cluster, check_cluster, require_everything
 from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.preflight.noencryption import check_no_encryption, encrypted, looks_enveloped
+from etcdfix.remediation.preflight.proof import check_alike
 from etcdfix.remediation.preflight.release import check_release
 from etcdfix.remediation.preflight.similar_values import Alike, look_at_all
 from etcdfix.remediation.preflight.target import (
@@ -154,8 +155,10 @@ def run_repair(
     step("check: repair")
     search = cluster.examiner.search_repair(found)
     repair, repaired = _require_repair(found, search)
-    if repair.kind is RepairKind.PREFIX:
+    if repair.kind in {RepairKind.PREFIX, RepairKind.NAME}:
         same_prefix.check(found)
+    if repair.kind is RepairKind.MAGIC:
+        check_alike(found, alike)
     _check_proof(found, repair, accepted.risks)
     step("check: object")
     _check_object(cluster, reading, found, repaired)
@@ -261,6 +264,13 @@ def _check_proof(found: Examination, repair: Repair, risks: tuple[AcceptRisk, ..
         if risk is AcceptRisk.CLUSTER_BREAKING:
             why = protected_reason(found.directory.group_resource, found.namespace)
             raise refuse(Rule.PROTECTED, f"{why}; wrong bytes in {key} may break the cluster", hint=hint)
+        if repair.kind is RepairKind.NAME:
+            raise refuse(
+                Rule.RISK,
+                f"{key}: {repair.words}, and an object of this etcd key comes out; but nothing proves that its name is "
+                "damaged: another key may have that name, or this one had it",
+                hint=f"give the key that wrote it its name back in the configuration; {hint}",
+            )
         raise refuse(
             Rule.RISK,
             f"{key}: {repair.words}, and an object of this etcd key comes out; but AES-CBC has no tag, so nothing "

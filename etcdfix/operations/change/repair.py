@@ -14,6 +14,7 @@ import msgspec
 from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.errors import EtcdfixError
 from etcdfix.examine_all import Progress, no_progress
+from etcdfix.maybe_newer import NOT_THE_OBJECT
 from etcdfix.model import ClusterIdentity, Outcome, Repair, RepairKind, StoredValue
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
@@ -31,7 +32,6 @@ from etcdfix.remediation.preflight.api_servers import check_api_servers
 from etcdfix.remediation.preflight.cluster import Cluster, check_cluster, require_everything
 from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.preflight.noencryption import check_no_encryption, encrypted, looks_enveloped
-from etcdfix.remediation.preflight.proof import check_alike
 from etcdfix.remediation.preflight.release import check_release
 from etcdfix.remediation.preflight.similar_values import Alike, look_at_all
 from etcdfix.remediation.preflight.target import (
@@ -49,6 +49,7 @@ from etcdfix.rules import Rule, refuse
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_arguments, quote_command
+from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import AcceptRisk
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
@@ -144,8 +145,8 @@ def run_repair(
     step("check: release")
     check_release(cluster.source, cluster.examiner, accept_unknown=accepted.unknown_release)
     step("check: everything else")
-    same_prefix = _SamePrefix(stored)
-    alike = look_at_all(cluster.source, cluster.examiner, found, progress, see=same_prefix.see)
+    same_start = _SameStart(stored)
+    alike = look_at_all(cluster.source, cluster.examiner, found, progress, see=same_start.see)
     check_no_encryption(cluster, stored)
     require_everything(cluster)
     if alike.target is None:
@@ -155,10 +156,7 @@ def run_repair(
     step("check: repair")
     search = cluster.examiner.search_repair(found)
     repair, repaired = _require_repair(found, search)
-    if repair.kind in {RepairKind.PREFIX, RepairKind.NAME}:
-        same_prefix.check(found)
-    if repair.kind is RepairKind.MAGIC:
-        check_alike(found, alike)
+    same_start.check(found, repair)
     _check_proof(found, repair, accepted.risks)
     step("check: object")
     _check_object(cluster, reading, found, repaired)
@@ -279,17 +277,19 @@ def _check_proof(found: Examination, repair: Repair, risks: tuple[AcceptRisk, ..
         )
 
 
-class _SamePrefix:
-    """Counts the other values that begin as one does whose prefix would be put back.
+class _SameStart:
+    """Looks for other values that begin as one does whose prefix or first bytes would be put back.
 
     A name that is one bit off may be the name of a key that somebody gave another name: then others have it too, and
-    the configuration alone cures all of them.
+    the configuration alone cures all of them. And first bytes that another object of the resource has as well are those
+    of an encoding that is newer than this tool.
     """
 
     def __init__(self, stored: StoredValue) -> None:
         self._stored = stored
         self._prefix = _named_part(stored.value)
         self._failing: bytes | None = None
+        self._same_magic: bytes | None = None
 
     def see(self, found: Examination) -> None:
         """Look at one value."""
@@ -297,10 +297,23 @@ class _SamePrefix:
         alike = value.startswith(self._prefix) and key != self._stored.key
         if alike and not found.opened and self._failing is None:
             self._failing = key
+        if (
+            found.verdict.cause is Cause.MAGIC_DAMAGED
+            and key != self._stored.key
+            and self._same_magic is None
+        ):
+            self._same_magic = key if value[:_MAGIC_SIZE] == self._stored.value[:_MAGIC_SIZE] else None
 
-    def check(self, found: Examination) -> None:
-        """Refuse where another value begins in the same way, and does not open either."""
-        if self._failing is None:
+    def check(self, found: Examination, repair: Repair) -> None:
+        """Refuse where another value begins in the same way, and does not read either."""
+        if repair.kind is RepairKind.MAGIC and self._same_magic is not None:
+            raise refuse(
+                Rule.NEWER,
+                f"{display(found.stored.key)} begins with the same four bytes as {display(self._same_magic)}, and both "
+                f"would be objects without them: that may be a newer encoding, and then it is {NOT_THE_OBJECT}",
+                hint="use an etcdfix that knows the cluster's release",
+            )
+        if self._failing is None or repair.kind not in {RepairKind.PREFIX, RepairKind.NAME}:
             return
         raise refuse(
             Rule.CURABLE_BY_CONFIGURATION,
@@ -311,6 +324,7 @@ class _SamePrefix:
 
 
 _COLONS = 5
+_MAGIC_SIZE = 4
 
 
 def _named_part(value: bytes) -> bytes:

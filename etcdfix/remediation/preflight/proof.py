@@ -178,11 +178,6 @@ def _check_newer(found: Examination, alike: Alike, *, release_proven: bool) -> N
     """Refuse what fails as a whole kind does that the tool, the release or the CRD does not know. No flag lifts it."""
     if not found.verdict.maybe_newer or (release_proven and in_our_tables(found)):
         return
-    check_alike(found, alike)
-
-
-def check_alike(found: Examination, alike: Alike) -> None:
-    """Refuse what fails as all of its kind do."""
     if alike.similar.points_at_us:
         raise refuse(
             Rule.NEWER,

@@ -309,8 +309,8 @@ class _SameStart:
         if repair.kind is RepairKind.MAGIC and self._same_magic is not None:
             raise refuse(
                 Rule.NEWER,
-                f"{display(found.stored.key)} begins with the same four bytes as {display(self._same_magic)}, and both "
-                f"would be objects without them: that may be a newer encoding, and then it is {NOT_THE_OBJECT}",
+                f"{display(found.stored.key)} begins with the same four bytes as {display(self._same_magic)}, which "
+                f"does not read either: that may be a newer encoding, and then it is {NOT_THE_OBJECT}",
                 hint="use an etcdfix that knows the cluster's release",
             )
         if self._failing is None or repair.kind not in {RepairKind.PREFIX, RepairKind.NAME}:

@@ -36,12 +36,15 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
 from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.plaintext import bits_off, is_surely_unencrypted
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
 _OTHER_KEYS: Final = KeyName("", OTHERS, "")
 _EVERY_RULE: Final = "*"
+_FEW_BITS: Final = 4
+_ENVELOPE_UNSURE: Final = frozenset({Cause.UNKNOWN_ENVELOPE, Cause.ENVELOPE_DAMAGED, Cause.TEXT_MODE_DAMAGE})
 
 
 class UsageRequest(WholeRequest, frozen=True, kw_only=True):
@@ -84,7 +87,9 @@ class _Use(msgspec.Struct):
 class _Uses:
     """Counts values under their encryption keys. Memory depends on keys in use, not on values."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Iterable[ResourceTransformers] = ()) -> None:
+        self._configured = {(rule.rule or "", key.transformer) for rule in rules for key in rule.keys}
+        self._transformers = {transformer for _rule, transformer in self._configured} - {IDENTITY}
         self.by_key: dict[KeyName, _Use] = {}
         self.objects = 0
         self.undetermined = 0
@@ -122,26 +127,37 @@ class _Uses:
 
     def note(self, found: Examination) -> None:
         """Remember where it is not known which encryption key a value needs."""
-        if _is_unexplained(found):
+        if self._is_unexplained(found):
             unsure = found.directory.codec is StorageCodec.UNKNOWN or not found.rule
-            elsewhere = found.verdict.cause is Cause.KEY_RENAMED
+            elsewhere = found.verdict.cause is Cause.KEY_RENAMED or (
+                not self._is_configured(found) and found.transformer in self._transformers
+            )
             self.unexplained[_EVERY_RULE if unsure or elsewhere else found.rule] += 1
 
+    def is_known_kms(self, found: Examination) -> bool:
+        """Say whether a value's envelope names a KMS provider of its rule: which key id it needs is known by that."""
+        return found.transformer.startswith("kms/") and self._is_configured(found)
 
-def _is_unexplained(found: Examination) -> bool:
-    """Say whether another encryption key than the one that it counts under may be what a value needs."""
-    verdict = found.verdict
-    if (
-        verdict.outcome is Outcome.NOT_AN_OBJECT
-    ):  # under another storage prefix, of an API server with the same keys
-        return found.stored.value.startswith(ENCRYPTED_PREFIX)
-    if found.transformer == IDENTITY and found.opened:
-        return False  # stored unencrypted
-    if verdict.outcome is Outcome.UNDETERMINED:
-        return True
-    if verdict.outcome not in FAILED or verdict.cause is Cause.PLAINTEXT_NOT_ALLOWED:
-        return False
-    return verdict.damage is not Damage.PROVEN
+    def _is_configured(self, found: Examination) -> bool:
+        return (found.rule, found.transformer) in self._configured
+
+    def _is_unexplained(self, found: Examination) -> bool:
+        """Say whether another encryption key than the one that it counts under may be what a value needs."""
+        verdict = found.verdict
+        if verdict.outcome is Outcome.NOT_AN_OBJECT:
+            # Under another storage prefix, of an API server with the same keys.
+            return bits_off(found.stored.value, ENCRYPTED_PREFIX) <= _FEW_BITS
+        if verdict.outcome not in FAILED and verdict.outcome is not Outcome.UNDETERMINED:
+            return False
+        if found.transformer == IDENTITY:  # stored unencrypted, or its envelope is damaged
+            return not is_surely_unencrypted(found.stored.value)
+        if verdict.outcome is Outcome.UNDETERMINED:
+            return True
+        return (
+            verdict.damage is not Damage.PROVEN
+            or verdict.cause in _ENVELOPE_UNSURE
+            or not self._is_configured(found)
+        )
 
 
 def encryption_usage(
@@ -167,7 +183,8 @@ def encryption_usage(
     """
     examiner = Examiner.of_cluster(source, request, plugins)
     cluster = examiner.kube_system_uid(source)
-    uses = _Uses()
+    rules = examiner.transformers.rules if examiner.transformers is not None else ()
+    uses = _Uses(rules)
     ending = examine_all(examiner, source.current(b""), uses.take, progress=progress)
     whole = Whole.of(source, ending, uses.objects)
     # Which key a value needs is asked here, not what is in it; for one under KMS its envelope says that.
@@ -217,7 +234,7 @@ def _count(apart: Examiner, stored: StoredValue, uses: _Uses, field: str) -> Non
     for name in found.encryption_keys:
         use = uses.of(name)
         setattr(use, field, getattr(use, field) + 1)
-    if not found.transformer.startswith("kms/"):  # no plugin was asked; which key id it needs is known
+    if not uses.is_known_kms(found):  # no plugin was asked
         uses.note(found)
 
 

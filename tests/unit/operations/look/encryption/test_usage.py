@@ -33,6 +33,7 @@ from tests.support.objects import (
     aesgcm,
     config_map,
     configuration,
+    configuration_of_rules,
     namespace_object,
     provider,
     secret,
@@ -325,3 +326,69 @@ def test_a_manifest_names_the_etcds_that_are_not_read(
     assert code == 3
     for key in report["keys"]:
         assert (said in key["reasons"]) == (key["configured"] and key["resources"] == ["secrets"])
+
+
+ENVELOPED = aescbc(secret("web"), KEY_2, name="old")
+WITH_ENVELOPE_DAMAGED = {
+    "provider": ENVELOPED.replace(b"aescbc", b"adscbc"),
+    "version": ENVELOPED.replace(b":v1:", b":v0:"),
+    "colon": ENVELOPED.replace(b"k8s:", b"k8s;"),
+    "magic-of-protobuf": ENVELOPED.replace(b"k8s:", b"k8s\0"),
+    "name": ENVELOPED.replace(b":old:", b":omd:"),
+    "colon-after-name": ENVELOPED.replace(b":old:", b":old;"),
+    "line-in-front": b"\r\n" + ENVELOPED,
+    "byte-in-front": b"x" + ENVELOPED,
+    "brace-in-front": b"{" + ENVELOPED.replace(b"k8s:enc:aescbc:v1:old:", b""),
+    "first-byte-cut": ENVELOPED[1:],
+    "eight-zeroed": bytes(8) + ENVELOPED[8:],
+    "envelope-cut": ENVELOPED[23:],
+    "name-cut": ENVELOPED[:20],
+}
+
+
+@pytest.mark.parametrize("last", [IDENTITY, None], ids=["identity", "no-identity"])
+@pytest.mark.parametrize("place", ["current", "kept", "snapshot", "backup"])
+@pytest.mark.parametrize("damaged", WITH_ENVELOPE_DAMAGED)
+def test_a_value_whose_envelope_is_damaged_may_need_any_key(
+    damaged: str, place: str, last: dict[str, Any] | None, ground: Ground
+) -> None:
+    key, value = "/registry/secrets/shop/web", WITH_ENVELOPE_DAMAGED[damaged]
+    providers = [provider("aescbc", new=KEY_1, old=KEY_2), *([last] if last else [])]
+    settings: dict[str, Any] = {}
+    source = MemorySource(KUBE_SYSTEM)
+    match place:
+        case "current":
+            source = MemorySource({**KUBE_SYSTEM, key: value})
+        case "kept":
+            source = KeptSource(KUBE_SYSTEM, [stored(key, value)])
+        case "snapshot":
+            settings = {"snapshots": (Path("x.db"),), "open_snapshot": lambda _: MemorySource({key: value})}
+        case _:
+            ground.change(key=key.encode(), value=value)
+            own = namespace_object("kube-system", BACKED_UP_UID)
+            source = MemorySource({"/registry/namespaces/kube-system": own})
+            settings = {"backup_directories": ground.directories[:1]}
+    report = usage(source, configuration(*providers), **settings)
+    old = key_of(report, "aescbc/v1/old")
+    assert (old.objects, old.safe_to_remove) == (0, False)
+    assert "which encryption key 1 value needs is not known" in old.reasons
+
+
+@pytest.mark.parametrize("value", [secret("web")[:-9], b'{"kind":"Secret","apiVersion":"v1","met'])
+def test_a_damaged_value_that_begins_as_an_object_needs_no_key(value: bytes) -> None:
+    report = usage({**under("new", KEY_1), "/registry/secrets/shop/web": value})
+    assert key_of(report, "identity").failing == 1
+    assert key_of(report, "aescbc/v1/old").safe_to_remove
+
+
+def test_a_damaged_envelope_under_another_prefix_speaks_against_every_key() -> None:
+    report = usage({"/other/secrets/shop/web": ENVELOPED.replace(b"k8s:", b"k8s;")})
+    assert not key_of(report, "aescbc/v1/old").safe_to_remove
+
+
+def test_a_damaged_value_that_names_a_key_of_another_rule_speaks_against_it() -> None:
+    pods = (("pods",), (provider("aescbc", p=KEY_1, old=KEY_2), IDENTITY))
+    rules = configuration_of_rules((("secrets",), (provider("aescbc", s=KEY_3), IDENTITY)), pods)
+    config = parse_configuration(rules, path="two.yaml")
+    report = usage({"/registry/secrets/shop/web": ENVELOPED[:40]}, config)
+    assert not key_of(report, "aescbc/v1/old", "pods").safe_to_remove

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
@@ -17,7 +18,7 @@ from etcdfix.model import StoredValue
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.reports.encryption_model import EncryptionUsageReport, KeyUsage
 from etcdfix.reports.schema import SCHEMAS
-from etcdfix.sources.base import Source
+from etcdfix.sources.base import Source, SourceDescription
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions
 from tests.support.audit_logs import content, own_directory
@@ -392,3 +393,16 @@ def test_a_damaged_value_that_names_a_key_of_another_rule_speaks_against_it() ->
     config = parse_configuration(rules, path="two.yaml")
     report = usage({"/registry/secrets/shop/web": ENVELOPED[:40]}, config)
     assert not key_of(report, "aescbc/v1/old", "pods").safe_to_remove
+
+
+class Limited(MemorySource):
+    """Is read by an etcd user who may read one prefix alone."""
+
+    def describe(self) -> SourceDescription:
+        return msgspec.structs.replace(super().describe(), limited_to="/registry/")
+
+
+def test_a_user_who_may_not_read_everything_makes_nothing_safe() -> None:
+    report = usage(Limited({**KUBE_SYSTEM, **under("new", KEY_1)}))
+    said = "permission denied: keys outside /registry/ were not looked at"
+    assert (report.safe_to_remove, report.incomplete_reasons) == (0, [said])

@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from etcdfix.encryption.config import EncryptionConfiguration
@@ -14,6 +15,7 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import examine_all, examine_each
 from etcdfix.operations.look.encryption.what_if import WhatIf, WhatIfRequest, what_if
 from etcdfix.reports.encryption_model import WhatIfReport
+from etcdfix.sources.base import SourceDescription
 from etcdfix.storagekey import StorageLayout
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
@@ -225,3 +227,15 @@ def test_each_examiner_finds_what_it_finds_alone() -> None:
 def test_a_source_of_which_nothing_can_be_read_is_an_error() -> None:
     with pytest.raises(SourceError):
         compared(MemorySource([stored(name(1), b"x")], fails_after=0), ONE, ONE)
+
+
+class Limited(MemorySource):
+    """Is read by an etcd user who may read one prefix alone."""
+
+    def describe(self) -> SourceDescription:
+        return msgspec.structs.replace(super().describe(), limited_to="/registry/")
+
+
+def test_a_user_who_may_not_read_everything_is_not_told_that_nothing_is_lost() -> None:
+    report = compared(Limited({**BASE, **sealed(1)}), ONE, ONE).report
+    assert report.incomplete_reasons == ["permission denied: keys outside /registry/ were not looked at"]

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from etcdfix.encryption.config_rules import parse_group_resource
-from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, transformer_name
+from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.transformer import ResourceTransformers
 from etcdfix.errors import BackupUnreadable, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.model import Outcome, StoredValue, key_id_digest
-from etcdfix.operations.look.encryption.whole import Whole, WholeRequest
+from etcdfix.operations.look.encryption.whole import MAIN_NOT_READ, DeploymentRequest, Whole, may_be_enveloped
 from etcdfix.remediation.backup.directory import FileKind, look_into
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.reports.encryption_model import EncryptionUsageReport, KeyUsage
@@ -36,31 +35,24 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
 from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.plaintext import bits_off, is_surely_unencrypted
+from etcdfix.verdicts.plaintext import is_surely_unencrypted
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
 _OTHER_KEYS: Final = KeyName("", OTHERS, "")
 _EVERY_RULE: Final = "*"
-_FEW_BITS: Final = 4
 _ENVELOPE_UNSURE: Final = frozenset({Cause.UNKNOWN_ENVELOPE, Cause.ENVELOPE_DAMAGED, Cause.TEXT_MODE_DAMAGE})
 
 
-class UsageRequest(WholeRequest, frozen=True, kw_only=True):
+class UsageRequest(DeploymentRequest, frozen=True, kw_only=True):
     """Everything that decides what is looked at.
 
     Attributes:
-        overrides: Resources that have an etcd of their own, which is not read here, to its endpoints.
-        overrides_known: A manifest said which there are.
-        main_not_read: Not the main etcd is read, but another one.
         backup_directories: Whose backups count too.
         snapshots: Other snapshots that count too.
     """
 
-    overrides: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    overrides_known: bool = False
-    main_not_read: bool = False
     backup_directories: tuple[Path, ...] = ()
     snapshots: tuple[Path, ...] = ()
 
@@ -146,7 +138,7 @@ class _Uses:
         verdict = found.verdict
         if verdict.outcome is Outcome.NOT_AN_OBJECT:
             # Under another storage prefix, of an API server with the same keys.
-            return bits_off(found.stored.value, ENCRYPTED_PREFIX) <= _FEW_BITS
+            return may_be_enveloped(found.stored.value)
         if verdict.outcome not in FAILED and verdict.outcome is not Outcome.UNDETERMINED:
             return False
         if found.transformer == IDENTITY:  # stored unencrypted, or its envelope is damaged
@@ -390,15 +382,13 @@ class _Against:
         if "--revision" in request.same_again.source:
             self._everywhere.append("an older revision was read, named by --revision")
         if request.main_not_read:
-            self._everywhere.append("the main etcd was not read, but another one")
+            self._everywhere.append(MAIN_NOT_READ)
         self._by_rule: dict[str, list[str]] = {}
-        for resource, endpoints in request.overrides.items():
+        for resource, said in request.unread_etcds:
             if examiner.transformers is not None:
-                rule = examiner.transformers.for_resource(parse_group_resource(resource)).rule
+                rule = examiner.transformers.for_resource(resource).rule
                 if rule is not None:
-                    self._by_rule.setdefault(rule, []).append(
-                        f"the etcd of {resource} was not read: {', '.join(endpoints)}"
-                    )
+                    self._by_rule.setdefault(rule, []).append(said)
 
     def reasons(self, name: KeyName, use: _Use, *, configured: bool, writes: bool) -> list[str]:
         """Return one sentence for each reason; none where nothing speaks against it."""

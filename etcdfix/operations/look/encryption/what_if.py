@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,7 +16,7 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_each, no_progress
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
-from etcdfix.operations.look.encryption.whole import Whole, WholeRequest
+from etcdfix.operations.look.encryption.whole import MAIN_NOT_READ, DeploymentRequest, Whole
 from etcdfix.reports.encryption_model import (
     ConfigurationChange,
     ValueChange,
@@ -43,7 +43,7 @@ _MOST_EXAMPLES: Final = 5
 _TODAY, _NEW = 0, 1
 
 
-class WhatIfRequest(WholeRequest, frozen=True, kw_only=True):
+class WhatIfRequest(DeploymentRequest, frozen=True, kw_only=True):
     """Everything that decides what is compared.
 
     Attributes:
@@ -143,7 +143,7 @@ def what_if(
         for group, found in sorted(comparing.groups.items(), key=_order)
     ]
     write_keys = list(_write_keys(request, today.transformers, new.transformers, comparing.resources))
-    reasons = whole.incomplete_reasons(0)
+    reasons = whole.incomplete_reasons(0, _not_compared(request, today.transformers, new.transformers))
     lost, untold = totals[ConfigurationChange.BECOMES_UNREADABLE], totals[ConfigurationChange.UNDETERMINED]
     if untold:
         reasons.append(f"undetermined under one of the configurations: {counted(untold, 'value')}")
@@ -165,6 +165,14 @@ def what_if(
         incomplete_reasons=reasons,
     )
     return WhatIf(report, whole)
+
+
+def _not_compared(request: WhatIfRequest, today: Transformers | None, new: Transformers) -> Iterator[str]:
+    if request.main_not_read:
+        yield MAIN_NOT_READ
+    for resource, said in request.unread_etcds:
+        if not _are_same(_keys_of(today, resource), _keys_of(new, resource)):
+            yield said
 
 
 class _Comparing:
@@ -270,8 +278,7 @@ def _write_keys(
     for resource in sorted(dict.fromkeys([*seen, *named])):
         if not resource.resource:
             continue
-        keys_today = today.for_resource(resource).keys if today is not None else _UNENCRYPTED
-        keys_new = new.for_resource(resource).keys
+        keys_today, keys_new = _keys_of(today, resource), _keys_of(new, resource)
         if _is_same(keys_today[0], keys_new[0]):
             continue
         yield WriteKeyChange(
@@ -285,6 +292,14 @@ def _write_keys(
 
 
 _UNENCRYPTED: Final = Transformers({}, frozenset()).for_resource(GroupResource("", "")).keys
+
+
+def _keys_of(transformers: Transformers | None, resource: GroupResource) -> Sequence[ConfiguredKey]:
+    return transformers.for_resource(resource).keys if transformers is not None else _UNENCRYPTED
+
+
+def _are_same(some: Sequence[ConfiguredKey], others: Sequence[ConfiguredKey]) -> bool:
+    return len(some) == len(others) and all(map(_is_same, some, others))
 
 
 def _is_same(one: ConfiguredKey, other: ConfiguredKey) -> bool:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from typing import Final
 
 import msgspec
 
+from etcdfix.encryption.config_rules import parse_group_resource
+from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
 from etcdfix.errors import EndedEarly
 from etcdfix.examine import Reading
 from etcdfix.examine_all import Ending
+from etcdfix.model import GroupResource
+from etcdfix.reports.origin import shown_word
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
+from etcdfix.verdicts.plaintext import bits_off
 
 _SAMPLE = 200
 
@@ -26,6 +32,36 @@ class WholeRequest(Reading, frozen=True, kw_only=True):
     """
 
     same_again: RepeatedOptions = msgspec.field(default_factory=RepeatedOptions)
+
+
+class DeploymentRequest(WholeRequest, frozen=True, kw_only=True):
+    """What is read is to answer for all API servers of a cluster, which may have more than one etcd.
+
+    Attributes:
+        overrides: Resources that have an etcd of their own, which is not read here, to its endpoints.
+        overrides_known: A manifest said which there are.
+        main_not_read: Not the main etcd is read, but another one.
+    """
+
+    overrides: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    overrides_known: bool = False
+    main_not_read: bool = False
+
+    @property
+    def unread_etcds(self) -> Iterator[tuple[GroupResource, str]]:
+        """Each resource that has an etcd of its own, and a sentence that says so."""
+        for resource, endpoints in self.overrides.items():
+            said = f"the etcd of {shown_word(resource)} was not read: {shown_word(', '.join(endpoints))}"
+            yield parse_group_resource(resource), said
+
+
+MAIN_NOT_READ: Final = "the main etcd was not read, but another one"
+_FEW_BITS: Final = 4
+
+
+def may_be_enveloped(value: bytes) -> bool:
+    """Say whether a value that is no object begins as one does that an API server encrypted, or nearly so."""
+    return bits_off(value, ENCRYPTED_PREFIX) <= _FEW_BITS
 
 
 class Whole(msgspec.Struct, frozen=True, kw_only=True):

@@ -239,3 +239,22 @@ class Limited(MemorySource):
 def test_a_user_who_may_not_read_everything_is_not_told_that_nothing_is_lost() -> None:
     report = compared(Limited({**BASE, **sealed(1)}), ONE, ONE).report
     assert report.incomplete_reasons == ["permission denied: keys outside /registry/ were not looked at"]
+
+
+def test_an_etcd_that_was_not_read_is_told_where_its_providers_change() -> None:
+    new = configuration(provider("aesgcm", two=KEY_2, one=KEY_1), IDENTITY)
+    overrides = {"secrets": ("https://10.0.0.9:2379",), "events": ("https://10.0.0.8:2379",)}
+    report = compared(plain(1), ONE, new, overrides=overrides).report
+    assert report.incomplete_reasons == ["the etcd of secrets was not read: https://10.0.0.9:2379"]
+    assert compared(plain(1), ONE, ONE, overrides=overrides).report.complete
+
+
+def test_an_overridden_resource_that_is_no_longer_encrypted() -> None:
+    overrides = {"secrets": ("https://10.0.0.9:2379",)}
+    report = compared(plain(1), None, ONE, no_encryption=True, overrides=overrides).report
+    assert not report.complete
+
+
+def test_another_etcd_than_the_main_one_is_told() -> None:
+    report = compared(plain(1), ONE, ONE, main_not_read=True).report
+    assert report.incomplete_reasons == ["the main etcd was not read, but another one"]

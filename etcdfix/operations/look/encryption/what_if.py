@@ -16,7 +16,7 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_each, no_progress
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
-from etcdfix.operations.look.encryption.whole import MAIN_NOT_READ, DeploymentRequest, Whole
+from etcdfix.operations.look.encryption.whole import MAIN_NOT_READ, DeploymentRequest, Whole, may_be_enveloped
 from etcdfix.reports.encryption_model import (
     ConfigurationChange,
     ValueChange,
@@ -144,6 +144,11 @@ def what_if(
     ]
     write_keys = list(_write_keys(request, today.transformers, new.transformers, comparing.resources))
     reasons = whole.incomplete_reasons(0, _not_compared(request, today.transformers, new.transformers))
+    if comparing.enveloped_elsewhere:
+        reasons.append(
+            f"not compared: {counted(comparing.enveloped_elsewhere, 'encrypted value')} outside the storage prefix "
+            f"{request.layout.prefix} (--etcd-prefix)"
+        )
     lost, untold = totals[ConfigurationChange.BECOMES_UNREADABLE], totals[ConfigurationChange.UNDETERMINED]
     if untold:
         reasons.append(f"undetermined under one of the configurations: {counted(untold, 'value')}")
@@ -180,6 +185,7 @@ class _Comparing:
 
     def __init__(self) -> None:
         self.objects = 0
+        self.enveloped_elsewhere = 0
         self.groups: dict[_Group, _Counted] = {}
         self.totals = dict.fromkeys(ConfigurationChange, 0)
         self.resources: dict[GroupResource, None] = {}
@@ -187,6 +193,7 @@ class _Comparing:
 
     def take(self, number: int, found: Examination, _view: View) -> None:
         if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
+            self.enveloped_elsewhere += number == _TODAY and may_be_enveloped(found.stored.value)
             return
         key, seen = found.stored.key, _seen(found)
         other = self._waiting.pop(key, None)

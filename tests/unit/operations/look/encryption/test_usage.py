@@ -406,3 +406,18 @@ def test_a_user_who_may_not_read_everything_makes_nothing_safe() -> None:
     report = usage(Limited({**KUBE_SYSTEM, **under("new", KEY_1)}))
     said = "permission denied: keys outside /registry/ were not looked at"
     assert (report.safe_to_remove, report.incomplete_reasons) == (0, [said])
+
+
+def test_what_if_names_the_etcds_that_are_not_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "manifest.yaml").write_text(MANIFEST)
+    (tmp_path / "new.yaml").write_bytes(
+        configuration_of_rules((("secrets",), (provider("aescbc", new=KEY_1), IDENTITY)))
+    )
+    code = run(
+        ["encryption", "what-if", "--snapshot", str(ALPHA / "snapshot.db.gz"), "--no-kms", "--no-encryption",
+         "--new", str(tmp_path / "new.yaml"), "--manifest", str(tmp_path / "manifest.yaml"), "-o", "json"]
+    )  # fmt: skip
+    report = json.loads(capfd.readouterr().out)
+    said = "the etcd of secrets was not read: https://10.0.0.9:2379, https://10.0.0.8:2379"
+    assert said in report["incomplete_reasons"]
+    assert code in {1, 3}

@@ -258,3 +258,11 @@ def test_an_overridden_resource_that_is_no_longer_encrypted() -> None:
 def test_another_etcd_than_the_main_one_is_told() -> None:
     report = compared(plain(1), ONE, ONE, main_not_read=True).report
     assert report.incomplete_reasons == ["the main etcd was not read, but another one"]
+
+
+def test_encrypted_values_under_another_prefix_are_told() -> None:
+    other = "/kubernetes.io/secrets/shop/x"
+    value = aesgcm(secret("x"), other, key=KEY_1, name="one")
+    report = compared({**sealed(1), other: value, "/other/thing": b"x"}, ONE, ONE).report
+    (reason,) = report.incomplete_reasons
+    assert reason.startswith("not compared: 1 encrypted value outside the storage prefix /registry")

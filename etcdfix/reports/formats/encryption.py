@@ -122,10 +122,7 @@ def write_what_if(report: WhatIfReport, stream: BinaryIO, max_rows: int) -> None
     output = Output(stream)
     line = output.line
     new = shown(report.new_config.path) if report.new_config is not None else ""
-    lost = (
-        f"{counted(report.becomes_unreadable, 'value')} become{'s' if report.becomes_unreadable == 1 else ''}"
-    )
-    line(f"{lost if report.becomes_unreadable else 'Nothing becomes'} unreadable under {new}")
+    line(f"{_what_if_headline(report)} under {new}")
     told = [
         f"{number} {words}"
         for number, words in (
@@ -137,7 +134,12 @@ def write_what_if(report: WhatIfReport, stream: BinaryIO, max_rows: int) -> None
         )
         if number
     ]
-    line(f"Of {counted(report.values, 'value')}: {', '.join(told) if told else 'nothing changes'}")
+    nothing = (
+        "nothing else changes"
+        if report.becomes_unreadable or report.loses_its_way_back
+        else "nothing changes"
+    )
+    line(f"Of {counted(report.values, 'value')}: {', '.join(told) if told else nothing}")
     for text in incomplete(report):
         line(text)
     for text in head_lines("", "", report.next):
@@ -179,6 +181,17 @@ def write_what_if(report: WhatIfReport, stream: BinaryIO, max_rows: int) -> None
             ],
         )
         _rest(output, len(report.write_keys), max_rows, "row")
+
+
+def _what_if_headline(report: WhatIfReport) -> str:
+    parts = []
+    lost, losing = report.becomes_unreadable, report.loses_its_way_back
+    if lost:
+        parts.append(f"{counted(lost, 'value')} {'becomes' if lost == 1 else 'become'} unreadable")
+    if losing:
+        verb = "loses its way back" if losing == 1 else "lose their way back"
+        parts.append(f"{counted(losing, 'unreadable value')} {verb}")
+    return " and ".join(parts) or "Nothing becomes unreadable"
 
 
 def _write_key_words(key: WriteKey) -> str:

@@ -29,11 +29,11 @@ from etcdfix.reports.origin import report_origin, shown_configuration
 from etcdfix.reports.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
-from etcdfix.text.commands import piped
+from etcdfix.text.commands import RepeatedOptions, piped
 from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import FAILED, IDENTITY
+from etcdfix.verdicts.deletability import FAILED, IDENTITY, LOST_KEY
 from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class _Seen(NamedTuple):
     transformer: str
     key: str
     cause: Cause | None
+    repairable: bool
 
 
 class _Group(NamedTuple):
@@ -86,6 +87,13 @@ class _Group(NamedTuple):
     transformer: str
     key: str
     cause: str | None
+
+
+class _Losing(NamedTuple):
+    """A value that loses its way back; one for which a repair is known comes first."""
+
+    without_repair: bool
+    key: bytes
 
 
 class _Counted(msgspec.Struct):
@@ -157,6 +165,7 @@ def what_if(
         new_config=shown_configuration(request.new),
         values=comparing.objects,
         becomes_unreadable=lost,
+        loses_its_way_back=totals[ConfigurationChange.LOSES_ITS_WAY_BACK],
         stays_unreadable=totals[ConfigurationChange.STAYS_UNREADABLE],
         becomes_readable=totals[ConfigurationChange.BECOMES_READABLE],
         becomes_stale=totals[ConfigurationChange.BECOMES_STALE],
@@ -165,7 +174,7 @@ def what_if(
         changes=changes,
         write_keys=write_keys,
         warnings=[*_made_for_reading(request.new), *_warnings(changes, write_keys)],
-        next=_next(changes, write_keys),
+        next=_next(changes, write_keys, request.same_again, comparing.losing),
         complete=not reasons,
         incomplete_reasons=reasons,
     )
@@ -186,6 +195,7 @@ class _Comparing:
     def __init__(self) -> None:
         self.objects = 0
         self.enveloped_elsewhere = 0
+        self.losing: _Losing | None = None
         self.groups: dict[_Group, _Counted] = {}
         self.totals = dict.fromkeys(ConfigurationChange, 0)
         self.resources: dict[GroupResource, None] = {}
@@ -208,6 +218,9 @@ class _Comparing:
         if change is None:
             return
         self.totals[change] += 1
+        if change is ConfigurationChange.LOSES_ITS_WAY_BACK:
+            losing = _Losing(not before.repairable, key)
+            self.losing = min(self.losing or losing, losing)
         group = _Group(
             change,
             before.resource,
@@ -238,6 +251,17 @@ def _seen(found: Examination) -> _Seen:
         found.transformer,
         found.encryption_keys[0].key if len(found.encryption_keys) == 1 else "",
         verdict.cause,
+        found.repair is not None,
+    )
+
+
+def _loses_its_way_back(before: _Seen, after: _Seen) -> bool:
+    """Say of a value that is unreadable under both whether a key goes with which something can be done about it."""
+    if before.cause is Cause.KEY_RENAMED:
+        return after.cause is not Cause.KEY_RENAMED
+    maybe_right_key = before.cause not in LOST_KEY or before.cause is Cause.AUTHENTICATION_FAILED
+    return (before.repairable and not after.repairable) or (
+        maybe_right_key and after.cause in LOST_KEY and after.cause is not before.cause
     )
 
 
@@ -256,6 +280,8 @@ def _change(before: _Seen, after: _Seen) -> ConfigurationChange | None:
     if states == (_State.CORRUPT, _State.READS):
         return ConfigurationChange.BECOMES_READABLE
     if states == (_State.CORRUPT, _State.CORRUPT):
+        if _loses_its_way_back(before, after):
+            return ConfigurationChange.LOSES_ITS_WAY_BACK
         return ConfigurationChange.STAYS_UNREADABLE
     if before.stale == after.stale:
         return None
@@ -357,7 +383,12 @@ def _called(key: WriteKey) -> str:
     return f"{key.transformer} ({key.key_fingerprint})" if key.key_fingerprint else key.transformer
 
 
-def _next(changes: Iterable[ValueChange], write_keys: Iterable[WriteKeyChange]) -> Remedy | None:
+def _next(
+    changes: Iterable[ValueChange],
+    write_keys: Iterable[WriteKeyChange],
+    again: RepeatedOptions,
+    losing: _Losing | None,
+) -> Remedy | None:
     """Return the one thing to do next; None where there is nothing to do."""
     unread = {(key.group, key.resource) for key in write_keys if not key.new_reads_today}
     first: dict[ConfigurationChange, ValueChange] = {}
@@ -374,6 +405,13 @@ def _next(changes: Iterable[ValueChange], write_keys: Iterable[WriteKeyChange]) 
         return Remedy(
             f"{what}; or have an API server write {resource} again under today's write key, and run this again",
             _rewrite(resource),
+            "",
+        )
+    if losing is not None:
+        return Remedy(
+            "Do not deploy this configuration. Values that cannot be read today need a key that it lacks: repair them "
+            "first, or keep the key",
+            again.explain(losing.key) if losing.without_repair else again.repair(losing.key),
             "",
         )
     untold = first.get(ConfigurationChange.UNDETERMINED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import examine_all, examine_each
 from etcdfix.operations.look.encryption.what_if import WhatIf, WhatIfRequest, what_if
 from etcdfix.reports.encryption_model import WhatIfReport
+from etcdfix.reports.formats.encryption import WHAT_IF_FORMATS
 from etcdfix.sources.base import SourceDescription
 from etcdfix.storagekey import StorageLayout
 from tests.support.memory_source import MemorySource, stored
@@ -266,3 +268,52 @@ def test_encrypted_values_under_another_prefix_are_told() -> None:
     report = compared({**sealed(1), other: value, "/other/thing": b"x"}, ONE, ONE).report
     (reason,) = report.incomplete_reasons
     assert reason.startswith("not compared: 1 encrypted value outside the storage prefix /registry")
+
+
+TWO = configuration(provider("aesgcm", two=KEY_2, one=KEY_1), IDENTITY)
+WITHOUT_ONE = configuration(provider("aesgcm", two=KEY_2), IDENTITY)
+
+
+def with_a_bit_changed(value: bytes, at: int) -> bytes:
+    return value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    "at", [3, 9, 16, 19, -30, -1], ids=["colon", "provider", "version", "name", "ciphertext", "tag"]
+)
+def test_a_value_that_a_key_of_today_alone_can_repair_loses_its_way_back(at: int) -> None:
+    damaged = {
+        name(1): with_a_bit_changed(sealed(1)[name(1)], at if at > 0 else len(sealed(1)[name(1)]) + at)
+    }
+    report = compared({**damaged, **sealed(2, key=KEY_2, called="two")}, TWO, WITHOUT_ONE).report
+    assert (report.loses_its_way_back, report.stays_unreadable, report.becomes_unreadable) == (1, 0, 0)
+    assert report.changes[0].change == "loses-its-way-back"
+    assert report.next is not None
+    assert report.next.action.startswith("Do not deploy")
+    assert name(1) in report.next.command
+    kept = compared(damaged, TWO, TWO).report
+    assert (kept.loses_its_way_back, kept.stays_unreadable) == (0, 1)
+
+
+def test_a_value_whose_key_has_another_name_loses_it() -> None:
+    report = compared(sealed(1, called="other"), TWO, WITHOUT_ONE).report
+    assert report.loses_its_way_back == 1
+
+
+def test_noise_under_the_only_key_of_its_name_loses_nothing() -> None:
+    report = compared(sealed(1, key=KEY_3), TWO, WITHOUT_ONE).report
+    assert (report.loses_its_way_back, report.stays_unreadable) == (0, 1)
+
+
+def test_the_head_names_what_loses_its_way_back_and_what_else_happens() -> None:
+    damaged = {name(1): with_a_bit_changed(sealed(1)[name(1)], len(sealed(1)[name(1)]) - 30)}
+    first, second = head(compared({**damaged, **sealed(2, 3)}, TWO, WITHOUT_ONE).report)
+    assert first.startswith("2 values become unreadable and 1 unreadable value loses its way back under")
+    assert second == "Of 4 values: nothing else changes"
+    assert head(compared(plain(1), TWO, WITHOUT_ONE).report)[1] == "Of 2 values: nothing changes"
+
+
+def head(report: WhatIfReport) -> list[str]:
+    stream = io.BytesIO()
+    WHAT_IF_FORMATS["table"](report, stream, 10)
+    return stream.getvalue().decode().splitlines()[:2]

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config_rules import parse_group_resource
 from etcdfix.encryption.envelope import transformer_name
-from etcdfix.encryption.transformer import ResourceTransformers
+from etcdfix.encryption.transformer import ResourceTransformers, Transformers
 from etcdfix.errors import BackupUnreadable, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
@@ -192,7 +194,8 @@ def encryption_usage(
     reasons = whole.incomplete_reasons(uses.undetermined, others)
     if not source.describe().single_revision:
         reasons.append("etcd compacted midway, so that not everything was read at one revision")
-    keys = list(_published(examiner, request, uses, plugins, reasons=reasons, kept_known=kept_known))
+    published = list(_published(examiner, request, uses, plugins, reasons=reasons, kept_known=kept_known))
+    keys = _standing_once(published, examiner.transformers, request.configuration)
     report = EncryptionUsageReport(
         **report_origin(source.describe(), request.configuration, cluster),
         keys=keys,
@@ -361,6 +364,44 @@ def _write_key_ids(plugins: KMSPlugins | None) -> dict[str, str]:
         if report.write_key_id:
             transformer = transformer_name("kms", report.api_version, report.name)
             found[transformer] = key_id_digest(report.write_key_id)
+    return found
+
+
+def _standing_once(
+    keys: list[KeyUsage], transformers: Transformers | None, configuration: EncryptionConfiguration | None
+) -> list[KeyUsage]:
+    """Return the keys; none is safe that stands in the file once for another rule too, which needs it.
+
+    A resource that the file names twice has a provider list of its own, of which it shares parts with other resources.
+    """
+    if transformers is None or configuration is None:
+        return keys
+    found = list(keys)
+    for element in configuration.rules:
+        entries = [parse_group_resource(entry) for entry in element.resources if entry]
+        sharing = {transformers.for_resource(entry).rule or "" for entry in entries}
+        if len(sharing) <= 1:
+            continue
+        alone = Transformers.from_configuration(msgspec.structs.replace(configuration, rules=(element,)))
+        inside = {(key.transformer, key.key_fingerprint) for key in alone.for_resource(entries[0]).keys}
+        here = [
+            (number, key)
+            for number, key in enumerate(keys)
+            if key.configured
+            and ",".join(key.resources) in sharing
+            and (key.transformer, key.key_fingerprint or "") in inside
+        ]
+        for number, key in here:
+            others = dict.fromkeys(
+                ",".join(other.resources)
+                for _number, other in here
+                if other.resources != key.resources
+                and (other.transformer, other.key_fingerprint) == (key.transformer, key.key_fingerprint)
+                and not other.safe_to_remove
+            )
+            if key.safe_to_remove and others:
+                reason = f"it stands in the file once for {' and '.join(others)} too, where it is not safe to remove"
+                found[number] = msgspec.structs.replace(key, safe_to_remove=False, reasons=[reason])
     return found
 
 

@@ -421,3 +421,20 @@ def test_what_if_names_the_etcds_that_are_not_read(tmp_path: Path, capfd: pytest
     said = "the etcd of secrets was not read: https://10.0.0.9:2379, https://10.0.0.8:2379"
     assert said in report["incomplete_reasons"]
     assert code in {1, 3}
+
+
+@pytest.mark.parametrize("needed", [True, False])
+def test_a_key_that_stands_in_the_file_once_for_two_rules_is_needed_by_both(needed: bool) -> None:
+    both = (("secrets", "configmaps"), (provider("aesgcm", new=KEY_1, old=KEY_2), IDENTITY))
+    config = parse_configuration(
+        configuration_of_rules(both, (("configmaps",), (provider("aescbc", more=KEY_3),))), path="x.yaml"
+    )
+    settings = "/registry/configmaps/shop/settings"
+    values = {settings: aesgcm(config_map(), settings, key=KEY_2, name="old")} if needed else {}
+    report = usage(values, config)
+    ours = key_of(report, "aesgcm/v1/old", "secrets")
+    reason = "it stands in the file once for configmaps too, where it is not safe to remove"
+    assert (ours.safe_to_remove, ours.reasons) == (not needed, [reason] if needed else [])
+    assert key_of(report, "aesgcm/v1/old", "configmaps").safe_to_remove is not needed
+    assert key_of(report, "aescbc/v1/more", "configmaps").safe_to_remove
+    assert report.safe_to_remove == sum(key.safe_to_remove for key in report.keys)

@@ -88,6 +88,7 @@ class _Uses:
         self.objects = 0
         self.undetermined = 0
         self.failing = 0
+        self.without_backup: list[Path] = []
         self.stale_resources: dict[str, None] = {}
         # By rule: values of which it is not known which encryption key they need.
         self.unexplained: Counter[str] = Counter()
@@ -202,7 +203,7 @@ def encryption_usage(
         safe_to_remove=sum(key.safe_to_remove for key in keys),
         backup_directories=[shown_word(str(path)) for path in request.backup_directories],
         other_snapshots=[shown_word(str(path)) for path in request.snapshots],
-        notes=list(_notes(request)),
+        notes=list(_notes(request, uses.without_backup)),
         next=_next(request, uses, keys),
         complete=not reasons,
         incomplete_reasons=reasons,
@@ -235,17 +236,22 @@ def _count(apart: Examiner, stored: StoredValue, uses: _Uses, field: str) -> Non
 
 def _count_backups(request: UsageRequest, apart: Examiner, uses: _Uses, cluster: str | None) -> Iterator[str]:
     for directory in request.backup_directories:
+        found = False
         for file in look_into(directory):
             if file.kind in {FileKind.OURS, FileKind.FOREIGN}:
                 continue
             try:
                 content = read_backup(file.path).content
             except BackupUnreadable as exc:
+                found = True
                 yield f"a backup could not be read: {exc.message}"
                 continue
             theirs = content.cluster.kube_system_uid
             if cluster is None or theirs is None or theirs == cluster:
+                found = True
                 _count(apart, content.stored, uses, "backups")
+        if not found:
+            uses.without_backup.append(directory)
 
 
 def _count_snapshots(
@@ -259,7 +265,7 @@ def _count_snapshots(
             yield from (f"{shown_word(str(path))}: {problem}" for problem in snapshot.problems)
 
 
-def _notes(request: UsageRequest) -> Iterator[str]:
+def _notes(request: UsageRequest, without_backup: Sequence[Path]) -> Iterator[str]:
     if request.configuration is not None:
         yield (
             "An API server that does not run with this configuration yet may still write with an older encryption key."
@@ -269,7 +275,8 @@ def _notes(request: UsageRequest) -> Iterator[str]:
             "This is about this etcd alone. Whether resources have an etcd of their own (--etcd-servers-overrides), a "
             "manifest tells: --manifest FILE."
         )
-    if not request.backup_directories and not request.snapshots:
+    yield from (f"There is no backup of this cluster in {shown_word(str(path))}." for path in without_backup)
+    if len(without_backup) == len(request.backup_directories) and not request.snapshots:
         yield (
             "Backups and other snapshots were not looked at: one that is restored needs the key with which its values "
             "were written (--backup-dir DIR, --also-snapshot FILE)."

@@ -438,3 +438,10 @@ def test_a_key_that_stands_in_the_file_once_for_two_rules_is_needed_by_both(need
     assert key_of(report, "aesgcm/v1/old", "configmaps").safe_to_remove is not needed
     assert key_of(report, "aescbc/v1/more", "configmaps").safe_to_remove
     assert report.safe_to_remove == sum(key.safe_to_remove for key in report.keys)
+
+
+def test_a_directory_without_a_backup_of_this_cluster_is_no_look_at_backups(ground: Ground) -> None:
+    empty = usage(under("new", KEY_1), backup_directories=ground.directories[:1])
+    for report in (empty, backed_up(ground, "another-uid")):
+        assert f"There is no backup of this cluster in {ground.directories[0]}." in report.notes
+        assert any(note.startswith("Backups and other snapshots were not looked at") for note in report.notes)

@@ -31,6 +31,10 @@ def write_usage(report: EncryptionUsageReport, stream: BinaryIO, max_rows: int) 
     output = Output(stream)
     line = output.line
     line(_usage_headline(report))
+    safe = [_called(key) for key in report.keys if key.safe_to_remove]
+    if safe:
+        more = [f"{len(safe) - max_rows} more"] if len(safe) > max_rows else []
+        output.prose(f"Safe to remove: {'; '.join([*safe[:max_rows], *more])}")
     for text in incomplete(report):
         line(text)
     for text in head_lines("", "", report.next):
@@ -40,8 +44,8 @@ def write_usage(report: EncryptionUsageReport, stream: BinaryIO, max_rows: int) 
     line()
     keys = report.keys[:max_rows]
     output.table(
-        ("RULE", "TRANSFORMER", "KEY", "OBJECTS", "STALE", "UNREADABLE", "UNDETERMINED", "MOD REVISIONS", "KEPT",
-         "BACKUPS", "SNAPSHOTS", "SAFE TO REMOVE"),
+        ("RULE", "TRANSFORMER", "KEY", "SAFE TO REMOVE", "OBJECTS", "STALE", "UNREADABLE", "UNDETERMINED",
+         "MOD REVISIONS", "KEPT", "BACKUPS", "SNAPSHOTS"),
         [_usage_row(key) for key in keys],
         spare=("SNAPSHOTS", "BACKUPS", "MOD REVISIONS", "KEPT"),
     )  # fmt: skip
@@ -54,7 +58,7 @@ def write_usage(report: EncryptionUsageReport, stream: BinaryIO, max_rows: int) 
             continue
         line()
         for key in members:
-            output.prose(named(key.transformer, key.resources, key.key_fingerprint or key.kms_key_id_sha256))
+            output.prose(_called(key))
         for reason in reasons:
             output.prose(f"- {shown(reason)}", "  ")
     if report.notes:
@@ -86,6 +90,7 @@ def _usage_row(key: KeyUsage) -> tuple[str, ...]:
         rule_words(key.resources),
         shown(key.transformer) or "(unknown)",
         key_words(key.key_fingerprint or key.kms_key_id_sha256) or "-",
+        f"{safe} (write key)" if key.write_key else safe,
         str(key.objects),
         str(key.stale),
         str(key.failing),
@@ -94,8 +99,11 @@ def _usage_row(key: KeyUsage) -> tuple[str, ...]:
         "?" if key.kept_revisions is None else str(key.kept_revisions),
         str(key.backups),
         str(key.snapshots),
-        f"{safe} (write key)" if key.write_key else safe,
     )
+
+
+def _called(key: KeyUsage) -> str:
+    return named(key.transformer, key.resources, key.key_fingerprint or key.kms_key_id_sha256)
 
 
 def named(transformer: str, resources: Sequence[str], key: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from etcdfix.errors import BackupUnreadable, SourceError
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.reports.encryption_model import EncryptionUsageReport, KeyUsage
+from etcdfix.reports.formats.encryption import USAGE_FORMATS
 from etcdfix.reports.schema import SCHEMAS
 from etcdfix.sources.base import Source, SourceDescription
 from etcdfix.storagekey import StorageLayout
@@ -445,3 +447,25 @@ def test_a_directory_without_a_backup_of_this_cluster_is_no_look_at_backups(grou
     for report in (empty, backed_up(ground, "another-uid")):
         assert f"There is no backup of this cluster in {ground.directories[0]}." in report.notes
         assert any(note.startswith("Backups and other snapshots were not looked at") for note in report.notes)
+
+
+def test_what_is_safe_to_remove_is_named_below_the_headline() -> None:
+    stream = io.BytesIO()
+    USAGE_FORMATS["table"](usage(under("new", KEY_1)), stream, 100)
+    second = stream.getvalue().decode().splitlines()[1]
+    assert second.startswith("Safe to remove: aescbc/v1/old (fp:")
+    assert second.endswith(" of secrets; identity of secrets")
+
+
+def test_whether_a_key_is_safe_to_remove_is_shown_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("etcdfix.reports.base.width_for", lambda _stream: 80)
+    stream = io.BytesIO()
+    USAGE_FORMATS["table"](usage(under("new", KEY_1)), stream, 100)
+    (row,) = [
+        line
+        for line in stream.getvalue().decode().splitlines()
+        if line.startswith("secrets  ") and "/old" in line
+    ]
+    assert " yes " in row

@@ -135,6 +135,28 @@ def test_merge_refuses_what_api_servers_refuse(
     assert not log.exists()
 
 
+@pytest.mark.parametrize("size", [16, 24, 32])
+@pytest.mark.parametrize("form", ["base64", "two slashes", "hex"])
+def test_a_key_in_the_place_of_a_file_is_not_repeated(
+    today: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], size: int, form: str
+) -> None:
+    key = (b"\xff" * 3 + KEY if form == "two slashes" else KEY)[:size]
+    typed = key.hex() if form == "hex" else base64.b64encode(key).decode()
+    merged = ["--output-file", str(tmp_path / "merged.yaml"), "--audit-log", str(tmp_path / "audit.jsonl")]
+    for words in (
+        ["encryption", "try", "--snapshot", "none.db", "--no-encryption", "--candidate-config", typed],
+        ["encryption", "what-if", "--snapshot", "none.db", "--no-encryption", "--new", typed],
+        ["encryption", "lint", typed],
+        ["encryption", "diff", str(today), typed],
+        ["encryption", "merge", str(today), typed, *merged],
+        ["scan", "--snapshot", "none.db", "--encryption-config", typed],
+    ):
+        assert run(words) == 2, words
+        told = "".join(capfd.readouterr())
+        assert "bytes withheld>: it cannot be read: no such file or directory" in told, words
+        assert typed[-12:] not in told
+
+
 def test_diff(today: Path, older: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["encryption", "diff", str(today), str(today)]) == 0
     assert capfd.readouterr().out.startswith("NO DIFFERENCE")

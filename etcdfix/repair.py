@@ -44,7 +44,7 @@ class RepairSearch(NamedTuple):
     value: bytes = b""
     repaired: Examination | None = None
     why_not: str = (
-        "nothing that could have happened to it was found: undone, none of it makes the value readable"
+        "no single bit or known change makes it readable under the encryption keys of this configuration"
     )
     ambiguous: bool = False
 

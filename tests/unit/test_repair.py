@@ -14,6 +14,7 @@ from etcdfix.model import Outcome, Repair, RepairKind, RepairProof, StoredValue
 from etcdfix.repair import RepairSearch, unasked
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.deletability import AcceptRisk, risks_of
 from etcdfix.verdicts.examination import Examination
 from tests.exam.repairs import TAGGED, TAGLESS, Written, flipped, write
 from tests.support.decoders import shared_decoder
@@ -324,6 +325,32 @@ def test_the_fixed_undos_of_an_unencrypted_value(
     assert found.repair == result.repair
     assert found.repair is not None
     assert (found.repair.kind, found.repair.proof) == (kind, RepairProof.DECODES)
+
+
+NEWER = PLAIN.replace(b"never-to-be-shown", b"the-newer-content")
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        NEWER,
+        NEWER[:40],
+        bytes(512) + NEWER,
+        PLAIN + NEWER,
+        aesgcm(NEWER, KEY),
+        json_object("v1", "Secret", "web", "shop"),
+        b"\n---\napiVersion: v1\nkind: Secret\n",
+    ],
+)
+@pytest.mark.parametrize("config", [None, configuration(IDENTITY)])
+def test_of_two_objects_one_behind_the_other_none_is_cut_off(
+    rest: bytes, config: EncryptionConfiguration | None
+) -> None:
+    """Nothing says which is right; and a deletion takes both, which has to be accepted."""
+    found, result = search(PLAIN + rest, config)
+    assert (result.repair, result.value, found.repair) == (None, b"", None)
+    assert found.verdict.cause is Cause.TRAILING_BYTES
+    assert AcceptRisk.ONLY_COPY in risks_of(found)
 
 
 def test_no_bit_is_searched_in_an_unencrypted_value() -> None:

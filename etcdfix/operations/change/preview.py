@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
+
 from etcdfix.apiserver.recovery import ServerSigns
 from etcdfix.apiserver.servers import Answer, ServerAnswers
 from etcdfix.model import ClusterIdentity, Outcome, RepairKind, RepairProof
@@ -28,6 +30,11 @@ from etcdfix.verdicts.examination import Examination
 
 _MOST_ROWS = 5
 _STOPS = "grows more slowly, and stops when nothing else is unreadable"
+_CANDIDATE = {
+    RepairProof.TAG: "the value then opens, and its tag authenticates it",
+    RepairProof.DECODES: "the object then decodes",
+    RepairProof.NONE: "an object of this etcd key comes out, and nothing proves its contents",
+}
 _MASK = 0xFFFFFFFFFFFFFFFF
 # KEP-3926, in meaning.
 WARNINGS = (
@@ -58,6 +65,10 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
     if verdict.upstream_message:
         yield f"             API server: {safe_text(verdict.upstream_message)}"
     yield from _stake_lines(found)
+    with_candidate = found
+    if checked.candidate is not None:
+        with_candidate = msgspec.structs.replace(found, repair=checked.candidate)
+        yield f"May repair   {safe_text(checked.candidate.words)}: {_CANDIDATE[checked.candidate.proof]}"
     yield from _cluster_lines(cluster, checked.identity, f", {counted(checked.alike.keys, 'key')}")
     yield from _pattern_lines(checked)
     if checked.lease is not None:
@@ -76,7 +87,7 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
         yield ""
         yield f"See all of it: {again.impact(stored.key)}"
     options = less_destructive_remedies(
-        found, again, readable=checked.readable, breaking=bool(checked.protected)
+        with_candidate, again, readable=checked.readable, breaking=bool(checked.protected)
     )
     if options:
         yield ""

@@ -298,6 +298,22 @@ def test_aescbc_needs_a_word_and_what_is_written_is_said_to_be_unproven(registry
     assert registry.events()[0].annotations.accepted == '["--accept-risk unproven-repair"]'
 
 
+def test_a_deletion_names_a_repair_that_nothing_proves_and_is_not_refused_for_it(registry: Attacked) -> None:
+    registry.keyed("aescbc")
+    key = registry.key("shop/web")
+    value = seal("aescbc", secret("web"), key)
+    registry.etcd.put(key, flipped(value, (body_of(value) + 16 + 32 + 3) * 8))
+    registry.secrets("aescbc", ["a", "b"])
+    with registry.nothing_changes():
+        ran = registry.delete(key, "--dry-run")
+    assert ran.code == 0, ran.err
+    (line,) = (line for line in ran.err.splitlines() if line.startswith("May repair "))
+    assert line.endswith(": an object of this etcd key comes out, and nothing proves its contents")
+    (command,) = (line for line in ran.err.splitlines() if line.startswith("     etcdfix repair "))
+    assert "--accept-risk unproven-repair" in command
+    assert "nothing proves it" in ran.err
+
+
 def test_an_unproven_repair_of_what_the_cluster_depends_on_needs_two_words(registry: Attacked) -> None:
     registry.keyed("aescbc")
     key = registry.key("kube-system/token")

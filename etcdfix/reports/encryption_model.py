@@ -85,6 +85,8 @@ class ConfigurationChange(StrEnum):
     """What another configuration would do to a value, the worst first."""
 
     BECOMES_UNREADABLE = "becomes-unreadable"
+    LOSES_ITS_WAY_BACK = "loses-its-way-back"
+    """Unreadable under both, and only today's configuration has the key with which it may be repaired."""
     UNDETERMINED = "undetermined"
     """Could not be told under one of the configurations."""
     STAYS_UNREADABLE = "stays-unreadable"
@@ -165,6 +167,7 @@ class WhatIfReport(SourcedReport, frozen=True, kw_only=True):
     new_config: ReportConfiguration | None
     values: int
     becomes_unreadable: int
+    loses_its_way_back: int
     undetermined: int
     stays_unreadable: int
     becomes_readable: int

@@ -137,10 +137,12 @@ def risks_of_cause(cause: Cause) -> tuple[AcceptRisk, ...]:
 def risks_of(found: Examination) -> tuple[AcceptRisk, ...]:
     """Return what has to be accepted before a value may go, whatever others say.
 
-    What can be had back whole from its own bytes, or by choosing between two objects, is the only copy of its object.
+    What can be had back whole from its own bytes, or by choosing between two objects, is the only copy of its object;
+    what may be, because not every data key was tried, counts as that.
     """
     verdict = found.verdict
-    risks = [AcceptRisk.ONLY_COPY] if is_repairable(found) or is_two_objects(found) else []
+    only_copy = is_repairable(found) or is_two_objects(found) or found.keys_untried
+    risks = [AcceptRisk.ONLY_COPY] if only_copy else []
     if verdict.damage is Damage.LIKELY:
         risks.append(AcceptRisk.UNPROVEN_DAMAGE)
     if verdict.maybe_newer:

@@ -141,6 +141,16 @@ def _is_text(data: bytes) -> bool:
     return len(start) >= _LEAST_TEXT_SIZE and text >= _LEAST_TEXT * len(start)
 
 
+def is_surely_unencrypted(data: bytes) -> bool:
+    """Say whether stored bytes begin as an object does, and as no ciphertext does whose envelope is damaged or gone.
+
+    What begins otherwise may still be an object: one whose first bytes are damaged.
+    """
+    if data.startswith((PROTOBUF_MAGIC + b"\x0a", _CBOR_TAG)):
+        return True
+    return data.lstrip().startswith(b"{") and _is_text(data)
+
+
 def _lost_magic(data: bytes) -> bool:
     return 0 < bits_off(data, PROTOBUF_MAGIC) <= _MAGIC_BITS
 

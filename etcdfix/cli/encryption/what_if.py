@@ -21,7 +21,7 @@ from etcdfix.storagekey import StorageLayout
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing becomes unreadable",
-    ExitCode.FINDINGS: "something becomes unreadable",
+    ExitCode.FINDINGS: "something becomes unreadable, or loses the key with which it can be repaired",
     ExitCode.USAGE: "usage error, or an API server would refuse one of the configurations",
     ExitCode.INCOMPLETE: "could not be told: something is undetermined under one of the configurations (1 wins), "
     "or not everything was read",
@@ -55,6 +55,9 @@ def command(*, new_config: Path, output: str, output_file: Path | None, max_rows
         configuration=configuration,
         kubernetes_minor=inputs.kubernetes_minor,
         same_again=inputs.same_again(),
+        overrides=inputs.overrides or {},
+        overrides_known=inputs.overrides is not None,
+        main_not_read=inputs.snapshot is None and bool(inputs.main_endpoints),
         new=new,
         no_encryption=inputs.no_encryption,
     )
@@ -75,6 +78,6 @@ def command(*, new_config: Path, output: str, output_file: Path | None, max_rows
         return whole.ended.exit_code
     if whole.problems:
         return ExitCode.INCOMPLETE
-    if report.becomes_unreadable:
+    if report.becomes_unreadable or report.loses_its_way_back:
         return ExitCode.FINDINGS
     return ExitCode.NOTHING_WRONG if report.complete else ExitCode.INCOMPLETE

@@ -8,7 +8,7 @@ import msgspec
 
 from etcdfix.apiserver.recovery import ServerSigns
 from etcdfix.apiserver.servers import Answer, ServerAnswers
-from etcdfix.model import ClusterIdentity, Outcome, RepairProof
+from etcdfix.model import ClusterIdentity, Outcome, RepairKind, RepairProof
 from etcdfix.operations.change.reencrypt import ReencryptPreview
 from etcdfix.operations.change.repair import RepairPreview
 from etcdfix.operations.change.restore import OwnWrite, RestorePreview
@@ -245,6 +245,9 @@ _PROVEN = {
     RepairProof.DECODES: "an unencrypted object of this etcd key decodes whole; no bit was searched for",
     RepairProof.NONE: "NONE: AES-CBC has no tag. An object comes out, AND ITS CONTENTS MAY BE WRONG, as accepted",
 }
+_OF_THE_NAME = (
+    "NONE that the name is damaged. ANOTHER KEY MAY HAVE THAT NAME, as accepted; a tag says nothing of it"
+)
 
 
 def repair_preview_lines(cluster: Cluster, shown: RepairPreview) -> Iterator[str]:
@@ -257,7 +260,8 @@ def repair_preview_lines(cluster: Cluster, shown: RepairPreview) -> Iterator[str
     yield f"Now          {found.verdict.outcome}, {found.verdict.cause}: {safe_text(found.verdict.message)}"
     yield from _stake_lines(found)
     yield f"Repair       {safe_text(shown.repair.words)}"
-    yield f"Proof        {_PROVEN[shown.repair.proof]}"
+    named = shown.repair.kind is RepairKind.NAME
+    yield f"Proof        {_OF_THE_NAME if named else _PROVEN[shown.repair.proof]}"
     kind = safe_text(f"{gvk.api_version} {gvk.kind}") if gvk is not None else "object"
     name = f"{repaired.namespace}/{repaired.name}".lstrip("/")
     yield f"Then         {repaired.verdict.outcome}: {kind} {safe_text(name)}"

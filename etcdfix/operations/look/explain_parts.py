@@ -10,7 +10,7 @@ from etcdfix.encryption.transformer import ConfiguredKey
 from etcdfix.errors import DecodeError
 from etcdfix.examine import Examiner
 from etcdfix.model import Attempt, Confidence, FailureReason, Outcome, Part, Peek, PeekState
-from etcdfix.repair import NO_REPAIR
+from etcdfix.repair import NO_REPAIR, unasked
 from etcdfix.reports.explain_model import (
     AttemptResult,
     KeyAttempt,
@@ -171,7 +171,7 @@ def repair_of(examiner: Examiner, found: Examination) -> tuple[RepairShown | Non
     """Return how the bytes of a value that cannot be read read again; or None, and why there is no way."""
     if found.verdict.outcome not in FAILED:
         return None, ""
-    search = examiner.search_repair(found)
+    search = unasked(examiner.search_repair(found), found.verdict.cause)
     repair = search.repair
     if repair is None:
         return None, _why_none(found) if search.why_not == NO_REPAIR.why_not else search.why_not

@@ -31,6 +31,10 @@ def write_usage(report: EncryptionUsageReport, stream: BinaryIO, max_rows: int) 
     output = Output(stream)
     line = output.line
     line(_usage_headline(report))
+    safe = [_called(key) for key in report.keys if key.safe_to_remove]
+    if safe:
+        more = [f"{len(safe) - max_rows} more"] if len(safe) > max_rows else []
+        output.prose(f"Safe to remove: {'; '.join([*safe[:max_rows], *more])}")
     for text in incomplete(report):
         line(text)
     for text in head_lines("", "", report.next):
@@ -40,8 +44,8 @@ def write_usage(report: EncryptionUsageReport, stream: BinaryIO, max_rows: int) 
     line()
     keys = report.keys[:max_rows]
     output.table(
-        ("RULE", "TRANSFORMER", "KEY", "OBJECTS", "STALE", "UNREADABLE", "UNDETERMINED", "MOD REVISIONS", "KEPT",
-         "BACKUPS", "SNAPSHOTS", "SAFE TO REMOVE"),
+        ("RULE", "TRANSFORMER", "KEY", "SAFE TO REMOVE", "OBJECTS", "STALE", "UNREADABLE", "UNDETERMINED",
+         "MOD REVISIONS", "KEPT", "BACKUPS", "SNAPSHOTS"),
         [_usage_row(key) for key in keys],
         spare=("SNAPSHOTS", "BACKUPS", "MOD REVISIONS", "KEPT"),
     )  # fmt: skip
@@ -54,7 +58,7 @@ def write_usage(report: EncryptionUsageReport, stream: BinaryIO, max_rows: int) 
             continue
         line()
         for key in members:
-            output.prose(named(key.transformer, key.resources, key.key_fingerprint or key.kms_key_id_sha256))
+            output.prose(_called(key))
         for reason in reasons:
             output.prose(f"- {shown(reason)}", "  ")
     if report.notes:
@@ -86,6 +90,7 @@ def _usage_row(key: KeyUsage) -> tuple[str, ...]:
         rule_words(key.resources),
         shown(key.transformer) or "(unknown)",
         key_words(key.key_fingerprint or key.kms_key_id_sha256) or "-",
+        f"{safe} (write key)" if key.write_key else safe,
         str(key.objects),
         str(key.stale),
         str(key.failing),
@@ -94,8 +99,11 @@ def _usage_row(key: KeyUsage) -> tuple[str, ...]:
         "?" if key.kept_revisions is None else str(key.kept_revisions),
         str(key.backups),
         str(key.snapshots),
-        f"{safe} (write key)" if key.write_key else safe,
     )
+
+
+def _called(key: KeyUsage) -> str:
+    return named(key.transformer, key.resources, key.key_fingerprint or key.kms_key_id_sha256)
 
 
 def named(transformer: str, resources: Sequence[str], key: str | None) -> str:
@@ -122,10 +130,7 @@ def write_what_if(report: WhatIfReport, stream: BinaryIO, max_rows: int) -> None
     output = Output(stream)
     line = output.line
     new = shown(report.new_config.path) if report.new_config is not None else ""
-    lost = (
-        f"{counted(report.becomes_unreadable, 'value')} become{'s' if report.becomes_unreadable == 1 else ''}"
-    )
-    line(f"{lost if report.becomes_unreadable else 'Nothing becomes'} unreadable under {new}")
+    line(f"{_what_if_headline(report)} under {new}")
     told = [
         f"{number} {words}"
         for number, words in (
@@ -137,7 +142,12 @@ def write_what_if(report: WhatIfReport, stream: BinaryIO, max_rows: int) -> None
         )
         if number
     ]
-    line(f"Of {counted(report.values, 'value')}: {', '.join(told) if told else 'nothing changes'}")
+    nothing = (
+        "nothing else changes"
+        if report.becomes_unreadable or report.loses_its_way_back
+        else "nothing changes"
+    )
+    line(f"Of {counted(report.values, 'value')}: {', '.join(told) if told else nothing}")
     for text in incomplete(report):
         line(text)
     for text in head_lines("", "", report.next):
@@ -179,6 +189,17 @@ def write_what_if(report: WhatIfReport, stream: BinaryIO, max_rows: int) -> None
             ],
         )
         _rest(output, len(report.write_keys), max_rows, "row")
+
+
+def _what_if_headline(report: WhatIfReport) -> str:
+    parts = []
+    lost, losing = report.becomes_unreadable, report.loses_its_way_back
+    if lost:
+        parts.append(f"{counted(lost, 'value')} {'becomes' if lost == 1 else 'become'} unreadable")
+    if losing:
+        verb = "loses its way back" if losing == 1 else "lose their way back"
+        parts.append(f"{counted(losing, 'unreadable value')} {verb}")
+    return " and ".join(parts) or "Nothing becomes unreadable"
 
 
 def _write_key_words(key: WriteKey) -> str:

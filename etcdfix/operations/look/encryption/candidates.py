@@ -157,7 +157,7 @@ def try_candidates(
         ending = examine_all(today, values, gathering.take, progress=progress)
         # A scope, or a report, may hold no object at all.
         everything = request.scope.everything and request.report is None
-        whole = Whole.of(source, ending, gathering.objects if everything else max(gathering.objects, 1))
+        whole = Whole.of(source, ending, gathering.objects, everything=everything)
         counting = _Counting(request, examiners)
         total = findings.count
         if whole.ended is None:

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.config_rules import parse_group_resource
-from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, transformer_name
-from etcdfix.encryption.transformer import ResourceTransformers
+from etcdfix.encryption.envelope import transformer_name
+from etcdfix.encryption.transformer import ResourceTransformers, Transformers
 from etcdfix.errors import BackupUnreadable, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.model import Outcome, StoredValue, key_id_digest
-from etcdfix.operations.look.encryption.whole import Whole, WholeRequest
+from etcdfix.operations.look.encryption.whole import MAIN_NOT_READ, DeploymentRequest, Whole, may_be_enveloped
 from etcdfix.remediation.backup.directory import FileKind, look_into
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.reports.encryption_model import EncryptionUsageReport, KeyUsage
@@ -36,28 +37,24 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
 from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.plaintext import is_surely_unencrypted
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
 _OTHER_KEYS: Final = KeyName("", OTHERS, "")
 _EVERY_RULE: Final = "*"
+_ENVELOPE_UNSURE: Final = frozenset({Cause.UNKNOWN_ENVELOPE, Cause.ENVELOPE_DAMAGED, Cause.TEXT_MODE_DAMAGE})
 
 
-class UsageRequest(WholeRequest, frozen=True, kw_only=True):
+class UsageRequest(DeploymentRequest, frozen=True, kw_only=True):
     """Everything that decides what is looked at.
 
     Attributes:
-        overrides: Resources that have an etcd of their own, which is not read here, to its endpoints.
-        overrides_known: A manifest said which there are.
-        main_not_read: Not the main etcd is read, but another one.
         backup_directories: Whose backups count too.
         snapshots: Other snapshots that count too.
     """
 
-    overrides: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    overrides_known: bool = False
-    main_not_read: bool = False
     backup_directories: tuple[Path, ...] = ()
     snapshots: tuple[Path, ...] = ()
 
@@ -84,11 +81,14 @@ class _Use(msgspec.Struct):
 class _Uses:
     """Counts values under their encryption keys. Memory depends on keys in use, not on values."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Iterable[ResourceTransformers] = ()) -> None:
+        self._configured = {(rule.rule or "", key.transformer) for rule in rules for key in rule.keys}
+        self._transformers = {transformer for _rule, transformer in self._configured} - {IDENTITY}
         self.by_key: dict[KeyName, _Use] = {}
         self.objects = 0
         self.undetermined = 0
         self.failing = 0
+        self.without_backup: list[Path] = []
         self.stale_resources: dict[str, None] = {}
         # By rule: values of which it is not known which encryption key they need.
         self.unexplained: Counter[str] = Counter()
@@ -122,26 +122,37 @@ class _Uses:
 
     def note(self, found: Examination) -> None:
         """Remember where it is not known which encryption key a value needs."""
-        if _is_unexplained(found):
+        if self._is_unexplained(found):
             unsure = found.directory.codec is StorageCodec.UNKNOWN or not found.rule
-            elsewhere = found.verdict.cause is Cause.KEY_RENAMED
+            elsewhere = found.verdict.cause is Cause.KEY_RENAMED or (
+                not self._is_configured(found) and found.transformer in self._transformers
+            )
             self.unexplained[_EVERY_RULE if unsure or elsewhere else found.rule] += 1
 
+    def is_known_kms(self, found: Examination) -> bool:
+        """Say whether a value's envelope names a KMS provider of its rule: which key id it needs is known by that."""
+        return found.transformer.startswith("kms/") and self._is_configured(found)
 
-def _is_unexplained(found: Examination) -> bool:
-    """Say whether another encryption key than the one that it counts under may be what a value needs."""
-    verdict = found.verdict
-    if (
-        verdict.outcome is Outcome.NOT_AN_OBJECT
-    ):  # under another storage prefix, of an API server with the same keys
-        return found.stored.value.startswith(ENCRYPTED_PREFIX)
-    if found.transformer == IDENTITY and found.opened:
-        return False  # stored unencrypted
-    if verdict.outcome is Outcome.UNDETERMINED:
-        return True
-    if verdict.outcome not in FAILED or verdict.cause is Cause.PLAINTEXT_NOT_ALLOWED:
-        return False
-    return verdict.damage is not Damage.PROVEN
+    def _is_configured(self, found: Examination) -> bool:
+        return (found.rule, found.transformer) in self._configured
+
+    def _is_unexplained(self, found: Examination) -> bool:
+        """Say whether another encryption key than the one that it counts under may be what a value needs."""
+        verdict = found.verdict
+        if verdict.outcome is Outcome.NOT_AN_OBJECT:
+            # Under another storage prefix, of an API server with the same keys.
+            return may_be_enveloped(found.stored.value)
+        if verdict.outcome not in FAILED and verdict.outcome is not Outcome.UNDETERMINED:
+            return False
+        if found.transformer == IDENTITY:  # stored unencrypted, or its envelope is damaged
+            return not is_surely_unencrypted(found.stored.value)
+        if verdict.outcome is Outcome.UNDETERMINED:
+            return True
+        return (
+            verdict.damage is not Damage.PROVEN
+            or verdict.cause in _ENVELOPE_UNSURE
+            or not self._is_configured(found)
+        )
 
 
 def encryption_usage(
@@ -167,7 +178,8 @@ def encryption_usage(
     """
     examiner = Examiner.of_cluster(source, request, plugins)
     cluster = examiner.kube_system_uid(source)
-    uses = _Uses()
+    rules = examiner.transformers.rules if examiner.transformers is not None else ()
+    uses = _Uses(rules)
     ending = examine_all(examiner, source.current(b""), uses.take, progress=progress)
     whole = Whole.of(source, ending, uses.objects)
     # Which key a value needs is asked here, not what is in it; for one under KMS its envelope says that.
@@ -183,14 +195,15 @@ def encryption_usage(
     reasons = whole.incomplete_reasons(uses.undetermined, others)
     if not source.describe().single_revision:
         reasons.append("etcd compacted midway, so that not everything was read at one revision")
-    keys = list(_published(examiner, request, uses, plugins, reasons=reasons, kept_known=kept_known))
+    published = list(_published(examiner, request, uses, plugins, reasons=reasons, kept_known=kept_known))
+    keys = _standing_once(published, examiner.transformers, request.configuration)
     report = EncryptionUsageReport(
         **report_origin(source.describe(), request.configuration, cluster),
         keys=keys,
         safe_to_remove=sum(key.safe_to_remove for key in keys),
         backup_directories=[shown_word(str(path)) for path in request.backup_directories],
         other_snapshots=[shown_word(str(path)) for path in request.snapshots],
-        notes=list(_notes(request)),
+        notes=list(_notes(request, uses.without_backup)),
         next=_next(request, uses, keys),
         complete=not reasons,
         incomplete_reasons=reasons,
@@ -217,23 +230,28 @@ def _count(apart: Examiner, stored: StoredValue, uses: _Uses, field: str) -> Non
     for name in found.encryption_keys:
         use = uses.of(name)
         setattr(use, field, getattr(use, field) + 1)
-    if not found.transformer.startswith("kms/"):  # no plugin was asked; which key id it needs is known
+    if not uses.is_known_kms(found):  # no plugin was asked
         uses.note(found)
 
 
 def _count_backups(request: UsageRequest, apart: Examiner, uses: _Uses, cluster: str | None) -> Iterator[str]:
     for directory in request.backup_directories:
+        found = False
         for file in look_into(directory):
             if file.kind in {FileKind.OURS, FileKind.FOREIGN}:
                 continue
             try:
                 content = read_backup(file.path).content
             except BackupUnreadable as exc:
+                found = True
                 yield f"a backup could not be read: {exc.message}"
                 continue
             theirs = content.cluster.kube_system_uid
             if cluster is None or theirs is None or theirs == cluster:
+                found = True
                 _count(apart, content.stored, uses, "backups")
+        if not found:
+            uses.without_backup.append(directory)
 
 
 def _count_snapshots(
@@ -247,7 +265,7 @@ def _count_snapshots(
             yield from (f"{shown_word(str(path))}: {problem}" for problem in snapshot.problems)
 
 
-def _notes(request: UsageRequest) -> Iterator[str]:
+def _notes(request: UsageRequest, without_backup: Sequence[Path]) -> Iterator[str]:
     if request.configuration is not None:
         yield (
             "An API server that does not run with this configuration yet may still write with an older encryption key."
@@ -257,7 +275,8 @@ def _notes(request: UsageRequest) -> Iterator[str]:
             "This is about this etcd alone. Whether resources have an etcd of their own (--etcd-servers-overrides), a "
             "manifest tells: --manifest FILE."
         )
-    if not request.backup_directories and not request.snapshots:
+    yield from (f"There is no backup of this cluster in {shown_word(str(path))}." for path in without_backup)
+    if len(without_backup) == len(request.backup_directories) and not request.snapshots:
         yield (
             "Backups and other snapshots were not looked at: one that is restored needs the key with which its values "
             "were written (--backup-dir DIR, --also-snapshot FILE)."
@@ -355,6 +374,44 @@ def _write_key_ids(plugins: KMSPlugins | None) -> dict[str, str]:
     return found
 
 
+def _standing_once(
+    keys: list[KeyUsage], transformers: Transformers | None, configuration: EncryptionConfiguration | None
+) -> list[KeyUsage]:
+    """Return the keys; none is safe that stands in the file once for another rule too, which needs it.
+
+    A resource that the file names twice has a provider list of its own, of which it shares parts with other resources.
+    """
+    if transformers is None or configuration is None:
+        return keys
+    found = list(keys)
+    for element in configuration.rules:
+        entries = [parse_group_resource(entry) for entry in element.resources if entry]
+        sharing = {transformers.for_resource(entry).rule or "" for entry in entries}
+        if len(sharing) <= 1:
+            continue
+        alone = Transformers.from_configuration(msgspec.structs.replace(configuration, rules=(element,)))
+        inside = {(key.transformer, key.key_fingerprint) for key in alone.for_resource(entries[0]).keys}
+        here = [
+            (number, key)
+            for number, key in enumerate(keys)
+            if key.configured
+            and ",".join(key.resources) in sharing
+            and (key.transformer, key.key_fingerprint or "") in inside
+        ]
+        for number, key in here:
+            others = dict.fromkeys(
+                ",".join(other.resources)
+                for _number, other in here
+                if other.resources != key.resources
+                and (other.transformer, other.key_fingerprint) == (key.transformer, key.key_fingerprint)
+                and not other.safe_to_remove
+            )
+            if key.safe_to_remove and others:
+                reason = f"it stands in the file once for {' and '.join(others)} too, where it is not safe to remove"
+                found[number] = msgspec.structs.replace(key, safe_to_remove=False, reasons=[reason])
+    return found
+
+
 class _Against:
     """What speaks against taking an encryption key out of the configuration."""
 
@@ -373,15 +430,13 @@ class _Against:
         if "--revision" in request.same_again.source:
             self._everywhere.append("an older revision was read, named by --revision")
         if request.main_not_read:
-            self._everywhere.append("the main etcd was not read, but another one")
+            self._everywhere.append(MAIN_NOT_READ)
         self._by_rule: dict[str, list[str]] = {}
-        for resource, endpoints in request.overrides.items():
+        for resource, said in request.unread_etcds:
             if examiner.transformers is not None:
-                rule = examiner.transformers.for_resource(parse_group_resource(resource)).rule
+                rule = examiner.transformers.for_resource(resource).rule
                 if rule is not None:
-                    self._by_rule.setdefault(rule, []).append(
-                        f"the etcd of {resource} was not read: {', '.join(endpoints)}"
-                    )
+                    self._by_rule.setdefault(rule, []).append(said)
 
     def reasons(self, name: KeyName, use: _Use, *, configured: bool, writes: bool) -> list[str]:
         """Return one sentence for each reason; none where nothing speaks against it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,7 +16,7 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_each, no_progress
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
-from etcdfix.operations.look.encryption.whole import Whole, WholeRequest
+from etcdfix.operations.look.encryption.whole import MAIN_NOT_READ, DeploymentRequest, Whole, may_be_enveloped
 from etcdfix.reports.encryption_model import (
     ConfigurationChange,
     ValueChange,
@@ -29,11 +29,11 @@ from etcdfix.reports.origin import report_origin, shown_configuration
 from etcdfix.reports.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
-from etcdfix.text.commands import piped
+from etcdfix.text.commands import RepeatedOptions, piped
 from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import FAILED, IDENTITY
+from etcdfix.verdicts.deletability import FAILED, IDENTITY, LOST_KEY
 from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _MOST_EXAMPLES: Final = 5
 _TODAY, _NEW = 0, 1
 
 
-class WhatIfRequest(WholeRequest, frozen=True, kw_only=True):
+class WhatIfRequest(DeploymentRequest, frozen=True, kw_only=True):
     """Everything that decides what is compared.
 
     Attributes:
@@ -78,6 +78,7 @@ class _Seen(NamedTuple):
     transformer: str
     key: str
     cause: Cause | None
+    repairable: bool
 
 
 class _Group(NamedTuple):
@@ -86,6 +87,13 @@ class _Group(NamedTuple):
     transformer: str
     key: str
     cause: str | None
+
+
+class _Losing(NamedTuple):
+    """A value that loses its way back; one for which a repair is known comes first."""
+
+    without_repair: bool
+    key: bytes
 
 
 class _Counted(msgspec.Struct):
@@ -143,7 +151,12 @@ def what_if(
         for group, found in sorted(comparing.groups.items(), key=_order)
     ]
     write_keys = list(_write_keys(request, today.transformers, new.transformers, comparing.resources))
-    reasons = whole.incomplete_reasons(0)
+    reasons = whole.incomplete_reasons(0, _not_compared(request, today.transformers, new.transformers))
+    if comparing.enveloped_elsewhere:
+        reasons.append(
+            f"not compared: {counted(comparing.enveloped_elsewhere, 'encrypted value')} outside the storage prefix "
+            f"{request.layout.prefix} (--etcd-prefix)"
+        )
     lost, untold = totals[ConfigurationChange.BECOMES_UNREADABLE], totals[ConfigurationChange.UNDETERMINED]
     if untold:
         reasons.append(f"undetermined under one of the configurations: {counted(untold, 'value')}")
@@ -152,6 +165,7 @@ def what_if(
         new_config=shown_configuration(request.new),
         values=comparing.objects,
         becomes_unreadable=lost,
+        loses_its_way_back=totals[ConfigurationChange.LOSES_ITS_WAY_BACK],
         stays_unreadable=totals[ConfigurationChange.STAYS_UNREADABLE],
         becomes_readable=totals[ConfigurationChange.BECOMES_READABLE],
         becomes_stale=totals[ConfigurationChange.BECOMES_STALE],
@@ -160,11 +174,19 @@ def what_if(
         changes=changes,
         write_keys=write_keys,
         warnings=[*_made_for_reading(request.new), *_warnings(changes, write_keys)],
-        next=_next(changes, write_keys),
+        next=_next(changes, write_keys, request.same_again, comparing.losing),
         complete=not reasons,
         incomplete_reasons=reasons,
     )
     return WhatIf(report, whole)
+
+
+def _not_compared(request: WhatIfRequest, today: Transformers | None, new: Transformers) -> Iterator[str]:
+    if request.main_not_read:
+        yield MAIN_NOT_READ
+    for resource, said in request.unread_etcds:
+        if not _are_same(_keys_of(today, resource), _keys_of(new, resource)):
+            yield said
 
 
 class _Comparing:
@@ -172,6 +194,8 @@ class _Comparing:
 
     def __init__(self) -> None:
         self.objects = 0
+        self.enveloped_elsewhere = 0
+        self.losing: _Losing | None = None
         self.groups: dict[_Group, _Counted] = {}
         self.totals = dict.fromkeys(ConfigurationChange, 0)
         self.resources: dict[GroupResource, None] = {}
@@ -179,6 +203,7 @@ class _Comparing:
 
     def take(self, number: int, found: Examination, _view: View) -> None:
         if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
+            self.enveloped_elsewhere += number == _TODAY and may_be_enveloped(found.stored.value)
             return
         key, seen = found.stored.key, _seen(found)
         other = self._waiting.pop(key, None)
@@ -193,6 +218,9 @@ class _Comparing:
         if change is None:
             return
         self.totals[change] += 1
+        if change is ConfigurationChange.LOSES_ITS_WAY_BACK:
+            losing = _Losing(not before.repairable, key)
+            self.losing = min(self.losing or losing, losing)
         group = _Group(
             change,
             before.resource,
@@ -223,6 +251,17 @@ def _seen(found: Examination) -> _Seen:
         found.transformer,
         found.encryption_keys[0].key if len(found.encryption_keys) == 1 else "",
         verdict.cause,
+        found.repair is not None,
+    )
+
+
+def _loses_its_way_back(before: _Seen, after: _Seen) -> bool:
+    """Say of a value that is unreadable under both whether a key goes with which something can be done about it."""
+    if before.cause is Cause.KEY_RENAMED:
+        return after.cause is not Cause.KEY_RENAMED
+    maybe_right_key = before.cause not in LOST_KEY or before.cause is Cause.AUTHENTICATION_FAILED
+    return (before.repairable and not after.repairable) or (
+        maybe_right_key and after.cause in LOST_KEY and after.cause is not before.cause
     )
 
 
@@ -241,6 +280,8 @@ def _change(before: _Seen, after: _Seen) -> ConfigurationChange | None:
     if states == (_State.CORRUPT, _State.READS):
         return ConfigurationChange.BECOMES_READABLE
     if states == (_State.CORRUPT, _State.CORRUPT):
+        if _loses_its_way_back(before, after):
+            return ConfigurationChange.LOSES_ITS_WAY_BACK
         return ConfigurationChange.STAYS_UNREADABLE
     if before.stale == after.stale:
         return None
@@ -270,8 +311,7 @@ def _write_keys(
     for resource in sorted(dict.fromkeys([*seen, *named])):
         if not resource.resource:
             continue
-        keys_today = today.for_resource(resource).keys if today is not None else _UNENCRYPTED
-        keys_new = new.for_resource(resource).keys
+        keys_today, keys_new = _keys_of(today, resource), _keys_of(new, resource)
         if _is_same(keys_today[0], keys_new[0]):
             continue
         yield WriteKeyChange(
@@ -285,6 +325,14 @@ def _write_keys(
 
 
 _UNENCRYPTED: Final = Transformers({}, frozenset()).for_resource(GroupResource("", "")).keys
+
+
+def _keys_of(transformers: Transformers | None, resource: GroupResource) -> Sequence[ConfiguredKey]:
+    return transformers.for_resource(resource).keys if transformers is not None else _UNENCRYPTED
+
+
+def _are_same(some: Sequence[ConfiguredKey], others: Sequence[ConfiguredKey]) -> bool:
+    return len(some) == len(others) and all(map(_is_same, some, others))
 
 
 def _is_same(one: ConfiguredKey, other: ConfiguredKey) -> bool:
@@ -335,7 +383,12 @@ def _called(key: WriteKey) -> str:
     return f"{key.transformer} ({key.key_fingerprint})" if key.key_fingerprint else key.transformer
 
 
-def _next(changes: Iterable[ValueChange], write_keys: Iterable[WriteKeyChange]) -> Remedy | None:
+def _next(
+    changes: Iterable[ValueChange],
+    write_keys: Iterable[WriteKeyChange],
+    again: RepeatedOptions,
+    losing: _Losing | None,
+) -> Remedy | None:
     """Return the one thing to do next; None where there is nothing to do."""
     unread = {(key.group, key.resource) for key in write_keys if not key.new_reads_today}
     first: dict[ConfigurationChange, ValueChange] = {}
@@ -352,6 +405,13 @@ def _next(changes: Iterable[ValueChange], write_keys: Iterable[WriteKeyChange]) 
         return Remedy(
             f"{what}; or have an API server write {resource} again under today's write key, and run this again",
             _rewrite(resource),
+            "",
+        )
+    if losing is not None:
+        return Remedy(
+            "Do not deploy this configuration. Values that cannot be read today need a key that it lacks: repair them "
+            "first, or keep the key",
+            again.explain(losing.key) if losing.without_repair else again.repair(losing.key),
             "",
         )
     untold = first.get(ConfigurationChange.UNDETERMINED)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
@@ -16,8 +18,9 @@ from etcdfix.errors import BackupUnreadable, SourceError
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.reports.encryption_model import EncryptionUsageReport, KeyUsage
+from etcdfix.reports.formats.encryption import USAGE_FORMATS
 from etcdfix.reports.schema import SCHEMAS
-from etcdfix.sources.base import Source
+from etcdfix.sources.base import Source, SourceDescription
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions
 from tests.support.audit_logs import content, own_directory
@@ -33,6 +36,7 @@ from tests.support.objects import (
     aesgcm,
     config_map,
     configuration,
+    configuration_of_rules,
     namespace_object,
     provider,
     secret,
@@ -325,3 +329,143 @@ def test_a_manifest_names_the_etcds_that_are_not_read(
     assert code == 3
     for key in report["keys"]:
         assert (said in key["reasons"]) == (key["configured"] and key["resources"] == ["secrets"])
+
+
+ENVELOPED = aescbc(secret("web"), KEY_2, name="old")
+WITH_ENVELOPE_DAMAGED = {
+    "provider": ENVELOPED.replace(b"aescbc", b"adscbc"),
+    "version": ENVELOPED.replace(b":v1:", b":v0:"),
+    "colon": ENVELOPED.replace(b"k8s:", b"k8s;"),
+    "magic-of-protobuf": ENVELOPED.replace(b"k8s:", b"k8s\0"),
+    "name": ENVELOPED.replace(b":old:", b":omd:"),
+    "colon-after-name": ENVELOPED.replace(b":old:", b":old;"),
+    "line-in-front": b"\r\n" + ENVELOPED,
+    "byte-in-front": b"x" + ENVELOPED,
+    "brace-in-front": b"{" + ENVELOPED.replace(b"k8s:enc:aescbc:v1:old:", b""),
+    "first-byte-cut": ENVELOPED[1:],
+    "eight-zeroed": bytes(8) + ENVELOPED[8:],
+    "envelope-cut": ENVELOPED[23:],
+    "name-cut": ENVELOPED[:20],
+}
+
+
+@pytest.mark.parametrize("last", [IDENTITY, None], ids=["identity", "no-identity"])
+@pytest.mark.parametrize("place", ["current", "kept", "snapshot", "backup"])
+@pytest.mark.parametrize("damaged", WITH_ENVELOPE_DAMAGED)
+def test_a_value_whose_envelope_is_damaged_may_need_any_key(
+    damaged: str, place: str, last: dict[str, Any] | None, ground: Ground
+) -> None:
+    key, value = "/registry/secrets/shop/web", WITH_ENVELOPE_DAMAGED[damaged]
+    providers = [provider("aescbc", new=KEY_1, old=KEY_2), *([last] if last else [])]
+    settings: dict[str, Any] = {}
+    source = MemorySource(KUBE_SYSTEM)
+    match place:
+        case "current":
+            source = MemorySource({**KUBE_SYSTEM, key: value})
+        case "kept":
+            source = KeptSource(KUBE_SYSTEM, [stored(key, value)])
+        case "snapshot":
+            settings = {"snapshots": (Path("x.db"),), "open_snapshot": lambda _: MemorySource({key: value})}
+        case _:
+            ground.change(key=key.encode(), value=value)
+            own = namespace_object("kube-system", BACKED_UP_UID)
+            source = MemorySource({"/registry/namespaces/kube-system": own})
+            settings = {"backup_directories": ground.directories[:1]}
+    report = usage(source, configuration(*providers), **settings)
+    old = key_of(report, "aescbc/v1/old")
+    assert (old.objects, old.safe_to_remove) == (0, False)
+    assert "which encryption key 1 value needs is not known" in old.reasons
+
+
+@pytest.mark.parametrize("value", [secret("web")[:-9], b'{"kind":"Secret","apiVersion":"v1","met'])
+def test_a_damaged_value_that_begins_as_an_object_needs_no_key(value: bytes) -> None:
+    report = usage({**under("new", KEY_1), "/registry/secrets/shop/web": value})
+    assert key_of(report, "identity").failing == 1
+    assert key_of(report, "aescbc/v1/old").safe_to_remove
+
+
+def test_a_damaged_envelope_under_another_prefix_speaks_against_every_key() -> None:
+    report = usage({"/other/secrets/shop/web": ENVELOPED.replace(b"k8s:", b"k8s;")})
+    assert not key_of(report, "aescbc/v1/old").safe_to_remove
+
+
+def test_a_damaged_value_that_names_a_key_of_another_rule_speaks_against_it() -> None:
+    pods = (("pods",), (provider("aescbc", p=KEY_1, old=KEY_2), IDENTITY))
+    rules = configuration_of_rules((("secrets",), (provider("aescbc", s=KEY_3), IDENTITY)), pods)
+    config = parse_configuration(rules, path="two.yaml")
+    report = usage({"/registry/secrets/shop/web": ENVELOPED[:40]}, config)
+    assert not key_of(report, "aescbc/v1/old", "pods").safe_to_remove
+
+
+class Limited(MemorySource):
+    """Is read by an etcd user who may read one prefix alone."""
+
+    def describe(self) -> SourceDescription:
+        return msgspec.structs.replace(super().describe(), limited_to="/registry/")
+
+
+def test_a_user_who_may_not_read_everything_makes_nothing_safe() -> None:
+    report = usage(Limited({**KUBE_SYSTEM, **under("new", KEY_1)}))
+    said = "permission denied: keys outside /registry/ were not looked at"
+    assert (report.safe_to_remove, report.incomplete_reasons) == (0, [said])
+
+
+def test_what_if_names_the_etcds_that_are_not_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "manifest.yaml").write_text(MANIFEST)
+    (tmp_path / "new.yaml").write_bytes(
+        configuration_of_rules((("secrets",), (provider("aescbc", new=KEY_1), IDENTITY)))
+    )
+    code = run(
+        ["encryption", "what-if", "--snapshot", str(ALPHA / "snapshot.db.gz"), "--no-kms", "--no-encryption",
+         "--new", str(tmp_path / "new.yaml"), "--manifest", str(tmp_path / "manifest.yaml"), "-o", "json"]
+    )  # fmt: skip
+    report = json.loads(capfd.readouterr().out)
+    said = "the etcd of secrets was not read: https://10.0.0.9:2379, https://10.0.0.8:2379"
+    assert said in report["incomplete_reasons"]
+    assert code in {1, 3}
+
+
+@pytest.mark.parametrize("needed", [True, False])
+def test_a_key_that_stands_in_the_file_once_for_two_rules_is_needed_by_both(needed: bool) -> None:
+    both = (("secrets", "configmaps"), (provider("aesgcm", new=KEY_1, old=KEY_2), IDENTITY))
+    config = parse_configuration(
+        configuration_of_rules(both, (("configmaps",), (provider("aescbc", more=KEY_3),))), path="x.yaml"
+    )
+    settings = "/registry/configmaps/shop/settings"
+    values = {settings: aesgcm(config_map(), settings, key=KEY_2, name="old")} if needed else {}
+    report = usage(values, config)
+    ours = key_of(report, "aesgcm/v1/old", "secrets")
+    reason = "it stands in the file once for configmaps too, where it is not safe to remove"
+    assert (ours.safe_to_remove, ours.reasons) == (not needed, [reason] if needed else [])
+    assert key_of(report, "aesgcm/v1/old", "configmaps").safe_to_remove is not needed
+    assert key_of(report, "aescbc/v1/more", "configmaps").safe_to_remove
+    assert report.safe_to_remove == sum(key.safe_to_remove for key in report.keys)
+
+
+def test_a_directory_without_a_backup_of_this_cluster_is_no_look_at_backups(ground: Ground) -> None:
+    empty = usage(under("new", KEY_1), backup_directories=ground.directories[:1])
+    for report in (empty, backed_up(ground, "another-uid")):
+        assert f"There is no backup of this cluster in {ground.directories[0]}." in report.notes
+        assert any(note.startswith("Backups and other snapshots were not looked at") for note in report.notes)
+
+
+def test_what_is_safe_to_remove_is_named_below_the_headline() -> None:
+    stream = io.BytesIO()
+    USAGE_FORMATS["table"](usage(under("new", KEY_1)), stream, 100)
+    second = stream.getvalue().decode().splitlines()[1]
+    assert second.startswith("Safe to remove: aescbc/v1/old (fp:")
+    assert second.endswith(" of secrets; identity of secrets")
+
+
+def test_whether_a_key_is_safe_to_remove_is_shown_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("etcdfix.reports.base.width_for", lambda _stream: 80)
+    stream = io.BytesIO()
+    USAGE_FORMATS["table"](usage(under("new", KEY_1)), stream, 100)
+    (row,) = [
+        line
+        for line in stream.getvalue().decode().splitlines()
+        if line.startswith("secrets  ") and "/old" in line
+    ]
+    assert " yes " in row

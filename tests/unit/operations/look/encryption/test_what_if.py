@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import random
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from etcdfix.encryption.config import EncryptionConfiguration
@@ -14,6 +16,8 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import examine_all, examine_each
 from etcdfix.operations.look.encryption.what_if import WhatIf, WhatIfRequest, what_if
 from etcdfix.reports.encryption_model import WhatIfReport
+from etcdfix.reports.formats.encryption import WHAT_IF_FORMATS
+from etcdfix.sources.base import SourceDescription
 from etcdfix.storagekey import StorageLayout
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
@@ -225,3 +229,91 @@ def test_each_examiner_finds_what_it_finds_alone() -> None:
 def test_a_source_of_which_nothing_can_be_read_is_an_error() -> None:
     with pytest.raises(SourceError):
         compared(MemorySource([stored(name(1), b"x")], fails_after=0), ONE, ONE)
+
+
+class Limited(MemorySource):
+    """Is read by an etcd user who may read one prefix alone."""
+
+    def describe(self) -> SourceDescription:
+        return msgspec.structs.replace(super().describe(), limited_to="/registry/")
+
+
+def test_a_user_who_may_not_read_everything_is_not_told_that_nothing_is_lost() -> None:
+    report = compared(Limited({**BASE, **sealed(1)}), ONE, ONE).report
+    assert report.incomplete_reasons == ["permission denied: keys outside /registry/ were not looked at"]
+
+
+def test_an_etcd_that_was_not_read_is_told_where_its_providers_change() -> None:
+    new = configuration(provider("aesgcm", two=KEY_2, one=KEY_1), IDENTITY)
+    overrides = {"secrets": ("https://10.0.0.9:2379",), "events": ("https://10.0.0.8:2379",)}
+    report = compared(plain(1), ONE, new, overrides=overrides).report
+    assert report.incomplete_reasons == ["the etcd of secrets was not read: https://10.0.0.9:2379"]
+    assert compared(plain(1), ONE, ONE, overrides=overrides).report.complete
+
+
+def test_an_overridden_resource_that_is_no_longer_encrypted() -> None:
+    overrides = {"secrets": ("https://10.0.0.9:2379",)}
+    report = compared(plain(1), None, ONE, no_encryption=True, overrides=overrides).report
+    assert not report.complete
+
+
+def test_another_etcd_than_the_main_one_is_told() -> None:
+    report = compared(plain(1), ONE, ONE, main_not_read=True).report
+    assert report.incomplete_reasons == ["the main etcd was not read, but another one"]
+
+
+def test_encrypted_values_under_another_prefix_are_told() -> None:
+    other = "/kubernetes.io/secrets/shop/x"
+    value = aesgcm(secret("x"), other, key=KEY_1, name="one")
+    report = compared({**sealed(1), other: value, "/other/thing": b"x"}, ONE, ONE).report
+    (reason,) = report.incomplete_reasons
+    assert reason.startswith("not compared: 1 encrypted value outside the storage prefix /registry")
+
+
+TWO = configuration(provider("aesgcm", two=KEY_2, one=KEY_1), IDENTITY)
+WITHOUT_ONE = configuration(provider("aesgcm", two=KEY_2), IDENTITY)
+
+
+def with_a_bit_changed(value: bytes, at: int) -> bytes:
+    return value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    "at", [3, 9, 16, 19, -30, -1], ids=["colon", "provider", "version", "name", "ciphertext", "tag"]
+)
+def test_a_value_that_a_key_of_today_alone_can_repair_loses_its_way_back(at: int) -> None:
+    damaged = {
+        name(1): with_a_bit_changed(sealed(1)[name(1)], at if at > 0 else len(sealed(1)[name(1)]) + at)
+    }
+    report = compared({**damaged, **sealed(2, key=KEY_2, called="two")}, TWO, WITHOUT_ONE).report
+    assert (report.loses_its_way_back, report.stays_unreadable, report.becomes_unreadable) == (1, 0, 0)
+    assert report.changes[0].change == "loses-its-way-back"
+    assert report.next is not None
+    assert report.next.action.startswith("Do not deploy")
+    assert name(1) in report.next.command
+    kept = compared(damaged, TWO, TWO).report
+    assert (kept.loses_its_way_back, kept.stays_unreadable) == (0, 1)
+
+
+def test_a_value_whose_key_has_another_name_loses_it() -> None:
+    report = compared(sealed(1, called="other"), TWO, WITHOUT_ONE).report
+    assert report.loses_its_way_back == 1
+
+
+def test_noise_under_the_only_key_of_its_name_loses_nothing() -> None:
+    report = compared(sealed(1, key=KEY_3), TWO, WITHOUT_ONE).report
+    assert (report.loses_its_way_back, report.stays_unreadable) == (0, 1)
+
+
+def test_the_head_names_what_loses_its_way_back_and_what_else_happens() -> None:
+    damaged = {name(1): with_a_bit_changed(sealed(1)[name(1)], len(sealed(1)[name(1)]) - 30)}
+    first, second = head(compared({**damaged, **sealed(2, 3)}, TWO, WITHOUT_ONE).report)
+    assert first.startswith("2 values become unreadable and 1 unreadable value loses its way back under")
+    assert second == "Of 4 values: nothing else changes"
+    assert head(compared(plain(1), TWO, WITHOUT_ONE).report)[1] == "Of 2 values: nothing changes"
+
+
+def head(report: WhatIfReport) -> list[str]:
+    stream = io.BytesIO()
+    WHAT_IF_FORMATS["table"](report, stream, 10)
+    return stream.getvalue().decode().splitlines()[:2]

@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import re
-from collections.abc import Collection
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 
 import msgspec
@@ -22,6 +21,7 @@ from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.envelope import KNOWN_PROVIDERS, Envelope, parse_envelope
 from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, stored_key_id
 from etcdfix.encryption.peek import LookInto, PeekRequest, Structures, peek
+from etcdfix.encryption.repairs import nearly_behind_plugin, unsearched
 from etcdfix.encryption.transformer import (
     Transformers,
     TransformFailed,
@@ -43,7 +43,7 @@ from etcdfix.model import (
     key_id_digest,
 )
 from etcdfix.readers import Plugins, ResourceReader, ResourceReaders
-from etcdfix.repair import NO_REPAIR, RepairSearch, find_repair, proof_of, rewrites_of
+from etcdfix.repair import NO_REPAIR, RepairSearch, find_repair, proof_of, rewrites_of, unasked
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import (
     ResourcePrefix,
@@ -53,6 +53,7 @@ from etcdfix.storagekey import (
     display,
     under_other_prefixes,
 )
+from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.judge import Verdict, judge
@@ -358,7 +359,10 @@ class Examiner:
             _kms_key_id(stored, envelope),
             reader.rule,
             tuple(name.key for name in keys if name.key.startswith("fp:")),
-            self._find_repair(reader, stored, verdict, thorough=thorough).repair,
+            unasked(self._find_repair(reader, stored, verdict, thorough=thorough), verdict.cause).repair,
+            verdict.cause is Cause.KMS_ENVELOPE_DAMAGED
+            and reader.transformers is not None
+            and reader.transformers.has_dropped_data_keys(stored.value),
         )
 
     def search_repair(self, found: Examination) -> RepairSearch:
@@ -385,19 +389,27 @@ class Examiner:
         if not self._repairs or verdict.outcome not in _UNREAD or not reader.owner_known:
             return NO_REPAIR
         own = reader.transformers
-        trial = self.apart()
-        trial._repairs = False  # noqa: SLF001 - its own
+        trial: Examiner | None = None
 
-        def aside() -> AbstractContextManager[None]:
-            return self.plugins.aside() if self.plugins is not None else contextlib.nullcontext()
+        @contextlib.contextmanager
+        def aside() -> Iterator[None]:
+            with (
+                self.plugins.aside() if self.plugins is not None else contextlib.nullcontext(),
+                own.learning_nothing() if own is not None else contextlib.nullcontext(),
+            ):
+                yield
 
-        def examine(other: StoredValue) -> Examination:
-            with aside():
-                return trial.examine(other)
-
-        def proven(other: StoredValue) -> RepairProof:
+        def proven(other: StoredValue) -> RepairProof | None:
             with aside():
                 return proof_of(other, own)
+
+        def examine(other: StoredValue) -> Examination:
+            nonlocal trial
+            if trial is None:
+                trial = self.apart()
+                trial._repairs = False  # noqa: SLF001 - its own
+            with aside():
+                return trial.examine(other)
 
         def fits(plaintext: bytes) -> bool:
             try:
@@ -413,7 +425,15 @@ class Examiner:
             thorough=thorough,
             fits=fits if unproven else None,
         )
-        return find_repair(stored, candidates, examine, proven)
+        left = unsearched(stored.value, own) if unproven and own is not None else ""
+        return find_repair(stored, candidates, proven, examine, unsearched=left)
+
+    def plugin_to_ask(self, found: Examination) -> str:
+        """Return the KMS provider (``kms/v2/prov``) that has to be asked whether a prefix is damaged; "" for none."""
+        reader = self.readers.reader_for(found.stored.key)
+        if found.verdict.outcome not in _UNREAD or not reader.owner_known or reader.transformers is None:
+            return ""
+        return nearly_behind_plugin(found.stored.value, reader.transformers)
 
     def _structures(self, reader: ResourceReader) -> Structures:
         crd = self.readers.custom_resource(reader.directory)

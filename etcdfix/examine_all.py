@@ -223,10 +223,13 @@ class Examining:
     def __init__(self, examiner: Examiner, *, target: bytes = b"") -> None:
         examiner.start_over()  # a value from a file or of another member must not speak for those of this run
         self._examine = examiner.examine
+        self._plugin_to_ask = examiner.plugin_to_ask
         self._opened = examiner.readers.opened
         self._plugins = examiner.plugins
         self._target = target
         self._searched: Counter[KeyName] = Counter()
+        # Settled values that were put aside for a search alone; what is past its limit would only take up room.
+        self._kept: Counter[KeyName] = Counter()
         self._waiting = Spool(StoredValue)
         # From the first look, and from the later one; each in the source's order.
         self._doubtful = (Spool(Examination), Spool(Examination))
@@ -287,7 +290,23 @@ class Examining:
 
     def _is_open(self, found: Examination) -> bool:
         """Say whether a value waits: more may be found, a repair too, or a search is due since it is the target."""
-        return not found.verdict.settled or found.stored.key == self._target or _may_be_repaired(found)
+        if not found.verdict.settled or found.stored.key == self._target:
+            return True
+        keys = self._to_be_repaired(found)
+        self._kept.update(keys)
+        return bool(keys) and all(self._kept[key] <= MOST_SEARCHED for key in keys)
+
+    def _to_be_repaired(self, found: Examination) -> tuple[KeyName, ...]:
+        """Return the keys under which a search for a tag's proof counts; none where the stored bytes stay as they are.
+
+        A look that does not wait for a plugin leaves a damaged prefix of its provider to a later one.
+        """
+        if found.repair is not None:
+            return ()
+        if _may_be_repaired(found):
+            return found.encryption_keys
+        plugin = self._plugin_to_ask(found) if self._plugins is not None else ""
+        return (KeyName(found.rule, plugin, ""),) if plugin else ()
 
     def _put_aside(self, spool: Spool[V], kept: V, stored: StoredValue) -> Examination | None:
         """Keep a value for later; where there is no room for it, wait for its plugin now and return what it is."""
@@ -335,18 +354,21 @@ class Examining:
         verdict = found.verdict
         if found.stored.key == self._target:
             return verdict.outcome in FAILED or verdict.outcome is Outcome.UNDETERMINED
-        keys = found.encryption_keys
-        if verdict.settled and not _may_be_repaired(found):
+        keys = self._to_be_repaired(found)
+        if verdict.settled and not keys:
             return False
-        if not self._is_key_right(found) and verdict.cause is not Cause.KMS_ENVELOPE_DAMAGED:
-            return False
+        if not keys:
+            keys = found.encryption_keys
+            if not self._is_key_right(found) and verdict.cause is not Cause.KMS_ENVELOPE_DAMAGED:
+                return False
         self._searched.update(keys)
         return all(self._searched[key] <= MOST_SEARCHED for key in keys)
 
     def _may_change(self, found: Examination) -> bool:
         """Say whether the last look may come to something else than the first, now that everything has been seen."""
         searched = found.stored.key == self._target
-        return searched or _behind_plugin(found) or self._is_key_right(found)
+        repairs = bool(self._to_be_repaired(found))
+        return searched or repairs or _behind_plugin(found) or self._is_key_right(found)
 
     def _is_key_right(self, found: Examination) -> bool:
         """Say whether the value's encryption key is there: it opens other values, or a look at this one showed it."""
@@ -393,7 +415,7 @@ class Examining:
 def _may_be_repaired(found: Examination) -> bool:
     """Say whether a search may yet show that the stored bytes of a value can be put right, with a tag as proof."""
     verdict = found.verdict
-    if found.repair is not None or verdict.outcome is not Outcome.DECRYPT_FAILURE:
+    if verdict.outcome is not Outcome.DECRYPT_FAILURE:
         return False
     tagged = not found.transformer.startswith("aescbc/")
     return tagged and (verdict.key_proven or verdict.cause is Cause.KMS_ENVELOPE_DAMAGED)

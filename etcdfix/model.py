@@ -310,7 +310,9 @@ class RepairKind(StrEnum):
     BIT = "bit"
     """One bit of what is encrypted, of its tag or nonce, or of the KMS envelope around it."""
     PREFIX = "prefix"
-    """One to three bits of ``k8s:enc:<provider>:<version>:<name>:``."""
+    """One to three bits of ``k8s:enc:<provider>:<version>:``, or of the colon behind the name."""
+    NAME = "name"
+    """The same, and a bit of the name among them. Another key may have that name, or had it."""
     WRAPPED_KEY = "wrapped-key"
     """The wrapped data key of another value is put in, or its length is that of others."""
     TEXT_MODE = "text-mode"
@@ -329,7 +331,8 @@ class RepairProof(StrEnum):
     DECODES = "decodes"
     """One of the few fixed undos of an unencrypted value, after which a whole object of its etcd key decodes."""
     NONE = "none"
-    """Nothing: AES-CBC has no tag. An object of its etcd key decodes, and some of its bytes may be wrong."""
+    """Nothing. AES-CBC has no tag: an object of its etcd key decodes, and some of its bytes may be wrong. And no tag
+    says which name its key had."""
 
 
 class Repair(msgspec.Struct, frozen=True, gc=False):

@@ -15,8 +15,10 @@ import msgspec
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
 from etcdfix.encryption.known_starts import Structures
 from etcdfix.encryption.repairs import Rewrite, cbc_rewrites, prefix_rewrites, rewrites
-from etcdfix.encryption.transformer import ResourceTransformers
+from etcdfix.encryption.transformer import ResourceTransformers, TransformFailed
 from etcdfix.model import Outcome, Repair, RepairKind, RepairProof, StoredValue
+from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
+from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.plaintext import fixed_undos
 
@@ -42,7 +44,7 @@ class RepairSearch(NamedTuple):
     value: bytes = b""
     repaired: Examination | None = None
     why_not: str = (
-        "nothing that could have happened to it was found: undone, none of it makes the value readable"
+        "no single bit or known change makes it readable under the encryption keys of this configuration"
     )
     ambiguous: bool = False
 
@@ -56,38 +58,67 @@ NO_REPAIR = RepairSearch()
 def find_repair(
     stored: StoredValue,
     candidates: Iterable[Rewrite],
+    proof_of: Callable[[StoredValue], RepairProof | None],
     examine: Callable[[StoredValue], Examination],
-    proof_of: Callable[[StoredValue], RepairProof],
+    *,
+    unsearched: str = "",
 ) -> RepairSearch:
     """Examine what a value may have been, and return the only result that reads.
 
     Args:
         stored: As etcd has it; it cannot be read.
         candidates: What it may have been.
-        examine: Says what each would be, without counting it as a value of the run.
-        proof_of: Says what shows that one that reads is what was written.
+        proof_of: Says what shows that one is what was written; None for one that does not open.
+        examine: Says what one that opens would be, without counting it as a value of the run.
+        unsearched: What was left out of the search, for people; "" for nothing.
     """
-    fits: dict[bytes, tuple[Rewrite, Examination]] = {}
+    fits: dict[bytes, tuple[Rewrite, Examination, RepairProof]] = {}
     nearly = ""
     for rewrite in candidates:
         if rewrite.value == stored.value or rewrite.value in fits:
             continue
-        found = examine(msgspec.structs.replace(stored, value=rewrite.value))
+        other = msgspec.structs.replace(stored, value=rewrite.value)
+        proof = proof_of(other)
+        if proof is None:
+            continue
+        found = examine(other)
         if _reads(found):
-            fits[rewrite.value] = rewrite, found
-        elif found.opened and proof_of(found.stored) is RepairProof.TAG:
+            fits[rewrite.value] = rewrite, found, proof
+        elif found.opened and proof is RepairProof.TAG:
             verdict = found.verdict
             nearly = (
                 f"with {rewrite.words} it opens, and what it holds is {verdict.outcome}: {verdict.message}"
             )
     if not fits:
-        return NO_REPAIR._replace(why_not=nearly) if nearly else NO_REPAIR
+        why_not = nearly or NO_REPAIR.why_not
+        return RepairSearch(why_not=f"{why_not}; not searched: {unsearched}" if unsearched else why_not)
     if len(fits) > 1:
-        ways = "; ".join(rewrite.words for rewrite, _ in fits.values())
+        ways = "; ".join(rewrite.words for rewrite, *_ in fits.values())
         why_not = f"{len(fits)} different repairs would each make it readable, and nothing says which is right: {ways}"
         return RepairSearch(why_not=why_not, ambiguous=True)
-    (value, (rewrite, found)) = next(iter(fits.items()))
-    return RepairSearch(Repair(rewrite.kind, rewrite.words, proof_of(found.stored)), value, found, "")
+    (value, (rewrite, found, proof)) = next(iter(fits.items()))
+    if rewrite.kind is RepairKind.NAME:
+        proof = RepairProof.NONE
+    return RepairSearch(Repair(rewrite.kind, rewrite.words, proof), value, found, "")
+
+
+def unasked(search: RepairSearch, cause: Cause | None) -> RepairSearch:
+    """Return what of a search is told unasked: no prefix where the configuration may be what differs.
+
+    Args:
+        search: The search.
+        cause: Why the value cannot be read.
+    """
+    repair = search.repair
+    if repair is None or repair.kind not in {RepairKind.PREFIX, RepairKind.NAME}:
+        return search
+    if repair.kind is RepairKind.NAME:
+        why = "a key that had that name looks the same: nothing tells"
+    elif cause in CURABLE_BY_CONFIGURATION:
+        why = "the configuration may be what is wrong"
+    else:
+        return search
+    return RepairSearch(why_not=f"with {repair.words} it would read, but {why}")
 
 
 def _reads(found: Examination) -> bool:
@@ -109,7 +140,8 @@ def rewrites_of(
         stored: As etcd has it.
         own: What serves its resource; None where no configuration is known.
         structures: Starts that API servers write.
-        thorough: Also search for what takes time: a flipped bit behind the prefix, a wrapped data key.
+        thorough: Also search for what takes time: a flipped bit behind the prefix, a wrapped data key, and whatever a
+            KMS plugin has to be asked about.
         fits: Says whether a plaintext is the object of the etcd key; None not to search under AES-CBC.
     """
     data = stored.value
@@ -123,11 +155,21 @@ def rewrites_of(
         if fits is not None:
             yield from cbc_rewrites(data, own, fits)
     else:
-        yield from prefix_rewrites(data, own)
+        yield from prefix_rewrites(data, own, plugins=thorough)
 
 
-def proof_of(stored: StoredValue, own: ResourceTransformers | None) -> RepairProof:
-    """Say what shows that a value that opens is what was written."""
-    if own is None or not stored.value.startswith(ENCRYPTED_PREFIX):
+def proof_of(stored: StoredValue, own: ResourceTransformers | None) -> RepairProof | None:
+    """Say what shows that a value is what was written; None for one that does not open.
+
+    Raises:
+        KMSPending: Only while plugins defer.
+    """
+    if own is None:
         return RepairProof.DECODES
-    return RepairProof.TAG if own.from_storage(stored.value, stored.key).authenticated else RepairProof.NONE
+    try:
+        plain = own.from_storage(stored.value, stored.key)
+    except TransformFailed:
+        return None
+    if plain.transformer == IDENTITY:
+        return RepairProof.DECODES
+    return RepairProof.TAG if plain.authenticated else RepairProof.NONE

@@ -29,9 +29,9 @@ from etcdfix.encryption.config_rules import (
 )
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.endpoint import socket_path
-from etcdfix.encryption.redaction import shown
+from etcdfix.encryption.redaction import is_key_text, shown
 from etcdfix.errors import ConfigurationError
-from etcdfix.golang.goquote import go_quote
+from etcdfix.golang.goquote import go_quote, withheld
 from etcdfix.golang.gotime import parse_duration
 from etcdfix.golang.goyaml import line_of
 from etcdfix.inputs.inputfile import Check, any_status, read_input
@@ -158,7 +158,8 @@ def read_configuration(path: Path, check: Check = any_status) -> bytes:
     except OSError as error:
         hint = "Name a readable file: the one in the API server's flag --encryption-provider-config."
         problem = Problem((), f"it cannot be read: {(error.strerror or 'unknown error').lower()}", hint)
-        raise refusal(str(path), b"", [problem]) from error
+        name = withheld(str(path)) if is_key_text(str(path)) else go_quote(str(path))
+        raise _refused(name, b"", [problem]) from error
 
 
 def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
@@ -210,10 +211,14 @@ def decode_rules(raw: bytes, *, path: str) -> list[config_file.Rule]:
 
 def refusal(path: str, raw: bytes, problems: Sequence[Problem]) -> ConfigurationError:
     """Return the error that says why the API server would refuse a file: the first few problems, with their lines."""
+    return _refused(go_quote(path), raw, problems)
+
+
+def _refused(name: str, raw: bytes, problems: Sequence[Problem]) -> ConfigurationError:
     said = "; ".join(_said(problem, raw) for problem in problems[:_MAX_SAID])
     if len(problems) > _MAX_SAID:
         said += f"; and {len(problems) - _MAX_SAID} more"
-    return ConfigurationError(f"encryption configuration {go_quote(path)}: {said}", hint=problems[0].hint)
+    return ConfigurationError(f"encryption configuration {name}: {said}", hint=problems[0].hint)
 
 
 def _said(problem: Problem, raw: bytes) -> str:

@@ -34,6 +34,7 @@ from etcdfix.encryption.config import (
 from etcdfix.encryption.config_rules import EVERYTHING, narrowest_first, parse_group_resource, rule_name
 from etcdfix.encryption.config_text import Element, Part, configuration_file
 from etcdfix.encryption.envelope import transformer_name
+from etcdfix.encryption.redaction import shown
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import GroupResource
 
@@ -47,7 +48,6 @@ class Decided(StrEnum):
 
     SAME_NAME_OTHER_BYTES = "same-name-other-bytes"
     RENAMED_KEY = "renamed-key"
-    KMS_NAME_TAKEN = "kms-name-taken"
     KMS_SHARED = "kms-shared"
     IDENTITY_KEPT = "identity-kept"
     IDENTITY_WRITES = "identity-writes"
@@ -102,10 +102,11 @@ def merge(configurations: Sequence[EncryptionConfiguration], names: Sequence[str
     """
     lists = [_Lists(configuration) for configuration in configurations]
     entries = sorted({name for one in lists for name in one.entries}, key=_breadth)
-    decisions = _Decisions(names or [configuration.path for configuration in configurations])
-    endpoints = _one_endpoint_each(lists, decisions)
+    files = names or [configuration.path for configuration in configurations]
+    decisions = _Decisions(files)
+    providers = _one_provider_each(lists, files)
     joined = {
-        name: _joined([one.serving(name) for one in lists], endpoints, name, decisions) for name in entries
+        name: _joined([one.serving(name) for one in lists], providers, name, decisions) for name in entries
     }
     elements = _elements(joined, decisions)
     result = Merged(tuple(elements), decisions.all())
@@ -137,27 +138,32 @@ def _breadth(name: GroupResource) -> tuple[int, str, str]:
     return (2 if name == EVERYTHING else 1 if name.resource == "*" else 0, name.group, name.resource)
 
 
-def _one_endpoint_each(lists: Sequence[_Lists], decisions: _Decisions) -> dict[tuple[str, str], KMSProvider]:
-    """Return the one provider that stands for each KMS version and name: the first one."""
-    chosen: dict[tuple[str, str], KMSProvider] = {}
-    for one in lists:
+def _one_provider_each(lists: Sequence[_Lists], files: Sequence[str]) -> dict[tuple[str, str], KMSProvider]:
+    """Return the one provider that stands for each KMS version and name: the first one.
+
+    Raises:
+        ConfigurationError: There are two endpoints for one. A value names no endpoint, so a file with one of them reads
+            less, and what the first file writes must go on to go where it goes.
+    """
+    chosen: dict[tuple[str, str], tuple[KMSProvider, str]] = {}
+    for one, file in zip(lists, files, strict=True):
         for provider in (provider for providers in one.entries.values() for provider in providers):
             if not isinstance(provider, KMSProvider):
                 continue
-            first = chosen.setdefault((provider.api_version, provider.name), provider)
+            first, where = chosen.setdefault((provider.api_version, provider.name), (provider, file))
             if first.endpoint != provider.endpoint:
                 transformer = transformer_name(ProviderType.KMS, provider.api_version, provider.name)
-                decisions.add(
-                    Decided.KMS_NAME_TAKEN, None, transformer,
-                    f"KMS provider {transformer} has another endpoint in another file; the first one was kept. "
-                    "Values that need the other plugin are read with --kms-endpoint, or with the other file",
-                )  # fmt: skip
-    return chosen
+                raise ConfigurationError(
+                    f"these files cannot be one: KMS provider {transformer} has two endpoints, "
+                    f"{shown(first.endpoint)} in {where} and {shown(provider.endpoint)} in {file}",
+                    hint=_SEVERAL,
+                )
+    return {name: provider for name, (provider, _) in chosen.items()}
 
 
 def _joined(
     found: Sequence[list[Provider] | None],
-    endpoints: dict[tuple[str, str], KMSProvider],
+    kms: dict[tuple[str, str], KMSProvider],
     name: GroupResource,
     decisions: _Decisions,
 ) -> list[Part]:
@@ -173,7 +179,7 @@ def _joined(
                     parts.append(Part(provider, origin))
                     decisions.identity_writes(name, covered=providers is not None)
             elif isinstance(provider, KMSProvider):
-                first = endpoints[provider.api_version, provider.name]
+                first = kms[provider.api_version, provider.name]
                 if all(part.provider != first for part in parts):
                     parts.append(Part(first, origin))
             else:
@@ -427,7 +433,7 @@ def _reading(providers: Sequence[Provider]) -> set[tuple[str, ...]]:
         if isinstance(provider, KeyedProvider):
             found |= {(provider.type.value, key.name, key.material.fingerprint) for key in provider.keys}
         elif isinstance(provider, KMSProvider):
-            found.add((provider.type.value, provider.api_version, provider.name))
+            found.add((provider.type.value, provider.api_version, provider.name, provider.endpoint))
         else:
             found.add((provider.type.value,))
     return found

@@ -17,30 +17,43 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from etcdfix.encryption.cipher import Cipher, Flip, difference, turned
 from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.kms.envelopes import (
+    KEY_ID_MAX_SIZE,
     KMSEnvelopeInvalid,
     parse_encrypted_object,
     split_encrypted_object,
     validate_encrypted_object,
 )
-from etcdfix.encryption.kms.transformer import INFO_SIZE, DataKey, KMSv1Transformer, KMSv2Transformer
+from etcdfix.encryption.kms.transformer import (
+    INFO_SIZE,
+    MOST_WITNESSES,
+    DataKey,
+    KMSv1Transformer,
+    KMSv2Transformer,
+)
 from etcdfix.encryption.known_starts import Structures
 from etcdfix.encryption.providers import cipher_of
 from etcdfix.encryption.providers.aescbc import BLOCK_SIZE, AESCBCCipher, without_padding
 from etcdfix.encryption.providers.aesgcm import AESGCMCipher
-from etcdfix.encryption.transformer import KMSReader, ResourceTransformers
+from etcdfix.encryption.transformer import ConfiguredKey, KMSReader, ResourceTransformers
 from etcdfix.encryption.undo import INFO, parsed, recalled
 from etcdfix.model import Attempt, RepairKind
 
 MOST_PREFIX_BITS: Final = 3
 """So many flipped bits of a prefix are put back: a name that is another one differs in more, or is known as such."""
 MOST_CBC_SIZE: Final = 32 << 10
-"""Without a tag each bit is tried by itself, and each try decodes an object: a larger body would take minutes."""
+"""Without a tag each bit is tried by itself, and each try decodes an object: a larger body would take minutes. Of one
+that is larger, only the initialization vector is searched."""
 
 _CR_LF, _LF = b"\r\n", b"\n"
 # Tag and length of the data field of KMS v2: one byte and up to four.
 _DATA_HEAD = 5
-# What follows the data: key id, wrapped key, annotations. Each bit is tried by itself.
+# What follows the data: key id, wrapped key, annotations, source type. Each bit is tried by itself.
 _MOST_TAIL = 4 << 10
+# Of a longer one: tag, length and bytes of the key id, which comes first; tag and byte of the source type, the last.
+_KEY_ID_FIELD = 3 + KEY_ID_MAX_SIZE
+_SOURCE_TYPE_FIELD = 2
+# ``k8s:enc:<provider>:<version>:`` stands before the name.
+_PARTS_BEFORE_NAME = 4
 _V1_LENGTH = 2
 _BLOCK_BITS = 8 * BLOCK_SIZE
 
@@ -62,19 +75,66 @@ class Rewrite(NamedTuple):
         return f"Rewrite({len(self.value)} bytes, {self.words!r})"
 
 
-def prefix_rewrites(data: bytes, own: ResourceTransformers) -> Iterator[Rewrite]:
-    """Yield a value under each prefix of its rule from which its own differs in one to three bits."""
-    for prefix in dict.fromkeys(key.prefix for key in own.keys):
-        if not prefix or len(data) <= len(prefix):
+class _Near(NamedTuple):
+    """A configured key whose prefix a value has but for a few bits."""
+
+    key: ConfiguredKey
+    wrong: bytes
+    bits: int
+
+    @property
+    def in_name(self) -> bool:
+        """Whether the name differs: it may be the name of another key. The colon behind it is no part of it."""
+        prefix = self.key.prefix
+        return any(self.wrong[_name_start(prefix) : len(prefix) - 1])
+
+
+def _near(data: bytes, own: ResourceTransformers) -> Iterator[_Near]:
+    keys = {key.prefix: key for key in own.keys if key.prefix}
+    if data.startswith(
+        tuple(keys)
+    ):  # it names a key that is there: what does not open then is no damaged prefix
+        return
+    for prefix, key in keys.items():
+        if len(data) > len(prefix):
+            wrong = difference(data[: len(prefix)], prefix)
+            bits = int.from_bytes(wrong).bit_count()
+            if bits <= MOST_PREFIX_BITS:
+                yield _Near(key, wrong, bits)
+
+
+def _name_start(prefix: bytes) -> int:
+    return sum(len(part) + 1 for part in prefix.split(b":", _PARTS_BEFORE_NAME)[:_PARTS_BEFORE_NAME])
+
+
+def prefix_rewrites(data: bytes, own: ResourceTransformers, *, plugins: bool) -> Iterator[Rewrite]:
+    """Yield a value under each prefix of its rule from which its own differs in one to three bits.
+
+    Nothing for a value that names a key of its rule: then its prefix is whole.
+
+    Args:
+        data: Stored bytes.
+        own: Of the resource.
+        plugins: Also under KMS providers, whose plugins have to be asked what comes of it.
+    """
+    for near in _near(data, own):
+        if near.key.provider is ProviderType.KMS and not plugins:
             continue
-        wrong = difference(data[: len(prefix)], prefix)
-        bits = int.from_bytes(wrong).bit_count()
-        if 0 < bits <= MOST_PREFIX_BITS:
-            places = [f"{at}" for at, byte in enumerate(wrong) if byte]
-            where = f"byte{'s' if len(places) > 1 else ''} {', '.join(places)}"
-            which = "one bit" if bits == 1 else f"{bits} bits"
-            words = f"{which} of the prefix k8s:enc:… put back ({where} of the value)"
-            yield Rewrite(prefix + data[len(prefix) :], RepairKind.PREFIX, words)
+        places = [f"{at}" for at, byte in enumerate(near.wrong) if byte]
+        where = f"byte{'s' if len(places) > 1 else ''} {', '.join(places)}"
+        which = "one bit" if near.bits == 1 else f"{near.bits} bits"
+        prefix = near.key.prefix
+        kind, part = RepairKind.PREFIX, "the prefix k8s:enc:…"
+        if near.in_name:
+            kind, part = RepairKind.NAME, "the key name in its prefix"
+        words = f"{which} of {part} put back ({where} of the value)"
+        yield Rewrite(prefix + data[len(prefix) :], kind, words)
+
+
+def nearly_behind_plugin(data: bytes, own: ResourceTransformers) -> str:
+    """Return the KMS provider (``kms/v2/prov``) whose prefix a value has but for a few bits before its name; or ""."""
+    found = (n for n in _near(data, own) if n.key.provider is ProviderType.KMS and not n.in_name)
+    return next((near.key.transformer for near in found), "")
 
 
 def rewrites(
@@ -90,7 +150,7 @@ def rewrites(
         own: Of the resource; a KMS value has been read with them before.
         structures: Starts that API servers write.
     """
-    yield from prefix_rewrites(data, own)
+    yield from prefix_rewrites(data, own, plugins=True)
     if _CR_LF in data:
         yield Rewrite(data.replace(_CR_LF, _LF), RepairKind.TEXT_MODE, "every CR LF turned back into LF")
     for key in own.keys:
@@ -157,9 +217,12 @@ def _kms_v2(
                     "the wrapped data key of another value of this provider put in, with what belongs to it"
                 )
                 yield Rewrite(data[:end] + tail, RepairKind.WRAPPED_KEY, words)
-    places = [*range(start, start + _DATA_HEAD), *range(end if begin else start, len(data))]
-    if len(places) > _MOST_TAIL:
-        places = places[:_DATA_HEAD]
+    places = [*range(start, start + _DATA_HEAD)]
+    behind = range(end if begin else start, len(data))
+    if len(behind) <= _MOST_TAIL:
+        places += behind
+    elif begin:
+        places += [*behind[:_KEY_ID_FIELD], *behind[-_SOURCE_TYPE_FIELD:]]
     for at in dict.fromkeys(places):
         for bit in range(8 if at < len(data) else 0):
             other = turned(data, at, bit)
@@ -213,24 +276,62 @@ def cbc_rewrites(data: bytes, own: ResourceTransformers, fits: Callable[[bytes],
         own: Of the resource; a KMS value has been read with them before.
         fits: Says whether a plaintext is an object that belongs under the value's etcd key.
     """
+    for start, key in _under_cbc(data, own):
+        yield from _cbc_bits(data, start, key, fits)
+
+
+def _under_cbc(data: bytes, own: ResourceTransformers) -> Iterator[tuple[int, bytes]]:
+    """Yield where a body begins that may be under AES-CBC, and its key."""
     for key in own.keys:
         if key.provider is ProviderType.AESCBC and key.material is not None and data.startswith(key.prefix):
-            yield from _cbc_bits(data, len(key.prefix), key.material.expose(), fits)
+            yield len(key.prefix), key.material.expose()
     for reader in own.kms_readers:
         if data.startswith(reader.prefix) and isinstance(reader.opener, KMSv1Transformer):
             known = reader.opener.recall(data[len(reader.prefix) :])
             if known is not None:
-                yield from _cbc_bits(data, len(data) - len(known[1]), known[0], fits)
+                yield len(data) - len(known[1]), known[0]
+
+
+def unsearched(data: bytes, own: ResourceTransformers) -> str:
+    """Return what a search for a repair leaves out since there is too much of it, for people; "" for nothing.
+
+    Args:
+        data: Stored bytes.
+        own: Of the resource; a KMS value has been read with them before.
+    """
+    left = []
+    if any(len(data) - start > MOST_CBC_SIZE for start, _ in _under_cbc(data, own)):
+        left.append(f"single bits under AES-CBC behind the initialization vector, {_larger(MOST_CBC_SIZE)}")
+    for reader in own.kms_readers:
+        if data.startswith(reader.prefix) and isinstance(reader.opener, KMSv2Transformer):
+            begin, end = split_encrypted_object(data, len(reader.prefix))
+            if len(data) - (end if begin else len(reader.prefix)) > _MOST_TAIL:
+                left.append(
+                    f"all of its KMS envelope but lengths, key id and source type, {_larger(_MOST_TAIL)}"
+                )
+            if reader.opener.dropped:
+                left.append(
+                    f"not all data keys of its KMS provider could be tried: more than {MOST_WITNESSES:,} opened others"
+                )
+    return "; ".join(left)
+
+
+def _larger(size: int) -> str:
+    return f"larger than {size >> 10} KiB"
 
 
 def _cbc_bits(data: bytes, start: int, key: bytes, fits: Callable[[bytes], bool]) -> Iterator[Rewrite]:
     """Try each bit: one of a block turns one bit of the next, and makes noise of its own."""
     body = data[start:]
-    if len(body) > MOST_CBC_SIZE or len(body) % BLOCK_SIZE or len(body) < 2 * BLOCK_SIZE:
+    if len(body) % BLOCK_SIZE or len(body) < 2 * BLOCK_SIZE:
         return
+    whole = len(body) <= MOST_CBC_SIZE
+    alone = "" if whole else f"; no bit behind it was searched: {_larger(MOST_CBC_SIZE)}"
     plain = AESCBCCipher(key).blocks(body)
     decrypt = BlockCipher(AES(key), ECB()).decryptor().update  # noqa: S305 - the block cipher inside CBC
-    for block in range(0, len(body), BLOCK_SIZE):  # the first one is the initialization vector
+    for block in range(
+        0, len(body) if whole else BLOCK_SIZE, BLOCK_SIZE
+    ):  # the first one is the initialization vector
         own = body[block : block + BLOCK_SIZE]
         others = b"".join(turned(own, place // 8, place % 8) for place in range(_BLOCK_BITS))
         noise = decrypt(others) if block else b""
@@ -247,5 +348,5 @@ def _cbc_bits(data: bytes, start: int, key: bytes, fits: Callable[[bytes], bool]
             if not isinstance(plaintext, Attempt) and fits(plaintext):
                 where = "initialization vector" if not block else "ciphertext"
                 flip = Flip(where, at - (BLOCK_SIZE if block else 0), bit)
-                words = f"{flip.words} turned back (byte {start + at} of the value)"
+                words = f"{flip.words} turned back (byte {start + at} of the value){alone}"
                 yield Rewrite(turned(data, start + at, bit), RepairKind.BIT, words)

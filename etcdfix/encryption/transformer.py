@@ -11,6 +11,7 @@ Sources: ``k8s.io/apiserver/pkg/storage/value/transformer.go`` (order, aggregati
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Self
 
 import msgspec
@@ -249,6 +250,25 @@ class ResourceTransformers:
         elif self.has_identity:
             return Plaintext(data, IDENTITY, self._identity_stale)
         return self.search(data, key)
+
+    @contextmanager
+    def learning_nothing(self) -> Iterator[None]:
+        """Read bytes that etcd does not hold: what opens speaks for no plugin, and is not remembered."""
+        for reader in self.kms_readers:
+            reader.opener.learns = False
+        try:
+            yield
+        finally:
+            for reader in self.kms_readers:
+                reader.opener.learns = True
+
+    def has_dropped_data_keys(self, data: bytes) -> bool:
+        """Say whether more data keys opened values than are kept, under the KMS v2 provider that a value names."""
+        return any(
+            isinstance(reader.opener, KMSv2Transformer) and reader.opener.dropped
+            for reader in self.kms_readers
+            if data.startswith(reader.prefix)
+        )
 
     def search(self, data: bytes, key: bytes) -> Plaintext:
         """Do what :meth:`from_storage` does, step by step as the API server does it.

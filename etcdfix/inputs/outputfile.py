@@ -1,7 +1,8 @@
 """The one way to write a file for somebody: it takes its name only when it is whole.
 
 Until then it has a random name in the same directory, and it goes again when anything ends the work before that. What
-stands at the name is replaced, never written into: no link is followed, and no backup, audit log or plan is lost.
+stands at the name is replaced, never written into: no link is followed, and no backup, audit log, plan or
+EncryptionConfiguration is lost.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def destination(
         may_replace_plan: What is written is a plan, and may take the place of an earlier one.
 
     Raises:
-        ConfigurationError: It cannot be written, is a link, is one of the inputs, or one of our own files.
+        ConfigurationError: It cannot be written, is a link, is one of the inputs, one of our own files, or an
+            EncryptionConfiguration.
         OSError: What was written could not take its name in the end.
     """
     if path is None or path == STANDARD_OUTPUT:
@@ -144,7 +146,7 @@ class _Target:
         own = own_file(self._directory, self._path.name)
         if own is not None and not (own is OwnFile.PLAN and self._may_replace_plan):
             raise ConfigurationError(
-                f"{where} is {own.value} of etcdfix, which is never written over", hint="name another file"
+                f"{where} is {own.value}, which is never written over", hint="name another file"
             )
         return status
 

@@ -1,7 +1,8 @@
-"""Files of ours that no report may replace: backups, audit logs with their head files, and plans.
+"""Files that no report may replace: our backups, audit logs with their head files, plans, EncryptionConfigurations.
 
-They are recognised by how they begin and how they end, and by the files beside them, so that one which is damaged in
-its middle is still known for what it is.
+An EncryptionConfiguration is one whoever made it: it may hold the last copy of an encryption key. Ours are
+recognised by how they begin and how they end, and by the files beside them, so that one which is damaged in its middle
+is still known for what it is.
 """
 
 from __future__ import annotations
@@ -43,19 +44,25 @@ _PLAN: Final = re.compile(
     rb'\s*\{(?=.*"apiVersion":\s*"etcdfix/)(?=.*"kind":\s*"%s")' % PLAN_KIND.encode(), re.DOTALL
 )
 _PLAN_REACH: Final = 4096
+# EncryptionConfig was its name before it was a stable one.
+_CONFIGURATION: Final = re.compile(
+    rb"""(?:^[ \t]*|[{,]\s*)(["']?)kind\1\s*:\s*(["']?)EncryptionConfig(?:uration)?\2\s*(?:[,}\#]|$)""",
+    re.MULTILINE,
+)
 
 
 class OwnFile(StrEnum):
-    """What a file of ours is, as it is called in a message."""
+    """What a file is, as it is called in a message."""
 
-    BACKUP = "a backup"
-    AUDIT_LOG = "an audit log"
-    HEAD = "the head file of an audit log"
-    PLAN = "a plan"
+    BACKUP = "a backup of etcdfix"
+    AUDIT_LOG = "an audit log of etcdfix"
+    HEAD = "the head file of an audit log of etcdfix"
+    PLAN = "a plan of etcdfix"
+    CONFIGURATION = "an EncryptionConfiguration"
 
 
 def own_file(directory: int, name: str) -> OwnFile | None:
-    """Return what a regular file is, if it is one of ours.
+    """Return what a regular file is, if it is one that no report may replace.
 
     Args:
         directory: Descriptor of the directory that it is in.
@@ -73,6 +80,8 @@ def own_file(directory: int, name: str) -> OwnFile | None:
         return OwnFile.HEAD
     if _PLAN.match(first[:_PLAN_REACH]) is not None:
         return OwnFile.PLAN
+    if any(_CONFIGURATION.search(part) is not None for part in (first, last)):
+        return OwnFile.CONFIGURATION
     return None
 
 

@@ -230,6 +230,7 @@ def _cures(found: Examination, cause: Cause, again: RepeatedOptions) -> Iterator
 _UNDONE = {
     RepairKind.BIT: "one bit is turned back",
     RepairKind.PREFIX: "its prefix is put back",
+    RepairKind.NAME: "its key name is put back",
     RepairKind.WRAPPED_KEY: "its wrapped key is put in",
     RepairKind.TEXT_MODE: "CR LF becomes LF again",
     RepairKind.MAGIC: "its magic is put back",

@@ -10,6 +10,7 @@ from etcdfix.verdicts.causes import CATALOGUE, CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.judge import MAY_BE_WHOLE, MAYBE_NEWER
+from etcdfix.verdicts.plaintext import holds_two_objects
 
 IDENTITY: Final = "identity"
 """The transformer of unencrypted values, which have no key that could be lost."""
@@ -136,10 +137,12 @@ def risks_of_cause(cause: Cause) -> tuple[AcceptRisk, ...]:
 def risks_of(found: Examination) -> tuple[AcceptRisk, ...]:
     """Return what has to be accepted before a value may go, whatever others say.
 
-    What can be had back whole from its own bytes is the only copy of its object.
+    What can be had back whole from its own bytes, or by choosing between two objects, is the only copy of its object;
+    what may be, because not every data key was tried, counts as that.
     """
     verdict = found.verdict
-    risks = [AcceptRisk.ONLY_COPY] if is_repairable(found) else []
+    only_copy = is_repairable(found) or is_two_objects(found) or found.keys_untried
+    risks = [AcceptRisk.ONLY_COPY] if only_copy else []
     if verdict.damage is Damage.LIKELY:
         risks.append(AcceptRisk.UNPROVEN_DAMAGE)
     if verdict.maybe_newer:
@@ -150,6 +153,11 @@ def risks_of(found: Examination) -> tuple[AcceptRisk, ...]:
 def is_repairable(found: Examination) -> bool:
     """Say whether a tag proves a repair of a value, or a fixed undo makes it read."""
     return found.repair is not None and (found.repair.proven or found.repair.kind is RepairKind.TEXT_MODE)
+
+
+def is_two_objects(found: Examination) -> bool:
+    """Say whether an unencrypted value that fails has a whole object, and behind it what may be another."""
+    return found.verdict.cause is Cause.TRAILING_BYTES and holds_two_objects(found.stored.value)
 
 
 def key_may_be_lost(found: Examination) -> bool:

@@ -45,6 +45,7 @@ class Examination(msgspec.Struct, frozen=True, gc=False):
         key_fingerprints: Of the key that opened the value; of one that did not open, those of all keys of its name.
         repair: How its own stored bytes can be put right; None where nothing was found, or no search was made: a look
             that is not thorough finds those that cost nothing.
+        keys_untried: Its KMS envelope is damaged, and not all data keys that opened others could be tried on it.
     """
 
     stored: StoredValue
@@ -60,6 +61,7 @@ class Examination(msgspec.Struct, frozen=True, gc=False):
     rule: str = ""
     key_fingerprints: tuple[str, ...] = ()
     repair: Repair | None = None
+    keys_untried: bool = False
 
     @property
     def encryption_keys(self) -> tuple[KeyName, ...]:

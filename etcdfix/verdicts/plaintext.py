@@ -24,6 +24,8 @@ PROTOBUF_MAGIC = b"k8s\x00"
 # Worth trying with the magic restored: the first bytes are not far off, or the end is that of an envelope.
 _MAGIC_BITS = 8
 _CBOR_TAG = b"\xd9\xd9\xf7"
+_ENCRYPTED = b"k8s:enc:"
+_STARTS_TEXT = re.compile(rb"\s*(?:---\s*)?(?:\{|apiVersion|kind|metadata)")
 # A damaged length can make a kind of a megabyte; nobody reads more than this of it.
 LONGEST_MESSAGE = 4096
 LONGEST_NAME = 253
@@ -254,12 +256,12 @@ def shape_of(data: bytes, decode: Callable[[bytes], DecodedObject], *, heal: boo
         decode: The decoder that refused it, asked again about healed copies when ``heal``.
         heal: Whether to try undoing CR LF, restoring the magic, and leaving out what follows the object.
     """
-    undone = {kind: other for kind, other in fixed_undos(data) if heal and _decodes(other, decode)}
+    undone = {kind: other for kind, other in _undone(data) if heal and _decodes(other, decode)}
     return PlaintextShape(
         size=len(data),
         zeroed=bool(data) and not data.strip(b"\x00"),
         starts_known=data.startswith((PROTOBUF_MAGIC, _CBOR_TAG)) or data.lstrip().startswith(b"{"),
-        starts_encrypted=data.startswith(b"k8s:enc:"),
+        starts_encrypted=data.startswith(_ENCRYPTED),
         magic_bits_off=bits_off(data, PROTOBUF_MAGIC),
         ends_envelope=data.endswith(_ENVELOPE_END),
         ends_json=data.rstrip().endswith(b"}"),
@@ -270,7 +272,28 @@ def shape_of(data: bytes, decode: Callable[[bytes], DecodedObject], *, heal: boo
 
 
 def fixed_undos(data: bytes) -> Iterator[tuple[RepairKind, bytes]]:
-    """Yield what an unencrypted value may have been before one of the few things that are undone without a search."""
+    """Yield what an unencrypted value may have been before one of the few things that are undone without a search.
+
+    Nothing is cut off that may be another state of the object: which of the two is right, nothing says.
+    """
+    for kind, value in _undone(data):
+        if kind is not RepairKind.TRAILING_BYTES or not holds_two_objects(data):
+            yield kind, value
+
+
+def holds_two_objects(data: bytes) -> bool:
+    """Say whether something that may be another object stands behind a whole protobuf object; a copy of it is not."""
+    end = _envelope_end(data)
+    if not 0 < end < len(data):
+        return False
+    rest = data[end:]
+    return rest != data[:end] and (
+        any(start in rest for start in (PROTOBUF_MAGIC, _CBOR_TAG, _ENCRYPTED))
+        or _STARTS_TEXT.match(rest) is not None
+    )
+
+
+def _undone(data: bytes) -> Iterator[tuple[RepairKind, bytes]]:
     magic_bits_off = bits_off(data, PROTOBUF_MAGIC)
     if magic_bits_off > 0 and (data.endswith(_ENVELOPE_END) or magic_bits_off <= _MAGIC_BITS):
         yield RepairKind.MAGIC, PROTOBUF_MAGIC + data[4:]

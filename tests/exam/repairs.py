@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner
-from etcdfix.model import Outcome, Repair, RepairProof, StoredValue
+from etcdfix.model import Outcome, Repair, RepairKind, RepairProof, StoredValue
 from etcdfix.repair import RepairSearch
 from etcdfix.storagekey import StorageLayout
 from tests.exam import corpus
@@ -226,7 +226,9 @@ def repaired(
     if search.repair is None:
         assert repair is None
         return "several" if search.ambiguous else "none"
-    if provider in TAGGED:
+    if search.repair.kind is RepairKind.NAME:
+        assert (repair, search.repair.proof) == (None, RepairProof.NONE)
+    elif provider in TAGGED:
         assert repair == search.repair
         assert search.repair.proof is RepairProof.TAG
     else:

@@ -167,7 +167,8 @@ value broken.
 
 At least {least:.0%} have to be right, and none certain and wrong. An `undetermined` value does not count as
 certain: it says that nothing is proven. What was missed was looked at and corrected with these seeds in view. So
-others are judged too, seeds {other_first} to {other_last}, which were not looked at:
+others are judged too, seeds {other_first} to {other_last}, which
+were run once meanwhile, and for which nothing was changed:
 
 - share of right causes among the others: {other_share:.2%} ({other_right} of {other_allowed})
 - certain and wrong causes among the others: {other_wrong}

@@ -85,7 +85,7 @@ def without_source(document: dict[str, Any], option: str) -> dict[str, Any]:
     lists = [some["remedies"] for some in (*document["findings"], *summary["key_loss"])]
     for remedy in (*chain.from_iterable(lists), *filter(None, [summary["next"]])):
         command = remedy["command"].replace(option, "SOURCE")
-        if command.startswith("etcdfix delete "):
+        if command.startswith(("etcdfix delete ", "etcdfix repair ")):
             assert (" SOURCE " in command) is live
             command = command.replace(" SOURCE ", " ")
         remedy["command"] = command

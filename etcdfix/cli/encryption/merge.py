@@ -13,11 +13,11 @@ from etcdfix.operations.look.encryption.merge import merge_files, require_new
 from etcdfix.reports.formats.configurations import MERGE_FORMATS
 
 _PATH = click.Path(path_type=Path)
-MEANINGS: dict[ExitCode, str] = {
+MEANINGS: dict[int, str] = {
     ExitCode.NOTHING_WRONG: "written",
     ExitCode.USAGE: "usage error, API servers would refuse one of the files, or no single file can be made of them",
-    ExitCode.INCOMPLETE: "the audit log that was named cannot take the record; nothing was written",
-    **ENDED_EARLY,
+    4: "the audit log that was named cannot take the record: nothing was written, or the error says what stayed",
+    **{int(code): text for code, text in ENDED_EARLY.items()},
 }
 
 

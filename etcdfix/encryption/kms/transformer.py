@@ -47,7 +47,8 @@ _MOST_SIZES = 4
 # API servers share one seed among all that they write until the key rotates, so few suffice.
 _MOST_KNOWN_TAILS = 1024
 _MAX_TAIL_SIZE = 64 << 10
-_MOST_WITNESSES = 64
+MOST_WITNESSES = 1024
+"""So many data keys of a KMS v2 provider are kept that opened values: each may be that of a damaged one."""
 
 _SEEDED_MIN_SIZE = INFO_SIZE + NONCE_SIZE
 _NONCE_END = _SEEDED_MIN_SIZE
@@ -110,10 +111,16 @@ class _OpenedV1(NamedTuple):
 
 
 class KMSv1Transformer:
-    """Opens values of one KMS v1 provider; ``plugin`` gives the data keys, None where nobody is to be asked."""
+    """Opens values of one KMS v1 provider.
+
+    Attributes:
+        plugin: Gives the data keys; None where nobody is to be asked.
+        learns: What opens is remembered, and speaks for the plugin; not so for bytes that etcd does not hold.
+    """
 
     def __init__(self, plugin: KMSPlugin | None) -> None:
         self.plugin = plugin
+        self.learns = True
         # Sizes of wrapped DEKs that opened: a KMS gives them one or two.
         self._sizes: set[int] = set()
 
@@ -164,9 +171,10 @@ class KMSv1Transformer:
         assert plugin is not None  # whoever answered
         if not isinstance(result, Attempt):
             if _speaks_for_plugin(result):
-                plugin.opened[""] += 1
-                self._sizes.add(size)
-                plugin.add_control(wrapped, result.dek)
+                if self.learns:
+                    plugin.opened[""] += 1
+                    self._sizes.add(size)
+                    plugin.add_control(wrapped, result.dek)
                 return Plaintext(result.data, "", result.stale, authenticated=not result.stale)
             # What is noise may come from a wrong DEK: without a control that is nobody's fault that we could name.
             fault = _witnessed(Attempt(FailureReason.PADDING_INVALID, ()), plugin, "")
@@ -210,10 +218,18 @@ def _speaks_for_plugin(opened: _OpenedV1) -> bool:
 
 
 class KMSv2Transformer:
-    """Opens values of one KMS v2 provider; ``plugin`` as for v1."""
+    """Opens values of one KMS v2 provider.
+
+    Attributes:
+        plugin: As for v1.
+        learns: As for v1.
+        dropped: More data keys opened values than are kept.
+    """
 
     def __init__(self, plugin: KMSPlugin | None) -> None:
         self.plugin = plugin
+        self.learns = True
+        self.dropped = False
         # What follows the data in a value -> its key id, and how data under its seed is read.
         self._known: dict[bytes, tuple[str, _Quick]] = {}
         # What opened other values, newest last, and what follows the data in one of them: b"" for another layout.
@@ -221,7 +237,7 @@ class KMSv2Transformer:
 
     @property
     def witnesses(self) -> list[DataKey]:
-        """What has opened other values in this run, newest first; the newest 64."""
+        """What has opened other values in this run, newest first; the newest 1,024."""
         return list(reversed(self._witnesses))
 
     @property
@@ -270,18 +286,25 @@ class KMSv2Transformer:
         plaintext = found if isinstance(found, Attempt) else found[0].read(found[1], etcd_key)
         if isinstance(plaintext, Attempt):
             return _witnessed(plaintext, plugin, key_id)
+        if self.learns:
+            self._learn(plugin, encrypted, body, data_key, source)
+        # Which key the plugin writes with can change while we read.
+        return Plaintext(plaintext, "", not seeded or plugin.write_key_id not in ("", key_id), key_id)
+
+    def _learn(
+        self, plugin: KMSPlugin, encrypted: EncryptedObject, body: bytes, data_key: DataKey, source: bytes
+    ) -> None:
+        """Remember what opened a value."""
         begin, end = split_encrypted_object(body, 0)
         tail = body[end:]
         # A data field that comes again, further back, would be another value's data.
         if not begin or len(tail) > _MAX_TAIL_SIZE or names_encrypted_data(tail):
             tail = b""
-        if seeded and tail:
-            self._remember(tail, key_id, source)
+        if data_key.seeded and tail:
+            self._remember(tail, encrypted.key_id, source)
         self._witness(data_key, tail)
         plugin.add_control(encrypted.wrapped_key, source)
-        plugin.opened[key_id] += 1
-        # Which key the plugin writes with can change while we read.
-        return Plaintext(plaintext, "", not seeded or plugin.write_key_id not in ("", key_id), key_id)
+        plugin.opened[encrypted.key_id] += 1
 
     def read_known(self, data: bytes, start: int, etcd_key: bytes) -> tuple[bytes, bool, str] | None:
         """Return what :meth:`read` would, for a value whose body is at ``start`` and whose seed has opened another.
@@ -297,14 +320,15 @@ class KMSv2Transformer:
         plaintext = read(data[begin:end], etcd_key)
         if plaintext is None:
             return None
-        plugin.opened[key_id] += 1
+        plugin.opened[key_id] += self.learns
         return plaintext, plugin.write_key_id not in ("", key_id), key_id
 
     def _witness(self, key: DataKey, tail: bytes) -> None:
         tail = self._witnesses.pop(key, b"") or tail
         self._witnesses[key] = tail
-        if len(self._witnesses) > _MOST_WITNESSES:
+        if len(self._witnesses) > MOST_WITNESSES:
             del self._witnesses[next(iter(self._witnesses))]
+            self.dropped = True
 
     def _remember(self, tail: bytes, key_id: str, seed: bytes) -> None:
         if len(self._known) >= _MOST_KNOWN_TAILS:

@@ -16,6 +16,7 @@ from etcdfix.apiserver.recovery import SECONDS, look_until_well
 from etcdfix.apiserver.servers import Answer, APIAccess
 from etcdfix.errors import EtcdfixError, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
+from etcdfix.model import Repair
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
     CheckedChange,
@@ -37,6 +38,7 @@ from etcdfix.reports.remedies import readable_remedy
 from etcdfix.rules import Rule
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import safe_text
+from etcdfix.verdicts.examination import Examination
 
 _IDENTITY = "identity"
 _OF_THE_VALUE: Final = frozenset(
@@ -130,7 +132,9 @@ def run_delete(
         raise _with_readable(cluster, request, refusal) from None
     step("check: places")
     checked = msgspec.structs.replace(
-        checked, warnings=(*checked.warnings, *place_warnings(request.record_paths))
+        checked,
+        warnings=(*checked.warnings, *place_warnings(request.record_paths)),
+        candidate=_unproven_repair(cluster, checked.found),
     )
     return execute_change(
         cluster,
@@ -153,6 +157,16 @@ def run_delete(
         preview=lambda: preview(checked),
         step=step,
     )
+
+
+def _unproven_repair(cluster: Cluster, found: Examination) -> Repair | None:
+    """Return the only repair of a value that a pass, which looks for what is proven, did not find; None for none."""
+    if found.repair is not None:
+        return None
+    try:
+        return cluster.examiner.search_repair(found).repair
+    except EtcdfixError:  # it is told to whoever decides, and decides nothing
+        return None
 
 
 def _with_readable(cluster: Cluster, request: DeleteRequest, refusal: RefusedByRule) -> RefusedByRule:

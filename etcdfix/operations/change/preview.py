@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
+
 from etcdfix.apiserver.recovery import ServerSigns
 from etcdfix.apiserver.servers import Answer, ServerAnswers
-from etcdfix.model import ClusterIdentity, Outcome, RepairProof
+from etcdfix.model import ClusterIdentity, Outcome, RepairKind, RepairProof
 from etcdfix.operations.change.reencrypt import ReencryptPreview
 from etcdfix.operations.change.repair import RepairPreview
 from etcdfix.operations.change.restore import OwnWrite, RestorePreview
@@ -28,6 +30,11 @@ from etcdfix.verdicts.examination import Examination
 
 _MOST_ROWS = 5
 _STOPS = "grows more slowly, and stops when nothing else is unreadable"
+_CANDIDATE = {
+    RepairProof.TAG: "the value then opens, and its tag authenticates it",
+    RepairProof.DECODES: "the object then decodes",
+    RepairProof.NONE: "an object of this etcd key comes out, and nothing proves its contents",
+}
 _MASK = 0xFFFFFFFFFFFFFFFF
 # KEP-3926, in meaning.
 WARNINGS = (
@@ -58,6 +65,10 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
     if verdict.upstream_message:
         yield f"             API server: {safe_text(verdict.upstream_message)}"
     yield from _stake_lines(found)
+    with_candidate = found
+    if checked.candidate is not None:
+        with_candidate = msgspec.structs.replace(found, repair=checked.candidate)
+        yield f"May repair   {safe_text(checked.candidate.words)}: {_CANDIDATE[checked.candidate.proof]}"
     yield from _cluster_lines(cluster, checked.identity, f", {counted(checked.alike.keys, 'key')}")
     yield from _pattern_lines(checked)
     if checked.lease is not None:
@@ -76,7 +87,7 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
         yield ""
         yield f"See all of it: {again.impact(stored.key)}"
     options = less_destructive_remedies(
-        found, again, readable=checked.readable, breaking=bool(checked.protected)
+        with_candidate, again, readable=checked.readable, breaking=bool(checked.protected)
     )
     if options:
         yield ""
@@ -234,6 +245,9 @@ _PROVEN = {
     RepairProof.DECODES: "an unencrypted object of this etcd key decodes whole; no bit was searched for",
     RepairProof.NONE: "NONE: AES-CBC has no tag. An object comes out, AND ITS CONTENTS MAY BE WRONG, as accepted",
 }
+_OF_THE_NAME = (
+    "NONE that the name is damaged. ANOTHER KEY MAY HAVE THAT NAME, as accepted; a tag says nothing of it"
+)
 
 
 def repair_preview_lines(cluster: Cluster, shown: RepairPreview) -> Iterator[str]:
@@ -246,7 +260,8 @@ def repair_preview_lines(cluster: Cluster, shown: RepairPreview) -> Iterator[str
     yield f"Now          {found.verdict.outcome}, {found.verdict.cause}: {safe_text(found.verdict.message)}"
     yield from _stake_lines(found)
     yield f"Repair       {safe_text(shown.repair.words)}"
-    yield f"Proof        {_PROVEN[shown.repair.proof]}"
+    named = shown.repair.kind is RepairKind.NAME
+    yield f"Proof        {_OF_THE_NAME if named else _PROVEN[shown.repair.proof]}"
     kind = safe_text(f"{gvk.api_version} {gvk.kind}") if gvk is not None else "object"
     name = f"{repaired.namespace}/{repaired.name}".lstrip("/")
     yield f"Then         {repaired.verdict.outcome}: {kind} {safe_text(name)}"

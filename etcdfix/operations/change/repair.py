@@ -14,6 +14,7 @@ import msgspec
 from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.errors import EtcdfixError
 from etcdfix.examine_all import Progress, no_progress
+from etcdfix.maybe_newer import NOT_THE_OBJECT
 from etcdfix.model import ClusterIdentity, Outcome, Repair, RepairKind, StoredValue
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
@@ -48,6 +49,7 @@ from etcdfix.rules import Rule, refuse
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_arguments, quote_command
+from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import AcceptRisk
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
@@ -143,8 +145,8 @@ def run_repair(
     step("check: release")
     check_release(cluster.source, cluster.examiner, accept_unknown=accepted.unknown_release)
     step("check: everything else")
-    same_prefix = _SamePrefix(stored)
-    alike = look_at_all(cluster.source, cluster.examiner, found, progress, see=same_prefix.see)
+    same_start = _SameStart(stored)
+    alike = look_at_all(cluster.source, cluster.examiner, found, progress, see=same_start.see)
     check_no_encryption(cluster, stored)
     require_everything(cluster)
     if alike.target is None:
@@ -154,8 +156,7 @@ def run_repair(
     step("check: repair")
     search = cluster.examiner.search_repair(found)
     repair, repaired = _require_repair(found, search)
-    if repair.kind is RepairKind.PREFIX:
-        same_prefix.check(found)
+    same_start.check(found, repair)
     _check_proof(found, repair, accepted.risks)
     step("check: object")
     _check_object(cluster, reading, found, repaired)
@@ -261,6 +262,13 @@ def _check_proof(found: Examination, repair: Repair, risks: tuple[AcceptRisk, ..
         if risk is AcceptRisk.CLUSTER_BREAKING:
             why = protected_reason(found.directory.group_resource, found.namespace)
             raise refuse(Rule.PROTECTED, f"{why}; wrong bytes in {key} may break the cluster", hint=hint)
+        if repair.kind is RepairKind.NAME:
+            raise refuse(
+                Rule.RISK,
+                f"{key}: {repair.words}, and an object of this etcd key comes out; but nothing proves that its name is "
+                "damaged: another key may have that name, or this one had it",
+                hint=f"give the key that wrote it its name back in the configuration; {hint}",
+            )
         raise refuse(
             Rule.RISK,
             f"{key}: {repair.words}, and an object of this etcd key comes out; but AES-CBC has no tag, so nothing "
@@ -269,17 +277,19 @@ def _check_proof(found: Examination, repair: Repair, risks: tuple[AcceptRisk, ..
         )
 
 
-class _SamePrefix:
-    """Counts the other values that begin as one does whose prefix would be put back.
+class _SameStart:
+    """Looks for other values that begin as one does whose prefix or first bytes would be put back.
 
     A name that is one bit off may be the name of a key that somebody gave another name: then others have it too, and
-    the configuration alone cures all of them.
+    the configuration alone cures all of them. And first bytes that another object of the resource has as well are those
+    of an encoding that is newer than this tool.
     """
 
     def __init__(self, stored: StoredValue) -> None:
         self._stored = stored
         self._prefix = _named_part(stored.value)
         self._failing: bytes | None = None
+        self._same_magic: bytes | None = None
 
     def see(self, found: Examination) -> None:
         """Look at one value."""
@@ -287,10 +297,23 @@ class _SamePrefix:
         alike = value.startswith(self._prefix) and key != self._stored.key
         if alike and not found.opened and self._failing is None:
             self._failing = key
+        if (
+            found.verdict.cause is Cause.MAGIC_DAMAGED
+            and key != self._stored.key
+            and self._same_magic is None
+        ):
+            self._same_magic = key if value[:_MAGIC_SIZE] == self._stored.value[:_MAGIC_SIZE] else None
 
-    def check(self, found: Examination) -> None:
-        """Refuse where another value begins in the same way, and does not open either."""
-        if self._failing is None:
+    def check(self, found: Examination, repair: Repair) -> None:
+        """Refuse where another value begins in the same way, and does not read either."""
+        if repair.kind is RepairKind.MAGIC and self._same_magic is not None:
+            raise refuse(
+                Rule.NEWER,
+                f"{display(found.stored.key)} begins with the same four bytes as {display(self._same_magic)}, which "
+                f"does not read either: that may be a newer encoding, and then it is {NOT_THE_OBJECT}",
+                hint="use an etcdfix that knows the cluster's release",
+            )
+        if self._failing is None or repair.kind not in {RepairKind.PREFIX, RepairKind.NAME}:
             return
         raise refuse(
             Rule.CURABLE_BY_CONFIGURATION,
@@ -301,6 +324,7 @@ class _SamePrefix:
 
 
 _COLONS = 5
+_MAGIC_SIZE = 4
 
 
 def _named_part(value: bytes) -> bytes:

@@ -132,6 +132,7 @@ def compare_members(
         _member_copy(member, hashes.found[number] if hashes.found else None, revision, differences, at)
         for number, member in enumerate(members)
     ]
+    whole = request.scope.everything and not (request.revision or limited_to or reasons or walked.ended)
     return CompareResult(
         _report(
             request,
@@ -141,7 +142,7 @@ def compare_members(
             method="hash" if by_hash else "keys",
             hashes=hashes,
             warnings=warnings,
-            advice=member_advice(copies, differences, request.same_again),
+            advice=member_advice(copies, differences, request.same_again, whole=whole),
             reasons=reasons,
             limited_to=limited_to,
         ),

@@ -10,6 +10,7 @@ from etcdfix.encryption.transformer import ConfiguredKey
 from etcdfix.errors import DecodeError
 from etcdfix.examine import Examiner
 from etcdfix.model import Attempt, Confidence, FailureReason, Outcome, Part, Peek, PeekState
+from etcdfix.repair import NO_REPAIR, unasked
 from etcdfix.reports.explain_model import (
     AttemptResult,
     KeyAttempt,
@@ -20,8 +21,9 @@ from etcdfix.reports.explain_model import (
     Where,
 )
 from etcdfix.storagekey import StorageCodec
+from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import looked
-from etcdfix.verdicts.deletability import FAILED
+from etcdfix.verdicts.deletability import FAILED, IDENTITY, is_two_objects
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.observation import Observation
 from etcdfix.verdicts.plaintext import describe_failure
@@ -143,13 +145,35 @@ def not_the_cause(seen: Observation | None, found: Examination, *, searched: boo
     ]
 
 
+_ELSEWHERE = "its bytes are whole; it stands under another etcd key than the one it was written under"
+_WHY_NONE = {
+    Cause.VALUE_MOVED: _ELSEWHERE,
+    Cause.STORAGE_PREFIX_CHANGED: _ELSEWHERE,
+    Cause.ASSOCIATED_DATA_UNKNOWN: _ELSEWHERE,
+    Cause.KEY_RENAMED: "its bytes are whole; the configuration has the key that wrote it under another name or place",
+    Cause.KEY_NAME_MISSING: f"{NO_REPAIR.why_not}; with the key that it names, which is missing, it might",
+    Cause.PROVIDER_MISSING: f"{NO_REPAIR.why_not}; with the provider that it names, which is missing, it might",
+    Cause.RESOURCE_NOT_CONFIGURED: f"{NO_REPAIR.why_not}; with an entry for its resource it might",
+}
+
+
+def _why_none(found: Examination) -> str:
+    """Return why there is nothing to put right in a value; where it is known what else is wrong, that."""
+    if found.transformer == IDENTITY and is_two_objects(found):
+        return "a whole object stands there, and behind it what may be another: nothing says which is right"
+    if found.transformer == IDENTITY:
+        return "none of the changes that can be undone in an unencrypted value makes it readable"
+    cause = found.verdict.cause
+    return _WHY_NONE.get(cause, NO_REPAIR.why_not) if cause is not None else NO_REPAIR.why_not
+
+
 def repair_of(examiner: Examiner, found: Examination) -> tuple[RepairShown | None, str]:
     """Return how the bytes of a value that cannot be read read again; or None, and why there is no way."""
     if found.verdict.outcome not in FAILED:
         return None, ""
-    search = examiner.search_repair(found)
+    search = unasked(examiner.search_repair(found), found.verdict.cause)
     repair = search.repair
     if repair is None:
-        return None, search.why_not
+        return None, _why_none(found) if search.why_not == NO_REPAIR.why_not else search.why_not
     sure = Confidence.CERTAIN if repair.proven else Confidence.POSSIBLE
     return RepairShown(repair.kind, repair.words, repair.proof, sure), ""

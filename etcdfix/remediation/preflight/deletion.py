@@ -16,7 +16,7 @@ from etcdfix.examine_all import Progress, no_progress
 from etcdfix.graph.assess import assess
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.model import Assessment, Risk
-from etcdfix.model import ClusterIdentity, Outcome, ReadableRevision, StoredValue
+from etcdfix.model import ClusterIdentity, Outcome, ReadableRevision, Repair, StoredValue
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import Landmark
@@ -45,7 +45,7 @@ from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of
+from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of, is_two_objects
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
 
@@ -69,6 +69,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
         declared_lost: The declaration was needed, and fits.
         accepted: The flags that lift a refusal, whether they were needed or not.
         readable: An earlier revision of the value that still reads; None for none.
+        candidate: The only repair of its bytes, where nothing proves it; it permits nothing and refuses nothing.
     """
 
     reading: KeyReading
@@ -84,6 +85,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     declared_lost: bool
     accepted: tuple[str, ...] = ()
     readable: ReadableRevision | None = None
+    candidate: Repair | None = None
 
     @property
     def stored(self) -> StoredValue:
@@ -160,6 +162,12 @@ def check_deletion(
             hint="leave --no-kms out; --kms-endpoint NAME=unix:///PATH says where the plugin listens",
         )
     step("check: proof")
+    if is_two_objects(found) and AcceptRisk.ONLY_COPY not in accepted.risks:
+        raise refuse(
+            Rule.RISK,
+            f"{display(key)} holds a whole object, and behind it what may be another: nothing says which is right",
+            hint=f"get --raw saves both; if that is understood: --accept-risk {AcceptRisk.ONLY_COPY}",
+        )
     declared = check_proof(
         found,
         alike,

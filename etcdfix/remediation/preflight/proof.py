@@ -13,6 +13,7 @@ from etcdfix.maybe_newer import NOT_THE_OBJECT, in_our_tables
 from etcdfix.model import Outcome, RepairProof
 from etcdfix.remediation.preflight.similar_values import Alike
 from etcdfix.reports.plan_model import declaration
+from etcdfix.reports.remedies import repair_risks
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
@@ -80,15 +81,27 @@ def check_proof(
 
 def _repairable(found: Examination, again: RepeatedOptions) -> RefusedByRule:
     assert found.repair is not None  # else it is not
-    how = "with a tag as proof" if found.repair.proof is RepairProof.TAG else "and the whole object decodes"
+    can, how = _BACK[found.repair.proof]
+    risks = repair_risks(found, found.repair)
     return refuse(
         Rule.REPAIRABLE,
-        f"{display(found.stored.key)} can be had back whole: {found.repair.words}, {how}",
-        hint=f"repair it: {again.repair(found.stored.key)}; {_accept(AcceptRisk.ONLY_COPY)}",
+        f"{display(found.stored.key)} {can} be had back whole: {found.repair.words}, {how}",
+        hint=f"repair it: {again.repair(found.stored.key, risks)}; {_accept(AcceptRisk.ONLY_COPY)}",
     )
 
 
+_BACK: Final = {
+    RepairProof.TAG: ("can", "with a tag as proof"),
+    RepairProof.DECODES: ("can", "and the whole object decodes"),
+    RepairProof.NONE: (
+        "may",
+        "and an object of this etcd key decodes, but AES-CBC has no tag: nothing proves it",
+    ),
+}
+
 _WHY: Final = {
+    AcceptRisk.ONLY_COPY: "more data keys of its KMS provider opened values than could be tried on it, so that it may "
+    "yet be had back whole",
     AcceptRisk.UNPROVEN_DAMAGE: "the damage is likely and not proven: it rests on what values around it do",
     AcceptRisk.NEWER_THAN_KNOWN: "the cluster may be newer than this etcdfix, or than the release that was named",
 }

@@ -80,7 +80,7 @@ def _verdict(report: ComparisonReport) -> str:
         if report.differing:
             worse = [copy for copy in report.copies if copy.unreadable_here]
             told = "; ".join(
-                f"{shown(copy.label)} cannot read {copy.unreadable_here} that another member can"
+                f"{shown(copy.label)} lacks or cannot read {copy.unreadable_here} that another member can read"
                 for copy in worse
             )
             return (

@@ -335,7 +335,7 @@ def test_encrypted_twice(registry: Attacked, kind: str) -> None:
     for inner in (seal(kind, secret("twice"), at), seal(kind, secret("twice"), at, OTHER, "gone")):
         registry.etcd.put(at, seal(kind, inner, at, salt="outer"))
         registry.refuses(
-            [at], *EVERY_FLAG, says=["double-encrypted is never a reason to delete"], hint="remedies"
+            [at], *EVERY_FLAG, says=["double-encrypted is never a reason to delete"], hint="see every way out"
         )
         registry.refuses(
             [at], *declared(f"{kind}/v1/key1"), says=["does not name a key"], hint="that key is there"
@@ -369,5 +369,5 @@ def test_envelope_with_one_bit_flipped(registry: Attacked) -> None:
         damaged[bit // 8] ^= 1 << bit % 8
         registry.etcd.put(at, bytes(damaged))
         registry.refuses(
-            [at], *EVERY_FLAG, says=["envelope-damaged is never a reason to delete"], hint="remedies"
+            [at], *EVERY_FLAG, says=["envelope-damaged is never a reason to delete"], hint="see every way out"
         )

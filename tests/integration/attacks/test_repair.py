@@ -40,7 +40,8 @@ def plugin(tmp_path: Path) -> Iterator[Callable[[str], KMSPlugin]]:
     made: list[KMSPlugin] = []
 
     def make(kind: str) -> KMSPlugin:
-        made.append(KMSPlugin(PLUGINS[kind], f"@etcdfix-repair-{os.getpid()}-{tmp_path.name}", KEKS))
+        if not made:
+            made.append(KMSPlugin(PLUGINS[kind], f"@etcdfix-repair-{os.getpid()}-{tmp_path.name}", KEKS))
         return made[-1]
 
     yield make
@@ -208,11 +209,32 @@ def test_a_renamed_key_is_no_damaged_prefix(registry: Attacked) -> None:
         registry, keys[0], "curable-by-configuration", "which does not open either",
         hint="its name back", flags=EVERY_RISK,
     )  # fmt: skip
-    # Where the other one reads, this one alone has a damaged name.
+    # Where the other one reads, this one alone has that name; its key may have had it all the same.
     registry.etcd.put(keys[1], seal("aesgcm", secret("b"), keys[1], TRUE, "key3"))
-    ran = registry.repair(keys[0])
+    refuses(
+        registry, keys[0], "risk-not-accepted", "nothing proves that its name is damaged",
+        hint="--accept-risk unproven-repair",
+    )  # fmt: skip
+    common = registry.common(places=False, reason=None)
+    for command in (("scan", "-o", "json"), ("explain", keys[0].decode(), "-o", "json")):
+        ran = registry.run(*command, *common)
+        assert "etcdfix repair " not in ran.out, command
+    registry.refuses([keys[0]], says=["the configuration alone can cure this"], hint="the key is there")
+    ran = registry.repair(keys[0], "--accept-risk", "unproven-repair")
     assert ran.code == 0, ran.err
+    assert "ANOTHER KEY MAY HAVE THAT NAME" in ran.err
     assert registry.stored(keys[0]) == seal("aesgcm", secret("a"), keys[0], TRUE, "key3")
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+def test_a_value_that_names_a_key_of_its_rule_is_not_written_under_another(
+    registry: Attacked, kind: str
+) -> None:
+    """``key1`` became ``key3``, and ``key1`` has other bytes now: the tag fits under ``key3``, and proves no damage."""
+    (key,) = registry.secrets(kind, ["a"], key_name="key1")
+    registry.rules(("secrets", (provider(kind, key1=WRONG, key3=TRUE), IDENTITY)))
+    refuses(registry, key, "not-repairable", "key-renamed", flags=EVERY_RISK)
+    registry.refuses([key], hint="fix the configuration")
 
 
 def test_a_moved_value_is_not_bound_anew(registry: Attacked) -> None:
@@ -274,6 +296,22 @@ def test_aescbc_needs_a_word_and_what_is_written_is_said_to_be_unproven(registry
     assert "AND ITS CONTENTS MAY BE WRONG" in ran.err
     assert registry.stored(key) == value
     assert registry.events()[0].annotations.accepted == '["--accept-risk unproven-repair"]'
+
+
+def test_a_deletion_names_a_repair_that_nothing_proves_and_is_not_refused_for_it(registry: Attacked) -> None:
+    registry.keyed("aescbc")
+    key = registry.key("shop/web")
+    value = seal("aescbc", secret("web"), key)
+    registry.etcd.put(key, flipped(value, (body_of(value) + 16 + 32 + 3) * 8))
+    registry.secrets("aescbc", ["a", "b"])
+    with registry.nothing_changes():
+        ran = registry.delete(key, "--dry-run")
+    assert ran.code == 0, ran.err
+    (line,) = (line for line in ran.err.splitlines() if line.startswith("May repair "))
+    assert line.endswith(": an object of this etcd key comes out, and nothing proves its contents")
+    (command,) = (line for line in ran.err.splitlines() if line.startswith("     etcdfix repair "))
+    assert "--accept-risk unproven-repair" in command
+    assert "nothing proves it" in ran.err
 
 
 def test_an_unproven_repair_of_what_the_cluster_depends_on_needs_two_words(registry: Attacked) -> None:
@@ -343,6 +381,67 @@ def test_a_bit_of_an_unencrypted_value_is_not_searched(plain: Attacked) -> None:
         ran = registry.repair(key, "--no-encryption", *EVERY_RISK, "-o", "json", configured=False)
         assert json.loads(ran.out)["refusal"]["rule"] in {"not-repairable", "inconsistent"}, ran.out
         assert ran.code == 4
+
+
+def test_magic_that_none_of_its_kind_has_may_be_a_newer_encoding(plain: Attacked) -> None:
+    registry = plain
+    keys = [registry.key(f"shop/{name}", "configmaps") for name in ("a", "b")]
+    for key, name in zip(keys, ("a", "b"), strict=True):
+        registry.etcd.put(key, b"k9s\x00" + config_map(name)[4:])
+    for key in keys:
+        with registry.nothing_changes():
+            ran = registry.repair(key, "--no-encryption", *EVERY_RISK, "-o", "json", configured=False)
+        refused(ran, "newer-than-known", "not the object", hint="use an etcdfix that knows")
+    # Where others begin in other ways, this one is damaged.
+    registry.etcd.put(keys[1], b"k8t\x00" + config_map("b")[4:])
+    registry.etcd.put(registry.key("shop/c", "configmaps"), config_map("c"))
+    assert registry.repair(keys[0], "--no-encryption", "--dry-run", configured=False).code == 0
+
+
+def test_a_deletion_names_the_repair_with_what_it_has_to_accept(registry: Attacked) -> None:
+    """CR LF under AES-CBC: an object comes out, and no tag proves it."""
+    registry.keyed("aescbc")
+    for number in range(60):
+        key = registry.key(f"shop/s-{number}")
+        value = seal("aescbc", secret(f"s-{number}", size=300), key)
+        if value.count(b"\n") == 1:
+            break
+    registry.etcd.put(key, value.replace(b"\n", b"\r\n"))
+    ran = registry.delete(key, "-o", "json")
+    refusal = json.loads(ran.out)["refusal"]
+    assert (ran.code, refusal["rule"]) == (4, "repairable")
+    assert "may be had back whole" in refusal["message"]
+    assert "nothing proves it" in refusal["message"]
+    command = refusal["next_step"].partition("repair it: ")[2].partition(";")[0]
+    assert "--accept-risk unproven-repair" in command
+    words = command.replace("REASON", "x").split()
+    places = [
+        "--backup-dir",
+        str(registry.backups),
+        "--audit-log",
+        str(registry.log),
+        "--accept-no-api-server",
+    ]
+    assert registry.run(*words[1:], *places).code == 0
+
+
+@pytest.mark.parametrize("kind", ["kms/v2/1"])
+def test_an_envelope_that_not_every_data_key_was_tried_on(
+    registry: Attacked, plugin: Callable[[str], KMSPlugin], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etcdfix.encryption.kms.transformer.MOST_WITNESSES", 1)
+    sealed = sealer_of(registry, plugin, kind)
+    key, value = sealed("only")
+    registry.etcd.put(key, value[:-60])
+    plug = plugin(kind)
+    for name in ("other", "third"):
+        at = registry.key(f"shop/{name}")
+        source = random.Random(name).randbytes(32)
+        wrapped = plug.encrypt(source, "")
+        registry.etcd.put(at, plug.stored_v2(secret(name), at, source_type=1, source=source, wrapped=wrapped))
+    refuses(registry, key, "not-repairable", "not searched: not all data keys", flags=EVERY_RISK)
+    registry.refuses([key], says=["more data keys of its KMS provider"], hint="--accept-risk only-copy")
+    assert registry.delete(key, "--accept-risk", "only-copy", "--dry-run").code == 0
 
 
 def test_no_encryption_over_an_encrypted_value(registry: Attacked) -> None:

@@ -110,6 +110,10 @@ def _trailing(registry: Attacked) -> bytes:
     return registry.put("shop/trailing", secret("trailing") + b"left")
 
 
+def _two_objects(registry: Attacked) -> bytes:
+    return registry.put("shop/both", secret("both") + secret("both").replace(b"never", b"newer"))
+
+
 Prepare = Callable[[Attacked], bytes]
 LIFTED: dict[str, tuple[Prepare, AcceptRisk]] = {
     "namespace": (_cut_namespace, AcceptRisk.CLUSTER_BREAKING),
@@ -121,6 +125,7 @@ LIFTED: dict[str, tuple[Prepare, AcceptRisk]] = {
     "repairable": (_one_bit, AcceptRisk.ONLY_COPY),
     "CR LF": (_text_mode, AcceptRisk.ONLY_COPY),
     "trailing bytes": (_trailing, AcceptRisk.ONLY_COPY),
+    "two objects": (_two_objects, AcceptRisk.ONLY_COPY),
 }
 
 

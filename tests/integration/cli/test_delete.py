@@ -311,7 +311,7 @@ def test_undetermined(registry: Registry) -> None:
     key = registry.put("shop/thing", b"no object", resource="example.com/gadgets")
     with registry.untouched():
         ran = registry.delete(key)
-    registry.refused(ran, "nothing is proven against the value", hint="find out more: etcdfix scan")
+    registry.refused(ran, "nothing is proven against the value", hint="find out more: etcdfix explain")
 
 
 def test_no_configuration(registry: Registry) -> None:
@@ -325,7 +325,7 @@ def test_allocator_is_never_deleted(registry: Registry) -> None:
     with registry.untouched():
         ran = registry.delete(registry.key("servicenodeports", "ranges"))
     registry.refused(
-        ran, "allocator-damaged is never a reason to delete", hint="see the remedies: etcdfix scan"
+        ran, "allocator-damaged is never a reason to delete", hint="see every way out: etcdfix explain"
     )
 
 
@@ -689,7 +689,7 @@ def test_kms_key_that_the_plugin_does_not_know(registry: Registry, plugin: KMSPl
     digest = f"sha256:{hashlib.sha256(b'kek-1').hexdigest()}"
     with registry.untouched():
         ran = registry.delete(key)
-    registry.refused(ran, "nothing is proven against the value", hint="find out more: etcdfix scan")
+    registry.refused(ran, "nothing is proven against the value", hint="find out more: etcdfix explain")
     # Another key id of the provider opens: the name of the provider alone would say too much.
     with registry.untouched():
         ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "kms/v2/prov")

@@ -203,10 +203,40 @@ def test_what_no_single_file_can_say_is_refused(files: list[EncryptionConfigurat
     assert "--candidate-config" in raised.value.hint
 
 
-def test_another_endpoint_for_a_name_is_told() -> None:
-    merged, found = read_back(only(kms()), only(kms(endpoint="unix:///other.sock"), path="b.yaml"))
-    assert [provider.endpoint for provider in found.kms_providers] == ["unix:///run/kms.sock"]
-    assert kinds(merged) == {Decided.KMS_NAME_TAKEN}
+ONE, TWO = "unix:///one.sock", "unix:///two.sock"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        [only(kms(endpoint=ONE)), only(kms(endpoint=TWO), path="b.yaml")],
+        [only(kms(version="v1", endpoint=ONE)), only(kms(version="v1", endpoint=TWO), path="b.yaml")],
+        [
+            config(
+                (("secrets",), (kms("prov", "v1", ONE), IDENTITY)),
+                (("configmaps",), (kms("prov", "v1", TWO), IDENTITY)),
+            ),
+            only(provider("aescbc", old=KEY_1), path="b.yaml"),
+        ],
+        [
+            only(provider("aescbc", old=KEY_1)),
+            config((("secrets",), (kms("prov", "v1", ONE),)), (("configmaps",), (kms("prov", "v1", TWO),))),
+        ],
+    ],
+)
+def test_two_endpoints_of_one_kms_provider_are_refused(files: list[EncryptionConfiguration]) -> None:
+    with pytest.raises(ConfigurationError, match="has two endpoints") as caught:
+        merge(files, ["a", "b"])
+    assert ONE in caught.value.message
+    assert TWO in caught.value.message
+    assert "one by one" in caught.value.hint
+
+
+def test_one_endpoint_of_a_kms_provider_in_several_rules() -> None:
+    today = config((("secrets",), (kms(version="v1"),)), (("configmaps",), (kms(version="v1"), IDENTITY)))
+    _, found = read_back(today, only(provider("aescbc", old=KEY_1), path="b.yaml"))
+    assert {one.endpoint for one in found.kms_providers} == {"unix:///run/kms.sock"}
+    assert names(found)[0] == names(found, GroupResource("", "configmaps"))[0] == "kms/v1/prov"
 
 
 def test_kms_settings_are_kept() -> None:

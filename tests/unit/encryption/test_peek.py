@@ -554,7 +554,8 @@ def test_a_kms_value_in_text_mode() -> None:
     assert kms_peek(wrong, v1).state is PeekState.NOISE
 
 
-def test_the_newest_witnesses_are_kept() -> None:
+def test_the_newest_witnesses_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.encryption.kms.transformer.MOST_WITNESSES", 64)
     plugin = Plugin(**{f"w{n}": bytes([n]) * 32 for n in range(70)})
     found = kms(plugin)
     for n in range(70):

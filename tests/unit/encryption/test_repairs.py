@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.encryption.repairs import MOST_CBC_SIZE, Rewrite, cbc_rewrites, prefix_rewrites, rewrites
+from etcdfix.encryption.repairs import (
+    MOST_CBC_SIZE,
+    Rewrite,
+    cbc_rewrites,
+    nearly_behind_plugin,
+    prefix_rewrites,
+    rewrites,
+    unsearched,
+)
 from etcdfix.encryption.transformer import ResourceTransformers
 from etcdfix.model import RepairKind
+from tests.support import encoders
 from tests.support.peeking import (
     ETCD_KEY,
     PLAIN,
@@ -56,15 +65,45 @@ def test_a_bit_of_each_part(provider: str) -> None:
         assert "never" not in repr(rewritten[0])
 
 
+def prefixes(value: bytes, under: ResourceTransformers, *, plugins: bool = True) -> list[Rewrite]:
+    return list(prefix_rewrites(value, under, plugins=plugins))
+
+
 def test_a_prefix() -> None:
     value, under = sealed("aesgcm"), own("aesgcm")
-    for bits in ((1,), (9, 70), (9, 70, 100)):
-        (rewritten,) = prefix_rewrites(flipped(value, *bits), under)
+    colon = len("k8s:enc:aesgcm:v1:key1") * 8
+    for bits in ((1,), (9, 70), (9, 70, 100), (colon, 17 * 8 + 1)):
+        (rewritten,) = prefixes(flipped(value, *bits), under)
         assert (rewritten.value, rewritten.kind) == (value, RepairKind.PREFIX)
-        assert ", ".join(str(bit // 8) for bit in bits) in rewritten.words
-    assert not list(prefix_rewrites(flipped(value, 9, 70, 100, 130), under))
-    assert not list(prefix_rewrites(value, under))
-    assert not list(prefix_rewrites(value[:10], under))
+        assert all(str(bit // 8) in rewritten.words for bit in bits)
+    assert not prefixes(flipped(value, 9, 70, 100, 130), under)
+    assert not prefixes(value, under)
+    assert not prefixes(value[:10], under)
+
+
+@pytest.mark.parametrize("bits", [(18 * 8,), (21 * 8 + 1,), (9, 70, 21 * 8 + 1)])
+def test_a_name_is_told_apart(bits: tuple[int, ...]) -> None:
+    value = sealed("aesgcm")
+    (rewritten,) = prefixes(flipped(value, *bits), own("aesgcm"))
+    assert (rewritten.value, rewritten.kind) == (value, RepairKind.NAME)
+    assert "key name" in rewritten.words
+
+
+def test_what_names_a_key_of_its_rule_has_a_whole_prefix() -> None:
+    """``key1`` and ``key3`` differ in one bit, and both are there: the bytes of one of them are others now."""
+    keys = f"[{{name: key1, secret: {KEYS}}}, {{name: key3, secret: {KEYS}}}]"
+    both = transformers(f"- resources: [secrets]\n  providers: [{{aesgcm: {{keys: {keys}}}}}]")
+    assert not prefixes(sealed("aesgcm"), both.for_resource(SECRETS))
+
+
+def test_a_prefix_of_a_plugin_waits() -> None:
+    under, value = behind("v2", OneAnswer(SEED)), seeded()
+    for bit, near in ((9, "kms/v2/prov"), (14 * 8 + 1, "kms/v2/prov"), (16 * 8, "")):
+        damaged = flipped(value, bit)
+        assert [r.value for r in prefixes(damaged, under)] == [value]
+        assert not prefixes(damaged, under, plugins=False)
+        assert nearly_behind_plugin(damaged, under) == near
+    assert nearly_behind_plugin(flipped(sealed("aesgcm"), 9), own("aesgcm")) == ""
 
 
 def test_what_is_too_short_or_of_another_provider_is_nothing() -> None:
@@ -104,9 +143,12 @@ def test_kms_v2_in_its_envelope() -> None:
         len(value) - 4,
     ):
         assert value in [r.value for r in found(flipped(value, at * 8), under)], at
+    assert not unsearched(value, under)
     # Too long a tail is not tried bit by bit.
     (cut,) = found(value + bytes(5000), under)
     assert (cut.value, cut.kind) == (value, RepairKind.WRAPPED_KEY)
+    assert "larger than 4 KiB" in unsearched(value + bytes(5000), under)
+    assert not found(b"k8s:enc:kms:v2:prov:" + b"\x08" + bytes(5000), under)
     # Without a data key there is nothing to try.
     assert not found(flipped(value, (start + 60) * 8), behind("v2", OneAnswer(SEED)))
 
@@ -134,8 +176,68 @@ def test_cbc_is_searched_bit_by_bit() -> None:
         assert [r.value for r in rewritten] == [value], at
         assert f"byte {at} of the value" in rewritten[0].words
     assert not found(flipped(value, 600), under)
-    for other in (value[:-1], value[: start + 16], value + bytes(MOST_CBC_SIZE // 16 * 16)):
+    for other in (value[:-1], value[: start + 16], value + bytes(16)):
         assert not list(cbc_rewrites(other, under, fits))
+        assert not unsearched(other, under)
+
+
+def test_the_initialization_vector_is_searched_at_any_size() -> None:
+    large = PLAIN + bytes(MOST_CBC_SIZE)
+    value, under = sealed("aescbc", large), own("aescbc")
+    start = len("k8s:enc:aescbc:v1:key1:")
+    for at in (start, start + 15):
+        (rewritten,) = cbc_rewrites(flipped(value, at * 8 + 2), under, lambda plaintext: plaintext == large)
+        assert rewritten.value == value
+        assert "no bit behind it was searched: larger than 32 KiB" in rewritten.words
+    later = flipped(value, (start + 16) * 8)
+    assert not list(cbc_rewrites(later, under, lambda plaintext: plaintext == large))
+    assert "larger than 32 KiB" in unsearched(later, under)
+
+
+def test_key_id_and_source_type_are_searched_before_and_behind_a_long_tail() -> None:
+    plugin = OneAnswer(SEED)
+    under = behind("v2", plugin)
+    data = encoders.kms_v2_seeded_data(PLAIN, SEED, b"i" * 32, b"n" * 12, ETCD_KEY)
+    notes = {"note.example.com": b"n" * 5000}
+    body = encoders.kms_v2_body(data, dek_source=b"wrapped", source_type=1, annotations=notes)
+    value = b"k8s:enc:kms:v2:prov:" + body
+    at = value.index(b"key-id-1")
+    under.from_storage(value, ETCD_KEY)
+    for place in (at - 2, at - 1, len(value) - 2, len(value) - 1):
+        assert value in [r.value for r in found(flipped(value, place * 8), under)], place
+
+
+def test_a_trial_leaves_nothing_behind() -> None:
+    for version, value in (
+        ("v2", seeded()),
+        ("v1", first_version(sealed("aesgcm")[len("k8s:enc:aesgcm:v1:key1:") :])),
+    ):
+        plugin = OneAnswer(SEED)
+        under = behind(version, plugin)
+        with under.learning_nothing():
+            under.from_storage(value, ETCD_KEY)
+        assert (plugin.opened.total(), plugin.controls) == (0, [])
+        assert not under.has_dropped_data_keys(value)
+        assert not [r for r in found(value[:-30], under) if r.kind is RepairKind.WRAPPED_KEY]
+        under.from_storage(value, ETCD_KEY)
+        assert plugin.opened.total() == 1
+        with under.learning_nothing():
+            under.from_storage(value, ETCD_KEY)
+        assert plugin.opened.total() == 1
+
+
+def test_data_keys_that_were_dropped_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.encryption.kms.transformer.MOST_WITNESSES", 1)
+    plugin = OneAnswer(SEED)
+    under = behind("v2", plugin)
+    value = seeded()
+    under.from_storage(value, ETCD_KEY)
+    assert not under.has_dropped_data_keys(value)
+    plugin.answer = bytes(range(1, 33))
+    under.from_storage(seeded(seed=bytes(range(1, 33)), source=b"other"), ETCD_KEY)
+    assert under.has_dropped_data_keys(value)
+    assert not under.has_dropped_data_keys(b"k8s:enc:kms:v2:other:")
+    assert "not all data keys" in unsearched(value, under)
 
 
 def test_cbc_behind_a_plugin() -> None:

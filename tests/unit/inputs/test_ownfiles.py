@@ -75,6 +75,9 @@ def test_nothing_of_ours(tmp_path: Path) -> None:
         b'{"kind":"ScanReport","note":"\\"etcdfix.io/sequence\\":\\"1\\""}',
         b'etcdfix.io/sequence":"1" in a table\n',
         b'{"kind":"DeletionPlan"}',
+        b'{"message":"{\\"kind\\":\\"EncryptionConfiguration\\"}"}',
+        b"the file has no kind: EncryptionConfiguration was expected\n",
+        b"kind: EncryptionConfigurationReport\n",
         bytes(range(256)) * 20_000,
     ):
         path.write_bytes(data)
@@ -161,7 +164,42 @@ def test_nothing_is_read_through_a_link(state: Path) -> None:
         kind(state / "link")
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n",
+        b"kind: EncryptionConfiguration",
+        b"kind: 'EncryptionConfiguration'  # all nodes\r\nresources: []\r\n",
+        b'{"apiVersion":"apiserver.config.k8s.io/v1","kind":"EncryptionConfiguration","resources":[]}',
+        b'{\n  "kind" : "EncryptionConfiguration"\n}',
+        b"{apiVersion: apiserver.config.k8s.io/v1, kind: EncryptionConfiguration}",
+        b"kind: EncryptionConfig\napiVersion: v1\n",
+        b"resources:\n" + b"# a long comment\n" * 80_000 + b"kind: EncryptionConfiguration\n",
+    ],
+)
+def test_an_encryption_configuration_whoever_made_it(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    assert kind(path) is OwnFile.CONFIGURATION
+
+
 class TestOnTheCommandLine:
+    def test_no_report_replaces_an_encryption_configuration(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        lost, current, merged = (
+            ALPHA / "config-lost.yaml",
+            ALPHA / "config-rotated.yaml",
+            tmp_path / "merged.yaml",
+        )
+        log = own_directory(tmp_path / "log") / "audit.jsonl"
+        files = ["encryption", "merge", str(current), str(lost)]
+        assert run([*files, "--output-file", str(merged), "--audit-log", str(log)]) == 0
+        before = merged.read_bytes()
+        assert run(["scan", *WHERE, "--output-file", str(merged)]) == 2
+        assert "is an EncryptionConfiguration, which is never written over" in capsys.readouterr().err
+        assert merged.read_bytes() == before
+
     @pytest.mark.parametrize("name", ["audit.jsonl", "audit.jsonl.head", "a backup"])
     @pytest.mark.parametrize(
         "words",

@@ -1,6 +1,7 @@
 """What to do where copies differ.
 
-No member is ever named for replacement that holds a readable copy which another one lacks.
+A member is named for replacement only where its copies are damaged and nothing else: one that missed a write or a
+deletion looks the same as one that alone has it.
 """
 
 from __future__ import annotations
@@ -21,71 +22,74 @@ _RUNBOOK: Final = "docs/runbooks/members-disagree.md"
 
 
 def member_advice(
-    copies: Sequence[ComparedCopy], differences: Differences, again: RepeatedOptions
+    copies: Sequence[ComparedCopy], differences: Differences, again: RepeatedOptions, *, whole: bool
 ) -> list[Remedy]:
-    """Return what to do where members differ; empty where no key does."""
+    """Return what to do where members differ; empty where no key does.
+
+    Args:
+        copies: The members, those that did not answer too.
+        differences: What was found.
+        again: Options of this comparison.
+        whole: Every key of every member was compared.
+    """
     if not differences.changes:
         return []
-    asked = [copy for copy in copies if copy.compared]
     advice = [
         Remedy(
             "Change nothing yet, and restart no member: a deletion could remove the last good copy.", "",
             "etcdfix refuses to change a key that differs on members",
         )
     ]  # fmt: skip
-    holders = [copy for copy in asked if copy.only_readable_here]
-    whole = [copy for copy in holders if not copy.unreadable_here]
-    if whole:
-        keep = whole[0]
-        advice.append(
+    damaged = [copy for copy in copies if copy.unreadable_here]
+    keep = next((copy for copy in copies if copy.compared and not copy.unreadable_here), None)
+    if whole and differences.only_damage and keep is not None and len(damaged) * 2 < len(copies):
+        names = ", ".join(copy.label for copy in damaged)
+        return [
+            *advice,
             Remedy(
-                f"Save a snapshot of {keep.label}: it can read every key of those that differ which any "
-                "member can.",
+                f"Save a snapshot of {keep.label}: it can read every key that differs.",
                 _at(again, keep).save_snapshot("good.db"),
                 "check it with etcdfix scan --snapshot good.db",
-            )
+            ),
+            Remedy(
+                f"Then replace {names}, one at a time and never below a majority.", "",
+                f"{_RUNBOOK} has the steps; {keep.label} stays",
+            ),
+        ]  # fmt: skip
+    advice += [
+        Remedy(
+            f"Save a snapshot of {copy.label}{_why_keep(copy)}.",
+            _at(again, copy).save_snapshot(f"member-{copy.member_id}.db"),
+            "keep one of each member: which one to replace does not show here, the newest write may be on any",
         )
-    elif holders:
-        advice += [
-            Remedy(
-                f"Save a snapshot of {keep.label}: {counted(keep.only_readable_here, 'key')} can be read "
-                "there and not on every other member.",
-                _at(again, keep).save_snapshot(f"member-{keep.member_id}.db"),
-                "no single member has all readable copies: keep the data directory of each before anything else",
-            )
-            for keep in holders
-        ]
-    elif Change.READABLE_ON_ALL in differences.changes:
-        advice += [
-            Remedy(
-                f"Save a snapshot of {keep.label}.",
-                _at(again, keep).save_snapshot(f"member-{keep.member_id}.db"),
-                "every copy can be read, and which one is right does not show here: see what differs before you choose",
-            )
-            for keep in asked
-        ]
-    else:
+        for copy in copies
+        if copy.compared
+    ]
+    if Change.READABLE_ON_NONE in differences.changes:
         advice.append(
             Remedy(
-                "No copy of these keys can be read here: find out why first.",
+                "Some keys can be read on no member: find out why.",
                 again.scan(differences.first[Change.READABLE_ON_NONE]),
                 ""
                 if again.told_of_encryption
                 else "name the encryption configuration: --encryption-config FILE",
             )
         )
-    worse = [copy for copy in asked if copy.unreadable_here and not copy.only_readable_here]
-    if whole and worse:
-        names = ", ".join(copy.label for copy in worse)
-        advice.append(
-            Remedy(
-                f"Then replace {names}, one at a time and never below a majority.", "",
-                f"{_RUNBOOK} has the steps; {whole[0].label} stays",
-            )
-        )  # fmt: skip
-    else:
-        advice.append(Remedy("Then go on as the runbook says.", "", _RUNBOOK))
+    advice.append(
+        Remedy(
+            "Then go on as the runbook says."
+            if whole
+            else "Then compare again, every key on every member, and go on as the runbook says.", "",
+            f"{_RUNBOOK}: look at the mod_revision of each copy before a member is replaced",
+        )
+    )  # fmt: skip
     return advice
+
+
+def _why_keep(copy: ComparedCopy) -> str:
+    if not copy.only_readable_here:
+        return ""
+    return f": {counted(copy.only_readable_here, 'key')} can be read there and not on every other member"
 
 
 def time_advice(differences: Differences, again: RepeatedOptions, earlier: str) -> list[Remedy]:

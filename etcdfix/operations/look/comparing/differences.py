@@ -20,6 +20,7 @@ from etcdfix.verdicts.examination import Examination
 
 _ORDER: Final = {change: number for number, change in enumerate(Change)}
 _FINE: Final = frozenset({Outcome.READABLE, Outcome.NOT_AN_OBJECT})
+_PROVEN_BAD: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT})
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -37,6 +38,9 @@ class Differences:
         only_readable: For each side, of how many keys it has a readable copy where another one has none.
         unreadable: For each side, of how many keys it has none where another one has.
         first: Of each kind of change, the first key.
+        only_damage: Every difference is damage alone: the copies that can be read are one and the same, and each other
+            one is there and unreadable at their very mod_revision. A copy that is older, newer or absent may be a write
+            or a deletion that some member missed, so which one is right does not show.
 
     Args:
         sides: What is compared.
@@ -48,6 +52,7 @@ class Differences:
         self.only_readable = [0] * len(sides)
         self.unreadable = [0] * len(sides)
         self.first: dict[Change, bytes] = {}
+        self.only_damage = True
         self.rows: SortedRows[KeyDifference] = SortedRows(KeyDifference)
         self._by_resource: dict[tuple[str, str], Counter[str]] = {}
         self._sides = sides
@@ -70,6 +75,7 @@ class Differences:
                 self.only_readable[at] += 1
             elif not readable and at not in differing.unknown and any(others):
                 self.unreadable[at] += 1
+        self.only_damage &= not differing.unknown and _is_damage(found)
         self.changes[change] += 1
         self.first.setdefault(change, differing.key)
         seen = next(one for one in found if one is not None)
@@ -130,6 +136,20 @@ def _member_change(differing: Differing, fine: Sequence[bool]) -> Change:
     if all(known):
         return Change.READABLE_ON_ALL
     return Change.READABLE_ON_SOME if any(known) else Change.READABLE_ON_NONE
+
+
+def _is_damage(found: Sequence[Examination | None]) -> bool:
+    """Say whether there is one readable value, and besides it only unreadable copies of the same write."""
+    good = {one.stored for one in found if one is not None and one.verdict.outcome in _FINE}
+    if len(good) != 1:
+        return False
+    (right,) = good
+    return all(
+        one is not None
+        and one.stored.mod_revision == right.mod_revision
+        and (one.stored == right or one.verdict.outcome in _PROVEN_BAD)
+        for one in found
+    )
 
 
 def _copy(label: str, found: Examination | None, *, unknown: bool) -> CopyOfKey:

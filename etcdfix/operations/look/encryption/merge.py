@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,10 +13,11 @@ from etcdfix.encryption.config import EncryptionConfiguration, parse_configurati
 from etcdfix.encryption.config_merge import MADE_BY, merge, merged_file
 from etcdfix.encryption.config_rules import parse_group_resource
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.errors import AuditError, ConfigurationError, RemediationRefused
+from etcdfix.errors import AuditError, ConfigurationError, RemediationRefused, why
+from etcdfix.inputs.ownfiles import HEAD_SUFFIX
 from etcdfix.operations.look.encryption.diff import load_configurations, short_names
-from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Subject, Verb
+from etcdfix.remediation.audit.log import RESERVE_SUFFIX, AuditLog
+from etcdfix.remediation.audit.record import Draft, Entry, Operator, RecordType, Subject, Verb
 from etcdfix.remediation.durable import default_audit_log
 from etcdfix.reports.configurations_model import (
     EncryptionMergeReport,
@@ -49,7 +50,9 @@ def require_new(output: Path) -> None:
 def merge_files(
     paths: Sequence[Path], output: Path, open_output: OpenOutput, *, audit_log: Path | None
 ) -> EncryptionMergeReport:
-    """Write the union of some files, once it stands in an audit log.
+    """Write the union of some files, and record it once the file is in place.
+
+    Where the record cannot be made in an audit log that was named, the file goes again.
 
     Args:
         paths: Today's file first.
@@ -58,19 +61,42 @@ def merge_files(
         audit_log: Where to record it; None for the default one, which is done without where it cannot be written.
 
     Raises:
-        ConfigurationError: A file is refused by API servers, or no single one reads what all of them read.
+        ConfigurationError: A file is refused by API servers, or no single one reads what all of them read; or the
+            output is the audit log, or a file beside it that belongs to it.
         RemediationRefused: The audit log that was named, or its directory, is not safe.
         AuditError: The record could not be made durable.
     """
+    path = audit_log if audit_log is not None else default_audit_log()
+    _require_other_file(output, path)
     configurations = load_configurations(paths)
     made_at = timestamp()
     names = short_names([shown_word(configuration.path) for configuration in configurations])
     merged = merge(configurations, names)
     text = merged_file(merged, configurations, made_at=made_at)
     written = ReportConfiguration(shown_word(str(output)), f"sha256:{hashlib.sha256(text).hexdigest()}")
-    with open_output() as stream:
-        record, no_record = _record(audit_log, configurations, written)
-        stream.write(text)
+    with ExitStack() as stack:
+        operator = Operator.of_this_process()
+        log, no_record = None, ""
+        try:
+            log = stack.enter_context(
+                AuditLog.open(path, operator=operator, create_directory=audit_log is None)
+            )
+            draft = log.draft(_entry(operator, configurations, written))
+        except (RemediationRefused, AuditError) as error:
+            if audit_log is not None:
+                raise
+            log, no_record = None, error.message
+        with open_output() as stream:
+            stream.write(text)
+            made = os.fstat(stream.fileno())
+        record = None
+        if log is not None:
+            try:
+                record = _record(log, draft, output, made, must=audit_log is not None)
+            except (RemediationRefused, AuditError) as error:
+                if audit_log is not None:
+                    raise
+                no_record = error.message
     return EncryptionMergeReport(
         tool=TOOL,
         generated_at=made_at,
@@ -110,13 +136,18 @@ def _rules(merged: EncryptionConfiguration, files: Sequence[EncryptionConfigurat
     return rules
 
 
-def _record(
-    log: Path | None, files: Sequence[EncryptionConfiguration], written: ReportConfiguration
-) -> tuple[MergeRecord | None, str]:
-    """Record a merge before its file is there; return where, or why not."""
-    path = log if log is not None else default_audit_log()
-    operator = Operator.of_this_process()
-    entry = Entry(
+def _require_other_file(output: Path, log: Path) -> None:
+    taken = (log.with_name(log.name + suffix) for suffix in ("", HEAD_SUFFIX, RESERVE_SUFFIX))
+    if os.path.realpath(output) in map(os.path.realpath, taken):
+        raise ConfigurationError(
+            f"--output-file {output} is the audit log, or a file that belongs to it", hint="name a new file"
+        )
+
+
+def _entry(
+    operator: Operator, files: Sequence[EncryptionConfiguration], written: ReportConfiguration
+) -> Entry:
+    return Entry(
         type=RecordType.MERGE,
         verb=Verb.MERGE,
         operator=operator,
@@ -128,11 +159,32 @@ def _record(
         + ", ".join(f"{shown_word(file.path)} {file.sha256}" for file in files)
         + f" merged into {written.path} {written.sha256}",
     )  # fmt: skip
+
+
+def _record(log: AuditLog, draft: Draft, output: Path, made: os.stat_result, *, must: bool) -> MergeRecord:
+    """Record a merge whose file is in place; where that fails and it must not, remove the file again.
+
+    The file stays where something of the record is in the log all the same, so that the log stays true.
+    """
+    before = log.path.stat().st_size
     try:
-        with AuditLog.open(path, operator=operator, create_directory=log is None) as opened:
-            link = opened.append(entry)
-    except (RemediationRefused, AuditError) as error:
-        if log is not None:
-            raise
-        return None, error.message
-    return MergeRecord(str(path), link.sequence, f"sha256:{link.sha256}"), ""
+        _sync(output.parent)
+        link = log.append_draft(draft)
+    except (RemediationRefused, AuditError, OSError) as error:
+        reason = why(error) if isinstance(error, OSError) else error.message
+        with suppress(OSError):
+            if must and log.path.stat().st_size == before and os.path.samestat(output.lstat(), made):
+                output.unlink()
+        kept = f"{output} was made, see etcdfix audit verify for the record of it"
+        raise AuditError(
+            reason, path=log.path, hint=kept if os.path.lexists(output) else f"{output} was removed again"
+        ) from error
+    return MergeRecord(str(log.path), link.sequence, f"sha256:{link.sha256}")
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -11,6 +11,7 @@ from etcdfix.operations.change import reencrypt as reencrypt_module
 from etcdfix.operations.change.candidate import Candidate
 from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
 from etcdfix.operations.change.restore import RestoreRequest, run_restore
+from etcdfix.remediation.preflight import target as target_module
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import LeaseState
 from tests.support.audit_logs import own_directory
@@ -48,7 +49,7 @@ def test_lease_that_ran_out_meanwhile(registry: Registry, monkeypatch: pytest.Mo
     registry.grant(key, OLD)
     registry.put("shop/good-0", aescbc(secret("good-0")))
     gone = LeaseState(lease=7, alive=False, remaining_seconds=0)
-    monkeypatch.setattr(reencrypt_module, "read_lease", lambda *_: gone)
+    monkeypatch.setattr(target_module, "read_lease", lambda *_: gone)
     with registry.untouched():
         ran = registry.reencrypt(key, candidate_config(registry.folder))
     registry.refused(ran, "the lease of", "has expired", hint="look again in a moment")

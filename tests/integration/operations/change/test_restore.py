@@ -17,7 +17,7 @@ from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.remediation.preflight import deletion as preflight_module
+from etcdfix.remediation.preflight import target as preflight_module
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.preflight.members import CopyState, MemberSurvey, survey_members
 from etcdfix.sources.etcd.client import EtcdClient

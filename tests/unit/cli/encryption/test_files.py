@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.encryption.config import load_configuration
+from etcdfix.errors import NotDurable
 from etcdfix.operations.look.encryption import merge as merge_module
 from etcdfix.operations.look.encryption.diff import short_names
 from etcdfix.remediation.audit.verify import read_records, verify
@@ -103,6 +106,92 @@ def test_without_the_record_that_was_asked_for_nothing_is_written(
     assert_no_keys(*capfd.readouterr())
 
 
+@pytest.mark.parametrize("suffix", ["", ".head", ".reserve"])
+@pytest.mark.parametrize("linked", [False, True])
+def test_the_output_is_not_the_log(
+    today: Path,
+    older: Path,
+    log: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    suffix: str,
+    *,
+    linked: bool,
+) -> None:
+    (tmp_path / "link").symlink_to(log.parent)
+    output = (tmp_path / "link" if linked else log.parent) / (log.name + suffix)
+    words = ["--output-file", str(output), "--audit-log", str(log)]
+    assert run(["encryption", "merge", str(today), str(older), *words]) == 2
+    assert "is the audit log, or a file that belongs to it" in capfd.readouterr().err
+    assert not list(log.parent.iterdir())
+
+
+def no_space(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("failing", ["finish", "rename"])
+def test_a_file_that_could_not_be_made_is_not_on_record(
+    today: Path, older: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    monkeypatch.setattr(f"etcdfix.inputs.outputfile._Partial.{failing}", no_space)
+    output = tmp_path / "merged.yaml"
+    words = ["--output-file", str(output), "--audit-log", str(log)]
+    assert run(["encryption", "merge", str(today), str(older), *words]) not in {0, 1}
+    assert not output.exists()
+    assert list(read_records(log)) == []
+    assert verify(log).exit_code == 0
+
+
+def test_a_file_that_could_not_be_recorded_goes_again(
+    today: Path,
+    older: Path,
+    log: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def half(descriptor: int, data: bytes) -> None:
+        os.write(descriptor, data[: len(data) // 2])
+        no_space()
+
+    output = tmp_path / "merged.yaml"
+    words = ["--output-file", str(output), "--audit-log", str(log)]
+    with monkeypatch.context() as full:
+        full.setattr("etcdfix.remediation.audit.log.write_fully", half)
+        assert run(["encryption", "merge", str(today), str(older), *words]) == 4
+    assert f"{output} was removed again" in capfd.readouterr().err
+    assert not output.exists()
+    assert list(read_records(log)) == []
+    assert run(["encryption", "merge", str(today), str(older), *words]) == 0
+
+
+def test_a_file_whose_record_stands_stays(
+    today: Path,
+    older: Path,
+    log: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    output = tmp_path / "merged.yaml"
+    words = ["--output-file", str(output), "--audit-log", str(log)]
+    assert (
+        run(["encryption", "merge", str(today), str(older), "--output-file", str(tmp_path / "a"), *words[2:]])
+        == 0
+    )
+
+    def fail(*_: object) -> None:
+        raise NotDurable("no space", path=log)
+
+    with monkeypatch.context() as full:
+        full.setattr("etcdfix.remediation.audit.log.AuditLog._write_head", fail)
+        assert run(["encryption", "merge", str(today), str(older), *words]) == 4
+    assert f"{output} was made" in capfd.readouterr().err
+    assert output.exists()
+    assert len(list(read_records(log))) == 2
+
+
 def test_without_the_default_log_it_is_said(
     today: Path,
     older: Path,
@@ -133,6 +222,28 @@ def test_merge_refuses_what_api_servers_refuse(
         assert_no_keys(*capfd.readouterr())
     assert not output.exists()
     assert not log.exists()
+
+
+@pytest.mark.parametrize("size", [16, 24, 32])
+@pytest.mark.parametrize("form", ["base64", "two slashes", "hex"])
+def test_a_key_in_the_place_of_a_file_is_not_repeated(
+    today: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], size: int, form: str
+) -> None:
+    key = (b"\xff" * 3 + KEY if form == "two slashes" else KEY)[:size]
+    typed = key.hex() if form == "hex" else base64.b64encode(key).decode()
+    merged = ["--output-file", str(tmp_path / "merged.yaml"), "--audit-log", str(tmp_path / "audit.jsonl")]
+    for words in (
+        ["encryption", "try", "--snapshot", "none.db", "--no-encryption", "--candidate-config", typed],
+        ["encryption", "what-if", "--snapshot", "none.db", "--no-encryption", "--new", typed],
+        ["encryption", "lint", typed],
+        ["encryption", "diff", str(today), typed],
+        ["encryption", "merge", str(today), typed, *merged],
+        ["scan", "--snapshot", "none.db", "--encryption-config", typed],
+    ):
+        assert run(words) == 2, words
+        told = "".join(capfd.readouterr())
+        assert "bytes withheld>: it cannot be read: no such file or directory" in told, words
+        assert typed[-12:] not in told
 
 
 def test_diff(today: Path, older: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ from etcdfix.graph.model import (
 )
 from etcdfix.graph.uses import Role
 from etcdfix.maybe_newer import SimilarCounts
-from etcdfix.model import ClusterIdentity, Confidence, Evidence, Outcome
+from etcdfix.model import ClusterIdentity, Confidence, Evidence, Outcome, Repair, RepairKind, RepairProof
 from etcdfix.operations.change.candidate import Candidate
 from etcdfix.operations.change.preview import (
     WARNINGS,
@@ -119,6 +119,16 @@ def _checked(found: Examination | None = None, **changes: object) -> Preflight:
 
 def _text(checked: Preflight) -> str:
     return "\n".join(preview_lines(CLUSTER, checked, AGAIN))
+
+
+def test_a_candidate_is_shown_as_what_it_is() -> None:
+    candidate = Repair(RepairKind.BIT, "bit 3 of byte 70 flipped", RepairProof.NONE)
+    text = _text(_checked(candidate=candidate))
+    assert (
+        "May repair   bit 3 of byte 70 flipped: an object of this etcd key comes out, and nothing proves its contents\n"
+    ) in text
+    assert "--accept-risk unproven-repair" in text
+    assert "May repair" not in _text(_checked())
 
 
 def test_deletion() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from etcdfix.errors import EndedEarly
 from etcdfix.examine import Examiner
+from etcdfix.model import StoredValue
 from etcdfix.operations.look.compare import CompareRequest, CompareResult, compare_sources
 from etcdfix.operations.look.comparing.advice import member_advice
 from etcdfix.operations.look.comparing.differences import Differences, Side
@@ -174,7 +175,7 @@ def test_hostile_names_are_harmless(capsys: pytest.CaptureFixture[str]) -> None:
 # What is advised
 
 
-Value = Callable[[str], bytes | None]
+Value = Callable[[str], bytes | StoredValue | None]
 
 
 def members(*copies: tuple[Value, ...]) -> tuple[list[ComparedCopy], Differences]:
@@ -185,7 +186,7 @@ def members(*copies: tuple[Value, ...]) -> tuple[list[ComparedCopy], Differences
     for number, values in enumerate(copies):
         name = f"s-{number}"
         held = [value(name) for value in values]
-        records = tuple(None if value is None else stored(AT + name, value) for value in held)
+        records = tuple(stored(AT + name, one) if isinstance(one, bytes) else one for one in held)
         differences.add(Differing((AT + name).encode(), records, frozenset()))
     found = [
         ComparedCopy(
@@ -201,11 +202,11 @@ def members(*copies: tuple[Value, ...]) -> tuple[list[ComparedCopy], Differences
     return found, differences
 
 
-def advised(*copies: tuple[Value, ...]) -> list[str]:
+def advised(*copies: tuple[Value, ...], whole: bool = True) -> list[str]:
     found, differences = members(*copies)
     return [
         f"{remedy.action} {remedy.command}"
-        for remedy in member_advice(found, differences, request().same_again)
+        for remedy in member_advice(found, differences, request().same_again, whole=whole)
     ]
 
 
@@ -229,38 +230,62 @@ def absent(_name: str) -> None:
     return None
 
 
-def test_the_member_with_all_readable_copies_is_saved_and_stays() -> None:
-    told = advised((good, bad, good), (good, good, absent))
+def newer(name: str) -> StoredValue:
+    return stored(AT + name, secret(name), mod_revision=20, version=2)
+
+
+def newer_bad(name: str) -> StoredValue:
+    return stored(AT + name, bad(name), mod_revision=20, version=2)
+
+
+def test_a_minority_that_is_damaged_and_nothing_else_is_named() -> None:
+    told = advised((good, bad, good), (good, worse, good))
     assert "Save a snapshot of m0" in told[1]
     assert "--endpoints host-0:2379 snapshot save good.db" in told[1]
-    # The others can read a key each that the other one cannot, so neither is named.
-    assert not any("replace" in one for one in told[1:])
-    assert "Then replace m1, m2," in advised((good, bad, absent))[2]
+    assert "Then replace m1, one at a time" in told[2]
 
 
-def test_a_member_with_a_readable_copy_that_others_lack_is_never_to_be_replaced() -> None:
-    told = advised((good, bad, bad), (bad, good, bad))
-    assert ["Save a snapshot of m0" in one for one in told] == [False, True, False, False]
-    assert "Save a snapshot of m1" in told[2]
-    assert not any("replace" in one for one in told[1:])
-
-
-def test_a_single_readable_copy_outweighs_the_majority() -> None:
-    told = advised((bad, bad, good))
-    assert "Save a snapshot of m2" in told[1]
-    assert "replace m0, m1" in told[2]
-
-
-def test_copies_that_all_can_be_read_are_not_chosen_between() -> None:
-    told = advised((good, also_good, good))
-    assert [one.partition(":")[0].partition(".")[0] for one in told[1:4]] == [
-        f"Save a snapshot of m{at}" for at in range(3)
-    ]
+@pytest.mark.parametrize(
+    "copies",
+    [
+        pytest.param([(good, newer, newer), (good, bad, good)], id="newer on others, one of them damaged elsewhere"),
+        pytest.param([(good, absent, absent)], id="a deletion that one missed"),
+        pytest.param([(absent, good, good)], id="a write that one missed"),
+        pytest.param([(good, bad, good), (good, absent, good)], id="one absent besides damage"),
+        pytest.param([(good, newer_bad, good)], id="the unreadable copy is newer"),
+        pytest.param([(newer, bad, newer)], id="the unreadable copy is older"),
+        pytest.param([(good, newer, bad)], id="two readable values"),
+        pytest.param([(good, also_good, bad)], id="two readable values at one mod_revision"),
+        pytest.param([(good, bad, good), (bad, worse, bad)], id="another key that nobody reads"),
+        pytest.param([(bad, bad, good)], id="a majority is damaged"),
+        pytest.param([(good, bad)], id="half is damaged"),
+        pytest.param([(good, bad, good), (good, good, bad)], id="a majority is damaged, each another key"),
+        pytest.param([(good, bad, good), (bad, good, good)], id="each lacks a key"),
+        pytest.param([(good, bad, good), (good, also_good, good)], id="another key that all read"),
+    ],
+)  # fmt: skip
+def test_no_member_is_to_be_replaced_where_damage_is_not_all(copies: list[tuple[Value, ...]]) -> None:
+    told = advised(*copies)
+    count = len(copies[0])
+    for at in range(count):
+        assert f"Save a snapshot of m{at}" in told[1 + at]
+        assert f"--endpoints host-{at}:2379 snapshot save member-{at}.db" in told[1 + at]
+    assert "go on as the runbook says" in told[-1]
     assert not any("replace" in one for one in told)
+
+
+def test_no_member_is_to_be_replaced_where_not_everything_was_compared() -> None:
+    told = advised((good, bad, good), whole=False)
+    assert not any("replace" in one for one in told)
+    assert "compare again, every key on every member" in told[-1]
+
+
+def test_what_only_one_member_can_read_is_told() -> None:
+    assert "m2: 1 key can be read there and not on every other member" in advised((bad, bad, good))[3]
 
 
 def test_copies_that_none_can_be_read() -> None:
     told = advised((bad, worse, bad))
-    assert "etcdfix scan --endpoints e:1" in told[1]
+    assert "etcdfix scan --endpoints e:1" in told[4]
     _, differences = members((bad, worse, bad))
     assert differences.changes == {Change.READABLE_ON_NONE: 1}

@@ -103,8 +103,50 @@ def test_a_lost_key_is_not_the_value() -> None:
     report = explained(source(sealed("web", b"x" * 32), *others))
     assert report.siblings[0].doubt == "none-opens"
     assert report.repair is None
-    assert "nothing that could have happened to it was found" in report.no_repair
+    assert report.no_repair == (
+        "no single bit or known change makes it readable under the encryption keys of this configuration"
+    )
     assert "points at the key or the configuration" in table(report)
+
+
+OTHER_KEY = b"x" * 32
+
+
+@pytest.mark.parametrize(
+    ("value", "cause", "why"),
+    [
+        (aesgcm(secret("a"), "/registry/secrets/shop/a"), "value-moved", "its bytes are whole"),
+        (
+            aesgcm(secret("web"), KEY.replace("registry", "kubernetes.io")),
+            "storage-prefix-changed",
+            "its bytes are whole",
+        ),
+        (aesgcm(secret("web"), "anything"), "associated-data-unknown", "its bytes are whole"),
+        (aesgcm(secret("web"), KEY, name="gone"), "key-renamed", "its bytes are whole"),
+        (
+            aesgcm(secret("web"), KEY, OTHER_KEY, "gone"),
+            "key-name-missing",
+            "the key that it names, which is missing",
+        ),
+        (
+            aescbc(secret("web"), OTHER_KEY),
+            "provider-missing",
+            "the provider that it names, which is missing",
+        ),
+        (
+            b"k8s\x00no object",
+            "protobuf-damaged",
+            "none of the changes that can be undone in an unencrypted value",
+        ),
+        (secret("web") + secret("other"), "trailing-bytes", "nothing says which is right"),
+    ],
+)
+def test_why_there_is_no_repair_fits_the_cause(value: bytes, cause: str, why: str) -> None:
+    report = explained(source(value, ("/registry/secrets/shop/a", sealed("a"))))
+    assert report.finding is not None
+    assert report.finding.cause == cause
+    assert report.repair is None
+    assert why in report.no_repair
 
 
 def test_a_deletion_that_would_be_refused_is_not_advised() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -31,9 +32,11 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         intent: Which.
-        result: ``not-applied``, ``applied-or-gone``, ``restored``, ``anomaly``, or ``unknown``, which leaves it open.
+        result: ``not-applied``, ``applied-or-gone``, ``anomaly``, what the change is called where the key holds what it
+            put, or ``unknown``, which leaves it open.
         detail: One sentence that says what was seen.
-        header_revision: Revision in the header of etcd's answer; 0 where there was none.
+        header_revision: Revision in the header of etcd's answer, 0 where there was none; where the key holds exactly
+            what the intent put, the revision of that, as the answer to the transaction would have said.
         record: Place of its record in the log; None where nothing was recorded (a dry run).
         warnings: What else to know, one sentence each.
     """
@@ -112,7 +115,13 @@ def predict(
         detail = f"etcd did not say how the key stands: {exc.message}"
         return Reconciliation(intent=intent, result=Result.UNKNOWN, detail=detail, header_revision=0)
     result, detail = judge_reading(intent, reading, nothing_was_sent=_is_unconfirmed(intent))
-    return Reconciliation(intent=intent, result=result, detail=detail, header_revision=reading.revision)
+    own = (
+        result is not Result.NOT_APPLIED
+        and reading.stored is not None
+        and _is_its_write(intent, reading.stored)
+    )
+    revision = reading.stored.mod_revision if own and reading.stored is not None else reading.revision
+    return Reconciliation(intent=intent, result=result, detail=detail, header_revision=revision)
 
 
 def reconcile_intent(
@@ -223,9 +232,36 @@ def judge_reading(
         return Result.NOT_APPLIED, (
             f"the key was written again since, to mod_revision {present.mod_revision}, and never deleted"
         )
+    if _is_its_write(intent, present):
+        return _PUTS[intent.verb], (
+            f"the key was written once since, at mod_revision {present.mod_revision}, and holds the bytes of the intent"
+        )
     return Result.APPLIED_OR_GONE, (
         f"the key was written since, to mod_revision {present.mod_revision} with {_digest(present)}: "
         "by this intent, or by somebody else"
+    )
+
+
+_PUTS: Final = {
+    Verb.RESTORE: Result.RESTORED,
+    Verb.REENCRYPT: Result.REENCRYPTED,
+    Verb.REPAIR: Result.REPAIRED,
+}
+
+
+def _is_its_write(intent: Intent, present: StoredValue) -> bool:
+    """Say whether a key holds what the intent put: the very next write after what was examined, with its bytes.
+
+    A record that was written before versions were in it says nothing of it, unless the key was not there.
+    """
+    subject = intent.subject
+    known = subject.version > 0 or subject.mod_revision == 0
+    return (
+        intent.verb in _PUTS
+        and known
+        and present.version == subject.version + 1
+        and present.mod_revision > max(intent.header_revision, subject.mod_revision)
+        and intent.detail.endswith(_digest(present))
     )
 
 

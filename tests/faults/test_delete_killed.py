@@ -227,6 +227,7 @@ def test_replacing_restore_killed_at_every_step(
             is_done=lambda now: now is not None and (now.value, now.version) == (value, 2),
             done="restored",
             refused=Rule.EXPECTATION_DIFFERS,
+            reconciled="restored",
         )
 
     steps = die_everywhere(mortals, base, folder, capfd, prepare, clear=rewrite(etcd), first="confirm", of=2)
@@ -260,6 +261,7 @@ def test_reencryption_killed_at_every_step(
             is_done=is_done,
             done="reencrypted",
             refused=Rule.READABLE,
+            reconciled="reencrypted",
         )
 
     steps = die_everywhere(mortals, base, folder, capfd, prepare, first="confirm")
@@ -287,10 +289,31 @@ def test_repair_killed_at_every_step(
             is_done=is_done,
             done="repaired",
             refused=Rule.READABLE,
+            reconciled="repaired",
         )
 
     steps = die_everywhere(mortals, base, folder, capfd, prepare, first="confirm")
     assert set(steps) >= {SENT, ANSWERED, *WRITE_STEPS, *CONFIRM_STEPS, *APPEND_STEPS}
+
+
+def test_repair_killed_before_its_outcome_can_be_undone_once_it_is_settled(
+    etcd: EtcdServer, mortals: Mortals, lay: Lay, folder: Path, capfd: Captured
+) -> None:
+    ground = lay("flipped").at(folder / "undone")
+    key = ground.key("undone")
+    etcd.put(key, ground.broken("undone"))
+    with reached(ground) as cluster:
+        after = Aftermath(ground, cluster, key, capfd)
+        mortals.start(Order(change="repair", ground=ground, subject=key.decode(), at=ANSWERED))
+        assert mortals.end().signal == signal.SIGKILL
+        now = after.now()
+        assert now is not None
+        assert list(after.reconcile().values()) == ["repaired"]
+        (backup,) = (path for folder in ground.places.backup_directories for path in folder.glob("*.json"))
+        assert restore(ground, backup, replace_mod_revision=now.mod_revision).result == "restored"
+        undone = after.now()
+        assert undone is not None
+        assert undone.value == ground.broken("undone")
 
 
 # While the transaction is on its way.

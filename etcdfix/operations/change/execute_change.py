@@ -215,6 +215,7 @@ def _subject(found: Examination, present: StoredValue | None) -> Subject:
         namespace=found.namespace,
         name=found.name,
         mod_revision=present.mod_revision if present is not None else 0,
+        version=present.version if present is not None else 0,
     )
 
 

@@ -95,6 +95,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         namespace: "" for none.
         name: Name in the key.
         mod_revision: As examined; 0 for a key that is not there.
+        version: How often it had been written by then; 0 for a key that is not there, and where nobody knows.
     """
 
     key: bytes
@@ -104,6 +105,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
     mod_revision: int = 0
+    version: int = 0
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,6 +250,7 @@ class Annotations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     intent: str = ""
     key_base64: str = ""
     mod_revision: str = ""
+    version: str = ""
     header_revision: str = ""
     cluster_uid: str = ""
     value_sha256: str = ""
@@ -395,6 +398,7 @@ def _annotations(entry: Entry, sequence: int, previous: Link) -> Annotations:
         intent=_number(entry.intent or 0),
         key_base64=msgspec.to_builtins(subject.key) if subject is not None else "",
         mod_revision=_number(subject.mod_revision) if subject is not None else "",
+        version=_number(subject.version) if subject is not None else "",
         header_revision=_number(entry.header_revision),
         cluster_uid=unicode_text(entry.cluster_uid),
         value_sha256=entry.value_sha256,
@@ -471,6 +475,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
         backup_sha256: ``content_sha256`` of these files.
         accepted: Safety flags that were given.
         grounds: What the change rested on; None in a record that was written before there were any.
+        detail: One sentence; that of a change that puts a value ends with the digest of that.
     """
 
     link: Link
@@ -485,6 +490,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     backup_sha256: str
     accepted: tuple[str, ...]
     grounds: Grounds | None = None
+    detail: str = ""
 
     @property
     def cluster(self) -> ClusterIdentity:
@@ -576,6 +582,7 @@ def intent_of_event(event: Event, sha256: str) -> Intent:
             namespace=reference.namespace,
             name=reference.name,
             mod_revision=int(notes.mod_revision or 0),
+            version=int(notes.version or 0),
         ),
         reason=notes.reason,
         cluster_uid=notes.cluster_uid,
@@ -585,6 +592,7 @@ def intent_of_event(event: Event, sha256: str) -> Intent:
         backup_sha256=notes.backup_sha256,
         accepted=parse_list(notes.accepted),
         grounds=parse_grounds(notes.grounds),
+        detail=notes.detail,
     )
 
 

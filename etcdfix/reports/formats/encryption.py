@@ -18,7 +18,7 @@ from etcdfix.reports.encryption_model import (
     WriteKey,
 )
 from etcdfix.reports.formats.machine import document_text, write_document
-from etcdfix.reports.formats.text import incomplete, introduction, shown
+from etcdfix.reports.formats.text import incomplete, introduction, shown, shown_transformer
 from etcdfix.reports.head import head_lines
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
@@ -88,7 +88,7 @@ def _usage_row(key: KeyUsage) -> tuple[str, ...]:
     safe = "yes" if key.safe_to_remove else "no"
     return (
         rule_words(key.resources),
-        shown(key.transformer) or "(unknown)",
+        shown_transformer(key.transformer) or "(unknown)",
         key_words(key.key_fingerprint or key.kms_key_id_sha256) or "-",
         f"{safe} (write key)" if key.write_key else safe,
         str(key.objects),
@@ -109,7 +109,7 @@ def _called(key: KeyUsage) -> str:
 def named(transformer: str, resources: Sequence[str], key: str | None) -> str:
     """Return what an encryption key is called in a sentence."""
     which = f" ({key_words(key)})" if key else ""
-    return f"{shown(transformer) or '(unknown)'}{which} of {rule_words(resources)}"
+    return f"{shown_transformer(transformer) or '(unknown)'}{which} of {rule_words(resources)}"
 
 
 def key_words(key: str | None) -> str:
@@ -164,7 +164,7 @@ def write_what_if(report: WhatIfReport, stream: BinaryIO, max_rows: int) -> None
                 (
                     change.change.value,
                     shown(GroupResource(change.group, change.resource)),
-                    shown(change.transformer) or "(unknown)",
+                    shown_transformer(change.transformer) or "(unknown)",
                     key_words(change.key_fingerprint or change.kms_key_id_sha256) or "-",
                     str(change.count),
                     change.cause or "-",
@@ -203,7 +203,7 @@ def _what_if_headline(report: WhatIfReport) -> str:
 
 
 def _write_key_words(key: WriteKey) -> str:
-    return f"{shown(key.transformer)} {key.key_fingerprint or ''}".rstrip()
+    return f"{shown_transformer(key.transformer)} {key.key_fingerprint or ''}".rstrip()
 
 
 def write_try(report: EncryptionTryReport, stream: BinaryIO, max_rows: int) -> None:

@@ -17,7 +17,7 @@ from etcdfix.reports.explain_model import (
     Where,
 )
 from etcdfix.reports.formats.machine import write_document, write_yaml
-from etcdfix.reports.formats.text import aligned, incomplete, introduction, shown, steps
+from etcdfix.reports.formats.text import aligned, incomplete, introduction, shown, shown_transformer, steps
 from etcdfix.reports.head import head_lines
 from etcdfix.reports.model import Finding, Remedy
 from etcdfix.reports.tables import table_lines
@@ -153,7 +153,7 @@ def _identity(finding: Finding) -> Iterator[str]:
     rows = [
         ("resource", shown(f"{finding.resource}.{finding.group}".rstrip("."))),
         ("says it is", shown(said)),
-        ("written under", shown(finding.transformer or "unknown")),
+        ("written under", shown_transformer(finding.transformer or "unknown")),
         (
             "revisions",
             f"mod {finding.mod_revision}, create {finding.create_revision}, version {finding.version}"
@@ -186,7 +186,7 @@ def _attempts(attempts: list[KeyAttempt], width: int) -> Iterator[str]:
     yield f"  rule: {shown(rule)}" if rule else "  no rule of the configuration holds for the resource"
     rows = [
         (
-            shown(attempt.transformer),
+            shown_transformer(attempt.transformer),
             attempt.key_fingerprint or "-",
             _RESULTS[attempt.result],
             shown(attempt.detail),
@@ -208,7 +208,7 @@ def _peek(peek: PeekShown) -> Iterator[str]:
     if peek.state == "noise":
         yield _Prose(f"Noise under every key that was tried ({tried}).")
         return
-    key = f"{shown(peek.transformer)} {peek.key_fingerprint or ''}".rstrip()
+    key = f"{shown_transformer(peek.transformer)} {peek.key_fingerprint or ''}".rstrip()
     named = (
         "which the value names" if peek.named else f"of the rule {shown(peek.rule)}, which it does not name"
     )
@@ -253,7 +253,7 @@ def _repair(report: ExplainReport) -> Iterator[str]:
 
 def _siblings(siblings: list[Siblings]) -> Iterator[str]:
     for one in siblings:
-        key = shown(one.transformer)
+        key = shown_transformer(one.transformer)
         for name in (one.key_fingerprint, one.kms_key_id_sha256):
             key += f" {name}" if name else ""
         counts = f"{one.opened} opened, {one.failed} failed"

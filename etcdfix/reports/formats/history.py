@@ -7,7 +7,7 @@ from typing import BinaryIO, Final
 
 from etcdfix.reports.base import Output
 from etcdfix.reports.formats.machine import write_document, write_yaml
-from etcdfix.reports.formats.text import incomplete, introduction, shown
+from etcdfix.reports.formats.text import incomplete, introduction, shown, shown_transformer
 from etcdfix.reports.head import head_lines
 from etcdfix.reports.history_model import ChangeKind, Event, HistoryReport, HistoryRevision
 from etcdfix.text.safetext import safe_text
@@ -82,7 +82,10 @@ def _paragraph(one: HistoryRevision) -> Iterator[str]:
     if one.cause or one.outcome != "readable":
         yield _row("what", safe_text(one.message))
     yield _row("stored", f"{counted(one.value_size, 'byte')}, {one.value_sha256}")
-    under = [safe_text(one.transformer) or "unknown", one.key_fingerprint or one.kms_key_id_sha256 or ""]
+    under = [
+        shown_transformer(one.transformer) or "unknown",
+        one.key_fingerprint or one.kms_key_id_sha256 or "",
+    ]
     stale = ", not today's write key" if one.stale else ""
     yield _row("under", " ".join(part for part in under if part) + stale)
     if one.written is not None:

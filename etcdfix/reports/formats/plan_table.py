@@ -10,6 +10,7 @@ import msgspec
 
 from etcdfix.graph.model import BY_HAND
 from etcdfix.reports.base import Output, fit
+from etcdfix.reports.formats.text import shown_transformer
 from etcdfix.reports.head import plan_head
 from etcdfix.reports.plan_model import DeletionPlan, LeftOut, PlanEntry, meaning
 from etcdfix.text.safetext import safe_text
@@ -54,7 +55,7 @@ def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, jso
                 (
                     str(g.count),
                     g.cause or g.outcome,
-                    g.transformer or "unknown",
+                    shown_transformer(g.transformer or "unknown"),
                     g.rule,
                     str(g.opened),
                     g.advice,

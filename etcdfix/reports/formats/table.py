@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
 from etcdfix.reports.base import Output, Reporter, fit
+from etcdfix.reports.formats.text import shown_transformer
 from etcdfix.reports.head import found_line, head_lines
 from etcdfix.reports.model import Conclusion, Finding, Header, KMSSummary, ReportSource, Summary
 from etcdfix.reports.next_steps import next_steps
@@ -60,7 +61,8 @@ class TableReporter(Reporter):
         row = [finding.outcome, finding.cause or "", key]
         if self._wide:
             row += [
-                finding.transformer, str(finding.mod_revision), str(finding.value_size), finding.apiserver,
+                shown_transformer(finding.transformer), str(finding.mod_revision), str(finding.value_size),
+                finding.apiserver,
             ]  # fmt: skip
         row.append(safe_text(finding.message) + (" (known)" if finding.baseline else ""))
         if self._wide:
@@ -173,7 +175,7 @@ class TableReporter(Reporter):
                 ),
                 [
                     (
-                        safe_text(t.transformer), safe_text(",".join(t.resources)), t.key_fingerprint or "",
+                        shown_transformer(t.transformer), safe_text(",".join(t.resources)), t.key_fingerprint or "",
                         str(t.keys), _number(t.failures), _number(t.damaged), _number(t.undetermined),
                         _number(t.stale),
                         str(t.first_mod_revision), str(t.last_mod_revision),
@@ -194,7 +196,7 @@ class TableReporter(Reporter):
                 [
                     (
                         safe_text(k.key_id) if k.key_id is not None else k.key_id_sha256 or "",
-                        safe_text(k.transformer), str(k.keys), _number(k.opened), str(k.first_mod_revision),
+                        shown_transformer(k.transformer), str(k.keys), _number(k.opened), str(k.first_mod_revision),
                         str(k.last_mod_revision),
                     )
                     for k in keys

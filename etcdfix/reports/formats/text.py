@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from urllib.parse import unquote_to_bytes
 
 from etcdfix.reports.base import Aligned, fit
 from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
@@ -10,6 +11,7 @@ from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.text.safetext import safe_text
+from etcdfix.text.words import counted
 
 _WIDEST = 72
 
@@ -28,6 +30,19 @@ Report = (
 def shown(value: object) -> str:
     """Return foreign text, safe and no longer than any honest name."""
     return safe_text(fit(str(value)))
+
+
+def shown_transformer(transformer: str) -> str:
+    """Return what a transformer is called: where its name is no text, which ciphertext may be, its length instead."""
+    *parts, name = transformer.split("/")
+    raw = unquote_to_bytes(name)
+    try:
+        readable = raw.decode().isprintable()
+    except UnicodeDecodeError:
+        readable = False
+    if readable:
+        return shown(transformer)
+    return shown("/".join([*parts, f"(unreadable name, {counted(len(raw), 'byte')})"]))
 
 
 def introduction(report: Report) -> str:

@@ -21,6 +21,7 @@ from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation import reconcile as reconcile_module
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Intent, RecordType, Result, Subject, Verb
+from etcdfix.remediation.audit.search import wrote
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, anchor_of, record_intent
@@ -135,6 +136,52 @@ def test_other_bytes_at_the_same_revision_are_an_anomaly(etcd: EtcdServer, path:
 def test_etcd_that_was_put_back_cannot_tell(etcd: EtcdServer, path: Path, key: bytes) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), header_revision=etcd.revision() + 1000)
     assert reconciled(etcd, path, intent) is Result.ANOMALY
+
+
+# A value that was put: the very next write with its bytes, and nothing less.
+
+PUT = b"k8s:enc:secretbox:v1:key1:repaired"
+PUTS = {Verb.RESTORE: Result.RESTORED, Verb.REENCRYPT: Result.REENCRYPTED, Verb.REPAIR: Result.REPAIRED}
+
+
+@pytest.mark.parametrize("verb", PUTS)
+def test_the_next_write_with_its_bytes_is_its_own(
+    etcd: EtcdServer, path: Path, key: bytes, verb: Verb
+) -> None:
+    revision = etcd.put(key, VALUE)
+    about_it = msgspec.structs.replace(about(key, revision), version=1)
+    intent = open_intent(
+        path, key, mod_revision=revision, verb=verb, subject=about_it, detail=f"now {digest(PUT)}"
+    )
+    written = etcd.put(key, PUT)
+    etcd.put(key + b"-other", b"later")
+    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
+        found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+    assert (found.result, found.header_revision) == (PUTS[verb], written)
+    now = StoredValue(key, PUT, written, revision, 2, 0)
+    assert wrote(path, intent, now)
+    assert not wrote(path, intent, msgspec.structs.replace(now, value=VALUE))
+
+
+@pytest.mark.parametrize("verb", PUTS)
+@pytest.mark.parametrize("case", ["other bytes", "the second write", "no version", "the header is later"])
+def test_what_may_be_somebody_elses_is_not_its_own(
+    etcd: EtcdServer, path: Path, key: bytes, verb: Verb, case: str
+) -> None:
+    revision = etcd.put(key, VALUE)
+    about_it = msgspec.structs.replace(about(key, revision), version=0 if case == "no version" else 1)
+    if case == "the second write":
+        etcd.put(key, b"between")
+    written = etcd.put(key, b"other" if case == "other bytes" else PUT)
+    header = written if case == "the header is later" else revision
+    intent = open_intent(
+        path, key, mod_revision=revision, verb=verb, subject=about_it, header_revision=header,
+        detail=f"now {digest(PUT)}",
+    )  # fmt: skip
+    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
+        found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+    assert found.result in {Result.APPLIED_OR_GONE, Result.ANOMALY}
+    assert not wrote(path, intent, StoredValue(key, PUT, written, revision, 2, 0))
 
 
 # A restoration where nothing was, and a value that was to be replaced.

@@ -168,7 +168,8 @@ def try_candidates(
                 problem = f"{ended.reason} after {counting.tried} of {counted(total, 'value')} were tried"
                 whole = msgspec.structs.replace(whole, ended=ended, problems=(*whole.problems, problem))
     groups = counting.groups(request)
-    reasons = whole.incomplete_reasons(0)
+    # What the user may not read is no finding: nothing is concluded of it.
+    reasons = msgspec.structs.replace(whole, limited_to="").incomplete_reasons(0)
     reasons += [f"lost {display(key)}: permission denied" for key in gathering.denied]
     if request.report is not None:
         reasons += request.report.problems

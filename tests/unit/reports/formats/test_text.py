@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from etcdfix.reports.formats.text import aligned, shown, steps
+import pytest
+
+from etcdfix.reports.formats.text import aligned, shown, shown_transformer, steps
 
 
 def test_foreign_text_is_safe_and_bounded() -> None:
@@ -25,3 +27,18 @@ def test_steps_are_numbered_with_note_before_command() -> None:
         "       etcdfix scan",
         "  2. wait",
     ]
+
+
+@pytest.mark.parametrize(
+    ("transformer", "words"),
+    [
+        ("aesgcm/v1/old%3Bnnn%B3%01", "aesgcm/v1/(unreadable name, 9 bytes)"),
+        ("kms/v2/a%0Ab", "kms/v2/(unreadable name, 3 bytes)"),
+        ("aescbc/v1/a%2Fb%25", "aescbc/v1/a%2Fb%25"),
+        ("aescbc/v1/schlüssel", "aescbc/v1/schlüssel"),
+        ("identity", "identity"),
+        ("", ""),
+    ],
+)
+def test_a_name_that_is_no_text_is_not_shown(transformer: str, words: str) -> None:
+    assert shown_transformer(transformer) == words

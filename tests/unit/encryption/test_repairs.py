@@ -238,6 +238,7 @@ def test_data_keys_that_were_dropped_are_told(monkeypatch: pytest.MonkeyPatch) -
     assert under.has_dropped_data_keys(value)
     assert not under.has_dropped_data_keys(b"k8s:enc:kms:v2:other:")
     assert "not all data keys" in unsearched(value, under)
+    assert not unsearched(b"k8s:enc:kms:v2:other:", under)
 
 
 def test_cbc_behind_a_plugin() -> None:

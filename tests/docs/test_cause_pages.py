@@ -119,7 +119,7 @@ def parse(words: list[str]) -> None:
     """Have click take a command's words apart, as if it were called; an unknown option or value raises."""
     command: click.Command = cli
     with ExitStack() as stack:
-        context = click.Context(cli, info_name="etcdfix")
+        context = click.Context(cli, info_name="etcdfix", **cli.context_settings)
         while isinstance(command, click.Group):
             below = command.get_command(context, words[0])
             assert below is not None, words

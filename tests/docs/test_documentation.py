@@ -40,7 +40,7 @@ def command_lines() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("page", "line"), command_lines())
 def test_documented_commands_exist_with_their_options(page: str, line: str) -> None:
     words = shlex.split(line)[1:]
-    context = click.Context(cli, info_name="etcdfix")
+    context = click.Context(cli, info_name="etcdfix", **cli.context_settings)
     if not words or words[0].startswith("-"):
         return
     command = cli.get_command(context, words[0])
@@ -56,7 +56,7 @@ def test_documented_commands_exist_with_their_options(page: str, line: str) -> N
 
 def test_every_command_has_help_and_is_in_the_reference() -> None:
     reference = (REPOSITORY / "docs" / "reference" / "commands.md").read_text()
-    context = click.Context(cli, info_name="etcdfix")
+    context = click.Context(cli, info_name="etcdfix", **cli.context_settings)
     for name in COMMANDS:
         command = cli.get_command(context, name)
         assert command is not None

@@ -61,7 +61,8 @@ tests/exam/test_repair_exam.py` checks the same; a sample is part of the other t
 
 _CBC = """\
 
-- one flipped bit, anywhere but in a wrapped data key of KMS v1: {found}
+- one flipped bit, anywhere but in a wrapped data key of KMS v1: {found}; in the name of an encryption key it needs
+  `--accept-risk unproven-repair`
 - two flipped bits, or one bit and a wrong key: {none}
 
 What reads as it is has a flipped bit in its KMS key id, and the plugin that is played here does not look at that.

@@ -320,6 +320,20 @@ def test_no_configuration(registry: Registry) -> None:
     registry.refused(ran, "no encryption configuration was given", hint="--encryption-config FILE")
 
 
+def test_two_objects_in_one_value(registry: Registry) -> None:
+    key = registry.put("shop/both", secret("both") + secret("both").replace(b"never", b"newer"))
+    with registry.untouched():
+        ran = registry.delete(key)
+    registry.refused(ran, "nothing says which is right", hint="get --raw saves both")
+
+
+def test_what_can_be_repaired_is_not_deleted_unasked(registry: Registry) -> None:
+    key = registry.put("shop/trailing", secret("trailing") + b"left")
+    with registry.untouched():
+        ran = registry.delete(key)
+    registry.refused(ran, "can be had back whole", hint="repair it: etcdfix repair ")
+
+
 def test_allocator_is_never_deleted(registry: Registry) -> None:
     registry.put("servicenodeports", allocation()[:-4] + b"\xff\xff\xff\xff", resource="ranges")
     with registry.untouched():

@@ -230,7 +230,9 @@ def repaired(
         assert (repair, search.repair.proof) == (None, RepairProof.NONE)
     elif provider in TAGGED:
         # The colon after a name: to a pass over everything it may be a name that the configuration lacks.
-        assert repair == search.repair or (repair, search.repair.kind) == (None, RepairKind.PREFIX)
+        changed = next(old for old, new in zip(written.sealed.value, value, strict=True) if old != new)
+        colon = changed == ord(":") and search.repair.kind is RepairKind.PREFIX
+        assert repair == search.repair or (colon and repair is None)
         assert search.repair.proof is RepairProof.TAG
     else:
         assert search.repair.proof is RepairProof.NONE

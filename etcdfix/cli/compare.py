@@ -9,10 +9,10 @@ import click
 
 from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.keys import decoded_key, is_base64
 from etcdfix.cli.options import reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_next
 from etcdfix.cli.progress import progress_of
+from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.compare import (
@@ -24,7 +24,6 @@ from etcdfix.operations.look.compare import (
 from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.formats.compare import COMPARE_FORMATS
 from etcdfix.reports.origin import shown_word
-from etcdfix.scope import ScopeRequest
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
@@ -40,15 +39,7 @@ MEANINGS: dict[ExitCode, str] = {
 
 
 @click.command("compare", epilog=epilog(MEANINGS))
-@click.argument("scope", nargs=-1, metavar="[RESOURCE|KEY-PREFIX]...")
-@click.option(
-    "-n", "--namespace", "namespaces", multiple=True, metavar="NAMESPACE", envvar="ETCDFIX_NAMESPACE",
-    help="Only this namespace (may be repeated).",
-)  # fmt: skip
-@click.option(
-    "--key-base64", "keys", multiple=True, metavar="BASE64",
-    help="One key, for keys that cannot be typed (may be repeated).",
-)  # fmt: skip
+@scope_options
 @click.option(
     "--with-snapshot", type=click.Path(path_type=Path), metavar="FILE",
     help="Compare with this earlier snapshot, instead of member with member: what was added, removed and changed "
@@ -84,9 +75,7 @@ def command(
 
     Name resources, key prefixes or keys as for scan, or nothing for everything.
     """
-    whole = [word for word in scope if is_base64(word)]
-    words = tuple(word for word in scope if not is_base64(word))
-    wanted = ScopeRequest(words, tuple(decoded_key(text) for text in (*keys, *whole)), namespaces)
+    wanted = wanted_scope(scope, namespaces, keys)
     inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
     if inputs.snapshot is not None and with_snapshot is None:
         raise ConfigurationError(

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
-from etcdfix.cli.keys import decoded_key, is_base64
 from etcdfix.cli.options import reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
+from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import destination
 from etcdfix.model import Outcome
@@ -21,7 +21,6 @@ from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.next_steps import plugin_troubles
 from etcdfix.reports.redaction import RedactingReporter, Redactor, load_redaction_key
-from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.safetext import safe_text
 
@@ -46,23 +45,7 @@ def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | N
 
 
 @click.command("scan", epilog=epilog(MEANINGS))
-@click.argument("scope", nargs=-1, metavar="[RESOURCE|KEY-PREFIX]...")
-@click.option(
-    "-n",
-    "--namespace",
-    "namespaces",
-    multiple=True,
-    metavar="NAMESPACE",
-    envvar="ETCDFIX_NAMESPACE",
-    help="Only this namespace (may be repeated).",
-)
-@click.option(
-    "--key-base64",
-    "keys",
-    multiple=True,
-    metavar="BASE64",
-    help="One key, for keys that cannot be typed (may be repeated).",
-)
+@scope_options
 @source_options
 @reading_options
 @click.option(
@@ -152,9 +135,7 @@ def command(
         raise click.UsageError("--redact-key-file needs --redact-names")
     if reveal_key_ids and redact_names:
         raise click.UsageError("--redact-names and --reveal-key-ids contradict each other")
-    whole = [word for word in scope if is_base64(word)]
-    words = tuple(word for word in scope if not is_base64(word))
-    wanted = ScopeRequest(words, tuple(decoded_key(text) for text in (*keys, *whole)), namespaces)
+    wanted = wanted_scope(scope, namespaces, keys)
     inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
     request = ScanRequest(
         layout=StorageLayout(inputs.etcd_prefix),

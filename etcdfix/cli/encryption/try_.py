@@ -9,10 +9,10 @@ import click
 
 from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.keys import decoded_key
 from etcdfix.cli.options import reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
+from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.encryption.candidate_key import load_candidate_key
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import ConfigurationError
@@ -22,7 +22,6 @@ from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.formats.encryption import TRY_FORMATS
 from etcdfix.reports.origin import shown_word
 from etcdfix.reports.saved_report import load_report
-from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
 
 MEANINGS: dict[ExitCode, str] = {
@@ -36,7 +35,7 @@ MEANINGS: dict[ExitCode, str] = {
 
 
 @click.command("try", epilog=epilog(MEANINGS))
-@click.argument("scope", nargs=-1, metavar="[RESOURCE|KEY-PREFIX]...")
+@scope_options
 @click.option(
     "--candidate-config", "candidate_configs", type=click.Path(path_type=Path), multiple=True, metavar="FILE",
     envvar="ETCDFIX_CANDIDATE_CONFIG",
@@ -46,14 +45,6 @@ MEANINGS: dict[ExitCode, str] = {
     "--candidate-key", "candidate_keys", multiple=True, metavar="NAME=FILE", envvar="ETCDFIX_CANDIDATE_KEY",
     help="A file with one key, base64 as in a configuration or its bytes, - for standard input; it is tried under this "
     "name for every provider that it fits (may be repeated).",
-)  # fmt: skip
-@click.option(
-    "-n", "--namespace", "namespaces", multiple=True, metavar="NAMESPACE", envvar="ETCDFIX_NAMESPACE",
-    help="Only this namespace (may be repeated).",
-)  # fmt: skip
-@click.option(
-    "--key-base64", "keys", multiple=True, metavar="BASE64",
-    help="One etcd key, for keys that cannot be typed (may be repeated).",
 )  # fmt: skip
 @click.option(
     "--from-report", type=click.Path(path_type=Path), metavar="FILE", envvar="ETCDFIX_FROM_REPORT",
@@ -91,7 +82,7 @@ def command(
             "--from-report says what to try; a scope goes with a look of its own",
             hint="leave one of them out",
         )
-    wanted = ScopeRequest(scope, tuple(map(decoded_key, keys)), namespaces)
+    wanted = wanted_scope(scope, namespaces, keys)
     inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
     candidates = [
         *(NamedCandidate(shown_word(str(path)), load_configuration(path)) for path in candidate_configs),

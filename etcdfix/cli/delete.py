@@ -7,40 +7,17 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.change_output import Teller, change_output_option
-from etcdfix.cli.confirm import Terminal
+from etcdfix.cli.changing import etcd_options, open_change, present_value_options
 from etcdfix.cli.exit_codes import epilog
-from etcdfix.cli.options import (
-    configuration_of,
-    gather_inputs,
-    main_etcd_options,
-    reading_options,
-    source_options,
-)
-from etcdfix.cli.output import require_output, say
-from etcdfix.cli.progress import progress_of
-from etcdfix.cli.safety import (
-    EXIT_CODES,
-    acceptances,
-    api_access,
-    change_options,
-    expectation_options,
-    member_options,
-    one_key,
-    record_paths,
-    require_reason,
-    risk_options,
-    show,
-)
+from etcdfix.cli.output import say
+from etcdfix.cli.safety import EXIT_CODES, one_key, risk_options, show
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.operations.change.delete import DeleteRequest, recovery_lines, run_delete
-from etcdfix.operations.change.preview import (
-    after_deletion_lines,
-    preview_lines,
-)
-from etcdfix.operations.opening import open_cluster
+from etcdfix.operations.change.preview import after_deletion_lines, preview_lines
+from etcdfix.operations.opening import Inputs
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.preflight.deletion import Preflight
+from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.planfile import load_plan
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 
@@ -57,21 +34,15 @@ from etcdfix.text.commands import ACKNOWLEDGEMENT
     help="A plan of at most 15 minutes (etcdfix plan -o json) that must list the key as it stands now: refuse where "
     "anything differs.",
 )
-@change_options
-@change_output_option
-@expectation_options
-@member_options
+@present_value_options
 @risk_options
-@source_options
-@main_etcd_options
-@reading_options
+@etcd_options
 def command(
     *,
     key: str | None,
     key_base64: str | None,
     acknowledged: bool,
     plan: Path | None,
-    output: str,
     **options: Any,
 ) -> int:
     """Delete exactly one key that is proven unreadable, after a backup and with a record.
@@ -82,51 +53,36 @@ def command(
     """
     if not acknowledged:
         raise click.UsageError(f"a deletion needs {ACKNOWLEDGEMENT}")
-    require_reason(options)
-    require_output()
-    with Teller(
-        Verb.DELETE, output, dry_run=options["dry_run"], cluster_name=options["cluster_name"]
-    ) as teller:
-        return _delete(teller, key, key_base64, plan, options)
+    planned: list[DeletionPlan] = []
 
+    def load(inputs: Inputs) -> Inputs:
+        planned.extend([load_plan(plan)] if plan is not None else [])
+        return inputs
 
-def _delete(
-    teller: Teller, key: str | None, key_base64: str | None, plan: Path | None, options: dict[str, Any]
-) -> int:
-    api = api_access(options)
-    named = teller.key = one_key(key, key_base64)
-    inputs = gather_inputs(options, key=named)
-    again = inputs.same_again()
-    planned = load_plan(plan) if plan is not None else None
-    with open_cluster(inputs, configuration_of, say=say) as cluster:
+    with open_change(Verb.DELETE, options, lambda: one_key(key, key_base64), adapt=load) as change:
+        again, api = change.inputs.same_again(), change.api
         checked: list[Preflight] = []
 
         def preview(found: Preflight) -> None:
             checked.append(found)
-            show(preview_lines(cluster, found, again), err=True)
+            show(preview_lines(change.cluster, found, again), err=True)
 
         outcome = run_delete(
-            cluster,
+            change.cluster,
             DeleteRequest(
-                key=named,
-                reason=options["reason"],
-                accepted=acceptances(options),
-                record_paths=record_paths(options),
-                api=api,
-                etcd_user=inputs.etcd_user,
-                dry_run=options["dry_run"],
-                plan=planned,
+                key=change.key,
+                plan=planned[0] if planned else None,
                 plan_file=str(plan or ""),
                 again=again,
+                **change.request,
             ),
-            Terminal(yes=options["yes"]),
+            change.confirmer,
             preview=preview,
-            progress=progress_of(cluster.source),
+            progress=change.progress,
         )
         deleted = outcome.result is Result.DELETED
-        code = teller.tell(
-            Result.DELETED, outcome, again, list(after_deletion_lines(checked[0], again)) if deleted else ()
-        )
+        more = list(after_deletion_lines(checked[0], again)) if deleted else ()
+        code = change.teller.tell(Result.DELETED, outcome, again, more)
     if deleted and api is not None:
-        teller.add(recovery_lines(api, checked[0], say=say))
+        change.teller.add(recovery_lines(api, checked[0], say=say))
     return code

@@ -9,34 +9,14 @@ from typing import Any
 import click
 import msgspec
 
-from etcdfix.cli.change_output import Teller, change_output_option
-from etcdfix.cli.confirm import Terminal
+from etcdfix.cli.changing import etcd_options, open_change, present_value_options
 from etcdfix.cli.exit_codes import epilog
-from etcdfix.cli.options import (
-    configuration_of,
-    gather_inputs,
-    main_etcd_options,
-    reading_options,
-    source_options,
-)
-from etcdfix.cli.output import require_output, say
-from etcdfix.cli.safety import (
-    EXIT_CODES,
-    acceptances,
-    api_access,
-    change_options,
-    expectation_options,
-    member_options,
-    one_key,
-    record_paths,
-    require_reason,
-    show,
-)
+from etcdfix.cli.safety import EXIT_CODES, one_key, show
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.operations.change.preview import reencrypt_preview_lines
 from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
-from etcdfix.operations.opening import Inputs, load_encryption, open_cluster, open_examiner
+from etcdfix.operations.opening import Inputs, load_encryption, open_examiner
 from etcdfix.remediation.audit.record import Result, Verb
 
 
@@ -50,64 +30,41 @@ from etcdfix.remediation.audit.record import Result, Verb
     "--accept-undeployed-write-key", is_flag=True,
     help="Write with today's key although nothing shows that API servers hold it.",
 )  # fmt: skip
-@change_options
-@change_output_option
-@expectation_options
-@member_options
-@source_options
-@main_etcd_options
-@reading_options
-def command(
-    *, key: str | None, key_base64: str | None, candidate_config: Path, output: str, **options: Any
-) -> int:
+@present_value_options
+@etcd_options
+def command(*, key: str | None, key_base64: str | None, candidate_config: Path, **options: Any) -> int:
     """Rewrite one value, which today's configuration cannot read, under today's write key.
 
     --candidate-config opens it, --encryption-config says how API servers write today. The contents stay the same byte
     for byte; the lease is kept; the old bytes are backed up.
     """
-    require_reason(options)
-    require_output()
-    with Teller(
-        Verb.REENCRYPT, output, dry_run=options["dry_run"], cluster_name=options["cluster_name"]
-    ) as teller:
-        return _reencrypt(teller, key, key_base64, candidate_config, options)
+    candidates: list[tuple[Inputs, EncryptionConfiguration | None]] = []
 
+    def apart(inputs: Inputs) -> Inputs:
+        """Give each configuration the endpoints of its own plugins; one that neither has is refused with today's."""
+        candidate_inputs = msgspec.structs.replace(inputs, encryption_config=candidate_config)
+        candidate = load_encryption(candidate_inputs)
+        here, there = _kms_names(load_encryption(inputs)), _kms_names(candidate)
+        candidates.append((_with_endpoints(candidate_inputs, there.__contains__), candidate))
+        return _with_endpoints(inputs, lambda name: name in here or name not in there)
 
-def _reencrypt(
-    teller: Teller, key: str | None, key_base64: str | None, candidate_config: Path, options: dict[str, Any]
-) -> int:
-    api = api_access(options)
-    named = teller.key = one_key(key, key_base64)
-    inputs = gather_inputs(options, key=named)
-    candidate_inputs = msgspec.structs.replace(inputs, encryption_config=candidate_config)
-    candidate = load_encryption(candidate_inputs)
-    # The endpoints that were given are for either configuration; one that neither has is refused with today's.
-    here, there = _kms_names(load_encryption(inputs)), _kms_names(candidate)
-    today_inputs = _with_endpoints(inputs, lambda name: name in here or name not in there)
-    candidate_inputs = _with_endpoints(candidate_inputs, there.__contains__)
-    with (
-        open_cluster(today_inputs, configuration_of, say=say) as cluster,
-        open_examiner(cluster.source, candidate_inputs, candidate) as examiner,
-    ):
-        if examiner.transformers is not None:
-            cluster.examiner.know_names(examiner.transformers.names)
-        outcome = run_reencrypt(
-            cluster,
-            examiner,
-            ReencryptRequest(
-                key=named,
-                reason=options["reason"],
-                undeployed_write_key=options["accept_undeployed_write_key"],
-                accepted=acceptances(options),
-                record_paths=record_paths(options),
-                api=api,
-                etcd_user=inputs.etcd_user,
-                dry_run=options["dry_run"],
-            ),
-            Terminal(yes=options["yes"]),
-            preview=lambda shown: show(reencrypt_preview_lines(cluster, shown), err=True),
-        )
-        return teller.tell(Result.REENCRYPTED, outcome, inputs.same_again())
+    with open_change(Verb.REENCRYPT, options, lambda: one_key(key, key_base64), adapt=apart) as change:
+        ((inputs, candidate),) = candidates
+        with open_examiner(change.cluster.source, inputs, candidate) as examiner:
+            if examiner.transformers is not None:
+                change.cluster.examiner.know_names(examiner.transformers.names)
+            outcome = run_reencrypt(
+                change.cluster,
+                examiner,
+                ReencryptRequest(
+                    key=change.key,
+                    undeployed_write_key=options["accept_undeployed_write_key"],
+                    **change.request,
+                ),
+                change.confirmer,
+                preview=lambda shown: show(reencrypt_preview_lines(change.cluster, shown), err=True),
+            )
+        return change.teller.tell(Result.REENCRYPTED, outcome, change.inputs.same_again())
 
 
 def _kms_names(configuration: EncryptionConfiguration | None) -> set[str]:

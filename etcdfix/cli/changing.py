@@ -1,0 +1,116 @@
+"""What every command that changes one etcd key does first: options read, the terminal asked for, etcd opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from etcdfix.apiserver.servers import APIAccess
+from etcdfix.cli.change_output import Teller, change_output_option
+from etcdfix.cli.confirm import Terminal
+from etcdfix.cli.options import (
+    configuration_of,
+    gather_inputs,
+    main_etcd_options,
+    option_group,
+    reading_options,
+    source_options,
+)
+from etcdfix.cli.output import require_output, say
+from etcdfix.cli.progress import progress_of
+from etcdfix.cli.safety import (
+    acceptances,
+    api_access,
+    change_options,
+    expectation_options,
+    member_options,
+    record_paths,
+    require_reason,
+)
+from etcdfix.examine_all import Progress
+from etcdfix.operations.opening import Inputs, open_cluster
+from etcdfix.remediation.audit.record import Verb
+from etcdfix.remediation.preflight.cluster import Cluster
+
+etcd_options = option_group(source_options, main_etcd_options, reading_options)
+"""Which etcd, and how its values are read."""
+
+present_value_options = option_group(
+    change_options, change_output_option, expectation_options, member_options
+)
+"""Of a change to a value that is there."""
+
+
+class OpenChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A change whose options are read and whose etcd is open.
+
+    Attributes:
+        key: Complete etcd key.
+        teller: Tells what it comes to.
+        inputs: As the options and the manifest have it.
+        cluster: The live etcd, ready to examine.
+        request: Fields of every :class:`~etcdfix.operations.change.execute_change.ChangeRequest`.
+        api: Which API servers to ask; None for none.
+        confirmer: The person at the terminal.
+        progress: Counts values on standard error.
+    """
+
+    key: bytes
+    teller: Teller
+    inputs: Inputs
+    cluster: Cluster
+    request: dict[str, Any]
+    api: APIAccess | None
+    confirmer: Terminal
+    progress: Progress
+
+
+@contextmanager
+def open_change(
+    verb: Verb,
+    options: dict[str, Any],
+    named: Callable[[], bytes],
+    *,
+    adapt: Callable[[Inputs], Inputs] = lambda inputs: inputs,
+) -> Iterator[OpenChange]:
+    """Read the options of a change and open etcd; an error is told in the form that was asked for.
+
+    Args:
+        verb: What is to be done.
+        options: What click collected, the form of the output among it.
+        named: Returns the key that the command line names.
+        adapt: Changes the inputs before etcd is opened.
+
+    Raises:
+        click.UsageError: Options contradict each other, or the reason is empty.
+        EtcdfixError: An option makes no sense, or etcd cannot be opened.
+    """
+    require_reason(options)
+    require_output()
+    with Teller(
+        verb, options["output"], dry_run=options["dry_run"], cluster_name=options["cluster_name"]
+    ) as teller:
+        api = api_access(options)
+        key = teller.key = named()
+        inputs = adapt(gather_inputs(options, key=key))
+        with open_cluster(inputs, configuration_of, say=say) as cluster:
+            yield OpenChange(
+                key=key,
+                teller=teller,
+                inputs=inputs,
+                cluster=cluster,
+                request={
+                    "reason": options["reason"],
+                    "accepted": acceptances(options),
+                    "record_paths": record_paths(options),
+                    "api": api,
+                    "etcd_user": inputs.etcd_user,
+                    "dry_run": options["dry_run"],
+                },
+                api=api,
+                confirmer=Terminal(yes=options["yes"]),
+                progress=progress_of(cluster.source),
+            )

@@ -84,8 +84,10 @@ _ENVELOPE_STARTS = tuple(f"k8s:enc:{provider}:{version}:".encode() for provider,
 
 
 def _ends_inside_its_envelope(value: bytes) -> bool:
-    whole_words = _ENVELOPE_CUT.fullmatch(value) is not None
-    return whole_words or any(start.startswith(value) for start in _ENVELOPE_STARTS)
+    if _ENVELOPE_CUT.fullmatch(value) is not None:
+        return True
+    # The prefix alone begins every envelope, those of a newer cluster too.
+    return len(value) > len(_ENCRYPTED) and any(start.startswith(value) for start in _ENVELOPE_STARTS)
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):

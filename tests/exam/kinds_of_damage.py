@@ -382,7 +382,7 @@ def _cut_short(ground: Ground, sealed: Sealed) -> bytes:
 
 
 def _cut_in_name(ground: Ground, sealed: Sealed) -> bytes:
-    return sealed.value[: ground.rng.randint(len("k8s:enc:"), sealed.value.index(b":v") + 3)]
+    return sealed.value[: ground.rng.randint(len("k8s:enc:") + 1, sealed.value.index(b":v") + 3)]
 
 
 def _appended(ground: Ground, sealed: Sealed) -> bytes:

@@ -231,7 +231,7 @@ NEWER: dict[str, tuple[str, Callable[[Attacked, int], bytes]]] = {
     "kms-v3": ("secrets", lambda _, n: b"k8s:enc:kms:v3:prov:" + bytes(40) + b"%d" % n),
     "chacha20": ("secrets", lambda _, n: b"k8s:enc:chacha20:v1:key1:" + bytes(40) + b"%d" % n),
     "aesgcm-v2": ("secrets", lambda _, n: b"k8s:enc:aesgcm:v2:key1:" + bytes(40) + b"%d" % n),
-    "nothing-but-the-start": ("secrets", lambda _, n: b"k8s:enc:" + b"x" * (n + 1)),
+    "nothing-but-the-start": ("secrets", lambda _, n: b"k8s:enc:" + b"x" * n),
     "kind": ("secrets", lambda _, n: json_object("v1", "Sekret", f"new-{n}")),
     "version": ("deployments", lambda _, n: json_object("apps/v3", "Deployment", f"new-{n}")),
     "encoding": (

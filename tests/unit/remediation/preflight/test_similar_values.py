@@ -217,7 +217,7 @@ def kind(name: str, kind: str = "Sekret", api_version: str = "v1") -> bytes:
     [
         ("/registry/secrets/shop/x", b"k8s:enc:kms:v3:prov:x", Similarity("", Cause.UNKNOWN_ENVELOPE, "kms/v3")),
         ("/registry/secrets/shop/x", b"k8s:enc:chacha20:v1:k:x", Similarity("", Cause.UNKNOWN_ENVELOPE, "chacha20/v1")),
-        ("/registry/secrets/shop/x", b"k8s:enc:", None),
+        ("/registry/secrets/shop/x", b"k8s:enc:", Similarity("", Cause.UNKNOWN_ENVELOPE, "/")),
         ("/registry/secrets/shop/x", b"\x9dnew encoding", Similarity("secrets", Cause.UNKNOWN_ENCODING, "9d6e6577")),
         ("/registry/secrets/shop/x", b"k8s\x01" + b"\xff" * 40, Similarity("secrets", Cause.MAGIC_DAMAGED, "6b387301")),
         ("/registry/secrets/shop/x", kind("x"), Similarity("secrets", Cause.KIND_NOT_REGISTERED, "v1 Sekret")),

@@ -29,20 +29,15 @@ from etcdfix.remediation.backup.write import name_of, unlisted_writes
 from etcdfix.remediation.commit import (
     ChangeOutcome,
     place_warnings,
-    require_space,
 )
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.preflight.api_servers import check_api_servers
-from etcdfix.remediation.preflight.cluster import Cluster, check_cluster
-from etcdfix.remediation.preflight.members import KeyReading, read_key
-from etcdfix.remediation.preflight.release import check_release
+from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.preflight.target import (
-    check_alarms,
-    check_expectations,
-    check_members,
+    check_writable,
+    read_target,
     require_alive,
-    require_there,
 )
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
@@ -131,13 +126,8 @@ def run_reencrypt(
             Rule.NO_CONFIGURATION, "no encryption configuration was given, so today's write key is unknown",
             hint="--encryption-config FILE: the one that the API servers use today",
         )  # fmt: skip
-    step("check: landmarks")
-    landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=key)
-    step("check: read the key")
-    reading = read_key(cluster.source.client, key)
-    stored = require_there(cluster, key, reading.stored)
-    step("check: expectations")
-    check_expectations(stored, request.accepted)
+    target = read_target(cluster, key, request.accepted, step)
+    landmarks, reading, stored = target
     step("check: examine")
     today = cluster.examiner.examine(stored)
     _check_today(today)
@@ -149,15 +139,9 @@ def run_reencrypt(
             f"under the candidate configuration {display(key)} is {found.verdict.outcome}: {found.verdict.message}",
             hint="find the configuration, or the key, that it was written with",
         )
-    step("check: members")
-    warnings = check_members(cluster, key, reading, request.accepted)
-    step("check: alarms")
-    warnings += check_alarms(cluster)
-    require_space(cluster.source.client)
-    step("check: cluster")
-    identity = check_cluster(cluster, request.accepted, request.record_paths.directories)
-    step("check: release")
-    check_release(cluster.source, cluster.examiner, accept_unknown=request.accepted.unknown_release)
+    identity, warnings = check_writable(
+        cluster, target, request.accepted, request.record_paths.directories, step
+    )
     step("check: write key")
     sealed = _seal(_transformers(cluster, today), plaintext, key)
     log = request.record_paths.log_path

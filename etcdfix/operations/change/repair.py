@@ -25,23 +25,19 @@ from etcdfix.operations.change.execute_change import (
 from etcdfix.readable_revision import newest_kept, reads
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.commit import ChangeOutcome, place_warnings, require_space
+from etcdfix.remediation.commit import ChangeOutcome, place_warnings
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.preflight.api_servers import check_api_servers
-from etcdfix.remediation.preflight.cluster import Cluster, check_cluster, require_everything
+from etcdfix.remediation.preflight.cluster import Cluster, require_everything
 from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.preflight.noencryption import check_no_encryption, encrypted, looks_enveloped
-from etcdfix.remediation.preflight.release import check_release
 from etcdfix.remediation.preflight.similar_values import Alike, look_at_all
 from etcdfix.remediation.preflight.target import (
-    check_alarms,
-    check_expectations,
-    check_members,
+    check_writable,
     moved_meanwhile,
+    read_target,
     require_alive,
     require_configuration,
-    require_there,
 )
 from etcdfix.repair import RepairSearch
 from etcdfix.reports.remedies import repair_risks
@@ -123,27 +119,14 @@ def run_repair(
     key, accepted = request.key, request.accepted
     step("check: configuration")
     require_configuration(cluster)
-    step("check: landmarks")
-    landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=key)
-    step("check: read the key")
-    reading = read_key(cluster.source.client, key)
-    stored = require_there(cluster, key, reading.stored)
-    step("check: expectations")
-    check_expectations(stored, accepted)
+    target = read_target(cluster, key, accepted, step)
+    landmarks, reading, stored = target
     step("check: examine")
     if cluster.no_encryption and looks_enveloped(stored.value):
         raise encrypted(key)
     found = cluster.examiner.examine(stored)
     _require_unread(found)
-    step("check: members")
-    warnings = check_members(cluster, key, reading, accepted)
-    step("check: alarms")
-    warnings += check_alarms(cluster)
-    require_space(cluster.source.client)
-    step("check: cluster")
-    identity = check_cluster(cluster, accepted, request.record_paths.directories)
-    step("check: release")
-    check_release(cluster.source, cluster.examiner, accept_unknown=accepted.unknown_release)
+    identity, warnings = check_writable(cluster, target, accepted, request.record_paths.directories, step)
     step("check: everything else")
     same_start = _SameStart(stored)
     alike = look_at_all(cluster.source, cluster.examiner, found, progress, see=same_start.see)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
 from etcdfix.errors import RefusedByRule
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
+from etcdfix.remediation.commit import require_space
+from etcdfix.remediation.durable import Step
+from etcdfix.remediation.landmarks import Landmarks, read_landmarks
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cluster
 from etcdfix.remediation.preflight.members import (
     Agreement,
     AlarmKind,
@@ -14,9 +21,11 @@ from etcdfix.remediation.preflight.members import (
     MemberSurvey,
     judge_copies,
     read_alarms,
+    read_key,
     read_lease,
     survey_members,
 )
+from etcdfix.remediation.preflight.release import check_release
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
@@ -201,3 +210,55 @@ def require_alive(cluster: Cluster, stored: StoredValue) -> LeaseState | None:
             hint="look again in a moment",
         )
     return lease
+
+
+class Target(NamedTuple):
+    """A value that is to be written anew.
+
+    Attributes:
+        landmarks: Of the cluster, read before anything else was.
+        reading: The linearizable read that found it.
+        stored: What it found.
+    """
+
+    landmarks: Landmarks
+    reading: KeyReading
+    stored: StoredValue
+
+
+def read_target(cluster: Cluster, key: bytes, accepted: Acceptances, step: Step) -> Target:
+    """Read a value that is to be written anew, and hold it against what is expected.
+
+    Raises:
+        RefusedByRule: There is none, or it is another one.
+        SourceError: etcd could not be asked.
+    """
+    step("check: landmarks")
+    landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=key)
+    step("check: read the key")
+    reading = read_key(cluster.source.client, key)
+    stored = require_there(cluster, key, reading.stored)
+    step("check: expectations")
+    check_expectations(stored, accepted)
+    return Target(landmarks, reading, stored)
+
+
+def check_writable(
+    cluster: Cluster, target: Target, accepted: Acceptances, backup_directories: Sequence[Path], step: Step
+) -> tuple[ClusterIdentity, list[str]]:
+    """Check what holds wherever a value is written anew; return which cluster it is, and what to warn of.
+
+    Raises:
+        RefusedByRule: Members differ, an alarm is raised, there is no room, or the cluster or its release is unknown.
+        SourceError: etcd could not be asked.
+    """
+    step("check: members")
+    warnings = check_members(cluster, target.stored.key, target.reading, accepted)
+    step("check: alarms")
+    warnings += check_alarms(cluster)
+    require_space(cluster.source.client)
+    step("check: cluster")
+    identity = check_cluster(cluster, accepted, backup_directories)
+    step("check: release")
+    check_release(cluster.source, cluster.examiner, accept_unknown=accepted.unknown_release)
+    return identity, warnings

@@ -32,7 +32,8 @@ from etcdfix.operations.look.audit import (
     verify_log,
 )
 from etcdfix.operations.opening import connect_for_intents
-from etcdfix.remediation.audit.record import Event, Link
+from etcdfix.remediation.audit.record import Link
+from etcdfix.remediation.audit.record_line import Event
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.reports.tables import table_lines, width_for
 from etcdfix.text.safetext import safe_json, safe_text

@@ -16,7 +16,8 @@ def audit_schema() -> dict[str, Any]:
     """Return the schema of one record of the audit log."""
     from etcdfix.inputs.ownfiles import ANNOTATION_PREFIX, RECORD_API_VERSION, RECORD_KIND  # noqa: PLC0415 - the other schemas need nothing that can write
     from etcdfix.remediation.audit.grounds import Grounds  # noqa: PLC0415 - as above
-    from etcdfix.remediation.audit.record import Event, RecordType, Result, Verb  # noqa: PLC0415 - the other schemas need nothing that can write
+    from etcdfix.remediation.audit.record import RecordType, Result, Verb  # noqa: PLC0415 - the other schemas need nothing that can write
+    from etcdfix.remediation.audit.record_line import Event  # noqa: PLC0415 - as above
 
     schema = schema_of(Event, f"{RECORD_KIND} of {RECORD_API_VERSION}, as the audit log of etcdfix holds it")
     event = schema["$defs"]["Event"]["properties"]

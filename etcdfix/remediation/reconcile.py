@@ -20,7 +20,8 @@ import msgspec
 from etcdfix.errors import AuditLogUnreadable, NotDurable, RemediationRefused, SourceError
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.log import AuditLog, broken
-from etcdfix.remediation.audit.record import Intent, Link, Operator, Result, Verb, parse_intent
+from etcdfix.remediation.audit.record import Intent, Link, Operator, Result, Verb
+from etcdfix.remediation.audit.record_line import parse_intent
 from etcdfix.remediation.audit.verify import ChainState, find_line, verify
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, confirm_backups
 from etcdfix.remediation.preflight.members import KeyReading, read_key

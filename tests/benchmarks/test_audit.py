@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import BEGINNING, RecordType, Result, draft_entry, parse_intent
+from etcdfix.remediation.audit.record import BEGINNING, RecordType, Result
+from etcdfix.remediation.audit.record_line import draft_entry, parse_intent
 from etcdfix.remediation.audit.verify import verify
 from tests.benchmarks.measure import machine, run, spread
 from tests.support.audit_logs import NOON, OPERATOR, entry, own_directory

@@ -12,7 +12,8 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.errors import RefusedByRule
-from etcdfix.remediation.audit.record import Event, RecordType
+from etcdfix.remediation.audit.record import RecordType
+from etcdfix.remediation.audit.record_line import Event
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step

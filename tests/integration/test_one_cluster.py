@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.errors import RefusedByRule
-from etcdfix.remediation.audit.record import Event
+from etcdfix.remediation.audit.record_line import Event
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step

@@ -17,7 +17,7 @@ from etcdfix.cli.root import run
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
-from etcdfix.remediation.audit.record import Event
+from etcdfix.remediation.audit.record_line import Event
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import Backup, read_backup
 from etcdfix.remediation.places import RecordPaths

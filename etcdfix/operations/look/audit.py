@@ -12,7 +12,8 @@ import msgspec
 
 from etcdfix.errors import BackupUnreadable, ConfigurationError
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
-from etcdfix.remediation.audit.record import Event, Link, Verb, unicode_text
+from etcdfix.remediation.audit.record import Link, Verb, unicode_text
+from etcdfix.remediation.audit.record_line import Event
 from etcdfix.remediation.audit.verify import (
     NO_HEAD_FILE,
     Anchor,

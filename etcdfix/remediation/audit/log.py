@@ -49,19 +49,15 @@ from etcdfix.inputs.ownfiles import HEAD_SUFFIX, MAX_RECORD_SIZE
 from etcdfix.remediation.audit.outside import OutsideAnchor, failure, head_line, record_line
 from etcdfix.remediation.audit.record import (
     BEGINNING,
-    Draft,
     Entry,
-    Event,
     Intent,
     Link,
     Operator,
     RecordType,
     Result,
     Verb,
-    draft_entry,
-    hash_of,
-    parse_intent,
 )
+from etcdfix.remediation.audit.record_line import Draft, Event, draft_entry, hash_of, parse_intent
 from etcdfix.remediation.audit.verify import (
     LOG_IS_GONE,
     NO_HEAD_FILE,

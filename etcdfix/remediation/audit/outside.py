@@ -31,7 +31,8 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
 import msgspec
 
 from etcdfix.errors import ConfigurationError, why
-from etcdfix.remediation.audit.record import Draft, Link
+from etcdfix.remediation.audit.record import Link
+from etcdfix.remediation.audit.record_line import Draft
 
 WORD: Final = "etcdfix-audit-head"
 """How every line begins."""

@@ -12,15 +12,8 @@ from pathlib import Path
 from etcdfix.errors import AuditLogUnreadable, why
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
 from etcdfix.model import StoredValue
-from etcdfix.remediation.audit.record import (
-    CLOSING_TYPES,
-    Annotations,
-    Intent,
-    RecordType,
-    Result,
-    Verb,
-    parse_event,
-)
+from etcdfix.remediation.audit.record import CLOSING_TYPES, Intent, RecordType, Result, Verb
+from etcdfix.remediation.audit.record_line import Annotations, parse_event
 from etcdfix.remediation.audit.verify import LOG_IS_GONE, NO_HEAD_FILE, find_line, read_records, verify
 from etcdfix.remediation.backup.file import digest
 

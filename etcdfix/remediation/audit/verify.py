@@ -28,16 +28,8 @@ from etcdfix.inputs.ownfiles import (
     RECORD_API_VERSION,
     RECORD_KIND,
 )
-from etcdfix.remediation.audit.record import (
-    BEGINNING,
-    CLOSING_TYPES,
-    Event,
-    Link,
-    RecordType,
-    Result,
-    hash_of,
-    parse_event,
-)
+from etcdfix.remediation.audit.record import BEGINNING, CLOSING_TYPES, Link, RecordType, Result
+from etcdfix.remediation.audit.record_line import Event, hash_of, parse_event
 from etcdfix.remediation.durable import read_limited
 from etcdfix.text.safetext import quote_command, safe_text
 

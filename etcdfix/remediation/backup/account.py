@@ -10,17 +10,8 @@ import msgspec
 
 from etcdfix.errors import AuditLogUnreadable
 from etcdfix.model import ClusterIdentity
-from etcdfix.remediation.audit.record import (
-    CLOSING_TYPES,
-    Event,
-    Intent,
-    Link,
-    RecordType,
-    Result,
-    Verb,
-    intent_of_event,
-    parse_list,
-)
+from etcdfix.remediation.audit.record import CLOSING_TYPES, Intent, Link, RecordType, Result, Verb
+from etcdfix.remediation.audit.record_line import Event, intent_of_event, parse_list
 from etcdfix.remediation.backup.file import Backup
 
 _WRITTEN: Final = frozenset({Result.RESTORED, Result.REENCRYPTED, Result.REPAIRED})

@@ -37,7 +37,8 @@ from etcdfix.inputs.inputfile import read_input
 from etcdfix.inputs.ownfiles import BACKUP_FAMILY, BACKUP_TAIL
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.grounds import Grounds
-from etcdfix.remediation.audit.record import Link, Operator, timestamp, unicode_text
+from etcdfix.remediation.audit.record import Link, Operator, unicode_text
+from etcdfix.remediation.audit.record_line import timestamp
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import safe_json
 from etcdfix.verdicts.judge import Verdict

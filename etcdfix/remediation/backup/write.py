@@ -31,11 +31,10 @@ from etcdfix.remediation.audit.record import (
     Link,
     RecordType,
     Result,
-    hash_of,
-    parse_intent,
     unicode_grounds,
     unicode_text,
 )
+from etcdfix.remediation.audit.record_line import hash_of, parse_intent
 from etcdfix.remediation.audit.search import is_there, outcomes_of
 from etcdfix.remediation.audit.verify import Anchor, find_line, read_records
 from etcdfix.remediation.backup.file import (

@@ -17,7 +17,8 @@ from etcdfix.errors import AuditError, ConfigurationError, RemediationRefused, w
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
 from etcdfix.operations.look.encryption.diff import load_configurations, short_names
 from etcdfix.remediation.audit.log import RESERVE_SUFFIX, AuditLog
-from etcdfix.remediation.audit.record import Draft, Entry, Operator, RecordType, Subject, Verb
+from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Subject, Verb
+from etcdfix.remediation.audit.record_line import Draft
 from etcdfix.remediation.durable import default_audit_log
 from etcdfix.reports.configurations_model import (
     EncryptionMergeReport,

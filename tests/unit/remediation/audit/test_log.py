@@ -22,16 +22,8 @@ from etcdfix.inputs.ownfiles import MAX_RECORD_SIZE
 from etcdfix.remediation.audit import log as audit
 from etcdfix.remediation.audit import verify as audit_verify
 from etcdfix.remediation.audit.log import RESERVE_SIZE, AuditLog
-from etcdfix.remediation.audit.record import (
-    BEGINNING,
-    Link,
-    RecordType,
-    Result,
-    Verb,
-    draft_entry,
-    hash_of,
-    parse_event,
-)
+from etcdfix.remediation.audit.record import BEGINNING, Link, RecordType, Result, Verb
+from etcdfix.remediation.audit.record_line import draft_entry, hash_of, parse_event
 from etcdfix.remediation.audit.verify import ChainFaultKind, ChainState, find_line, verify, without_head
 from etcdfix.remediation.durable import SafeDirectory
 from tests.support.audit_logs import (

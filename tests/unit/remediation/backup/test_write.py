@@ -22,7 +22,8 @@ from etcdfix.errors import (
 )
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import Link, RecordType, Result, Verb, parse_event
+from etcdfix.remediation.audit.record import Link, RecordType, Result, Verb
+from etcdfix.remediation.audit.record_line import parse_event
 from etcdfix.remediation.audit.verify import ChainFaultKind, ChainState, verify
 from etcdfix.remediation.backup import write as backup
 from etcdfix.remediation.backup.file import encode_content, read_backup

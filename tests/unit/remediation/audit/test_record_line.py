@@ -1,0 +1,281 @@
+"""One record: what stands in it, and what of it comes back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from datetime import UTC, datetime, timedelta, timezone
+
+import msgspec
+import pytest
+
+from etcdfix.remediation.audit.grounds import Grounds, RecordedAnswer
+from etcdfix.remediation.audit.record import (
+    BEGINNING,
+    Link,
+    RecordType,
+    Result,
+    Verb,
+    unicode_text,
+)
+from etcdfix.remediation.audit.record_line import (
+    draft_entry,
+    hash_of,
+    parse_event,
+    parse_grounds,
+    parse_intent,
+    parse_list,
+    timestamp,
+)
+from tests.support.audit_logs import GROUNDS, KEY, NOON, OPERATOR, entry, subject
+
+
+def test_an_intent_is_an_event_of_the_api_servers_kind() -> None:
+    made = draft_entry(
+        entry(backups=("/b/1.json", "/b/2.json"), backup_sha256="sha256:aa", value_sha256="sha256:bb"),
+        Link(6, "ab" * 32),
+        at=NOON,
+    )
+    assert made.line.endswith(b"}\n")
+    assert made.line.count(b"\n") == 1
+    event = json.loads(made.line)
+    audit_id = event.pop("auditID")
+    assert len(audit_id) == 36
+    assert event == {
+        "kind": "Event",
+        "apiVersion": "audit.k8s.io/v1",
+        "level": "Metadata",
+        "stage": "RequestReceived",
+        "requestURI": "",
+        "verb": "unsafe-delete-ignore-read-errors",
+        "user": {"username": "ada"},
+        "userAgent": event["userAgent"],
+        "objectRef": {
+            "resource": "secrets",
+            "namespace": "shop",
+            "name": "db",
+            "apiVersion": "v1",
+            "resourceVersion": "41",
+        },
+        "requestReceivedTimestamp": "2026-03-01T12:00:00.123456Z",
+        "stageTimestamp": "2026-03-01T12:00:00.123456Z",
+        "annotations": {
+            "apiserver.k8s.io/unsafe-delete-ignore-read-error": "",
+            "etcdfix.io/type": "intent",
+            "etcdfix.io/sequence": "7",
+            "etcdfix.io/previous": "sha256:" + "ab" * 32,
+            "etcdfix.io/key-base64": base64.b64encode(KEY).decode(),
+            "etcdfix.io/mod-revision": "41",
+            "etcdfix.io/header-revision": "77",
+            "etcdfix.io/cluster-uid": "d4c1",
+            "etcdfix.io/value-sha256": "sha256:bb",
+            "etcdfix.io/backups": '["/b/1.json","/b/2.json"]',
+            "etcdfix.io/backup-sha256": "sha256:aa",
+            "etcdfix.io/reason": "the key is lost",
+            "etcdfix.io/os-user": "ada",
+            "etcdfix.io/sudo-user": "grace",
+            "etcdfix.io/host": "node-1",
+            "etcdfix.io/etcd-user": "root",
+            "etcdfix.io/authorization": "none",
+        },
+    }
+    assert event["userAgent"].startswith("etcdfix/")
+    assert all(isinstance(value, str) for value in event["annotations"].values())
+
+
+def test_what_it_rests_on_stands_in_intent_and_outcome() -> None:
+    draft = draft_entry(entry(grounds=GROUNDS), BEGINNING, at=NOON)
+    intent = parse_intent(draft.line)
+    closing = draft_entry(intent.closed_by(Result.DELETED, operator=OPERATOR), draft.link, at=NOON)
+    told = [json.loads(line)["annotations"]["etcdfix.io/grounds"] for line in (draft.line, closing.line)]
+    assert told[0] == told[1]
+    assert json.loads(told[0]) == {
+        "configuration_sha256": "sha256:c0",
+        "no_encryption": False,
+        "rule": "secrets",
+        "transformer": "aesgcm/v1/old",
+        "key_fingerprints": ["fp:0011"],
+        "kms_key_id_sha256": "",
+        "counts": [
+            {
+                "opened": 7,
+                "failed": 1,
+                "damaged": 1,
+                "undetermined": 2,
+                "last_failing": 0,
+                "last_opened": 0,
+                "unexplained": 0,
+                "unfitting": 0,
+            }
+        ],
+        "release": "1.34",
+        "release_source": "--kubernetes-version",
+        "warnings": ["TLS checks are off"],
+        "server_answers": [{"server": "https://10.0.0.1:6443", "answer": "500"}],
+        "cluster": None,
+        "peek": ["protobuf header: 0 wrong bits"],
+        "cluster_name": "prod",
+    }
+    assert intent.grounds == GROUNDS
+
+
+def test_that_nothing_was_given_is_said() -> None:
+    intent = parse_intent(draft_entry(entry(grounds=Grounds()), BEGINNING, at=NOON).line)
+    assert intent.grounds == Grounds()
+    told = json.loads(draft_entry(entry(grounds=Grounds()), BEGINNING, at=NOON).line)["annotations"]
+    assert json.loads(told["etcdfix.io/grounds"])["configuration_sha256"] is None
+
+
+def test_hostile_words_in_what_it_rests_on() -> None:
+    hostile = Grounds(
+        transformer="a\udce9\u202e\n",
+        server_answers=(RecordedAnswer("http://\ud800", "\x1b[2J"),),
+        peek=("\udc80",),
+    )
+    draft = draft_entry(entry(grounds=hostile), BEGINNING, at=NOON)
+    assert draft.line[:-1].decode().isprintable()
+    assert parse_intent(draft.line).grounds == Grounds(
+        transformer="a\\udce9\u202e\n", server_answers=(RecordedAnswer("http://\\ud800", "\x1b[2J"),),
+        peek=("\\udc80",),
+    )  # fmt: skip
+
+
+def test_record_of_before_there_were_any() -> None:
+    """Written by an earlier version: it is read, and its outcome says nothing about it either."""
+    intent = parse_intent(draft_entry(entry(), BEGINNING, at=NOON).line)
+    assert intent.grounds is None
+    closing = draft_entry(intent.closed_by(Result.DELETED, operator=OPERATOR), BEGINNING, at=NOON)
+    assert b"grounds" not in closing.line
+
+
+@pytest.mark.parametrize("told", ["[]", "{", '{"peek":[7]}', '{"x":' + "[" * 100_000])
+def test_grounds_that_are_none(told: str) -> None:
+    with pytest.raises(ValueError):
+        parse_grounds(told)
+
+
+@pytest.mark.parametrize(
+    ("result", "status", "code"),
+    [
+        (Result.DELETED, "Success", 200),
+        (Result.RESTORED, "Success", 200),
+        (Result.REENCRYPTED, "Success", 200),
+        (Result.REPAIRED, "Success", 200),
+        (Result.REFUSED, "Failure", 409),
+        (Result.NOT_APPLIED, "Failure", 504),
+        (Result.APPLIED_OR_GONE, "Failure", 504),
+        (Result.UNKNOWN, "Failure", 504),
+        (Result.ANOMALY, "Failure", 500),
+    ],
+)
+def test_an_outcome_belongs_to_its_intent(result: Result, status: str, code: int) -> None:
+    draft = draft_entry(
+        entry(accepted=("--accept-risk cluster-breaking",), backups=("/b/1.json",)), BEGINNING, at=NOON
+    )
+    intent = parse_intent(draft.line)
+    closing = intent.closed_by(result, operator=OPERATOR, detail="so it went", header_revision=80)
+    event = json.loads(draft_entry(closing, draft.link, at=NOON).line)
+    assert event["stage"] == "ResponseComplete"
+    assert event["auditID"] == json.loads(draft.line)["auditID"]
+    assert event["responseStatus"]["status"] == status
+    assert event["responseStatus"]["code"] == code
+    assert event["responseStatus"]["message"] == "so it went"
+    notes = event["annotations"]
+    assert notes["etcdfix.io/type"] == "outcome"
+    assert notes["etcdfix.io/outcome"] == result.value
+    assert notes["etcdfix.io/intent"] == "1"
+    assert notes["etcdfix.io/header-revision"] == "80"
+    assert notes["etcdfix.io/previous"] == f"sha256:{hash_of(draft.line)}"
+    assert notes["etcdfix.io/backups"] == '["/b/1.json"]'
+    assert notes["etcdfix.io/accepted"] == '["--accept-risk cluster-breaking"]'
+
+
+def test_reconciled_with_a_second_backup() -> None:
+    intent = parse_intent(draft_entry(entry(), BEGINNING, at=NOON).line)
+    closing = intent.closed_by(
+        Result.ANOMALY, operator=OPERATOR, backups=("/b/9",), backup_sha256="sha256:99", reconciled=True
+    )
+    assert closing.type is RecordType.RECONCILED
+    assert (closing.backups, closing.backup_sha256) == (("/b/9",), "sha256:99")
+
+
+@pytest.mark.parametrize(
+    ("kind", "verb"),
+    [
+        (RecordType.DRY_RUN, Verb.DELETE),
+        (RecordType.REVEAL, Verb.REVEAL),
+        (RecordType.DRY_RUN, Verb.RESTORE),
+    ],
+)
+def test_only_the_unsafe_deletion_has_upstreams_annotation(kind: RecordType, verb: Verb) -> None:
+    event = json.loads(draft_entry(entry(kind, verb=verb), BEGINNING, at=NOON).line)
+    present = "apiserver.k8s.io/unsafe-delete-ignore-read-error" in event["annotations"]
+    assert present is (verb is Verb.DELETE)
+    assert event["verb"] == verb.value
+    assert event["responseStatus"] == {"status": "Success", "code": 200}
+
+
+def test_what_an_intent_says_comes_back() -> None:
+    hostile = subject(key=b"/registry/x/\xff\n\x1b[2J\xe2\x80\xae", mod_revision=0)
+    given = entry(
+        subject=msgspec.structs.replace(hostile, group="apps", namespace="", name="n\n\u202e\x7f"),
+        reason='say "no"\n\u2028',
+        accepted=("a b", "c"),
+        header_revision=0,
+        cluster_uid="",
+    )
+    draft = draft_entry(given, Link(8, "0" * 64), at=NOON)
+    assert draft.line[:-1].decode().isprintable()
+    read = parse_intent(draft.line)
+    assert read.link == draft.link == Link(9, hash_of(draft.line))
+    assert read.subject == given.subject
+    assert (read.reason, read.accepted, read.verb) == (given.reason, given.accepted, Verb.DELETE)
+    assert (read.header_revision, read.cluster_uid, read.backups) == (0, "", ())
+
+
+def test_words_that_are_not_unicode() -> None:
+    given = entry(reason=os.fsdecode(b"caf\xe9"), detail="\ud800")
+    notes = json.loads(draft_entry(given, BEGINNING, at=NOON).line)["annotations"]
+    assert notes["etcdfix.io/reason"] == "caf\\udce9"
+    assert notes["etcdfix.io/detail"] == "\\ud800"
+    assert unicode_text("café") == "café"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{}\n",
+        b"[" * 100_000,
+        draft_entry(entry(), BEGINNING, at=NOON).line.replace(b'"Event"', b'"Other"'),
+        draft_entry(entry(), BEGINNING, at=NOON).line.replace(b"k8s.io/v1", b"k8s.io/v2"),
+        draft_entry(entry(RecordType.REVEAL), BEGINNING, at=NOON).line,
+        draft_entry(entry(RecordType.INTENT, subject=None), BEGINNING, at=NOON).line,
+        draft_entry(entry(), BEGINNING, at=NOON).line.replace(b'sequence":"1"', b'sequence":"x"'),
+        draft_entry(entry(), BEGINNING, at=NOON).line.replace(b'base64":"', b'base64":"?'),
+    ],
+)
+def test_no_intent(line: bytes) -> None:
+    with pytest.raises(ValueError):
+        parse_intent(line)
+
+
+def test_nested_too_deeply() -> None:
+    line = draft_entry(entry(), BEGINNING, at=NOON).line
+    deep = line.replace(b'"user":', b'"x":' + b"[" * 100_000 + b"]" * 100_000 + b',"user":')
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse_event(deep)
+
+
+def test_lists() -> None:
+    assert parse_list("") == ()
+    assert parse_list('["a","b"]') == ("a", "b")
+    with pytest.raises(ValueError):
+        parse_list("a,b")
+
+
+def test_times_are_utc_with_six_digits() -> None:
+    assert timestamp(datetime(2026, 1, 1, tzinfo=UTC)) == "2026-01-01T00:00:00.000000Z"
+    east = datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))
+    assert timestamp(east) == "2026-01-01T00:00:00.000000Z"

@@ -283,6 +283,7 @@ _DONE = {
     Result.RESTORED: "put back",
     Result.REENCRYPTED: "rewritten",
     Result.REPAIRED: "repaired",
+    Result.HEALED: "healed",
 }
 
 

@@ -15,6 +15,7 @@ import contextlib
 import copy
 import logging
 import os
+import re
 import ssl
 import threading
 import time
@@ -34,6 +35,7 @@ _Result = TypeVar("_Result")
 
 LONGEST_ANSWER = 1 << 20
 _LONGEST_TEXT = 300
+_SERVICE = "kubernetes.default.svc"
 _LOOK_AT_IT = "kubectl --kubeconfig FILE get --raw /readyz"
 
 
@@ -59,10 +61,15 @@ class Reply(msgspec.Struct, frozen=True):
     Attributes:
         status: Of HTTP.
         body: As it travelled; None where it is longer than was asked for. Never shown: it may be a Secret.
+        retry_after: Seconds after which to ask again, as the server says; None where it says none.
     """
 
     status: int
     body: bytes | None
+    retry_after: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Reply({self.status}, {'no' if self.body is None else len(self.body)} bytes)"
 
 
 class NoReply(msgspec.Struct, frozen=True):
@@ -101,12 +108,13 @@ class Access:
         """Return as whom a server may prove itself, in the order to try; "" is the host of its address.
 
         The name that the kubeconfig says holds for every server. Where it says none, a server other than its own may
-        have a certificate without its address in it; then the host of the kubeconfig's server will do.
+        have a certificate without its address in it; then the name of service default/kubernetes will do, which stands
+        in all of them, or the host of the kubeconfig's server.
         """
         given = str(self._configuration.tls_server_name or "")
         if given or url == self.url:
             return (given,)
-        return ("", urlsplit(self.url).hostname or "")
+        return ("", _SERVICE, urlsplit(self.url).hostname or "")
 
     def server(self, url: str, tls_name: str = "") -> Server:
         """Return one API server, with this kubeconfig's credentials and certificate authority.
@@ -206,12 +214,15 @@ class Server:
             )
             try:
                 status = int(answer.status)
+                wait = str(answer.headers.get("Retry-After", ""))
                 found: bytes = answer.read(longest + 1)
             finally:
                 answer.close()
         except (self._urllib3.exceptions.HTTPError, OSError, ValueError) as exc:
             return self._no_reply(exc)
-        return Reply(status, found if len(found) <= longest else None)
+        # A date may stand there too; API servers write seconds.
+        seconds = int(wait) if re.fullmatch(r"\d{1,6}", wait, re.ASCII) else None
+        return Reply(status, found if len(found) <= longest else None, seconds)
 
     def request(self, method: str, path: str, body: Any = None, *, what: str, hint: str = "") -> bytes:
         """Send one request, once, and :meth:`require` its answer.

@@ -16,7 +16,7 @@ from etcdfix.apiserver.client import NoReply, Server
 from etcdfix.model import GroupResource
 from etcdfix.storagekey import api_path
 
-_METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
 # Servers that know no PartialObjectMetadata send the whole object: as JSON some 1.4 times of what etcd takes.
 _LONGEST_OBJECT = 8 << 20
 
@@ -137,7 +137,7 @@ def _look_in(server: Server, thing: APIObject, version: str, *, certain: bool) -
     """Ask a server for the object in one version; None where it does not serve that."""
     path = api_path(thing.group, version, thing.resource, thing.namespace, thing.name)
     # Without a resourceVersion: the server reads it from etcd, not from its memory.
-    reply = server.send("GET", path, accept=_METADATA_ONLY, longest=_LONGEST_OBJECT)
+    reply = server.send("GET", path, accept=METADATA_ONLY, longest=_LONGEST_OBJECT)
     if isinstance(reply, NoReply):
         return Said(Answer.NO_ANSWER, reply.text)
     if reply.status == 200:

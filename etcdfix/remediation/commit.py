@@ -423,7 +423,9 @@ def _have_made(
         )
         raise sent.refusal
     outcome = _close(log, intent, operator, sent.result, sent.detail, sent.revision)
-    return msgspec.structs.replace(outcome, warnings=(*sent.warnings, *outcome.warnings))
+    return msgspec.structs.replace(
+        outcome, warnings=(*sent.warnings, *outcome.warnings), doubtful=sent.doubtful
+    )
 
 
 def _close(

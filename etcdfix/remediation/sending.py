@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from etcdfix.errors import RefusedByRule
+from etcdfix.errors import EtcdfixError
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.writer import Expected
@@ -24,6 +24,7 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
         detail: One sentence, for the record too: nothing of any object's contents.
         revision: etcd's revision after it, 0 where unknown.
         warnings: What a person should know, one sentence each.
+        doubtful: It was made, and something about it is not as it should be.
         refusal: To be raised once the outcome is recorded; None where the change was made, or may have been.
     """
 
@@ -31,7 +32,8 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     revision: int = 0
     warnings: tuple[str, ...] = ()
-    refusal: RefusedByRule | None = None
+    doubtful: bool = False
+    refusal: EtcdfixError | None = None
 
 
 class Sender(Protocol):

@@ -95,8 +95,8 @@ class KineSource:
         self._revision = revision or self._newest
         if self._revision < self._compacted:
             self._add_problem(
-                f"revision {self._revision} was compacted, up to {self._compacted}: what has no row and no old_value from "
-                "then is missing"
+                f"revision {self._revision} was compacted, up to {self._compacted}: what has no row and no old_value "
+                "from then is missing"
             )
 
     # The protocol
@@ -321,7 +321,7 @@ class KineSource:
 
 
 _NO_LOG: Final = (
-    "no state.db-wal with anything in it lies beside it: that is right where k3s was stopped; in a copy of a running "
+    "no -wal with anything in it lies beside it: that is right where k3s was stopped; in a copy of a running "
     "one, what was written last is missing"
 )
 _DAMAGE: Final = (

@@ -30,7 +30,7 @@ _SUBJECT_REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 class Authorization(msgspec.Struct, frozen=True, kw_only=True):
-    """A clear yes to both questions.
+    """A clear yes to every question.
 
     Attributes:
         user_name: As whom the API server knows the kubeconfig's user; ``unknown`` where it does not say.
@@ -94,9 +94,16 @@ class _SubjectReview(msgspec.Struct):
 
 
 def authorize(
-    server: Server, *, group: str, resource: str, namespace: str, name: str, cluster: ClusterIdentity
+    server: Server,
+    *,
+    group: str,
+    resource: str,
+    namespace: str,
+    name: str,
+    cluster: ClusterIdentity,
+    verbs: tuple[str, ...] = VERBS,
 ) -> Authorization:
-    """Ask a server of this cluster for both permissions on exactly one object.
+    """Ask a server of this cluster for permissions on exactly one object.
 
     Args:
         server: That :func:`check_cluster` found to be of this cluster.
@@ -105,6 +112,7 @@ def authorize(
         namespace: "" for an object without one.
         name: Name of the object.
         cluster: Which cluster etcd holds.
+        verbs: What is asked for; by default both of an unsafe deletion.
 
     Raises:
         ValueError: Resource or name are empty, which would ask about every one.
@@ -113,11 +121,11 @@ def authorize(
     if not resource or not name:
         raise ValueError("resource and name must not be empty")
     user_name = _user_name(server)
-    for verb in VERBS:
+    for verb in verbs:
         _check_access(
             server, _Attributes(group=group, resource=resource, namespace=namespace, name=name, verb=verb)
         )
-    return Authorization(user_name=user_name, server=server.address, kube_system_uid=cluster.uid)
+    return Authorization(user_name=user_name, server=server.address, kube_system_uid=cluster.uid, verbs=verbs)
 
 
 def authorize_all(server: Server, *, group: str, resource: str) -> str:

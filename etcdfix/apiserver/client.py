@@ -78,10 +78,12 @@ class NoReply(msgspec.Struct, frozen=True):
     Attributes:
         reason: One word.
         text: Part of a sentence.
+        sent: The request may have arrived all the same.
     """
 
     reason: RefusalReason
     text: str
+    sent: bool = True
 
 
 # What a kubeconfig of the wrong shape, or a broken plugin, makes the package raise. Their texts quote the file, and
@@ -190,27 +192,64 @@ class Server:
         accept: str = "application/json",
         longest: int = LONGEST_ANSWER,
     ) -> Reply | NoReply:
-        """Send one request, once.
+        """Send one request that asks, once.
 
         Args:
-            method: Of HTTP.
+            method: Of HTTP: ``GET``, or ``POST`` for a review, which is answered and not kept.
             path: Behind the server's address.
             body: Sent as JSON; None for nothing.
             accept: Media types.
             longest: How many bytes of an answer are read.
+
+        Raises:
+            ValueError: Any other method.
         """
+        if method not in {"GET", "POST"}:
+            raise ValueError(method)
+        return self._exchange(method, path, body, accept=accept, longest=longest)
+
+    def merge_patch(self, path: str, body: Any, *, longest: int, seconds: float) -> Reply | NoReply:
+        """Send one JSON merge patch, once. For :mod:`etcdfix.remediation.patcher` alone: nothing else changes the API.
+
+        Args:
+            path: Behind the server's address.
+            body: Sent as JSON.
+            longest: How many bytes of an answer are read.
+            seconds: How long to wait for the answer.
+        """
+        return self._exchange(
+            "PATCH",
+            path,
+            body,
+            longest=longest,
+            content_type="application/merge-patch+json",
+            seconds=seconds,
+        )
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        *,
+        accept: str = "application/json",
+        longest: int,
+        content_type: str = "application/json",
+        seconds: float | None = None,
+    ) -> Reply | NoReply:
         if self._given_up.is_set():
-            return NoReply(RefusalReason.TIMED_OUT, "nobody waits for it any more")
+            return NoReply(RefusalReason.TIMED_OUT, "nobody waits for it any more", sent=False)
+        limit = self._request_seconds if seconds is None else seconds
         try:
             answer = self._pool.request(
                 method,
                 self._url + path,
                 body=None if body is None else msgspec.json.encode(body),
-                headers={"Accept": accept, "Content-Type": "application/json", **self._credentials},
+                headers={"Accept": accept, "Content-Type": content_type, **self._credentials},
                 retries=False,
                 redirect=False,
                 preload_content=False,
-                timeout=self._urllib3.Timeout(total=self._request_seconds),
+                timeout=self._urllib3.Timeout(total=limit),
             )
             try:
                 status = int(answer.status)
@@ -219,10 +258,10 @@ class Server:
             finally:
                 answer.close()
         except (self._urllib3.exceptions.HTTPError, OSError, ValueError) as exc:
-            return self._no_reply(exc)
+            return self._no_reply(exc, limit)
         # A date may stand there too; API servers write seconds.
-        seconds = int(wait) if re.fullmatch(r"\d{1,6}", wait, re.ASCII) else None
-        return Reply(status, found if len(found) <= longest else None, seconds)
+        retry_after = int(wait) if re.fullmatch(r"\d{1,6}", wait, re.ASCII) else None
+        return Reply(status, found if len(found) <= longest else None, retry_after)
 
     def request(self, method: str, path: str, body: Any = None, *, what: str, hint: str = "") -> bytes:
         """Send one request, once, and :meth:`require` its answer.
@@ -255,14 +294,17 @@ class Server:
             raise malformed(what)
         return reply.body
 
-    def _no_reply(self, error: Exception) -> NoReply:
+    def _no_reply(self, error: Exception, seconds: float) -> NoReply:
         errors = self._urllib3.exceptions
         if isinstance(error, errors.SSLError | ssl.SSLError):
-            return NoReply(RefusalReason.TLS_FAILED, "the TLS connection failed")
+            # A certificate is looked at before the request is sent; a connection that breaks off may come after it.
+            refused = any(isinstance(each, ssl.SSLCertVerificationError) for each in (error, *error.args))
+            return NoReply(RefusalReason.TLS_FAILED, "the TLS connection failed", sent=not refused)
         if isinstance(error, errors.NewConnectionError | errors.ProxyError):
-            return NoReply(RefusalReason.UNREACHABLE, "no connection comes about")
+            return NoReply(RefusalReason.UNREACHABLE, "no connection comes about", sent=False)
         if isinstance(error, errors.TimeoutError | TimeoutError):
-            return NoReply(RefusalReason.TIMED_OUT, f"no answer within {self._request_seconds:g} s")
+            connected = not isinstance(error, errors.ConnectTimeoutError)
+            return NoReply(RefusalReason.TIMED_OUT, f"no answer within {seconds:g} s", sent=connected)
         return NoReply(RefusalReason.UNREACHABLE, f"the connection failed ({type(error).__name__})")
 
 

@@ -284,6 +284,7 @@ _DONE = {
     Result.RESTORED: "put back",
     Result.REENCRYPTED: "rewritten",
     Result.REPAIRED: "repaired",
+    Result.HEALED: "healed",
 }
 
 

@@ -66,15 +66,15 @@ class ServerMemory:
     Attributes:
         address: Of the server, as it may be shown.
         requests: How many were sent for objects.
-        gone: Why it is asked nothing more, "" while it is.
+        gone: Why it is asked nothing more; None while it is.
         lost: Why it is asked for nothing more of a kind, by resource.
     """
 
     def __init__(self, fleet: Fleet, server: Server, pace: Pace) -> None:
         self.address = server.address
         self.requests = 0
-        self.gone = ""
-        self.lost: dict[GroupResource, str] = {}
+        self.gone: Remembered | None = None
+        self.lost: dict[GroupResource, Remembered] = {}
         self._fleet = fleet
         self._server = server
         self._pace = pace
@@ -82,9 +82,9 @@ class ServerMemory:
         self._row: Counter[GroupResource] = Counter()
         self._unanswered = 0
 
-    def why_not(self, resource: GroupResource) -> str:
-        """Return why it is not asked for a kind, "" where it is."""
-        return self.gone or self.lost.get(resource, "")
+    def why_not(self, resource: GroupResource) -> Remembered | None:
+        """Return what it said when it was last asked for a kind; None where it is still asked."""
+        return self.gone or self.lost.get(resource)
 
     def ask(self, thing: APIObject, kind: str) -> Remembered:
         """Ask for one object; where it is not given, remember what that says of the others.
@@ -140,15 +140,15 @@ class ServerMemory:
         self._row[resource] += 1
         self._unanswered = self._unanswered + 1 if found.word in _TRANSIENT else 0
         if found.word is Memory.UNKNOWN_USER:
-            self.gone = found.detail
+            self.gone = found
         elif found.word in {Memory.CACHE_LOST, Memory.NOT_SERVED}:
-            self.lost[resource] = found.detail
+            self.lost[resource] = found
         elif found.word is Memory.READ_ERROR and self._row[resource] == 1:
             self._look_whether_lost(thing, resource)
         elif self._unanswered >= _IN_A_ROW:
-            self.gone = f"given up after {_IN_A_ROW} objects: {found.detail}"
+            self.gone = _given_up(found)
         elif self._row[resource] >= _IN_A_ROW:
-            self.lost[resource] = f"given up after {_IN_A_ROW} objects: {found.detail}"
+            self.lost[resource] = _given_up(found)
 
     def _look_whether_lost(self, thing: APIObject, resource: GroupResource) -> None:
         """Tell a server that cannot read one object from one that has lost its memory of the kind."""
@@ -160,4 +160,9 @@ class ServerMemory:
             partial(caches, self._server, msgspec.structs.replace(thing, version=version))
         )
         if asked is not None and asked.word in {Memory.CACHE_LOST, Memory.READ_ERROR}:
-            self.lost[resource] = "it has lost its memory of the kind"
+            detail = "it has lost its memory of the kind"
+            self.lost[resource] = Remembered(word=Memory.CACHE_LOST, detail=detail)
+
+
+def _given_up(found: Remembered) -> Remembered:
+    return Remembered(word=found.word, detail=f"given up after {_IN_A_ROW} objects in a row: {found.detail}")

@@ -117,6 +117,11 @@ def _target(layout: StorageLayout, key: bytes, value: ReportedValue | None) -> t
     if not where.well_formed or not nameable:
         return None, _NO_NAME
     resource = str(GroupResource(thing.group, thing.resource))
-    alike = (resource,) if value is None else (resource, value.outcome, value.transformer, value.rule)
+    # Of a key that no report names, nothing is known: each is looked at by itself.
+    alike = (
+        (resource, display(key))
+        if value is None
+        else (resource, value.outcome, value.transformer, value.rule)
+    )
     revision = value.mod_revision if value is not None else 0
     return Target(key=key, thing=thing, kind=directory.kind, mod_revision=revision, alike=alike), ""

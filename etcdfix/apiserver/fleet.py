@@ -99,7 +99,7 @@ class Fleet:
         self._reach(urls, deadline)
         if self.servers:
             listed = listed_by(self.servers[0], _left(self.request_seconds, deadline))
-            self.warnings += filter(None, [listed.warning, ONLY_READY if listed.urls else ""])
+            self.warnings.append(listed.warning or ONLY_READY)
             self._reach(listed.urls, deadline)
 
     def _ask_which(self, urls: Sequence[str], deadline: float) -> ClusterIdentity:

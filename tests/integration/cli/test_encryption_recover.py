@@ -12,6 +12,7 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.encryption.config import load_configuration
+from etcdfix.operations.look.encryption import recovered_files
 from tests.support.etcd_server import EtcdServer
 from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, bootstrap, files, path, seal
 from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s
@@ -29,7 +30,7 @@ def k3s(
     server: EtcdServer, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> K3s:
     """Return an empty datastore: nothing of the test before is kept."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(recovered_files, "default_audit_log", lambda: tmp_path / "state" / "audit.jsonl")
     server.etcdctl("del", "--prefix", "")
     server.compact()
     return K3s(server, tmp_path, capfd)
@@ -274,15 +275,16 @@ def test_a_file_that_is_there_is_never_written_over(k3s: K3s, tmp_path: Path) ->
     folder = tmp_path / "saved"
     _, report = k3s.report("--save-dir", folder)
     file = Path(report["configurations"][0]["file"]["path"])
-    for prepare in (
-        lambda: file.write_bytes(b"mine"),
-        lambda: (file.unlink(), file.symlink_to("/etc/hostname")),
-    ):
-        prepare()  # type: ignore[no-untyped-call]
+    text = file.read_bytes()
+    for other in (b"mine", text + b"\n", text[:-1]):
+        file.write_bytes(other)
         ran = k3s.recover("--save-dir", folder)
-        assert ran.code == 2
+        assert (ran.code, file.read_bytes()) == (2, other)
         assert "is there already" in ran.err
-    assert file.is_symlink()
+    (tmp_path / "copy").write_bytes(text)
+    file.unlink()
+    file.symlink_to(tmp_path / "copy")
+    assert k3s.recover("--save-dir", folder).code == 2
 
 
 def test_an_unsafe_directory_or_log_stops_it_before_anything_is_written(k3s: K3s, tmp_path: Path) -> None:
@@ -305,10 +307,7 @@ def test_without_a_log_it_is_said_that_there_is_no_record(
 ) -> None:
     k3s.keep(OLD)
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(
-        "etcdfix.operations.look.encryption.recovered_files.default_audit_log",
-        lambda: tmp_path / "file" / "x",
-    )
+    monkeypatch.setattr(recovered_files, "default_audit_log", lambda: tmp_path / "file" / "audit.jsonl")
     ran = k3s.recover("--save-dir", tmp_path / "saved")
     assert ran.code == 0
     assert "NOT RECORDED in an audit log" in ran.out

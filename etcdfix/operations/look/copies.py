@@ -32,7 +32,7 @@ from etcdfix.reports.rows import Rows
 from etcdfix.reports.saved_report import SavedReport
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
 from etcdfix.sources.base import Source, has_keys
-from etcdfix.storagekey import display, likely_prefixes
+from etcdfix.storagekey import StorageCodec, display, likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
@@ -238,6 +238,9 @@ class _Look:
         )
 
     def _deleted(self, key: bytes, leased: bool) -> None:
+        directory, _shared = self._examiner.layout.locate(key)
+        if directory.codec is StorageCodec.NOT_AN_OBJECT and key not in self._unseen:
+            return
         if leased and key not in self._unseen:  # events, above all: nobody deleted them
             self.expired += 1
             return

@@ -11,6 +11,7 @@ from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsag
 from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
+from etcdfix.reports.recover_model import EncryptionRecoverReport
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
@@ -18,6 +19,7 @@ _WIDEST = 72
 
 Report = (
     CopiesReport
+    | EncryptionRecoverReport
     | EncryptionTryReport
     | EncryptionUsageReport
     | ExplainReport

@@ -25,7 +25,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "every object has a good copy, or none is unreadable or was deleted",
     ExitCode.FINDINGS: "an object has no good copy: doubtful ones alone, or none",
     ExitCode.USAGE: "usage or configuration error; the report is of another cluster",
-    ExitCode.INCOMPLETE: "a place could not be looked into, or something is undetermined or was lost midway (wins over 1)",
+    ExitCode.INCOMPLETE: "a place could not be looked into, something is undetermined or was lost (wins over 1)",
     ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
     **ENDED_EARLY,
 }

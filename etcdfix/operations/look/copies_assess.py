@@ -64,14 +64,14 @@ class Assessor:
     def assess(self, one: ObjectOfCopies) -> ObjectCopies:
         """Return an object with its copies, the best first."""
         sought = one.sought
-        kept, left_out, last = self._select(one.copies)
+        kept, left_out, last = self._select(sought, one.copies)
         object_now = _ObjectNow.of(sought, last)
         graded = [self._grade(sought, object_now, copy) for copy in kept]
         graded.sort(key=_best_first)
         copies = [self._published(sought, grade) for grade in graded]
         return self._object(sought, object_now, copies, left_out)
 
-    def _select(self, copies: Iterable[FoundCopy]) -> tuple[list[FoundCopy], int, _Last]:
+    def _select(self, sought: Sought, copies: Iterable[FoundCopy]) -> tuple[list[FoundCopy], int, _Last]:
         """Return the copies that are told, how many are not, and what all of them say of the object."""
         kept: list[FoundCopy] = []
         left_out = here = reading = 0
@@ -80,12 +80,7 @@ class Assessor:
         for copy in copies:
             if copy.place != place:
                 place, here, reading = copy.place, 0, 0
-            where = self._places[copy.place]
-            if (
-                where.kind in _OF_HISTORY
-                and where.history is Fit.SAME
-                and copy.certainty is Confidence.CERTAIN
-            ):
+            if self._speaks(sought, copy):
                 last.add(copy)
             if here >= _MOST_EACH and (not copy.reads or reading >= _MOST_THAT_READ):
                 left_out += 1
@@ -95,9 +90,18 @@ class Assessor:
             kept.append(copy)
         return kept, left_out, last
 
+    def _speaks(self, sought: Sought, copy: FoundCopy) -> bool:
+        """Say whether a copy certainly stood at the etcd key, so that it tells which object that was."""
+        place = self._places[copy.place]
+        if place.kind not in _OF_HISTORY or place.history is not Fit.SAME:
+            return False
+        if copy.identity is Fit.OTHER or copy.certainty is not Confidence.CERTAIN:
+            return False
+        return not _contradicts(sought, copy)
+
     def _grade(self, sought: Sought, now: _ObjectNow, copy: FoundCopy) -> _Graded:
         place = self._places[copy.place]
-        uid_fits = now.fits(copy, same_history=place.kind in _OF_HISTORY and place.history is Fit.SAME)
+        uid_fits = now.fits(copy, same_history=_of_this_history(place, copy))
         wrong = _wrong(place, copy, uid_fits)
         if wrong:
             return _Graded(copy, place, Grade.UNUSABLE, wrong, uid_fits, None)
@@ -119,13 +123,7 @@ class Assessor:
         newest = stored.mod_revision if stored is not None else self._revision
         if newest and copy.mod_revision > newest:
             return "it is newer than what is read, so it may be of another history"
-        if (
-            stored is not None
-            and place.kind is not PlaceKind.API_SERVER
-            and copy.value_sha256
-            and copy.mod_revision == stored.mod_revision
-            and copy.value_sha256 != sought.value_sha256
-        ):
+        if _contradicts(sought, copy):
             return (
                 "it has other bytes than the present value, at the same mod_revision: those were changed on disk, or "
                 "it is of a clone of this cluster"
@@ -306,11 +304,26 @@ class Assessor:
         )
 
 
+def _of_this_history(place: CopyPlace, copy: FoundCopy) -> bool:
+    """Say whether the revisions of a copy are those of the datastore: of a backup its audit log must say it."""
+    if place.history is not Fit.SAME:
+        return False
+    return place.kind in _OF_HISTORY or (place.kind is PlaceKind.BACKUP and not copy.doubt)
+
+
+def _contradicts(sought: Sought, copy: FoundCopy) -> bool:
+    """Say whether a copy has other bytes than the present value, and the same mod_revision."""
+    present = sought.found.stored.mod_revision if sought.found is not None else 0
+    return (
+        bool(present) and copy.mod_revision == present and copy.value_sha256 not in {"", sought.value_sha256}
+    )
+
+
 class _Last:
     """What the copies of one history say of the object that stands at an etcd key, or stood there last.
 
     Attributes:
-        uids: By create revision.
+        uids: By create revision; "" where two copies say different ones.
         newest: The last value before the deletion, where that is known.
     """
 
@@ -319,8 +332,10 @@ class _Last:
         self.newest: FoundCopy | None = None
 
     def add(self, copy: FoundCopy) -> None:
-        if copy.uid and copy.create_revision and len(self.uids) < _MOST_GENERATIONS:
-            self.uids.setdefault(copy.create_revision, copy.uid)
+        generation = copy.create_revision
+        if copy.uid and generation and len(self.uids) < _MOST_GENERATIONS:
+            known = self.uids.setdefault(generation, copy.uid)
+            self.uids[generation] = copy.uid if copy.uid == known else ""
         if copy.last and (self.newest is None or copy.mod_revision > self.newest.mod_revision):
             self.newest = copy
 
@@ -342,23 +357,26 @@ class _ObjectNow(NamedTuple):
     def of(cls, sought: Sought, last: _Last) -> _ObjectNow:
         """Return what is known of it: of a key that is gone, only what is known to be its last value tells."""
         if sought.found is not None:
-            stored = sought.found.stored
-            return cls(
-                stored.create_revision,
-                stored.version,
-                sought.uid or last.uids.get(stored.create_revision, ""),
+            generation, version, uid = (
+                sought.found.stored.create_revision,
+                sought.found.stored.version,
+                sought.uid,
             )
-        newest = last.newest
-        if newest is None:
+        elif last.newest is not None:
+            generation, version, uid = last.newest.create_revision, last.newest.version, last.newest.uid
+        else:
             return cls(0, 0, "")
-        uid = newest.uid or last.uids.get(newest.create_revision, "")
-        return cls(newest.create_revision, newest.version, uid)
+        told = last.uids.get(generation)
+        if told == "" or (uid and told and told != uid):  # one of them lies
+            return cls(0, 0, uid)
+        return cls(generation, version, uid or told or "")
 
     def fits(self, copy: FoundCopy, *, same_history: bool) -> Fit:
         """Say whether a copy is one of this object."""
         if self.uid and copy.uid:
             return Fit.SAME if self.uid == copy.uid else Fit.OTHER
         same_generation = bool(self.generation) and copy.create_revision == self.generation
+        same_generation = same_generation and copy.version <= self.version
         return Fit.SAME if same_history and same_generation else Fit.UNKNOWN
 
     def later_writes(self, copy: FoundCopy) -> int | None:

@@ -268,6 +268,22 @@ class Assessor:
         gone = "What it owned may have been collected." if sought.found is None else ""
         return " ".join(part for part in (doubt, note, leased, gone, granted) if part)
 
+    def _next(self, sought: Sought, copies: Sequence[SurvivingCopy]) -> Remedy | None:
+        """Return what to do first: put back the best copy, or save it where nothing puts it back."""
+        best = next((copy for copy in copies if copy.grade is not Grade.UNUSABLE), None)
+        if best is None:
+            return None
+        curable = {Deletability.CURABLE, Deletability.DECLARABLE, Deletability.MOVED}
+        if best.later_writes != 0 and sought.found is not None and deletability_of(sought.found) in curable:
+            return Remedy(
+                "See first how the present value is read again: with a copy, what was written later is lost",
+                self._again.explain(sought.key),
+                "",
+            )
+        if best.put_back:
+            return Remedy("Put back the best copy: a dry run first", best.put_back, best.note)
+        return Remedy("Save the best copy", best.save or best.see, best.note)
+
     def _object(
         self, sought: Sought, now: _ObjectNow, copies: list[SurvivingCopy], left_out: int
     ) -> ObjectCopies:
@@ -299,7 +315,7 @@ class Assessor:
             good=sum(copy.grade is Grade.GOOD for copy in copies),
             doubtful=sum(copy.grade is Grade.DOUBTFUL for copy in copies),
             left_out=left_out,
-            next=_next(copies),
+            next=self._next(sought, copies),
             copies=copies,
         )
 
@@ -425,13 +441,3 @@ def _state(sought: Sought) -> ObjectState:
             return ObjectState.INCONSISTENT
         case _:
             return ObjectState.READABLE
-
-
-def _next(copies: Sequence[SurvivingCopy]) -> Remedy | None:
-    """Return what to do first: put back the best copy, or save it where nothing puts it back."""
-    best = next((copy for copy in copies if copy.grade is not Grade.UNUSABLE), None)
-    if best is None:
-        return None
-    if best.put_back:
-        return Remedy("Put back the best copy: a dry run first", best.put_back, best.note)
-    return Remedy("Save the best copy", best.save or best.see, best.note)

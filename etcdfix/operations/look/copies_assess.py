@@ -82,6 +82,8 @@ class Assessor:
                 place, here, reading = copy.place, 0, 0
             if self._speaks(sought, copy):
                 last.add(copy)
+            if _is_present(sought, copy):
+                continue
             if here >= _MOST_EACH and (not copy.reads or reading >= _MOST_THAT_READ):
                 left_out += 1
                 continue
@@ -325,6 +327,12 @@ def _of_this_history(place: CopyPlace, copy: FoundCopy) -> bool:
     if place.history is not Fit.SAME:
         return False
     return place.kind in _OF_HISTORY or (place.kind is PlaceKind.BACKUP and not copy.doubt)
+
+
+def _is_present(sought: Sought, copy: FoundCopy) -> bool:
+    """Say whether a copy is the very value that stands there: nothing is gained with it."""
+    present = sought.found.stored.mod_revision if sought.found is not None else 0
+    return bool(present) and copy.mod_revision == present and copy.value_sha256 == sought.value_sha256
 
 
 def _contradicts(sought: Sought, copy: FoundCopy) -> bool:

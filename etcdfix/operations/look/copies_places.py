@@ -170,7 +170,7 @@ class Search:
                     path=shown,
                     searched=True,
                     history=Fit.SAME,
-                    detail=safe_text("; ".join(warnings)),
+                    detail=safe_text("; ".join(warnings)) if any(file.backup for file in files) else "",
                 )
             )
             self._backups(files, account, identity, place)

@@ -35,6 +35,10 @@ COMMANDS: Commands = {
         "etcdfix.cli.repair",
         "Put the stored bytes of one value right, where a tag or its object shows how.",
     ),
+    "rescue": (
+        "etcdfix.cli.rescue",
+        "Save unreadable objects from the memory of API servers that still run.",
+    ),
     "audit": ("etcdfix.cli.audit", "Show and verify the audit log; say what became of open intents."),
     "backup": ("etcdfix.cli.backup", "List backups, compare them with the audit log, remove old ones."),
     "get": (

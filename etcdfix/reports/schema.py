@@ -26,6 +26,7 @@ from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansR
 from etcdfix.reports.model import API_VERSION, ChangeReport, Finding, ScanReport
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.recover_model import EncryptionRecoverReport
+from etcdfix.reports.rescue_model import RescueReport
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.severity import Severity
 
@@ -94,6 +95,7 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "encryption-recover": partial(document_schema, EncryptionRecoverReport),
     "encryption-try": partial(document_schema, EncryptionTryReport),
     "encryption-what-if": partial(document_schema, WhatIfReport),
+    "rescue": partial(document_schema, RescueReport),
     "cause": partial(document_schema, CausePage),
     "cause-list": partial(document_schema, CauseList),
     "backup-list": partial(document_schema, BackupList),

@@ -281,10 +281,7 @@ class TestOlderSnapshots:
         etcd.put(KEY, WHOLE)
         newer = etcd.save(tmp_path / "newer.db")
         one = only(look(before, older_snapshots=(newer,)))
-        assert {copy.grade for copy in one.copies if copy.place is PlaceKind.SNAPSHOT} == {
-            Grade.DOUBTFUL,
-            Grade.UNUSABLE,
-        }
+        assert {copy.grade for copy in one.copies if copy.place is PlaceKind.SNAPSHOT} == {Grade.DOUBTFUL}
 
     def test_one_that_is_no_snapshot(self, tmp_path: Path) -> None:
         text = tmp_path / "notes.txt"

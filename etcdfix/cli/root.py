@@ -53,6 +53,10 @@ COMMANDS: Commands = {
         "etcdfix.cli.history",
         "Show every revision of one key that is still kept, what changed, and how to bring it back.",
     ),
+    "copies": (
+        "etcdfix.cli.copies",
+        "Find every copy that still exists of what cannot be read, or was deleted lately.",
+    ),
     "impact": (
         "etcdfix.cli.impact",
         "Show what losing one object would set off: who depends on it, who uses it.",

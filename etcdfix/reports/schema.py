@@ -17,6 +17,7 @@ from etcdfix.reports.configurations_model import (
     EncryptionLintReport,
     EncryptionMergeReport,
 )
+from etcdfix.reports.copies_model import CopiesReport
 from etcdfix.reports.doctor_model import DoctorReport
 from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.reports.explain_model import ExplainReport
@@ -79,6 +80,7 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "finding": finding_schema,
     "explain": partial(document_schema, ExplainReport),
     "history": partial(document_schema, HistoryReport),
+    "copies": partial(document_schema, CopiesReport),
     "impact": partial(document_schema, ImpactReport),
     "namespace": partial(document_schema, NamespaceReport),
     "orphans": partial(document_schema, OrphansReport),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Ending, Progress, View, examine_all, no_progress
@@ -27,7 +28,7 @@ from etcdfix.remediation.places import RecordPaths
 from etcdfix.reports.copies_model import CopiesReport, ObjectCopies, ObjectState
 from etcdfix.reports.head import Stakes
 from etcdfix.reports.model import Remedy
-from etcdfix.reports.origin import report_origin
+from etcdfix.reports.origin import report_origin, shown_word
 from etcdfix.reports.rows import Rows
 from etcdfix.reports.saved_report import SavedReport
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
@@ -57,6 +58,8 @@ class CopiesRequest(Reading, frozen=True, kw_only=True):
         report: A scan's report, whose findings are looked for instead; None for none.
         older_snapshots: Files to look into.
         records: Where backups are, and the audit log that knows them.
+        api: Which API servers to ask, and as whom; None to ask none.
+        rescued: Directories of what was saved from their memory.
         same_again: Options that the commands must repeat.
     """
 
@@ -64,6 +67,8 @@ class CopiesRequest(Reading, frozen=True, kw_only=True):
     report: SavedReport | None = None
     older_snapshots: tuple[Path, ...] = ()
     records: RecordPaths = RecordPaths()
+    api: APIAccess | None = None
+    rescued: tuple[Path, ...] = ()
     same_again: RepeatedOptions = RepeatedOptions()
 
 
@@ -118,7 +123,10 @@ def find_copies(
     problems = [*source.problems, *ending.problems, *look.problems, *search.problems]
     if ended is not None:
         problems.append(f"{ended.reason} before the end")
-    assessor = Assessor(search.places, request.same_again, request.layout, source.describe().revision)
+    kubeconfig = shown_word(str(request.api.kubeconfig)) if request.api is not None else ""
+    assessor = Assessor(
+        search.places, request.same_again, request.layout, source.describe().revision, kubeconfig
+    )
     report = _report(source, request, uid, look, search, assessor, problems)
     empty = look.nothing_there and not any(one.copies for one in report.objects)
     sample = islice(source.current(b""), _SAMPLE) if empty else ()
@@ -131,7 +139,12 @@ def _search(
     search.own_revisions(by_history=by_history)
     for path in request.older_snapshots:
         search.older_snapshot(path)
-    search.backups(request.records, identify(source, examiner, request.records.directories))
+    identity = identify(source, examiner, request.records.directories)
+    search.backups(request.records, identity)
+    for directory in request.rescued:
+        search.rescued(directory, request.records, identity)
+    if request.api is not None:
+        search.api_servers(request.api, identity)
 
 
 def _ranges(request: CopiesRequest, examiner: Examiner, uid: str | None) -> list[KeyRange]:

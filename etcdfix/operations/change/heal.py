@@ -15,7 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-from etcdfix.apiserver.holders import open_holders
+from etcdfix.apiserver.fleet import open_fleet, require_servers
 from etcdfix.errors import RefusedByRule
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
@@ -167,12 +167,13 @@ def run_heal(
         )
     step("check: places")
     warnings = place_warnings(request.record_paths)
-    with open_holders(request.api, identity) as holders:
+    with open_fleet(request.api, identity) as fleet:
+        require_servers(fleet)
         run = _Run(
             Ground(
                 cluster=cluster,
                 identity=identity,
-                holders=holders,
+                fleet=fleet,
                 index=index,
                 accepted=request.accepted,
                 unchecked_servers=request.unchecked_servers,

@@ -54,6 +54,7 @@ def command(name: str) -> int:
       encryption-diff, encryption-merge
                                        etcdfix encryption
       change                           delete, restore, reencrypt, repair
+      heal                             etcdfix heal
       explain, cause, cause-list       etcdfix explain
       backup-list, backup-verification, backup-pruning
                                        etcdfix backup

@@ -82,6 +82,7 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "orphans": partial(document_schema, OrphansReport),
     "plan": partial(document_schema, DeletionPlan),
     "change": partial(document_schema, ChangeReport),
+    "heal": partial(document_schema, HealReport),
     "doctor": partial(document_schema, DoctorReport),
     "encryption-usage": partial(document_schema, EncryptionUsageReport),
     "compare": partial(document_schema, ComparisonReport),

@@ -71,13 +71,11 @@ class LostKeyCluster(Registry):
         assert found is not None
         return found
 
-    def rescue(self, *names: str, resource: str = "secrets", server: StandIn | None = None) -> None:
-        """Save what a server has in memory: of these objects in namespace shop, or of all."""
-        asked = server or self.p1
+    def rescue(self, *names: str, resource: str = "secrets") -> None:
+        """Save what the first server has in memory: of these objects in namespace shop, or of all."""
         keys = [self.key(f"shop/{name}", resource) for name in names] if names else self.keys
         identity = ClusterIdentity.by_uid(self.p1.uid)
-        config = asked.kubeconfig(own_directory(self.folder / f"k-{asked.port}"))
-        with open_fleet(APIAccess(config), identity) as fleet, RescueStore.open(self.saved) as store:
+        with open_fleet(APIAccess(self.kubeconfig), identity) as fleet, RescueStore.open(self.saved) as store:
             for key in keys:
                 namespace, name = key.decode().rsplit("/", 2)[1:]
                 thing = APIObject("", "v1", resource, namespace, name)
@@ -85,7 +83,7 @@ class LostKeyCluster(Registry):
                 assert found.word is Memory.HELD
                 assert found.identity is not None
                 origin = Origin(
-                    server=asked.url,
+                    server=self.p1.url,
                     at=datetime.now(UTC),
                     cluster_uid=identity.uid,
                     mod_revision=int(found.identity.resource_version),

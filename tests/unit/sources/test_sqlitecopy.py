@@ -249,7 +249,8 @@ def test_a_checkpoint_between_the_looks_is_seen_without_a_log_too(
     path = tmp_path / "state.db"
     writer = filled(path)
     writer.checkpoint("TRUNCATE")
-    copy_file, times = SQLiteCopy._copy_file, []
+    copy_file = SQLiteCopy._copy_file
+    times: list[int] = []
 
     def and_write(self: SQLiteCopy, source: str, target: Path) -> None:
         copy_file(self, source, target)
@@ -267,7 +268,8 @@ def test_a_checkpoint_between_the_looks_is_seen_without_a_log_too(
 def test_a_log_that_is_taken_away_while_it_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state.db"
     writer = filled(path)
-    copy_file, times = SQLiteCopy._copy_file, []
+    copy_file = SQLiteCopy._copy_file
+    times: list[int] = []
 
     def and_stop(self: SQLiteCopy, source: str, target: Path) -> None:
         if not times:

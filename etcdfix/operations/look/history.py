@@ -423,6 +423,8 @@ class Revisions:
         """Return the command that puts a readable value back, "" for none; and what to know, or why there is none."""
         told, again, key, now = entry.told, self._request.same_again, self._request.key, self.now
         granted = "" if again.told_of_encryption else GRANTED.strip()
+        if again.of_kine:
+            return "", "etcdfix writes nothing to kine: save it, and put it back through an API server"
         if again.of_a_file:
             if told.stands_until is not None:
                 return "", "a restore from a snapshot takes the newest value in it; save this one"

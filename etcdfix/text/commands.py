@@ -158,7 +158,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         return quote_command([*words, "-o", "json", "--output-file", file])
 
     def delete(self, key: bytes) -> str:
-        """Return the dry run of a deletion, on the live etcd that was read, or the default one for a snapshot; or ""."""
+        """Return the dry run of a deletion, on the live etcd that was read, or the default one for a file; or ""."""
         words = [
             "etcdfix",
             "delete",

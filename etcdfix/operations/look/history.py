@@ -190,6 +190,10 @@ def _next(gathered: Revisions, revisions: list[HistoryRevision], request: Histor
         return Remedy(
             "Put back the newest revision that reads: a dry run first", newest.restore, newest.restore_note
         )
+    if newest is not None and again.of_kine:
+        return Remedy(
+            "Save the newest revision that reads, before kine compacts it", newest.save, newest.restore_note
+        )
     return Remedy(
         "See why the present value cannot be read, and every way out", again.explain(request.key), ""
     )
@@ -291,6 +295,9 @@ class Revisions:
             )
             return
         self._put(kept.stored)
+        if kept.from_old_value:
+            entry = self._entries[-1]
+            entry.told = msgspec.structs.replace(entry.told, from_old_value=True)
 
     def _put(self, stored: StoredValue) -> None:
         found = self._examine(stored)

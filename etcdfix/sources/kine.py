@@ -24,12 +24,15 @@ from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.sources.kinetable import COMPACT_ROW, KineTable, Names, Row
 from etcdfix.sources.problems import DAMAGE_NOTE, ProblemList
-from etcdfix.storagekey import display
+from etcdfix.storagekey import API_SERVICE_PATH, CRD_PATH, display
 from etcdfix.text.words import counted
 
 OWN_KEYS: Final = frozenset({COMPACT_ROW, b"compact_rev_key_apiserver"})
 """Where kine keeps how far it and the API server have compacted. What etcd holds under the first, kine keeps under the
 second, in a form of its own."""
+
+
+_DEFINITIONS: Final = (f"/{CRD_PATH}/".encode(), f"/{API_SERVICE_PATH}/".encode())
 
 
 def _ignore(_notice: str) -> None:
@@ -66,6 +69,7 @@ class KineSource:
         self._path = path
         self._cluster_name = cluster_name
         self._problems = ProblemList()
+        self._learned: set[bytes] = set()
         self._table = KineTable(path)
         self._newest, self._compacted = self._table.newest, self._table.compacted
         self._damaged = bool(self._table.faults)
@@ -89,11 +93,6 @@ class KineSource:
                 hint="leave --revision out to read the newest",
             )
         self._revision = revision or self._newest
-        if self._revision < self._compacted:
-            self._problems.add(
-                f"revision {self._revision} was compacted, up to {self._compacted}: what has no row and no old_value "
-                "from then is missing"
-            )
 
     # The protocol
 
@@ -128,6 +127,7 @@ class KineSource:
         Raises:
             SourceError: Nothing can be read at all.
         """
+        self._tell_compacted(prefix)
         read = 0
         try:
             for around in self._table.names(prefix, self._revision):
@@ -227,6 +227,21 @@ class KineSource:
         self.close()
 
     # What stood where
+
+    def _tell_compacted(self, prefix: bytes) -> None:
+        """Say once that a walk cannot show all that stood at a compacted revision.
+
+        Whoever asks for one key learns the CRDs first: what is missing there is told of a second walk over them.
+        """
+        if self._revision >= self._compacted:
+            return
+        if prefix.endswith(_DEFINITIONS) and prefix not in self._learned:
+            self._learned.add(prefix)
+            return
+        self._problems.add(
+            f"revision {self._revision} was compacted, up to {self._compacted}: what has no row and no old_value "
+            "from then is missing"
+        )
 
     def _guarded(self, around: Names) -> StoredValue | None:
         """Return what stood under one of many keys; what cannot be read of it becomes a problem."""

@@ -90,8 +90,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         """
         if self.of_kine:
             database = self.source[self.source.index("--kine") + 1]
-            quoted = file.replace("'", "''")
-            return quote_command(["sqlite3", "-readonly", database, f".backup '{quoted}'"])
+            return quote_command(["sqlite3", "-readonly", database, f".backup {file}"])
         where = list(self._live)
         if "--endpoints" in where:
             at = where.index("--endpoints") + 1

@@ -53,6 +53,7 @@ from etcdfix.verdicts.severity import Rank, stake_of
 _WELL: Final = frozenset({"active", "terminating"})
 _UNJUDGED: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.UNDETERMINED})
 _MOST_STEPS: Final = 20
+_COPY: Final = "Copy state.db and state.db-wal first. "
 _SNAPSHOT: Final = "Take a snapshot of etcd first. "
 # The API server deletes these never, whoever asks (admission plugin NamespaceLifecycle).
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
@@ -364,7 +365,7 @@ class _NamespacePlan:
     def _first(self) -> str:
         """Say what comes before a deletion."""
         if self._again.of_kine:
-            return ""
+            return _COPY
         return _SNAPSHOT if self._again.told_of_encryption else _SNAPSHOT + GRANTED
 
     def _removable(self, found: Examination) -> bool:
@@ -401,7 +402,7 @@ class _NamespacePlan:
             yield _step(
                 f"Let an API server delete it the unsafe way, {what}",
                 unsafe_deletion_request(found),
-                f"Nothing of etcdfix writes to kine. Copy state.db first. {warning}{option}".rstrip(),
+                f"Nothing of etcdfix writes to kine. {warning}{option}".rstrip(),
                 display(key),
             )
             return

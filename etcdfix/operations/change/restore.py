@@ -336,6 +336,14 @@ def _unlisted_words(by_itself: str) -> str:
 
 
 def _check_named(request: RestoreRequest, present: StoredValue) -> None:
+    if request.candidate.other is not None:
+        raise refuse(
+            Rule.PRESENT,
+            f"{display(present.key)} exists, at mod_revision {present.mod_revision}: --from-key puts bytes only where "
+            "nothing is",
+            hint="what is there may be newer: look at it first, with etcdfix explain; an earlier revision of it goes "
+            "back with --from-revision",
+        )
     if request.replace_mod_revision is None:
         raise refuse(
             Rule.PRESENT,

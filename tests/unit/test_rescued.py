@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +120,7 @@ def test_a_file_that_was_changed_afterwards_is_no_copy(tmp_path: Path) -> None:
     path.write_bytes(BODY.replace(b"db", b"xx"))
     with pytest.raises(ConfigurationError, match="its digest is"):
         read_saved(tmp_path, saved)
-    os.unlink(path)
+    path.unlink()
     (tmp_path / "other").write_bytes(BODY)
     path.symlink_to("other")
     with pytest.raises(ConfigurationError):

@@ -189,6 +189,10 @@ def _next(gathered: Revisions, revisions: list[HistoryRevision], request: Histor
         return Remedy(
             "Put back the newest revision that reads: a dry run first", newest.restore, newest.restore_note
         )
+    if newest is not None and again.of_kine:
+        return Remedy(
+            "Save the newest revision that reads, before kine compacts it", newest.save, newest.restore_note
+        )
     return Remedy(
         "See why the present value cannot be read, and every way out", again.explain(request.key), ""
     )
@@ -290,6 +294,9 @@ class Revisions:
             )
             return
         self._put(kept.stored)
+        if kept.from_old_value:
+            entry = self._entries[-1]
+            entry.told = msgspec.structs.replace(entry.told, from_old_value=True)
 
     def _put(self, stored: StoredValue) -> None:
         found = self._examine(stored)
@@ -422,6 +429,8 @@ class Revisions:
         """Return the command that puts a readable value back, "" for none; and what to know, or why there is none."""
         told, again, key, now = entry.told, self._request.same_again, self._request.key, self.now
         granted = "" if again.told_of_encryption else GRANTED.strip()
+        if again.of_kine:
+            return "", "etcdfix writes nothing to kine: save it, and put it back through an API server"
         if again.of_a_file:
             if told.stands_until is not None:
                 return "", "a restore from a snapshot takes the newest value in it; save this one"

@@ -38,6 +38,11 @@ _place_options = option_group(
         help="Look for what this report of etcdfix scan found (-o json or jsonl), instead of scanning.",
     ),
     click.option(
+        "--wal", "logs", type=_PATH, multiple=True, metavar="DIR",
+        help="Look into this write-ahead log, too: a member's member/wal, live or copied, with snap/db beside it; one "
+        "for each member.",
+    ),
+    click.option(
         "--older-snapshot", "older_snapshots", type=_PATH, multiple=True, metavar="FILE",
         help="Look into this older snapshot, or copied member/snap/db, too (may be repeated).",
     ),
@@ -77,6 +82,7 @@ def command(
     namespaces: tuple[str, ...],
     keys: tuple[str, ...],
     from_report: Path | None,
+    logs: tuple[Path, ...],
     older_snapshots: tuple[Path, ...],
     backup_dirs: tuple[Path, ...],
     audit_log: Path | None,
@@ -120,6 +126,7 @@ def command(
         kubernetes_minor=inputs.kubernetes_minor,
         scope=wanted,
         report=report,
+        logs=logs,
         older_snapshots=older_snapshots,
         records=RecordPaths(
             tuple(dict.fromkeys(path.absolute() for path in backup_dirs)),

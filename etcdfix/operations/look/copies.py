@@ -7,7 +7,7 @@ knows a value of it and none stands there. Then each place is looked into for al
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,6 +21,7 @@ from etcdfix.examine_all import Ending, Progress, View, examine_all, no_progress
 from etcdfix.model import Outcome
 from etcdfix.operations.look.copies_assess import Assessor
 from etcdfix.operations.look.copies_gather import Gathered, Sought, Wanted, digest_of, uid_of
+from etcdfix.operations.look.copies_log import LogPlace
 from etcdfix.operations.look.copies_places import Search
 from etcdfix.operations.look.in_scope import shown_scope, values_in
 from etcdfix.remediation.identify import identify
@@ -56,6 +57,7 @@ class CopiesRequest(Reading, frozen=True, kw_only=True):
     Attributes:
         scope: Which objects.
         report: A scan's report, whose findings are looked for instead; None for none.
+        logs: ``member/wal`` of each member whose write-ahead log is looked into.
         older_snapshots: Files to look into.
         records: Where backups are, and the audit log that knows them.
         api: Which API servers to ask, and as whom; None to ask none.
@@ -65,6 +67,7 @@ class CopiesRequest(Reading, frozen=True, kw_only=True):
 
     scope: ScopeRequest = ScopeRequest()
     report: SavedReport | None = None
+    logs: tuple[Path, ...] = ()
     older_snapshots: tuple[Path, ...] = ()
     records: RecordPaths = RecordPaths()
     api: APIAccess | None = None
@@ -110,15 +113,20 @@ def find_copies(
     examiner = Examiner.of_cluster(source, request, plugins)
     uid = examiner.kube_system_uid(source)
     look = _Look(source, request, examiner, _ranges(request, examiner, uid))
-    ending = look.seek(progress)
     search = Search(source, examiner, look.gathered, uid=uid, progress=progress)
-    ended = ending.ended
-    try:
-        with plugins.aside() if plugins is not None else nullcontext():
-            if ended is None:
-                _search(search, source, request, examiner, by_history=look.by_history)
-    except KeyboardInterrupt as exc:
-        ended = EndedEarly.of(exc)
+    with ExitStack() as stack:
+        log = None
+        if request.logs:
+            log = stack.enter_context(LogPlace(request.logs, source, request.older_snapshots))
+            look.know_deleted(log)
+        ending = look.seek(progress)
+        ended = ending.ended
+        try:
+            with plugins.aside() if plugins is not None else nullcontext():
+                if ended is None:
+                    _search(search, source, request, examiner, log, by_history=look.by_history)
+        except KeyboardInterrupt as exc:
+            ended = EndedEarly.of(exc)
     look.gathered.finish()
     problems = [*source.problems, *ending.problems, *look.problems, *search.problems]
     if ended is not None:
@@ -134,9 +142,17 @@ def find_copies(
 
 
 def _search(
-    search: Search, source: Source, request: CopiesRequest, examiner: Examiner, *, by_history: bool
+    search: Search,
+    source: Source,
+    request: CopiesRequest,
+    examiner: Examiner,
+    log: LogPlace | None,
+    *,
+    by_history: bool,
 ) -> None:
     search.own_revisions(by_history=by_history)
+    if log is not None:
+        search.log(log)
     for path in request.older_snapshots:
         search.older_snapshot(path)
     identity = identify(source, examiner, request.records.directories)
@@ -219,6 +235,12 @@ class _Look:
                 "or no owner is known; they are not looked for"
             )
         return ending
+
+    def know_deleted(self, log: LogPlace) -> None:
+        """Take note of the etcd keys that a log says were deleted."""
+        for key in log.deleted(b""):
+            if key in self._wanted:
+                self.gathered.know_key(key)
 
     def _know(self, progress: Progress) -> None:
         """Take note of every value that the datastore keeps besides the present ones; a file yields them again."""

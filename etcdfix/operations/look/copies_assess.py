@@ -130,7 +130,8 @@ class Assessor:
         doubt = self._doubt(sought, place, copy, uid_fits)
         later = 0 if from_memory and at_present else None
         if later is None and place.history is Fit.SAME:
-            later = now.later_writes(copy)
+            known = now.later_writes(copy)
+            later = copy.later if known is None else known
         return _Graded(copy, place, Grade.DOUBTFUL if doubt else Grade.GOOD, doubt, uid_fits, later)
 
     def _doubt(self, sought: Sought, place: CopyPlace, copy: FoundCopy, uid_fits: Fit) -> str:
@@ -139,10 +140,11 @@ class Assessor:
             return "nothing in it says whether it is the object that its etcd key names"
         if place.history is not Fit.SAME:
             return place.detail or "whether it is of the same cluster and history is not known"
+        if copy.certainty is not Confidence.CERTAIN:
+            why = f": {copy.doubt}" if copy.doubt else ""
+            return f"that the etcd key held it is {copy.certainty}, not certain{why}"
         if copy.doubt:
             return copy.doubt
-        if copy.certainty is not Confidence.CERTAIN:
-            return f"it is {copy.certainty} at most that the etcd key held it"
         stored = sought.found.stored if sought.found is not None else None
         newest = stored.mod_revision if stored is not None else self._revision
         if newest and copy.mod_revision > newest:
@@ -227,6 +229,8 @@ class Assessor:
                 words = ("--from-snapshot", place.path)
             case PlaceKind.BACKUP:
                 words, key, unlisted = (copy.path,), None, bool(copy.doubt)
+            case PlaceKind.LOG:
+                words = ("--from-wal", copy.path, "--entry", str(copy.entry))
             case PlaceKind.RESCUED:
                 words = ("--from-object", copy.path)
             case PlaceKind.API_SERVER:

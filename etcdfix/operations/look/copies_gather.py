@@ -79,6 +79,7 @@ class FoundCopy(msgspec.Struct, frozen=True, kw_only=True):
         last: The etcd key was deleted after it, and nothing was written there since, as far as its place tells.
         path: Of the file, where the place is a directory.
         entry: Index of its entry in a write-ahead log; 0 for none.
+        later: How many later writes of the key a write-ahead log has; None where it was not counted.
         certainty: That the etcd key held it, and at that revision.
         doubt: What else is not certain about it; "" for nothing.
         uid: That it states, "" for none.
@@ -97,6 +98,7 @@ class FoundCopy(msgspec.Struct, frozen=True, kw_only=True):
     last: bool = False
     path: str = ""
     entry: int = 0
+    later: int | None = None
     certainty: Confidence = Confidence.CERTAIN
     doubt: str = ""
     outcome: Outcome | None = None

@@ -16,6 +16,7 @@ from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.operations.look.backups import account_of
 from etcdfix.operations.look.copies_gather import ExaminedCopies, FoundCopy, Gathered, Sought
 from etcdfix.operations.look.copies_history import history_of
+from etcdfix.operations.look.copies_log import LogPlace
 from etcdfix.operations.look.copies_memory import MemorySearch
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.backup.account import Account
@@ -104,6 +105,16 @@ class Search:
             before = kept.stored
         if before is not None and before.mod_revision != present:
             self._add(before, place, at=before.mod_revision)
+
+    def log(self, log: LogPlace) -> None:
+        """Look into write-ahead logs."""
+        place = self._place(log.place)
+        self.problems += log.problems
+        try:
+            sought = self._counted(self._gathered.all_sought())
+            log.search(sought, place, self._examined, self._gathered.add)
+        except SourceError as exc:
+            self._lost(place, f"the write-ahead log could not be read to its end: {exc.message}")
 
     def older_snapshot(self, path: Path) -> None:
         """Look into an older snapshot: one pass over it, and one look at each object that is sought."""

@@ -196,7 +196,7 @@ class Assessor:
         """Return the commands that show a copy and save it; "" where there is none."""
         again, key, copy = self._again, sought.key, graded.copy
         match graded.place.kind:
-            case PlaceKind.REVISION:
+            case PlaceKind.REVISION | PlaceKind.OLD_VALUE:
                 return again.get(key, revision=copy.at), save_command(
                     key, self._layout.locate(key)[0].group_resource, copy.at, again
                 )
@@ -214,6 +214,8 @@ class Assessor:
     def _put_back(self, sought: Sought, graded: _Graded) -> tuple[str, str]:
         """Return the dry run that puts a copy back, "" for none; and what to know, or why there is none."""
         again, copy, place = self._again, graded.copy, graded.place
+        if again.of_kine and place.kind is not PlaceKind.API_SERVER:
+            return "", "etcdfix writes nothing to kine: save it, and put it back through an API server."
         if place.kind is PlaceKind.REVISION:
             return self._put_back_revision(sought, graded)
         words: Sequence[str]
@@ -272,6 +274,11 @@ class Assessor:
             return (
                 "",
                 "Save it at once: of a value that was changed in etcd, a server lets go within 30 seconds.",
+            )
+        if self._again.of_kine:
+            return (
+                "",
+                "Save it soon, before a restart of the API server ends it. etcdfix writes nothing to kine.",
             )
         if self._again.of_the_past:
             return "", "What the live etcd holds now was not looked at: save it."
@@ -454,7 +461,8 @@ class _ObjectNow(NamedTuple):
         if self.uid and copy.uid:
             return Fit.SAME if self.uid == copy.uid else Fit.OTHER
         same_generation = bool(self.generation) and copy.create_revision == self.generation
-        same_generation = same_generation and copy.version <= self.version
+        if copy.version > self.version > 0:
+            return Fit.UNKNOWN  # it was written more often than what came after it
         return Fit.SAME if same_history and same_generation else Fit.UNKNOWN
 
     def later_writes(self, copy: FoundCopy) -> int | None:

@@ -78,10 +78,13 @@ class Search:
                 history=Fit.SAME,
             )
         )
+        old_values = place
+        if description.type == "kine":
+            old_values = self._place(msgspec.structs.replace(self.places[place], kind=PlaceKind.OLD_VALUE))
         try:
             if by_history:
                 for sought in self._counted(self._gathered.all_sought()):
-                    self._history_of(sought, place, description.revision)
+                    self._history_of(sought, (place, old_values), description.revision)
                 return
             compacted = self._source.compacted_revision() or 0
             last = b""
@@ -92,17 +95,24 @@ class Search:
         except SourceError as exc:
             self._lost(place, f"what etcd keeps could not be read: {exc.message}")
 
-    def _history_of(self, sought: Sought, place: int, revision: int) -> None:
-        """Take what is kept of one key, but for its present value."""
+    def _history_of(self, sought: Sought, places: tuple[int, int], revision: int) -> None:
+        """Take what is kept of one key, but for its present value.
+
+        Args:
+            sought: The object.
+            places: Numbers of the place of revisions, and of that of what kine keeps as an ``old_value``.
+            revision: Up to which it is looked at; 0 for all.
+        """
         present = sought.found.stored.mod_revision if sought.found is not None else 0
         before: StoredValue | None = None
+        place = places[0]
         for kept in self._source.history(sought.key):
             if revision and kept.revision.main > revision:
                 break  # a file that is read at an older revision
             if before is not None:
                 gone = kept.stored is None
                 self._add(before, place, at=kept.revision.main - 1, last=gone)
-            before = kept.stored
+            before, place = kept.stored, places[kept.from_old_value]
         if before is not None and before.mod_revision != present:
             self._add(before, place, at=before.mod_revision)
 

@@ -168,10 +168,11 @@ class Reading:
     ) -> tuple[list[Object], int, int, list[bytes]]:
         entries, revision = self._process.store.range(below)
         entries = [entry for entry in entries if entry.key > after]
-        left = max(0, len(entries) - limit) if limit else 0
-        entries = entries[:limit] if limit else entries
-        items, broken = [], []
+        items, broken, scanned = [], [], []
         for entry in entries:
+            if limit and len(items) == limit:
+                break
+            scanned.append(entry.key)
             try:
                 items.append(self._process.codec.read(resource, entry))
             except Unreadable as problem:
@@ -183,7 +184,7 @@ class Reading:
                 broken.append(problem)
         if broken:
             raise self._storage_read_error(resource, broken)
-        return items, revision, left, [entry.key for entry in entries]
+        return items, revision, len(entries) - len(scanned), scanned
 
     def _storage_read_error(self, resource: Resource, broken: list[Unreadable]) -> Refusal:
         causes = []

@@ -410,7 +410,7 @@ class Writing:
                 details=about(resource.words, target.name),
             )
         self._remove(key, entry)
-        return Answer(200, _deleted(resource, target, ""))
+        return Answer(200, _deleted(resource, target, "", kind=resource.kind))
 
     def _remove(self, key: bytes, entry: Entry) -> None:
         revision = self._process.store.delete(key, mod_revision=entry.mod_revision)
@@ -419,11 +419,13 @@ class Writing:
         self._process.catch_up(revision)
 
 
-def _deleted(resource: Resource, target: Target, uid: str) -> bytes:
+def _deleted(resource: Resource, target: Target, uid: str, *, kind: str = "") -> bytes:
     details = about(resource.words, target.name, **({"uid": uid} if uid else {}))
-    return json_line(
-        {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-    )
+    found = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    if kind:
+        details["kind"] = kind
+        found["code"] = 200
+    return json_line(found)
 
 
 def _unsafe_refused(why: str) -> Refusal:

@@ -12,7 +12,7 @@ from tests.support.apiserver.kinds import Resource
 from tests.support.apiserver.objects import Codec, Object, Unreadable
 from tests.support.apiserver.store import Event, Store
 
-RELIST_SECONDS = 1.0
+RELIST_SECONDS = 0.9
 
 
 class Change(NamedTuple):

@@ -64,6 +64,8 @@ class Behaviour:
         refuse: Namespaces in which an admission policy forbids every update.
         listed: ``(address, port)`` of the servers that service default/kubernetes lists; None: it does not exist.
         overloaded: So many requests are answered with the 429 of overload before others are served.
+        anonymous: Who shows no token may look at the version and the health.
+        fairness: Priority and fairness is on, and says so in a header.
         instead: Answers by path (with its query), which win over all others.
     """
 
@@ -77,6 +79,8 @@ class Behaviour:
     refuse: set[str] = field(default_factory=set)
     listed: list[tuple[str, int]] | None = field(default_factory=list)
     overloaded: int = 0
+    anonymous: bool = False
+    fairness: bool = True
     instead: dict[str, Answer] = field(default_factory=dict)
 
 

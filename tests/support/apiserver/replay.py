@@ -20,8 +20,8 @@ import yaml
 from etcdfix.model import GroupResource
 from etcdfix.storagekey import StorageLayout
 from tests.support.apiserver.answers import Answer
-from tests.support.apiserver.kinds import Resource, builtins, custom
-from tests.support.apiserver.objects import Codec
+from tests.support.apiserver.kinds import CRDS, Resource, builtins, custom
+from tests.support.apiserver.objects import Codec, Unreadable
 from tests.support.apiserver.process import Behaviour, Process, configuration_of
 from tests.support.apiserver.requests import Request, Target, target_of
 from tests.support.apiserver.rights import ADMINS, User
@@ -52,6 +52,13 @@ def load(path: Path) -> dict[str, list[Record]]:
     return scenarios
 
 
+_WORDS = "a 422 in the server's own words, which quotes the object in an order of its own"
+_REASONS = {
+    ("F-discovery-and-rights", 78): "RBAC's reason for a path",
+    ("F-discovery-and-rights", 134): _WORDS,
+    ("F-discovery-and-rights", 136): _WORDS,
+    ("F-discovery-and-rights", 138): _WORDS,
+}
 STARTING_SECONDS = 5.5
 SHIFT_SECONDS = 1.6
 SHIFTED = "a change of state comes up to 1.6 s earlier or later"
@@ -107,6 +114,7 @@ class Replay:
         self.time = min(record["t"] for record in records if "t" in record)
         self.watching: list[Watching] = []
         self.compared: list[Compared] = []
+        self.stored: list[Compared] = []
         self._responses: dict[int, Record] = {}
         self._all = {record["step"]: record["response"] for record in records if "response" in record}
         self._pending: dict[str, Any] = {}
@@ -142,7 +150,7 @@ class Replay:
         if "encryption" in record:
             self._pending[server] = record["encryption"]
         if what == "server started":
-            self._start(server, gate=_GATE in record["flags"])
+            self._start(server, record)
         elif what == "server stopped":
             self.processes.pop(server).close()
         elif what.startswith("server reloaded"):
@@ -155,19 +163,26 @@ class Replay:
         elif isinstance(record.get("etcd"), dict):
             self._change_etcd(record["etcd"])
 
-    def _start(self, server: str, *, gate: bool) -> None:
-        if not self.processes and not self.store.revision() > 1:
+    def _start(self, server: str, record: Record) -> None:
+        first = not self.processes and not self.store.revision() > 1
+        if first:
             self._furnish(self._pending[server])
         process = Process(
             self.store,
             configuration_of(self._pending[server]),
             self.behaviour,
-            gate=gate,
+            gate=_GATE in record["flags"],
             clock=lambda: self.time,
             now=self._now,
             new_uid=lambda: self._uid,
             sleep=lambda _seconds: None,
         )
+        if first:
+            # It has known everything from the beginning of this etcd.
+            for cache in process.caches.values():
+                cache.began = 1
+        self.behaviour.fairness = "--enable-priority-and-fairness=false" not in record["flags"]
+        self.behaviour.anonymous = "--anonymous-auth=true" in record["flags"]
         self.processes[server] = process
         self.serving[server] = Serving(process)
 
@@ -211,7 +226,8 @@ class Replay:
 
     # -- what is asked
 
-    def _request(self, record: Record) -> Request:
+    def request(self, record: Record) -> Request:
+        """Return the request of a record as it arrives."""
         asked = record["request"]
         headers = asked.get("headers") or {}
         user = record.get("user")
@@ -236,7 +252,10 @@ class Replay:
             self.compared.append(Compared(record, "", "no HTTP answer: the server is not up"))
             return
         self._foresee(record, response)
-        request = self._request(record)
+        self.behaviour.overloaded = int(
+            "text/plain" in response["headers"].get("Content-Type", "") and response["status"] == 429
+        )
+        request = self.request(record)
         why = left_out(record)
         if why:
             self._set_scene(record, response)
@@ -247,8 +266,45 @@ class Replay:
         if answer.lines is not None:
             body = b"".join(_until_nothing(answer.lines))
         self._compare(record, request, answer, body, response)
+        if record.get("etcd"):
+            self._compare_stored(record)
 
-    def _compare(self, record: Record, request: Request, answer: Answer, body: bytes, response: Record) -> None:
+    def _compare_stored(self, record: Record) -> None:
+        """Compare what stands in etcd afterwards: the object, how often it was written, and what can read it."""
+        stored, key = record["etcd"], record["etcd"]["key"].encode()
+        if CRDS.resource in stored["key"]:
+            return  # stored as v1beta1, which the stand-in does not convert to
+        if stored["after"] is None:
+            self.stored.append(
+                Compared(record, "" if self.store.get(key) is None else "it is still there", "")
+            )
+            return
+        revisions = (stored["after"][name] for name in ("create_revision", "mod_revision", "version"))
+        theirs = Entry(key, base64.b64decode(stored["after"]["value"]), *revisions)
+        ours = self.store.get(key)
+        if ours is None:
+            self.stored.append(Compared(record, "it is not there", ""))
+            return
+        seen = [self._seen(record["server"], entry) for entry in (ours, theirs)]
+        difference = "" if seen[0] == seen[1] else _where(*seen)
+        if ours[2:] != theirs[2:]:
+            difference += f"; revisions {ours[2:]}, recorded {theirs[2:]}"
+        self.stored.append(Compared(record, difference, ""))
+
+    def _seen(self, server: str, entry: Entry) -> Any:
+        """Return a stored value as a server reads it: the object, or why not."""
+        process = self.processes[server]
+        directory, _ = StorageLayout("/registry").locate(entry.key)
+        resource = process.resources[directory.group_resource]
+        try:
+            value = process.codec.read(resource, entry)
+        except Unreadable as problem:
+            return _PADDING.sub("PADDING", problem.text)
+        return json.loads(_TIME.sub("TIME", json.dumps(value)))
+
+    def _compare(
+        self, record: Record, request: Request, answer: Answer, body: bytes, response: Record
+    ) -> None:
         difference = _difference(request, answer, body, response)
         if difference and self._soon_or_lately(record, request, answer, body):
             self.compared.append(Compared(record, "", SHIFTED))
@@ -261,7 +317,12 @@ class Replay:
         for other in self.records:
             if other["kind"] not in {"exchange", "watch"} or abs(other["t"] - record["t"]) > SHIFT_SECONDS:
                 continue
-            if (other["server"], other["user"], other["request"]["method"], other["request"]["path"]) != asked:
+            if (
+                other["server"],
+                other["user"],
+                other["request"]["method"],
+                other["request"]["path"],
+            ) != asked:
                 continue
             response = self._all[other["same_as"] if "same_as" in other else other["step"]]
             if "error" not in response and not _difference(request, answer, body, response, of_cache=True):
@@ -282,7 +343,9 @@ class Replay:
 
     def _foresee(self, record: Record, response: Record) -> None:
         """Take from the recording what nobody can guess: the uid and the revision of what is written."""
-        self._catch_up(max((int(v["metadata"].get("resourceVersion") or 0) for v in _objects_in(response)), default=0))
+        self._catch_up(
+            max((int(v["metadata"].get("resourceVersion") or 0) for v in _objects_in(response)), default=0)
+        )
         self._advance(response)
         if record["request"]["method"] == "GET" or response["status"] not in {200, 201}:
             return
@@ -326,7 +389,7 @@ class Replay:
     # -- watches
 
     def _watch(self, record: Record) -> None:
-        request = self._request(record)
+        request = self.request(record)
         answer = self.serving[record["server"]].answer(request)
         response = record["response"]
         if answer.lines is None or response["status"] != 200:
@@ -491,6 +554,8 @@ def normalised(request: Request, body: bytes) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, dict) and value.get("type") == "ERROR":
+        value["object"]["message"] = re.sub(r"\(\d+\)$", "", value["object"]["message"])
     if isinstance(value, dict) and value.get("type") == "BOOKMARK":
         value["object"]["metadata"].pop("resourceVersion")
     if isinstance(value, dict) and isinstance(value.get("metadata"), dict) and "items" in value:
@@ -528,21 +593,32 @@ def left_out(record: Record) -> str:
     target = target_of(record["request"]["path"].partition("?")[0])
     if 0 <= record["t"] < STARTING_SECONDS and record["scenario"].startswith("B-"):
         return "a server is starting"
-    if record["scenario"] == "E-two-servers" and record["step"] < 6 and target is not None and "endpoint" in target.resource:
+    if (
+        record["scenario"] == "E-two-servers"
+        and record["step"] < 6
+        and target is not None
+        and "endpoint" in target.resource
+    ):
         return "Endpoints before a server has written them"
     if target is not None and target.group == "admissionregistration.k8s.io":
         return "an admission policy that sets the scene"
+    place = record["request"]["path"].partition("?")[0]
+    if place == "/" or (
+        target is None and place.split("/")[1] in {"api", "apis"} and record["response"].get("status") == 200
+    ):
+        return "a discovery document"
+    if target is not None and target.group == "flowcontrol.apiserver.k8s.io":
+        return "a rule of priority and fairness that sets the scene"
+    if (record["scenario"], record["step"]) in _REASONS:
+        return _REASONS[record["scenario"], record["step"]]
+    if place.endswith("/selfsubjectrulesreviews"):
+        return "a SelfSubjectRulesReview"
     accept = (record["request"].get("headers") or {}).get("Accept", "")
     if "as=Table" in accept:
         return "a Table"
     if accept.startswith("application/vnd.kubernetes.protobuf"):
         return "protobuf"
-    if target is not None and target[:3] == CRD_COLLECTION[:3] and record["request"]["method"] != "GET":
-        if record["t"] < 0:
-            return "a CustomResourceDefinition that sets the scene, with the status that the server gives it"
+    writes = record["request"]["method"] != "GET"
+    if target is not None and target[:3] == CRD_COLLECTION[:3] and writes and record["t"] < 0:
+        return "a CustomResourceDefinition that sets the scene, with the status that the server gives it"
     return ""
-
-
-def layout() -> StorageLayout:
-    """Return where the recorded servers keep their objects."""
-    return StorageLayout("/registry")

@@ -1,4 +1,4 @@
-"""The values that travel along the spine; this module imports nothing of ours but ``errors``.
+"""The values that travel along the spine; this module imports nothing of ours but ``errors`` and ``text``.
 
 ``msgspec.Struct`` instead of ``dataclass`` where a value is made once per key: creation is about ten
 times cheaper, which is what lets one core examine a hundred thousand keys a second.
@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from etcdfix.errors import aggregate
+from etcdfix.text.safetext import shown_key
 
 
 class Revision(NamedTuple):
@@ -45,16 +46,23 @@ class StoredValue(msgspec.Struct, frozen=True, gc=False):
     def __repr__(self) -> str:
         # Without the bytes: they may be stored unencrypted, and a traceback ends up in a ticket.
         return (
-            f"StoredValue({self.key!r}, {len(self.value)} bytes, mod_revision={self.mod_revision}, "
+            f"StoredValue({shown_key(self.key)!r}, {len(self.value)} bytes, mod_revision={self.mod_revision}, "
             f"create_revision={self.create_revision}, version={self.version}, lease={self.lease:x})"
         )
 
 
 class KeptRevision(msgspec.Struct, frozen=True, gc=False):
-    """One revision of a key that the store still keeps; ``stored`` is None for a tombstone."""
+    """One revision of a key that the store still keeps.
+
+    Attributes:
+        revision: At which it was written, or deleted.
+        stored: None for a tombstone.
+        from_old_value: Its own row is gone: the one behind it, in kine, says what it held.
+    """
 
     revision: Revision
     stored: StoredValue | None
+    from_old_value: bool = False
 
 
 class ReadableRevision(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from etcdfix.cli.options import (
     gather_inputs,
     main_etcd_options,
     reading_options,
-    source_options,
+    target_options,
     timeout_option,
 )
 from etcdfix.cli.output import require_output, say
@@ -208,7 +208,7 @@ def verify_command(
 
 @command.command("reconcile", cls=ChangingCommand, epilog=epilog(RECONCILE_EXIT_CODES))
 @_log_argument
-@source_options
+@target_options
 @main_etcd_options
 @reading_options
 @click.option("--dry-run", is_flag=True, help="Say what would be recorded; change nothing, the log included.")
@@ -236,6 +236,7 @@ def reconcile(*, log: Path, dry_run: bool, accept_unknown_cluster: bool, output:
     for notice in inputs.notices:
         say(notice)
     # grpc is slow to import, and the other audit commands work without it.
+    from etcdfix.operations.change.heal_proof import heal_proof  # noqa: PLC0415
     from etcdfix.operations.change.settle_intents import (  # noqa: PLC0415
         settle_intents,
         settled_document,
@@ -249,6 +250,7 @@ def reconcile(*, log: Path, dry_run: bool, accept_unknown_cluster: bool, output:
         dry_run=dry_run,
         accept_unknown_cluster=accept_unknown_cluster,
         anchor=anchor,
+        was_healed=heal_proof(inputs),
     )
     if output == "json":
         _json(settled_document(settled))

@@ -12,8 +12,9 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.recovery import SECONDS, look_until_well
-from etcdfix.apiserver.servers import Answer, APIAccess
+from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import EtcdfixError, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import Repair
@@ -147,7 +148,7 @@ def run_delete(
             identity=checked.identity,
             servers=checked.servers,
             landmarks=landmarks,
-            moved_to=checked.moved_to,
+            rests_on=checked.moved_to,
             replaced=checked,
             counts=checked.alike.counts,
             declared_lost=checked.declared_lost,

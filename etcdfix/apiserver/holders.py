@@ -1,0 +1,136 @@
+"""Asks all API servers of a cluster about one object: who reads it from etcd, who has it in memory, and who may.
+
+Only metadata are asked for; nothing of an answer is ever shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from etcdfix.apiserver.authorization import Authorization, authorize
+from etcdfix.apiserver.client import Server, require_done, run_within
+from etcdfix.apiserver.fleet import Fleet, require_servers
+from etcdfix.apiserver.memory import Memory, Remembered, remember, served_versions
+from etcdfix.apiserver.objects import Answer, APIObject, Said, look_for
+from etcdfix.apiserver.servers import ServerAnswer
+from etcdfix.errors import EtcdfixError
+from etcdfix.storagekey import api_path
+
+_Result = TypeVar("_Result")
+_MOST_REQUESTS = 3  # one look may try the object in several versions, one after the other
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """An API server, and what it says of its memory of one object.
+
+    Attributes:
+        server: Which.
+        path: Of the object in its API, in the version in which it gave this answer; "" where none could be asked.
+        memory: What it has.
+    """
+
+    server: Server
+    path: str
+    memory: Remembered
+
+    @property
+    def may_hold(self) -> bool:
+        """It gives nothing from memory any more; a change may find the object in the process all the same."""
+        return bool(self.path) and self.memory.word in {Memory.READ_ERROR, Memory.CACHE_LOST}
+
+
+def read_by_each(fleet: Fleet, thing: APIObject) -> tuple[ServerAnswer, ...]:
+    """Ask each server for what etcd holds; those that cannot be asked stand among the answers.
+
+    Raises:
+        EtcdfixError: What a server said forbids to go on.
+    """
+    answers = [
+        ServerAnswer(server=server.address, answer=said.answer, detail=said.detail)
+        if isinstance(said, Said)
+        else ServerAnswer(server=server.address, answer=Answer.NO_ANSWER, detail=said)
+        for server, said in _each(fleet, lambda server: look_for(server, thing, certain=True))
+    ]
+    absent = [
+        ServerAnswer(
+            server=each.server, answer=Answer.DENIED if each.denied else Answer.NO_ANSWER, detail=each.why
+        )
+        for each in fleet.absent
+    ]
+    return (*answers, *absent)
+
+
+def remembered_by_each(fleet: Fleet, thing: APIObject) -> list[Holder]:
+    """Ask each server for what it has in memory.
+
+    Raises:
+        EtcdfixError: What a server said forbids to go on.
+    """
+    return [
+        said
+        if isinstance(said, Holder)
+        else Holder(server, "", Remembered(word=Memory.NO_ANSWER, detail=said))
+        for server, said in _each(fleet, lambda server: _recall(server, thing))
+    ]
+
+
+def authorize_by_first(fleet: Fleet, thing: APIObject, verbs: tuple[str, ...]) -> Authorization:
+    """Ask one server for permissions on exactly one object.
+
+    Raises:
+        AuthorizationRefused: Anything but a clear yes, or no server can be asked.
+    """
+    require_servers(fleet)
+    server, seconds = fleet.servers[0], _MOST_REQUESTS * fleet.request_seconds
+
+    def ask() -> Authorization:
+        return authorize(
+            server,
+            group=thing.group,
+            resource=thing.resource,
+            namespace=thing.namespace,
+            name=thing.name,
+            cluster=fleet.cluster,
+            verbs=verbs,
+        )
+
+    (said,) = run_within([ask], seconds)
+    return require_done(said, seconds)
+
+
+def _each(fleet: Fleet, call: Callable[[Server], _Result]) -> list[tuple[Server, _Result | str]]:
+    """Ask servers side by side; where there was no answer, say why."""
+    seconds = _MOST_REQUESTS * fleet.request_seconds
+    found = run_within([partial(call, server) for server in fleet.servers], seconds)
+    told: list[tuple[Server, _Result | str]] = []
+    for server, said in zip(fleet.servers, found, strict=True):
+        if isinstance(said, EtcdfixError):
+            raise said
+        if said is None:
+            told.append((server, f"no answer within {seconds:g} s"))
+        elif isinstance(said, BaseException):
+            told.append((server, type(said).__name__))
+        else:
+            told.append((server, said))
+    return told
+
+
+def _recall(server: Server, thing: APIObject) -> Holder:
+    """Ask one server for what it has in memory, in as many versions as it takes."""
+    versions = served_versions(server, thing)
+    if isinstance(versions, Said):
+        return Holder(server, "", Remembered(word=Memory.NO_ANSWER, detail=versions.detail))
+    found: Holder | None = None
+    for version in versions:
+        one = msgspec.structs.replace(thing, version=version)
+        path = api_path(one.group, version, one.resource, one.namespace, one.name)
+        said = Holder(server, path, remember(server, one, metadata_only=True))
+        if said.memory.word is Memory.HELD:
+            return said
+        # What is said of the version that the value has counts before what is said of any other.
+        found = said if found is None or found.memory.word is Memory.NOT_SERVED else found
+    return found or Holder(server, "", Remembered(word=Memory.NOT_SERVED, detail="it does not serve it"))

@@ -13,6 +13,7 @@ pipeline catches them, in one place, and nowhere else::
     │   ├── SourceDenied            wrong user, password or permission
     │   ├── SourceLocked            a running etcd holds the file
     │   ├── NotASnapshot            the file is no bbolt database
+    │   ├── NotAKineFile            the file is no SQLite database, or not kine's
     │   ├── SnapshotTruncated       the file ends before its own high-water mark
     │   ├── PageCorrupt             a page contradicts itself or the file
     │   ├── RevisionCompacted       the revision asked for is gone
@@ -157,6 +158,12 @@ class NotASnapshot(SourceError):
     """Raised when a file is no bbolt database: missing, empty, text, or without a valid meta page."""
 
     code = "not-a-snapshot"
+
+
+class NotAKineFile(SourceError):
+    """Raised when a file is no SQLite database of kine: missing, empty, something else, or without its table."""
+
+    code = "not-a-kine-file"
 
 
 class SnapshotTruncated(SourceError):

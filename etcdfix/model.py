@@ -51,10 +51,17 @@ class StoredValue(msgspec.Struct, frozen=True, gc=False):
 
 
 class KeptRevision(msgspec.Struct, frozen=True, gc=False):
-    """One revision of a key that the store still keeps; ``stored`` is None for a tombstone."""
+    """One revision of a key that the store still keeps.
+
+    Attributes:
+        revision: At which it was written, or deleted.
+        stored: None for a tombstone.
+        from_old_value: Its own row is gone: the one behind it, in kine, says what it held.
+    """
 
     revision: Revision
     stored: StoredValue | None
+    from_old_value: bool = False
 
 
 class ReadableRevision(msgspec.Struct, frozen=True):

@@ -45,6 +45,8 @@ class Rule(StrEnum):
     NOT_CONFIRMED = "not-confirmed"
     UNLISTED_SOURCE = "unlisted-source"
     OTHER_OBJECT = "other-object"
+    UNKNOWN_UID = "unknown-uid"
+    OBJECT_FILE = "object-file"
     NOT_READABLE = "not-readable"
     PRESENT = "present"
     LEASE_EXPIRED = "lease-expired"

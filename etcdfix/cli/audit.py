@@ -18,7 +18,7 @@ from etcdfix.cli.options import (
     gather_inputs,
     main_etcd_options,
     reading_options,
-    source_options,
+    target_options,
     timeout_option,
 )
 from etcdfix.cli.output import require_output, say
@@ -208,7 +208,7 @@ def verify_command(
 
 @command.command("reconcile", cls=ChangingCommand, epilog=epilog(RECONCILE_EXIT_CODES))
 @_log_argument
-@source_options
+@target_options
 @main_etcd_options
 @reading_options
 @click.option("--dry-run", is_flag=True, help="Say what would be recorded; change nothing, the log included.")

@@ -17,7 +17,7 @@ from etcdfix.cli.options import (
     main_etcd_options,
     option_group,
     reading_options,
-    source_options,
+    target_options,
 )
 from etcdfix.cli.output import require_output, say
 from etcdfix.cli.progress import progress_of
@@ -35,7 +35,7 @@ from etcdfix.operations.opening import Inputs, open_cluster
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.preflight.cluster import Cluster
 
-etcd_options = option_group(source_options, main_etcd_options, reading_options)
+etcd_options = option_group(target_options, main_etcd_options, reading_options)
 """Which etcd, and how its values are read."""
 
 present_value_options = option_group(

@@ -65,9 +65,15 @@ timeout_option = _option(
 )  # fmt: skip
 """Bounds a whole command."""
 
-source_options = option_group(
-    _option("--snapshot", type=_FILE, metavar="FILE",
-            help="Read a snapshot (etcdctl snapshot save) or a copied member/snap/db; gzip is fine."),
+_snapshot_option = _option(
+    "--snapshot", type=_FILE, metavar="FILE",
+    help="Read a snapshot (etcdctl snapshot save) or a copied member/snap/db; gzip is fine.",
+)  # fmt: skip
+_kine_option = _option(
+    "--kine", type=_FILE, metavar="FILE",
+    help="Read the state.db of k3s on SQLite (kine), beside a k3s that runs or a copy of it. Nothing writes to it.",
+)  # fmt: skip
+_source_options = (
     _option("--salvage", is_flag=True, default=None,
             help="Read every whole page of a broken snapshot. Always incomplete, and never a source for changes."),
     _option("--endpoints", metavar="LIST", help="Comma list of etcd endpoints.  [default: 127.0.0.1:2379]"),
@@ -91,7 +97,10 @@ source_options = option_group(
             help="What this cluster is called: written into reports, backups and the audit log. Names nothing that is "
                  "checked."),
 )  # fmt: skip
-"""Where the data is."""
+source_options = option_group(_snapshot_option, _kine_option, *_source_options)
+"""Where the data is, for what only reads."""
+target_options = option_group(_snapshot_option, *_source_options)
+"""Where the data is, for what may change it: nothing writes to kine."""
 
 reading_options = option_group(
     _option("--encryption-config", "--encryption-provider-config", "encryption_config", type=_FILE,
@@ -142,9 +151,14 @@ def gather_inputs(
     """
     connection = {name: options.get(name) for name in _CONNECTION}
     snapshot: Path | None = options.get("snapshot")
-    if snapshot is not None:
-        _refuse_two_sources()
-    elif options.get("salvage"):
+    kine: Path | None = options.get("kine")
+    if snapshot is not None and kine is not None:
+        raise ConfigurationError(
+            "--snapshot and --kine name two different sources", hint="leave one of them out"
+        )
+    if snapshot is not None or kine is not None:
+        _refuse_two_sources("--kine" if snapshot is None else "--snapshot")
+    if snapshot is None and options.get("salvage"):
         raise ConfigurationError("--salvage reads a broken snapshot", hint="name it with --snapshot FILE")
     prefix, config = options.get("etcd_prefix"), options.get("encryption_config")
     version: str | None = options.get("kubernetes_version")
@@ -160,7 +174,7 @@ def gather_inputs(
         if key is not None:
             layout = StorageLayout(prefix if prefix is not None else DEFAULT_PREFIX)
             resources = (str(layout.locate(key)[0].group_resource),)
-        _fill_connection(connection, manifest, resources, notices, live=snapshot is None)
+        _fill_connection(connection, manifest, resources, notices, live=snapshot is None and kine is None)
         main = main or ",".join(manifest.endpoints)
         overrides = dict(manifest.overrides)
         config = config or manifest.encryption_config
@@ -173,6 +187,7 @@ def gather_inputs(
         )
     return Inputs(
         snapshot=snapshot,
+        kine=kine,
         connection=connection,
         etcd_prefix=prefix if prefix is not None else DEFAULT_PREFIX,
         revision=options.get("revision") or 0,
@@ -229,12 +244,12 @@ def _kms_endpoints(texts: Sequence[str]) -> dict[str, str]:
     return endpoints
 
 
-def _refuse_two_sources() -> None:
+def _refuse_two_sources(file_option: str) -> None:
     context = click.get_current_context()
     for name in ("endpoints", "cacert", "cert", "key_file", "user"):
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise ConfigurationError(
-                f"--snapshot and --{name.removesuffix('_file')} name two different sources",
+                f"{file_option} and --{name.removesuffix('_file')} name two different sources",
                 hint="leave one of them out",
             )
 

@@ -15,7 +15,7 @@ from etcdfix.cli.options import (
     gather_inputs,
     main_etcd_options,
     reading_options,
-    source_options,
+    target_options,
 )
 from etcdfix.cli.output import require_output, say
 from etcdfix.cli.progress import progress_of
@@ -76,7 +76,7 @@ _PATH = click.Path(path_type=Path)
 @change_output_option
 @member_options
 @risk_options
-@source_options
+@target_options
 @main_etcd_options
 @reading_options
 def command(

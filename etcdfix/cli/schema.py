@@ -51,7 +51,7 @@ def command(name: str) -> int:
       history, impact, namespace, orphans, plan, doctor, compare
                                        the command of that name
       encryption-usage, encryption-try, encryption-what-if, encryption-lint,
-      encryption-diff, encryption-merge
+      encryption-diff, encryption-merge, encryption-recover
                                        etcdfix encryption
       change                           delete, restore, reencrypt, repair
       heal                             etcdfix heal

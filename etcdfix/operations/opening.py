@@ -37,7 +37,8 @@ class Inputs(msgspec.Struct, frozen=True):
     """The shared options after the manifest has filled in what flags left open.
 
     Attributes:
-        snapshot: Snapshot file, or None for a live etcd.
+        snapshot: Snapshot file, or None.
+        kine: SQLite file of kine, or None; where both are None, a live etcd is read.
         connection: Keyword arguments for a connection to a live etcd, as given.
         etcd_prefix: Storage prefix.
         revision: 0 for the newest.
@@ -73,10 +74,16 @@ class Inputs(msgspec.Struct, frozen=True):
     main_named: bool = False
     cluster_name: str = ""
     overrides: dict[str, tuple[str, ...]] | None = None
+    kine: Path | None = None
 
     def __repr__(self) -> str:
         """Leave the connection out: a password may be in it."""
-        return f"Inputs(snapshot={self.snapshot!r}, etcd_prefix={self.etcd_prefix!r}, ...)"
+        return f"Inputs(file={self.file!r}, etcd_prefix={self.etcd_prefix!r}, ...)"
+
+    @property
+    def file(self) -> Path | None:
+        """The file that is read; None for a live etcd."""
+        return self.snapshot if self.snapshot is not None else self.kine
 
     @property
     def etcd_user(self) -> str:
@@ -93,6 +100,8 @@ class Inputs(msgspec.Struct, frozen=True):
         """Return the options that a command in a remedy must repeat; a password is never among them."""
         if self.snapshot is not None:
             source = ["--snapshot", str(self.snapshot), *(["--salvage"] if self.salvage else [])]
+        elif self.kine is not None:
+            source = ["--kine", str(self.kine)]
         else:
             source = []
             for name in ("endpoints", "cacert", "cert", "key_file", "user"):
@@ -139,7 +148,7 @@ class Inputs(msgspec.Struct, frozen=True):
 
 
 def open_source(inputs: Inputs, *, say: Say) -> Source:
-    """Open the snapshot or connect to etcd; say what makes the connection less than safe.
+    """Open the file or connect to etcd; say what makes the connection less than safe.
 
     Raises:
         SourceError: It cannot be read.
@@ -153,6 +162,12 @@ def open_source(inputs: Inputs, *, say: Say) -> Source:
             revision=inputs.revision,
             salvage=inputs.salvage,
             cluster_name=inputs.cluster_name,
+        )
+    if inputs.kine is not None:
+        from etcdfix.sources.kine import KineSource  # noqa: PLC0415 - same
+
+        return KineSource(
+            inputs.kine, revision=inputs.revision, cluster_name=inputs.cluster_name, on_notice=say
         )
     from etcdfix.sources.connection import connection_from_options, transport_warnings  # noqa: PLC0415 - same
     from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - grpc is slow to import

@@ -25,6 +25,7 @@ from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.reports.model import API_VERSION, ChangeReport, Finding, ScanReport
 from etcdfix.reports.plan_model import DeletionPlan
+from etcdfix.reports.recover_model import EncryptionRecoverReport
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.severity import Severity
 
@@ -90,6 +91,7 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "encryption-lint": partial(document_schema, EncryptionLintReport),
     "encryption-diff": partial(document_schema, EncryptionDiffReport),
     "encryption-merge": partial(document_schema, EncryptionMergeReport),
+    "encryption-recover": partial(document_schema, EncryptionRecoverReport),
     "encryption-try": partial(document_schema, EncryptionTryReport),
     "encryption-what-if": partial(document_schema, WhatIfReport),
     "cause": partial(document_schema, CausePage),

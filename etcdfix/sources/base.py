@@ -23,8 +23,8 @@ class SourceDescription(msgspec.Struct, frozen=True):
     """What a report says about where its data came from (product contract, section 5).
 
     Attributes:
-        type: ``snapshot`` or ``etcd``.
-        path: File path as given, for a snapshot.
+        type: ``snapshot``, ``etcd`` or ``kine``.
+        path: File path as given, for a snapshot and for kine.
         endpoints: Endpoints as given, for a live etcd.
         revision: Revision at which values were read (the last one, where there were several).
         single_revision: False when a compaction forced a newer revision midway.

@@ -126,6 +126,13 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
             ["etcdfix", "get", *where, *self.layout, *self.reading, *key_arguments(key), *options]
         )
 
+    def recover(self, token_files: Sequence[str], *options: str) -> str:
+        """Return the command that recovers a configuration from the datastore of k3s or RKE2, with further options."""
+        tokens = [word for file in token_files for word in ("--token-file", file)]
+        return quote_command(
+            ["etcdfix", "encryption", "recover", *tokens, *self.source, *self.layout, *self.reading, *options]
+        )
+
     def impact(self, key: bytes) -> str:
         """Return the command that shows what a deletion sets off."""
         return quote_command(

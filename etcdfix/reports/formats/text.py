@@ -10,13 +10,15 @@ from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsag
 from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
+from etcdfix.reports.recover_model import EncryptionRecoverReport
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
 _WIDEST = 72
 
 Report = (
-    EncryptionTryReport
+    EncryptionRecoverReport
+    | EncryptionTryReport
     | EncryptionUsageReport
     | ExplainReport
     | HistoryReport

@@ -1,0 +1,344 @@
+"""The SQLite database of kine, in which k3s keeps its keys by default, as a source of stored values.
+
+Each row of the table ``kine`` is one event, and its ``id`` is the revision. A file holds rows of every release that
+wrote to it, so no single style is taken for granted: before 0.16.0 a deletion kept the last value of its key and named
+the row that created it, since then neither. ``old_value`` is what the key held before the row: after a compaction it is
+often the only earlier value that is left.
+
+Everything is read from a private copy (:mod:`.sqlitecopy`): nothing is locked, made or changed beside the file.
+
+Format:
+    kine v0.16, ``pkg/logstructured/sqllog/sql.go``, ``pkg/drivers/generic/generic.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from etcdfix.errors import RevisionCompacted, SourceError
+from etcdfix.model import KeptRevision, Revision, StoredValue
+from etcdfix.sources.base import Segment, SourceDescription
+from etcdfix.sources.kinetable import COMPACT_ROW, KineTable, Names, Row
+from etcdfix.storagekey import display
+from etcdfix.text.words import counted
+
+OWN_KEYS: Final = frozenset({COMPACT_ROW, b"compact_rev_key_apiserver"})
+"""Where kine keeps how far it and the API server have compacted. What etcd holds under the first, kine keeps under the
+second, in a form of its own."""
+
+_MOST_PROBLEMS: Final = 100
+
+
+def _ignore(_notice: str) -> None:
+    return
+
+
+class KineSource:
+    """The keys of one SQLite file of kine at one revision; implements :class:`etcdfix.sources.base.Source`.
+
+    ``version`` is counted where the whole generation of a key is still kept, and 0 for unknown elsewhere: kine stores
+    none. ``lease`` is the time to live in seconds, as kine answers it.
+
+    Args:
+        path: ``state.db``; its ``-wal`` is looked for beside it.
+        revision: To read at; 0 for the newest. Below the compacted one, what is still known is read, and called
+            incomplete.
+        cluster_name: What people call the cluster.
+        on_notice: Told, in one sentence each, what a person should know.
+
+    Raises:
+        NotAKineFile: No such file, or not kine's.
+        RevisionCompacted: ``revision`` does not exist yet.
+        SourceError: The file cannot be read, or there is no room for the copy.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        revision: int = 0,
+        cluster_name: str = "",
+        on_notice: Callable[[str], None] = _ignore,
+    ) -> None:
+        self._path = path
+        self._cluster_name = cluster_name
+        self._problems: dict[str, None] = {}
+        self._further_problems = 0
+        self._table = KineTable(path)
+        self._newest, self._compacted = self._table.newest, self._table.compacted
+        self._damaged = bool(self._table.faults)
+        try:
+            self._pin(revision)
+        except BaseException:
+            self._table.close()
+            raise
+        for fault in self._table.faults:
+            self._add_problem(f"the database is damaged: {fault}")
+        if self._damaged:
+            self._add_problem(_DAMAGE)
+        if self._table.copy.log_missing:
+            on_notice(f"{path}: {_NO_LOG}")
+
+    def _pin(self, revision: int) -> None:
+        if revision > self._newest:
+            raise RevisionCompacted(
+                f"{self._path}: revision {revision} does not exist yet: the newest is {self._newest}",
+                revision=revision,
+                compacted=self._compacted,
+                current=self._newest,
+                hint="leave --revision out to read the newest",
+            )
+        self._revision = revision or self._newest
+        if self._revision < self._compacted:
+            self._add_problem(
+                f"revision {self._revision} was compacted, up to {self._compacted}: what has no row and no old_value "
+                "from then is missing"
+            )
+
+    # The protocol
+
+    def describe(self) -> SourceDescription:
+        """Say where the data comes from; the digest of a file takes about 0.5 s for each GB, once."""
+        copy = self._table.copy
+        if copy.log_pages:
+            integrity = f"read with {counted(copy.log_pages, 'page')} of its -wal, which the digest includes"
+        elif copy.log_found:
+            integrity = "its -wal holds nothing that was committed"
+        else:
+            integrity = _NO_LOG if copy.log_missing else "written without a -wal"
+        return SourceDescription(
+            type="kine",
+            path=str(self._path),
+            endpoints=None,
+            revision=self._revision,
+            single_revision=True,
+            segments=(Segment(from_key="", revision=self._revision),),
+            cluster_id=None,
+            sha256=f"sha256:{copy.sha256()}",
+            etcd_version=None,
+            integrity=integrity,
+            cluster_name=self._cluster_name,
+        )
+
+    def current(self, prefix: bytes) -> Iterator[StoredValue]:
+        """Yield what stood under every key that starts with ``prefix`` at the pinned revision, in byte order of keys.
+
+        Rows that cannot be read become problems, and what comes behind them is read all the same.
+
+        Raises:
+            SourceError: Nothing can be read at all.
+        """
+        read = 0
+        try:
+            for around in self._table.names(prefix, self._revision):
+                read += 1
+                found = self._guarded(around)
+                if found is not None:
+                    yield found
+        except SourceError as exc:
+            if not read:
+                raise
+            self._lose(f"lost after {counted(read, 'key')}: {exc.message}")
+
+    def get(self, key: bytes) -> StoredValue | None:
+        """Return what stood under one key at the pinned revision, or None.
+
+        Raises:
+            RevisionCompacted: It is below the compacted one, and of this key nothing is known from then.
+            SourceError: It cannot be read.
+        """
+        return self._at(key, self._revision)
+
+    def before(self, key: bytes, revision: int) -> StoredValue | None:
+        """Return what a key held just before a main revision; None where it held nothing, or that is not kept.
+
+        Raises:
+            SourceError: It cannot be read.
+        """
+        try:
+            return self._at(key, revision - 1)
+        except RevisionCompacted:
+            return None
+
+    def lacks_predecessor(self, stored: StoredValue) -> bool:
+        """Say whether the row that this one names as the one before it should still be there, and is not.
+
+        Raises:
+            SourceError: It cannot be read.
+        """
+        row = self._table.row(stored.mod_revision)
+        if row is None or row.created or row.id <= self._compacted or self._damaged:
+            return False
+        before = self._table.row(row.prev_revision)
+        return before is None or before.name != row.name
+
+    def compacted_revision(self) -> int | None:
+        """Return the oldest revision of which everything is kept; 0 where nothing was compacted."""
+        return None if self._damaged else self._compacted
+
+    def history(self, key: bytes) -> Iterator[KeptRevision]:
+        """Yield every revision of ``key`` that is still kept, oldest first, newer than the pinned one included.
+
+        Where the row before is gone, what ``old_value`` says of it stands in its place.
+
+        Raises:
+            SourceError: It cannot be read.
+        """
+        if key in OWN_KEYS:
+            return
+        yield from self._events(self._table.rows_of(key))
+
+    def superseded(self) -> Iterator[StoredValue]:
+        """Yield every value that is kept in a row or as an ``old_value``, and is not what :meth:`current` yields.
+
+        Raises:
+            SourceError: They cannot be read.
+        """
+        rows = (row for row in self._table.all_rows() if row.name not in OWN_KEYS)
+        for _, of_one_key in groupby(rows, key=lambda row: row.name):
+            standing: StoredValue | None = None
+            for kept in self._events(of_one_key):
+                if kept.revision.main <= self._revision:
+                    if standing is not None:
+                        yield standing
+                    standing = kept.stored
+                elif kept.stored is not None:
+                    yield kept.stored
+
+    def estimate(self) -> int:
+        """Return how many keys there are, deleted ones that still leave a trace included."""
+        return self._table.count()
+
+    @property
+    def problems(self) -> list[str]:
+        """Reasons why what was yielded is not everything; empty when complete."""
+        further = [f"{self._further_problems} more problems like these"] if self._further_problems else []
+        return [*self._problems, *further]
+
+    def close(self) -> None:
+        """Let go of the copy."""
+        self._table.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # What stood where
+
+    def _guarded(self, around: Names) -> StoredValue | None:
+        """Return what stood under one of many keys; what cannot be read of it becomes a problem."""
+        try:
+            return self._stood(around, self._revision)
+        except RevisionCompacted:
+            return None  # told once, for all
+        except SourceError as exc:
+            self._lose(f"key {display(around.name)} could not be read: {exc.message}")
+            return None
+
+    def _at(self, key: bytes, revision: int) -> StoredValue | None:
+        return self._stood(self._table.around(key, revision), revision)
+
+    def _stood(self, around: Names, revision: int) -> StoredValue | None:
+        """Return what stood under a key at a revision.
+
+        Raises:
+            RevisionCompacted: That was compacted.
+            SourceError: A row cannot be read.
+        """
+        key = around.name
+        if key in OWN_KEYS:
+            return None
+        row = self._own_row(around.newest, key)
+        after = self._own_row(around.following, key)
+        if after is not None and around.newest < after.prev_revision <= revision:
+            # The row that stood then is gone; the one behind it says what it held.
+            if after.created:
+                return None  # it was a deletion
+            if after.old_value is not None:
+                return _older(after)
+            raise self._gone(key, revision)
+        if row is None and revision < self._compacted:
+            raise self._gone(key, revision)
+        return None if row is None or row.deleted else self._stored(row)
+
+    def _own_row(self, row_id: int, key: bytes) -> Row | None:
+        row = self._table.row(row_id) if row_id else None
+        # A number is equal to others that are written differently: 5 and 05.
+        return row if row is not None and row.name == key else None
+
+    def _gone(self, key: bytes, revision: int) -> RevisionCompacted:
+        return RevisionCompacted(
+            f"{self._path}: revision {revision} was compacted, up to {self._compacted}, and what {display(key)} held "
+            "then is not kept",
+            revision=revision,
+            compacted=self._compacted,
+            current=self._newest,
+            hint="etcdfix history shows what is kept of a key",
+        )
+
+    def _events(self, rows: Iterable[Row]) -> Iterator[KeptRevision]:
+        """Yield what the rows of one key say, oldest first, with the values of rows that are gone."""
+        last = 0
+        for row in rows:
+            if not row.created and row.old_value is not None and last < row.prev_revision < row.id:
+                yield KeptRevision(Revision(row.prev_revision, 0), _older(row), from_old_value=True)
+            yield KeptRevision(Revision(row.id, 0), None if row.deleted else self._stored(row))
+            last = row.id
+
+    def _stored(self, row: Row) -> StoredValue:
+        return StoredValue(row.name, row.value or b"", row.id, row.begins, self._version(row), row.lease)
+
+    def _version(self, row: Row) -> int:
+        """Count the changes of a key since it was created; 0 where a row of them is gone."""
+        if row.created:
+            return 1
+        count = last = 0
+        for row_id, previous, created in self._table.links(row.name, row.create_revision, row.id):
+            if bool(created) != (count == 0) or (count and previous != last):
+                return 0
+            count, last = count + 1, row_id
+        return count
+
+    def _lose(self, problem: str) -> None:
+        self._damaged = True
+        self._add_problem(problem)
+
+    def _add_problem(self, problem: str) -> None:
+        if problem in self._problems:
+            return
+        if len(self._problems) < _MOST_PROBLEMS:
+            self._problems[problem] = None
+        else:
+            self._further_problems += 1
+
+
+_NO_LOG: Final = (
+    "no -wal with anything in it lies beside it: that is right where k3s was stopped; in a copy of a running "
+    "one, what was written last is missing"
+)
+_DAMAGE: Final = (
+    "what cannot be read may hide newer revisions: a key may be missing, show an older value, or appear although it "
+    "was deleted"
+)
+
+
+def _older(row: Row) -> StoredValue:
+    """Return what a row says of the one before it, in the same generation; its lease and its version are not kept."""
+    assert row.old_value is not None  # whoever calls looked
+    begins = row.create_revision
+    return StoredValue(
+        row.name,
+        row.old_value,
+        row.prev_revision,
+        begins,
+        1 if begins == row.prev_revision else 0,
+        0 if row.deleted else row.lease,
+    )

@@ -1,0 +1,262 @@
+"""A SQLite file of a running program, copied without touching it: no lock, no file made or changed beside it.
+
+A connection of our own would take locks, write to the ``-shm`` file, leave files behind, and keep a checkpoint of the
+program waiting with its write lock taken. So the bytes are copied as they are: first the database, then its
+write-ahead log, and the copy is put together where nobody else is.
+
+Why that is whole: what a checkpoint writes into the database stands in the log before, and the log is only written
+over from its start, under a header with other salts. While the header stays the same, every page that changed in the
+database meanwhile is in the copied log, and is taken from there. Where the header changed, the copy is made anew.
+
+Format:
+    https://www.sqlite.org/fileformat2.html: sections 1.3 (database header) and 4 (the write-ahead log).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import sqlite3
+import tempfile
+from io import BufferedReader
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+from urllib.parse import quote
+
+from etcdfix.errors import NotAKineFile, SourceError
+from etcdfix.inputs.inputfile import open_regular
+
+MAGIC: Final = b"SQLite format 3\0"
+_BBOLT_MAGIC: Final = (0xED0CDAED).to_bytes(4, "little")
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_HEADER_SIZE: Final = 100
+_LOG_HEADER_SIZE: Final = 32
+_WRITTEN_WITH_LOG: Final = 2
+_ATTEMPTS: Final = 5
+_LOG, _JOURNAL = "-wal", "-journal"
+
+
+class _Seen(NamedTuple):
+    """What tells whether a database was written to while it was copied.
+
+    Attributes:
+        inode: Device and number of the database file.
+        log_header: Of the write-ahead log; b"" where there is none, or an empty one.
+        journal: Of a rollback journal: number, size, time; None where there is none, or an empty one.
+        written: Size and time of the database, where no log says what is written to it; else None.
+        with_log: Its header says that it is written with a log.
+    """
+
+    inode: tuple[int, int]
+    log_header: bytes
+    journal: tuple[int, int, int] | None
+    written: tuple[int, int] | None
+    with_log: bool
+
+
+class SQLiteCopy:
+    """A private copy of a SQLite database, with what its write-ahead log holds, open for reading.
+
+    Args:
+        path: The database file; its log lies beside it, under the same name with ``-wal``.
+
+    Attributes:
+        connection: To the copy.
+        log_found: A log that is not empty lies beside it.
+        log_pages: Pages in it that were committed.
+        log_missing: It is written with a log, and none lies beside it, or an empty one.
+
+    Raises:
+        NotAKineFile: The file is no SQLite database.
+        SourceError: It cannot be read, is damaged from the start, changes faster than it can be copied, or there is
+            no room for the copy.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        # SQLite looks for the log beside the file itself, not beside a link to it.
+        self._real = os.path.realpath(path)
+        self._sha256 = ""
+        self.log_pages = 0
+        with contextlib.ExitStack() as stack:
+            directory = self._directory()
+            # What is open stays readable, and nothing is left behind.
+            stack.callback(shutil.rmtree, directory, ignore_errors=True)
+            copy = directory / "copy.db"
+            seen = self._copy_whole(copy)
+            self.log_found = bool(seen.log_header)
+            self.log_missing = seen.with_log and not seen.log_header
+            try:
+                if seen.log_header or seen.journal is not None:
+                    self.log_pages = _put_together(copy)
+                self.connection = _open_unchanging(copy)
+            except sqlite3.Error as exc:
+                raise SourceError(
+                    f"{path}: nothing can be read: {exc}",
+                    hint="copy state.db and state.db-wal in one go while k3s is stopped, and read that copy",
+                ) from exc
+            self._file: BufferedReader = copy.open("rb")
+
+    def sha256(self) -> str:
+        """Return the digest of the file, as hex; with a log, of the database that both make together.
+
+        Raises:
+            SourceError: The copy cannot be read.
+        """
+        if not self._sha256:
+            try:
+                self._file.seek(0)
+                self._sha256 = hashlib.file_digest(self._file, "sha256").hexdigest()
+            except OSError as exc:
+                raise SourceError(f"{self._path}: its copy cannot be read: {exc.strerror or exc}") from exc
+        return self._sha256
+
+    def close(self) -> None:
+        """Let go of the copy, which vanishes."""
+        self.connection.close()
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _directory(self) -> Path:
+        try:
+            return Path(tempfile.mkdtemp(prefix="etcdfix-"))
+        except OSError as exc:
+            raise self._no_room(exc) from exc
+
+    def _copy_whole(self, copy: Path) -> _Seen:
+        """Copy the database and what lies beside it, as they were at one moment."""
+        for _ in range(_ATTEMPTS):
+            before = self._look()
+            self._copy_file(self._real, copy)
+            for suffix, there in ((_LOG, bool(before.log_header)), (_JOURNAL, before.journal is not None)):
+                target = copy.with_name(copy.name + suffix)
+                target.unlink(missing_ok=True)
+                if there:
+                    self._copy_file(self._real + suffix, target)
+            if self._look() == before:
+                return before
+        raise SourceError(
+            f"{self._path}: its log began anew during each of {_ATTEMPTS} attempts to copy it",
+            hint="try again when less is written, point TMPDIR at a faster disk, or stop k3s and copy state.db with "
+            "state.db-wal",
+        )
+
+    def _look(self) -> _Seen:
+        try:
+            with open_regular(self._real) as file:
+                status, header = os.fstat(file.fileno()), file.read(_HEADER_SIZE)
+        except OSError as exc:
+            raise NotAKineFile(f"{self._path}: {exc.strerror or exc}") from exc
+        _require_sqlite(self._path, header)
+        _, log_header = self._look_beside(_LOG)
+        journal, _ = self._look_beside(_JOURNAL)
+        return _Seen(
+            inode=(status.st_dev, status.st_ino),
+            log_header=log_header,
+            journal=journal,
+            written=None if log_header else (status.st_size, status.st_mtime_ns),
+            with_log=header[18] == _WRITTEN_WITH_LOG,
+        )
+
+    def _look_beside(self, suffix: str) -> tuple[tuple[int, int, int] | None, bytes]:
+        """Return number, size and time of a file beside the database, and how it begins; None and b"" for nothing."""
+        try:
+            with open_regular(self._real + suffix, follow=False) as file:
+                status = os.fstat(file.fileno())
+                beginning = file.read(_LOG_HEADER_SIZE)
+        except FileNotFoundError:
+            return None, b""
+        except OSError as exc:
+            raise SourceError(f"{self._path}{suffix}: {exc.strerror or exc}") from exc
+        return ((status.st_ino, status.st_size, status.st_mtime_ns) if beginning else None), beginning
+
+    def _copy_file(self, source: str, target: Path) -> None:
+        try:
+            with open_regular(source) as file, target.open("wb") as copied:
+                shutil.copyfileobj(file, copied, 1 << 20)
+        except FileNotFoundError:
+            return  # a checkpoint took it away: the next look sees that
+        except OSError as exc:
+            if exc.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+                raise self._no_room(exc) from exc
+            raise SourceError(
+                f"{self._path}: cannot be read to its end: {exc.strerror or exc}",
+                hint="copy what can be read to a new file (ddrescue), and read that",
+            ) from exc
+
+    def _no_room(self, exc: OSError) -> SourceError:
+        return SourceError(
+            f"{self._path}: it is read from a copy in {tempfile.gettempdir()}, which cannot be made: "
+            f"{exc.strerror or exc}",
+            hint="point TMPDIR at a directory with room for the file and its -wal",
+        )
+
+
+def _require_sqlite(path: Path, header: bytes) -> None:
+    """Refuse what is no SQLite database, and say what it is.
+
+    Raises:
+        NotAKineFile: It is none.
+    """
+    if header.startswith(MAGIC) and len(header) == _HEADER_SIZE:
+        return
+    what, hint = "no SQLite database", "on k3s it is /var/lib/rancher/k3s/server/db/state.db"
+    if not header:
+        what = "empty"
+    elif header.startswith(MAGIC):
+        what = "a SQLite database that ends within its header"
+    elif header[16:20] == _BBOLT_MAGIC:
+        what, hint = "a database file of etcd", "name it with --snapshot FILE"
+    elif header.startswith(_GZIP_MAGIC):
+        what, hint = "compressed", "unpack it first"
+    raise NotAKineFile(f"{path}: it is {what}", hint=hint)
+
+
+def _put_together(copy: Path) -> int:
+    """Bring what the log of a copy holds into its database; return how many pages were in it.
+
+    Raises:
+        sqlite3.Error: The copy is damaged.
+    """
+    connection = sqlite3.connect(copy, isolation_level=None)
+    try:
+        connection.execute("PRAGMA trusted_schema=OFF")
+        _, in_log, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        connection.execute("PRAGMA journal_mode=DELETE").fetchone()
+    finally:
+        connection.close()
+    return max(int(in_log), 0)
+
+
+def _open_unchanging(copy: Path) -> sqlite3.Connection:
+    """Open a copy that nobody changes.
+
+    Raises:
+        sqlite3.Error: It cannot be opened.
+    """
+    connection = sqlite3.connect(
+        f"file:{quote(str(copy))}?mode=ro&immutable=1",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        # The file may come from anywhere: nothing in its schema is to be run.
+        connection.execute("PRAGMA trusted_schema=OFF")
+        connection.execute("PRAGMA cell_size_check=ON")
+        connection.execute("PRAGMA schema_version").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection

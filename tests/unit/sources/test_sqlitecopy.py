@@ -1,0 +1,357 @@
+"""A SQLite file beside the program that writes it: whole, and untouched."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from etcdfix.errors import NotAKineFile, SourceError
+from etcdfix.sources import sqlitecopy
+from etcdfix.sources.sqlitecopy import SQLiteCopy
+from tests.support.kine import KineWriter
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def left_behind(folder: Path) -> dict[str, tuple[str, int, int, int]]:
+    """What lies in a folder: of each file its digest, when it was changed, its number and its mode."""
+    found = {}
+    for path in sorted(folder.iterdir()):
+        status = path.stat()
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        found[path.name] = (digest, status.st_mtime_ns, status.st_ino, status.st_mode)
+    return found
+
+
+def newest(copy: SQLiteCopy) -> int:
+    return int(copy.connection.execute("SELECT MAX(id) FROM kine").fetchone()[0])
+
+
+def filled(path: Path, rows: int = 50) -> KineWriter:
+    writer = KineWriter(path)
+    for number in range(rows):
+        writer.put(b"/registry/configmaps/shop/c%d" % number, b"x" * 3000)
+    return writer
+
+
+def killed(folder: Path) -> Path:
+    """What a k3s that was killed leaves: its log, and the file that keeps its place in it."""
+    running = folder / "running"
+    running.mkdir()
+    writer = filled(running / "state.db")
+    shutil.copytree(running, folder / "killed")
+    writer.close()
+    return folder / "killed" / "state.db"
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(sqlitecopy.tempfile, "tempdir", str(folder))
+    return folder
+
+
+def test_a_running_one_is_read_with_its_log_and_not_touched(tmp_path: Path, temporary: Path) -> None:
+    state = tmp_path / "db"
+    state.mkdir()
+    writer = filled(state / "state.db")
+    before = left_behind(state)
+    assert set(before) == {"state.db", "state.db-wal", "state.db-shm"}
+    with SQLiteCopy(state / "state.db") as copy:
+        assert newest(copy) == 51
+        assert copy.log_pages > 0
+        assert not copy.log_missing
+        assert list(temporary.iterdir()) == []  # also while it is read
+    assert left_behind(state) == before
+    assert list(temporary.iterdir()) == []
+    writer.close()
+
+
+def test_a_killed_one_is_read_with_its_log_and_the_evidence_stays(tmp_path: Path) -> None:
+    path = killed(tmp_path)
+    before = left_behind(path.parent)
+    with SQLiteCopy(path) as copy:
+        assert newest(copy) == 51
+    assert left_behind(path.parent) == before
+
+
+@pytest.mark.parametrize("mode", [0o500, 0o700])
+def test_a_stopped_one_is_read_and_nothing_is_left_beside_it(tmp_path: Path, mode: int) -> None:
+    state = tmp_path / "db"
+    state.mkdir()
+    filled(state / "state.db").close()
+    state.chmod(mode)
+    before = left_behind(state)
+    with SQLiteCopy(state / "state.db") as copy:
+        assert newest(copy) == 51
+        assert copy.log_missing
+        assert not copy.log_found
+        assert copy.sha256() == before["state.db"][0]
+    assert left_behind(state) == before
+
+
+def test_a_copy_without_its_log_is_told(tmp_path: Path) -> None:
+    path = killed(tmp_path)
+    alone = shutil.copy(path, tmp_path / "alone.db")
+    # Everything is in the log: there is not even a table.
+    with SQLiteCopy(Path(alone)) as copy:
+        assert copy.log_missing
+
+
+def test_an_empty_log_counts_as_none(tmp_path: Path) -> None:
+    filled(tmp_path / "state.db").close()
+    (tmp_path / "state.db-wal").touch()
+    with SQLiteCopy(tmp_path / "state.db") as copy:
+        assert copy.log_missing
+        assert newest(copy) == 51
+
+
+def test_a_log_that_holds_nothing_whole_is_told(tmp_path: Path) -> None:
+    filled(tmp_path / "state.db").close()
+    (tmp_path / "state.db-wal").write_bytes(b"\0" * 5000)
+    with SQLiteCopy(tmp_path / "state.db") as copy:
+        assert copy.log_found
+        assert copy.log_pages == 0
+        assert newest(copy) == 51
+
+
+@pytest.mark.parametrize("cut", [33, 5000, 20_000])
+def test_a_log_that_ends_within_a_write_is_read_to_what_was_committed(tmp_path: Path, cut: int) -> None:
+    path = killed(tmp_path)
+    log = Path(f"{path}-wal")
+    log.write_bytes(log.read_bytes()[:-cut])
+    with SQLiteCopy(path) as copy:
+        assert 40 < newest(copy) < 51
+        assert copy.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_link_leads_to_the_file_and_its_log(tmp_path: Path) -> None:
+    path = killed(tmp_path)
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    with SQLiteCopy(link) as copy:
+        assert newest(copy) == 51
+
+
+def test_a_rollback_journal_is_applied_in_the_copy_alone(tmp_path: Path) -> None:
+    state = tmp_path / "db"
+    state.mkdir()
+    connection = sqlite3.connect(state / "state.db", isolation_level=None)
+    connection.execute("PRAGMA cache_size=1")
+    connection.execute("CREATE TABLE kine (id INTEGER PRIMARY KEY, value BLOB)")
+    connection.executemany("INSERT INTO kine (value) VALUES (?)", [(b"a" * 3000,)] * 100)
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("UPDATE kine SET value = ?", (b"b" * 3000,))
+    crashed = tmp_path / "crashed"
+    shutil.copytree(state, crashed)
+    connection.execute("ROLLBACK")
+    connection.close()
+    assert (crashed / "state.db-journal").stat().st_size
+    before = left_behind(crashed)
+    with SQLiteCopy(crashed / "state.db") as copy:
+        assert not copy.log_missing
+        assert copy.connection.execute("SELECT DISTINCT value FROM kine").fetchall() == [(b"a" * 3000,)]
+    assert left_behind(crashed) == before
+
+
+STORM = """
+import sys
+from pathlib import Path
+from tests.support.kine import KineWriter
+
+writer = KineWriter(Path(sys.argv[1]))
+for number in range(40):
+    writer.put(b"/a%d" % number, b"0")
+connection, count = writer.connection, 0
+print("ready", flush=True)
+while True:
+    count += 1
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("UPDATE kine SET value = ?, lease = ?", (b"%d" % count * 900, count))
+    connection.execute("COMMIT")
+    if count % 3 == 0:
+        writer.checkpoint(("FULL", "PASSIVE", "RESTART", "TRUNCATE")[count // 3 % 4])
+"""
+
+
+@pytest.fixture
+def storm(tmp_path: Path) -> Iterator[Path]:
+    """A file in which another process writes all rows anew again and again, with checkpoints of all kinds between."""
+    path = tmp_path / "db" / "state.db"
+    path.parent.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-c", STORM, path], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield path
+    process.kill()
+    process.communicate(timeout=30)
+
+
+def test_every_copy_beside_a_writer_is_of_one_moment(storm: Path) -> None:
+    rounds: list[int] = []
+    refusals: list[str] = []
+    for _ in range(60):
+        try:
+            copy = SQLiteCopy(storm)
+        except SourceError as exc:
+            refusals.append(exc.message)
+            continue
+        with copy:
+            assert copy.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            found = copy.connection.execute("SELECT DISTINCT lease, value FROM kine").fetchall()
+        if (0, b"0") in found:
+            continue  # before the first round
+        [(count, value)] = found  # all rows of one transaction
+        assert value == b"%d" % count * 900
+        rounds.append(count)
+    assert all("began anew" in refusal for refusal in refusals)
+    assert rounds == sorted(rounds)  # never an older state than the one before
+    assert len(set(rounds)) > 10
+    assert {path.name for path in storm.parent.iterdir()} == {"state.db", "state.db-shm", "state.db-wal"}
+
+
+def test_a_log_that_begins_anew_all_the_time_is_refused(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = filled(tmp_path / "state.db")
+    copy_file = SQLiteCopy._copy_file
+
+    def and_begin_anew(self: SQLiteCopy, source: str, target: Path) -> None:
+        copy_file(self, source, target)
+        if source.endswith("-wal"):
+            writer.checkpoint("TRUNCATE")
+            writer.put(b"/another", b"1")
+
+    monkeypatch.setattr(SQLiteCopy, "_copy_file", and_begin_anew)
+    with pytest.raises(SourceError, match="began anew during each of 5 attempts") as caught:
+        SQLiteCopy(tmp_path / "state.db")
+    assert "stop k3s" in caught.value.hint
+    assert list(temporary.iterdir()) == []
+    writer.close()
+
+
+def test_a_checkpoint_between_the_looks_is_seen_without_a_log_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state.db"
+    writer = filled(path)
+    writer.checkpoint("TRUNCATE")
+    copy_file, times = SQLiteCopy._copy_file, []
+
+    def and_write(self: SQLiteCopy, source: str, target: Path) -> None:
+        copy_file(self, source, target)
+        if not times:
+            times.append(1)
+            writer.put(b"/later", b"1")
+            writer.checkpoint("TRUNCATE")
+
+    monkeypatch.setattr(SQLiteCopy, "_copy_file", and_write)
+    with SQLiteCopy(path) as copy:
+        assert newest(copy) == 52
+    writer.close()
+
+
+def test_a_log_that_is_taken_away_while_it_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state.db"
+    writer = filled(path)
+    copy_file, times = SQLiteCopy._copy_file, []
+
+    def and_stop(self: SQLiteCopy, source: str, target: Path) -> None:
+        if not times:
+            times.append(1)
+            copy_file(self, source, target)
+            writer.close()
+            return
+        copy_file(self, source, target)
+
+    monkeypatch.setattr(SQLiteCopy, "_copy_file", and_stop)
+    with SQLiteCopy(path) as copy:
+        assert newest(copy) == 51
+        assert copy.log_missing
+
+
+@pytest.mark.parametrize(
+    ("content", "what", "hint"),
+    [
+        (b"", "it is empty", "state.db"),
+        (b"apiVersion: v1\n", "no SQLite database", "state.db"),
+        (sqlitecopy.MAGIC + b"\x10\0", "ends within its header", "state.db"),
+        (b"\0" * 16 + b"\xed\xda\x0c\xed" + b"\0" * 4000, "a database file of etcd", "--snapshot"),
+        (b"\x1f\x8b" + b"\0" * 200, "compressed", "unpack"),
+    ],
+)
+def test_what_is_no_database_of_sqlite(tmp_path: Path, content: bytes, what: str, hint: str) -> None:
+    path = tmp_path / "state.db"
+    path.write_bytes(content)
+    with pytest.raises(NotAKineFile, match=what) as caught:
+        SQLiteCopy(path)
+    assert hint in caught.value.hint
+
+
+def test_what_is_no_regular_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name, why in (("pipe", "no regular file"), ("missing", "No such file"), (".", "directory")):
+        with pytest.raises(NotAKineFile, match=why):
+            SQLiteCopy(tmp_path / name)
+
+
+def test_a_log_that_is_no_file_is_an_error(tmp_path: Path) -> None:
+    filled(tmp_path / "state.db").close()
+    (tmp_path / "state.db-wal").symlink_to("/etc/passwd")
+    with pytest.raises(SourceError, match=r"state\.db-wal"):
+        SQLiteCopy(tmp_path / "state.db")
+
+
+def test_a_file_that_is_damaged_from_its_start(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    filled(path).close()
+    content = bytearray(path.read_bytes())
+    content[20:60] = b"\xff" * 40
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match="nothing can be read") as caught, SQLiteCopy(path) as copy:
+        newest(copy)
+    assert caught.value.exit_code == 5
+
+
+def test_no_room_for_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path / "state.db").close()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sqlitecopy.shutil, "copyfileobj", full)
+    with pytest.raises(SourceError, match="No space left") as caught:
+        SQLiteCopy(tmp_path / "state.db")
+    assert "TMPDIR" in caught.value.hint
+    monkeypatch.setattr(sqlitecopy.tempfile, "mkdtemp", full)
+    with pytest.raises(SourceError, match="No space left"):
+        SQLiteCopy(tmp_path / "state.db")
+
+
+def test_an_unreadable_sector_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path / "state.db", 3).close()
+
+    def broken(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(sqlitecopy.shutil, "copyfileobj", broken)
+    with pytest.raises(SourceError, match="cannot be read to its end") as caught:
+        SQLiteCopy(tmp_path / "state.db")
+    assert "ddrescue" in caught.value.hint
+
+
+def test_the_copy_cannot_be_written_through(tmp_path: Path) -> None:
+    filled(tmp_path / "state.db").close()
+    with SQLiteCopy(tmp_path / "state.db") as copy, pytest.raises(sqlite3.OperationalError, match="readonly"):
+        copy.connection.execute("DELETE FROM kine")

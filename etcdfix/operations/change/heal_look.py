@@ -267,8 +267,8 @@ def check_answers(thing: APIObject, answers: tuple[ServerAnswer, ...], unchecked
         accept = quote_command(["--accept-unchecked-server", said.server])
         raise refuse(
             Rule.SERVER_UNCHECKED,
-            f"the API server at {said.server} does not say whether it reads {thing} ({said.detail or said.answer}): nor "
-            "could be seen whether it has today's write key",
+            f"the API server at {said.server} does not say whether it reads {thing} ({said.detail or said.answer}), and "
+            "nothing shows whether it has today's write key",
             hint=f"have the user allowed: {may}"
             if said.answer is Answer.DENIED
             else f"let it answer; or, if it will start with today's configuration: {accept}",

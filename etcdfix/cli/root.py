@@ -35,6 +35,10 @@ COMMANDS: Commands = {
         "etcdfix.cli.repair",
         "Put the stored bytes of one value right, where a tag or its object shows how.",
     ),
+    "rescue": (
+        "etcdfix.cli.rescue",
+        "Save unreadable objects from the memory of API servers that still run.",
+    ),
     "heal": (
         "etcdfix.cli.heal",
         "Have API servers write anew, from their memory, objects whose encryption key is lost.",
@@ -52,6 +56,10 @@ COMMANDS: Commands = {
     "history": (
         "etcdfix.cli.history",
         "Show every revision of one key that is still kept, what changed, and how to bring it back.",
+    ),
+    "copies": (
+        "etcdfix.cli.copies",
+        "Find every copy that still exists of what cannot be read, or was deleted lately.",
     ),
     "impact": (
         "etcdfix.cli.impact",

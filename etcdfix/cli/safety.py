@@ -20,6 +20,7 @@ from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rules import Rule, refuse
+from etcdfix.storagekey import display
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.deletability import DELETION_RISKS, AcceptRisk
 
@@ -146,13 +147,13 @@ def one_key(key: str | None, key_base64: str | None) -> bytes:
     if not named.startswith(b"/"):
         raise refuse(
             Rule.NOT_ONE_KEY,
-            f"{safe_text(key)} is no key: keys start with /",
+            f"{safe_text(display(named))} is no key: keys start with /",
             hint="name exactly one key, in full",
         )
     if any(character in key for character in "*?[") or key.endswith("/"):
         raise refuse(
             Rule.NOT_ONE_KEY,
-            f"{safe_text(key)} is a prefix or a pattern, not a key",
+            f"{safe_text(display(named))} is a prefix or a pattern, not a key",
             hint="name exactly one key, in full; --key-base64 for a key that looks like one",
         )
     return named

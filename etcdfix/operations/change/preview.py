@@ -174,23 +174,17 @@ def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[s
     found, stored = shown.found, shown.candidate.stored
     yield f"Key          {safe_text(display(stored.key))}"
     yield f"From         {safe_text(shown.candidate.origin)}"
-    if shown.listed:
-        yield "             a true undo: the same bytes at the same key of the same cluster, by this audit log"
-    elif shown.same_object:
-        yield "             an earlier value of the same object, as this etcd keeps it"
-    elif shown.candidate.revision:
-        yield "             perhaps of ANOTHER OBJECT that had this name, as accepted"
-    else:
-        yield "             NOT a backup that this audit log knows, as accepted"
-    if shown.by_itself:
-        yield f"             by itself: its own digests fit, and the one that was given; {safe_text(shown.by_itself)}"
-    yield f"Value        {len(stored.value)} bytes, was at mod_revision {stored.mod_revision}"
+    yield from _speaks_for(shown)
+    was = f", was at mod_revision {stored.mod_revision}" if stored.mod_revision else ""
+    yield f"Value        {len(stored.value)} bytes{was}"
     if found.gvk is not None:
         version = f"{found.gvk.group}/{found.gvk.version}".lstrip("/")
         yield f"Object       {safe_text(f'{version} {found.gvk.kind} {found.namespace}/{found.name}')}"
     verdict = found.verdict
     why = "" if verdict.outcome is Outcome.READABLE else f": {safe_text(verdict.message)}"
     yield f"Examined     {verdict.outcome}{why}"
+    if shown.candidate.file is not None:
+        yield from _sealed_lines(shown)
     yield from cluster_lines(cluster, shown.identity)
     yield from api_lines(shown.servers)
     if stored.lease:
@@ -211,6 +205,36 @@ def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[s
         yield f"Warning      {safe_text(warning)}"
     yield ""
     yield "Dependents that the garbage collector has deleted meanwhile do not come back with their owner."
+
+
+def _speaks_for(shown: RestorePreview) -> Iterator[str]:
+    """Yield what speaks for the value, and what was accepted because nothing does."""
+    source, candidate = shown.source, shown.candidate
+    for line in candidate.told:
+        yield f"             {safe_text(line)}"
+    if source.intent is not None:
+        yield "             a true undo: the same bytes at the same key of the same cluster, by this audit log"
+        return
+    if not candidate.revision:
+        yield "             NOT a backup that this audit log knows, as accepted"
+    if source.by_itself:
+        yield f"             by itself: its own digests fit, and the one that was given; {safe_text(source.by_itself)}"
+    elif not source.same_object:
+        yield "             perhaps of ANOTHER OBJECT that had this name, as accepted"
+    elif candidate.revision:
+        yield "             an earlier value of the same object, as this etcd keeps it"
+    else:
+        yield "             it has the uid of the object that is at the key, or was there last"
+
+
+def _sealed_lines(shown: RestorePreview) -> Iterator[str]:
+    """Yield how an object is written, and whether anything newer is lost by it."""
+    how = shown.candidate.transformer
+    sealed = "no encryption" if how == IDENTITY else how
+    yield f"Written with {safe_text(sealed)}, as JSON; the same object was read from it"
+    if shown.proof:
+        yield f"             API servers write so too: {safe_text(display(shown.proof))} is stored under it"
+    yield f"Newer        {safe_text(shown.newer)}"
 
 
 def _why_replaced(present: Preflight | OwnWrite) -> str:

@@ -19,6 +19,7 @@ class Change(NamedTuple):
     """One event for watchers: ``ADDED``, ``MODIFIED`` or ``DELETED``; the object before, where there was one."""
 
     kind: str
+    key: bytes
     value: Object
     before: Object | None
     revision: int
@@ -102,12 +103,19 @@ class WatchCache:
             value = self._codec().read(self.resource, event.previous)
             value["metadata"]["resourceVersion"] = str(event.revision)
             self.memory.pop(event.key, None)
-            self.changes.append(Change("DELETED", value, before.value if before else None, event.revision))
+            self.changes.append(
+                Change("DELETED", event.key, value, before.value if before else None, event.revision)
+            )
             return
         value = self._codec().read(self.resource, event.entry)
         self.memory[event.key] = Cached(value, event.entry.mod_revision)
         kind = "MODIFIED" if before else "ADDED"
-        self.changes.append(Change(kind, value, before.value if before else None, event.revision))
+        self.changes.append(Change(kind, event.key, value, before.value if before else None, event.revision))
+
+    def progress(self, revision: int) -> None:
+        """Learn that nothing has happened up to a revision."""
+        if self.ready and not self.stuck:
+            self.revision = max(self.revision, revision)
 
     def lose(self) -> None:
         """Give it up: reads are refused, watches end, and it is listed anew from now on."""
@@ -152,6 +160,22 @@ class WatchCache:
         """Return one object, which the caller may change."""
         found = self.memory.get(key)
         return copy.deepcopy(found.value) if found else None
+
+    def objects(self) -> dict[bytes, Object]:
+        """Return all objects by key."""
+        return {key: cached.value for key, cached in self.memory.items()}
+
+    def at(self, revision: int) -> dict[bytes, Object]:
+        """Return all objects by key as they stood at an earlier revision, as far back as changes are known."""
+        found = self.objects()
+        for change in reversed(self.changes):
+            if change.revision <= revision:
+                break
+            if change.before is None:
+                found.pop(change.key, None)
+            else:
+                found[change.key] = change.before
+        return found
 
     def below(self, prefix: bytes) -> list[Object]:
         """Return the objects below a prefix in the order of their keys."""

@@ -25,6 +25,9 @@ _UNMANAGED = {
 # Maps whose entries are managed one by one; what else is an object in a built-in is a struct.
 _MAPS = {"labels", "annotations", "data", "binaryData", "stringData", "nodeSelector", "matchLabels"}
 _POINTERS = {"conversion"}
+_ATOMIC = {"roleRef"}
+# Set by the server before anybody manages them.
+_NOT_MANAGED = {("namespaces", "spec"), ("namespaces", "status")}
 
 
 class PatchFailed(Exception):
@@ -91,7 +94,7 @@ def fields_of(resource: Resource, value: Mapping[str, Any], *, applied: bool = F
     """Return the fields that an object sets, as ``fieldsV1`` has them; ``applied``: those of an apply."""
     found: Fields = {}
     for name, item in value.items():
-        if name in {"apiVersion", "kind"}:
+        if name in {"apiVersion", "kind"} or (resource.words, name) in _NOT_MANAGED:
             continue
         if name == "metadata":
             inner = {
@@ -113,7 +116,7 @@ def _fields(name: str, value: Any, *, custom: bool, applied: bool) -> Fields:
     if name == "ownerReferences":
         owners: Fields = {f'k:{{"uid":{json.dumps(item["uid"])}}}': {} for item in value}
         return owners if applied else {".": {}, **owners}
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping) or name in _ATOMIC:
         return {}
     inner = {f"f:{k}": _fields(k, v, custom=custom, applied=applied) for k, v in value.items()}
     if (custom or name in _MAPS or name in _POINTERS) and not applied:

@@ -18,7 +18,7 @@ from tests.support.apiserver.cache import WatchCache
 from tests.support.apiserver.kinds import CRDS, Resource, builtins, custom
 from tests.support.apiserver.objects import Codec, Object
 from tests.support.apiserver.rights import ADMINS, Decision, Question, User, decide
-from tests.support.apiserver.store import Feed, Store
+from tests.support.apiserver.store import Feed, MemoryStore, Store
 
 TOKEN = "token-of-the-test-that-must-not-be-shown"
 ADMIN = User("alice@example.org", (ADMINS,))
@@ -135,7 +135,9 @@ class Process:
             for event in self._feed.take(revision):
                 for cache in self.caches.values():
                     cache.take(event)
+            at = self.store.revision() if isinstance(self.store, MemoryStore) else 0
             for cache in list(self.caches.values()):
+                cache.progress(at)
                 cache.tick()
             self._learn_custom_resources()
             if not self.ready:

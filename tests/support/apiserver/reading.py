@@ -17,6 +17,7 @@ from tests.support.apiserver.requests import Request, Target
 from tests.support.apiserver.store import Entry
 
 _SERVICE = ("endpoints", "default", "kubernetes")
+_META = "meta.k8s.io/v1"
 _METADATA = "PartialObjectMetadata"
 _POLL_SECONDS = 0.05
 _MOST_WATCHED_SECONDS = 600.0
@@ -142,11 +143,14 @@ class Reading:
         if version == "0" and cache.ready:
             limit = 0
         if from_cache:
-            keys = [key for key in sorted(cache.memory) if key.startswith(below) and key > after]
+            exact = query.get("resourceVersionMatch") == "Exact"
+            memory = cache.at(int(version)) if exact else cache.objects()
+            keys = [key for key in sorted(memory) if key.startswith(below) and key > after]
             more = bool(limit) and len(keys) > limit
             chosen = keys[:limit] if more else keys
-            items = [cache.memory[key].value for key in chosen]
-            revision, left = cache.revision, len(keys) - len(chosen)
+            items = [memory[key] for key in chosen]
+            revision = int(version) if exact else cache.revision
+            left = len(keys) - len(chosen)
         else:
             items, revision, left, chosen = self._list_etcd(resource, below, after, limit)
             more = left > 0
@@ -212,11 +216,14 @@ class Reading:
             )
         start = int(version) if version != "0" else cache.revision
         initial = cache.below(below) if version == "0" else []
+        asked_for_all = query.get("sendInitialEvents") == "true"
         first = [
             json_line({"type": "ADDED", "object": _formed(item, request.accept)})
             for item in initial
             if _selected(item, query)
         ]
+        if asked_for_all:
+            first.append(json_line({"type": "BOOKMARK", "object": _initial_end(resource, cache.revision)}))
         seconds = float(query.get("timeoutSeconds") or _MOST_WATCHED_SECONDS)
         return Answer(200, lines=self._follow(cache, below, start, first, query, seconds))
 
@@ -273,6 +280,11 @@ def _expired(version: str, began: int) -> dict[str, Any]:
     return Refusal(410, "Expired", message).status
 
 
+def _initial_end(resource: Resource, revision: int) -> Object:
+    metadata = {"resourceVersion": str(revision), "annotations": {"k8s.io/initial-events-end": "true"}}
+    return {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
+
+
 def _selected(item: Mapping[str, Any], query: Mapping[str, str]) -> bool:
     metadata = item["metadata"]
     for part in filter(None, query.get("labelSelector", "").split(",")):
@@ -310,18 +322,13 @@ def _formed(item: Object, accept: str) -> Object:
     """Return an object in the form that was asked for: whole, or its metadata."""
     if f"as={_METADATA}" not in accept.split(",", maxsplit=1)[0]:
         return item
-    return {"kind": _METADATA, "apiVersion": "meta.k8s.io/v1", "metadata": item["metadata"]}
+    return {"kind": _METADATA, "apiVersion": _META, "metadata": item["metadata"]}
 
 
 def _as_list(resource: Resource, items: list[Object], metadata: dict[str, Any], accept: str) -> Object:
     if f"as={_METADATA}List" in accept.split(",", maxsplit=1)[0]:
-        found = [{"metadata": item["metadata"]} for item in items]
-        return {
-            "kind": f"{_METADATA}List",
-            "apiVersion": "meta.k8s.io/v1",
-            "metadata": metadata,
-            "items": found,
-        }
+        found = [_formed(item, f"as={_METADATA}") for item in items]
+        return {"kind": f"{_METADATA}List", "apiVersion": _META, "metadata": metadata, "items": found}
     if resource.crd is not None:
         return {
             "apiVersion": resource.api_version,

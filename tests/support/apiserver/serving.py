@@ -9,6 +9,7 @@ from typing import Any
 
 from etcdfix.model import GroupResource
 from tests.support.apiserver.answers import (
+    NO_SNIFFING,
     NO_SUCH_RESOURCE,
     NOT_CACHED,
     OVERLOADED,
@@ -20,6 +21,7 @@ from tests.support.apiserver.answers import (
     json_line,
     text,
 )
+from tests.support.apiserver.checks import CHECKS
 from tests.support.apiserver.kinds import builtins
 from tests.support.apiserver.process import Process
 from tests.support.apiserver.reading import Reading
@@ -36,9 +38,6 @@ _OPEN = {"/version", "/api", "/apis", *_HEALTH}
 _ACCESS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _SUBJECT = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_CHECKS = ("ping", "log", "etcd", "informer-sync", "poststarthook/start-apiextensions-controllers",
-           "poststarthook/crd-informer-synced", "poststarthook/storage-readiness",
-           "poststarthook/rbac/bootstrap-roles")  # fmt: skip
 _VERSION = {
     "major": "1",
     "minor": "36",
@@ -111,21 +110,22 @@ class Serving:
         return PAGE_NOT_FOUND
 
     def _health(self, place: str, *, verbose: bool) -> Answer:
-        parts = place.strip("/").split("/", 1)
-        failing = self._process.failing_checks(parts[0] != "readyz")
-        if len(parts) == 2:
-            if parts[1] not in _CHECKS:
+        which, _, single = place.strip("/").partition("/")
+        failing = self._process.failing_checks(which != "readyz")
+        if single:
+            if single not in CHECKS[which]:
                 return PAGE_NOT_FOUND
-            return text("ok") if parts[1] not in failing else text("internal server error\n", 500)
+            # The path of one check has no such header.
+            found = text("ok") if single not in failing else text("internal server error\n", 500)
+            return found._replace(headers=())
         if not failing and not verbose:
             return text("ok")
         lines = [
             f"[-]{check} failed: reason withheld" if check in failing else f"[+]{check} ok"
-            for check in _CHECKS
-            if check != "informer-sync" or parts[0] == "readyz"
+            for check in CHECKS[which]
         ]
         result = "failed" if failing else "passed"
-        return text("\n".join([*lines, f"{parts[0]} check {result}", ""]), 500 if failing else 200)
+        return text("\n".join([*lines, f"{which} check {result}", ""]), 500 if failing else 200)
 
     def _metrics(self, user: User) -> Answer:
         if ADMINS not in user.groups:
@@ -275,7 +275,9 @@ def access_denied(user: User, asked: Question) -> Refusal:
     where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
     resource = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
     why = f'User "{user.name}" cannot {asked.verb} resource "{asked.resource}" in API group "{asked.group}" {where}'
-    return forbidden(resource, asked.name, why)
+    refusal = forbidden(resource, asked.name, why)
+    refusal.headers = NO_SNIFFING
+    return refusal
 
 
 def _path_forbidden(user: User, place: str) -> Refusal:

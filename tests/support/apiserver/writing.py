@@ -222,9 +222,11 @@ class Writing:
                 raise conflict(resource.words, target.name, why)
             asked = Question("create", resource.group, resource.name, target.namespace, target.name)
             if not self._process.may(user, asked).allowed:
-                from tests.support.apiserver.serving import access_denied
-
-                raise access_denied(user, asked)
+                why = (
+                    f'User "{user.name}" cannot create resource "{asked.resource}" in API group "{asked.group}" '
+                    f'in the namespace "{asked.namespace}"'
+                )
+                raise forbidden(resource.words, target.name, why)
             new = self._made(resource, target, wanted)
             record_apply(resource, None, new, wanted, manager=manager, now=now)
             return new
@@ -284,7 +286,8 @@ class Writing:
             stamp = self._process.behaviour.stamp.get(target.namespace)
             if stamp:
                 new["metadata"]["labels"] = {**new["metadata"].get("labels", {}), **stamp}
-        if resource.crd is not None and new.get("spec") != old.get("spec"):
+        counts = resource.crd is not None or resource.group == "apiextensions.k8s.io"
+        if counts and new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = before.get("generation", 0) + 1
         return new
 

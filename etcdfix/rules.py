@@ -38,6 +38,7 @@ class Rule(StrEnum):
     DECLARATION = "declaration"
     CONFIGURATION_WRONG = "configuration-wrong"
     NO_API_SERVER = "no-api-server"
+    ENDS_CACHED_READS = "ends-cached-reads"
     UNKNOWN_CLUSTER = "unknown-cluster"
     OTHER_CLUSTER = "other-cluster"
     PROTECTED = "cluster-breaking"

@@ -30,7 +30,7 @@ _SUBJECT_REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 class Authorization(msgspec.Struct, frozen=True, kw_only=True):
-    """A clear yes to both questions.
+    """A clear yes to every question.
 
     Attributes:
         user_name: As whom the API server knows the kubeconfig's user; ``unknown`` where it does not say.
@@ -94,9 +94,16 @@ class _SubjectReview(msgspec.Struct):
 
 
 def authorize(
-    server: Server, *, group: str, resource: str, namespace: str, name: str, cluster: ClusterIdentity
+    server: Server,
+    *,
+    group: str,
+    resource: str,
+    namespace: str,
+    name: str,
+    cluster: ClusterIdentity,
+    verbs: tuple[str, ...] = VERBS,
 ) -> Authorization:
-    """Ask a server of this cluster for both permissions on exactly one object.
+    """Ask a server of this cluster for permissions on exactly one object.
 
     Args:
         server: That :func:`check_cluster` found to be of this cluster.
@@ -105,6 +112,7 @@ def authorize(
         namespace: "" for an object without one.
         name: Name of the object.
         cluster: Which cluster etcd holds.
+        verbs: What is asked for; by default both of an unsafe deletion.
 
     Raises:
         ValueError: Resource or name are empty, which would ask about every one.
@@ -113,11 +121,11 @@ def authorize(
     if not resource or not name:
         raise ValueError("resource and name must not be empty")
     user_name = _user_name(server)
-    for verb in VERBS:
+    for verb in verbs:
         _check_access(
             server, _Attributes(group=group, resource=resource, namespace=namespace, name=name, verb=verb)
         )
-    return Authorization(user_name=user_name, server=server.address, kube_system_uid=cluster.uid)
+    return Authorization(user_name=user_name, server=server.address, kube_system_uid=cluster.uid, verbs=verbs)
 
 
 def authorize_all(server: Server, *, group: str, resource: str) -> str:
@@ -153,22 +161,9 @@ def check_cluster(server: Server, cluster: ClusterIdentity) -> str:
     Raises:
         AuthorizationRefused: It belongs to another, or does not say.
     """
-    what = "the API server's kube-system namespace"
-    hint = (
-        "the kubeconfig's user needs get on namespaces/kube-system: "
-        + can_i("get", "", "namespaces", "", "kube-system")
-        + "; docs/runbooks/denied.md has the whole ClusterRole"
-    )
-    reply = server.send("GET", _KUBE_SYSTEM)
-    if isinstance(reply, Reply) and reply.status == _CANNOT_READ:
-        remembered = server.send("GET", f"{_KUBE_SYSTEM}?resourceVersion=0")
-        if isinstance(remembered, Reply) and remembered.status == _FOUND:
-            reply = remembered
-        elif cluster.known_by is not KnownBy.VALUE:
-            return "it cannot read its kube-system either, so it was not compared which cluster it is of"
-    found = decode(server.require(reply, what=what, hint=hint), _Namespace, what)
-    if found.kind != "Namespace" or found.metadata.name != "kube-system" or not found.metadata.uid:
-        raise malformed(what)
+    found = _kube_system(server, must_answer=cluster.known_by is KnownBy.VALUE)
+    if found is None:
+        return "it cannot read its kube-system either, so it was not compared which cluster it is of"
     if cluster.uid:
         theirs, ours = f"has the uid {shorten(found.metadata.uid)}", f"has {shorten(cluster.uid)}"
         same = found.metadata.uid == cluster.uid
@@ -185,6 +180,41 @@ def check_cluster(server: Server, cluster: ClusterIdentity) -> str:
             hint="choose the kubeconfig, or its context, of the cluster that this etcd belongs to",
         )
     return ""
+
+
+def cluster_of(server: Server) -> ClusterIdentity:
+    """Return which cluster a server says that it is of, for whoever knows none; unknown where it cannot tell.
+
+    Raises:
+        AuthorizationRefused: It does not say.
+    """
+    found = _kube_system(server, must_answer=False)
+    return ClusterIdentity.by_uid(found.metadata.uid if found is not None else "")
+
+
+def _kube_system(server: Server, *, must_answer: bool) -> _Namespace | None:
+    """Return a server's kube-system, from etcd or from its memory; None where it has it in neither.
+
+    Raises:
+        AuthorizationRefused: It gives another answer, or has it in neither and must answer.
+    """
+    what = "the API server's kube-system namespace"
+    hint = (
+        "the kubeconfig's user needs get on namespaces/kube-system: "
+        + can_i("get", "", "namespaces", "", "kube-system")
+        + "; docs/runbooks/denied.md has the whole ClusterRole"
+    )
+    reply = server.send("GET", _KUBE_SYSTEM)
+    if isinstance(reply, Reply) and reply.status == _CANNOT_READ:
+        remembered = server.send("GET", f"{_KUBE_SYSTEM}?resourceVersion=0")
+        if isinstance(remembered, Reply) and remembered.status == _FOUND:
+            reply = remembered
+        elif not must_answer:
+            return None
+    found = decode(server.require(reply, what=what, hint=hint), _Namespace, what)
+    if found.kind != "Namespace" or found.metadata.name != "kube-system" or not found.metadata.uid:
+        raise malformed(what)
+    return found
 
 
 def _user_name(server: Server) -> str:

@@ -15,6 +15,7 @@ import contextlib
 import copy
 import logging
 import os
+import re
 import ssl
 import threading
 import time
@@ -34,6 +35,7 @@ _Result = TypeVar("_Result")
 
 LONGEST_ANSWER = 1 << 20
 _LONGEST_TEXT = 300
+_SERVICE = "kubernetes.default.svc"
 _LOOK_AT_IT = "kubectl --kubeconfig FILE get --raw /readyz"
 
 
@@ -59,10 +61,15 @@ class Reply(msgspec.Struct, frozen=True):
     Attributes:
         status: Of HTTP.
         body: As it travelled; None where it is longer than was asked for. Never shown: it may be a Secret.
+        retry_after: Seconds after which to ask again, as the server says; None where it says none.
     """
 
     status: int
     body: bytes | None
+    retry_after: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Reply({self.status}, {'no' if self.body is None else len(self.body)} bytes)"
 
 
 class NoReply(msgspec.Struct, frozen=True):
@@ -71,10 +78,12 @@ class NoReply(msgspec.Struct, frozen=True):
     Attributes:
         reason: One word.
         text: Part of a sentence.
+        sent: The request may have arrived all the same.
     """
 
     reason: RefusalReason
     text: str
+    sent: bool = True
 
 
 # What a kubeconfig of the wrong shape, or a broken plugin, makes the package raise. Their texts quote the file, and
@@ -101,12 +110,13 @@ class Access:
         """Return as whom a server may prove itself, in the order to try; "" is the host of its address.
 
         The name that the kubeconfig says holds for every server. Where it says none, a server other than its own may
-        have a certificate without its address in it; then the host of the kubeconfig's server will do.
+        have a certificate without its address in it; then the name of service default/kubernetes will do, which stands
+        in all of them, or the host of the kubeconfig's server.
         """
         given = str(self._configuration.tls_server_name or "")
         if given or url == self.url:
             return (given,)
-        return ("", urlsplit(self.url).hostname or "")
+        return ("", _SERVICE, urlsplit(self.url).hostname or "")
 
     def server(self, url: str, tls_name: str = "") -> Server:
         """Return one API server, with this kubeconfig's credentials and certificate authority.
@@ -182,36 +192,76 @@ class Server:
         accept: str = "application/json",
         longest: int = LONGEST_ANSWER,
     ) -> Reply | NoReply:
-        """Send one request, once.
+        """Send one request that asks, once.
 
         Args:
-            method: Of HTTP.
+            method: Of HTTP: ``GET``, or ``POST`` for a review, which is answered and not kept.
             path: Behind the server's address.
             body: Sent as JSON; None for nothing.
             accept: Media types.
             longest: How many bytes of an answer are read.
+
+        Raises:
+            ValueError: Any other method.
         """
+        if method not in {"GET", "POST"}:
+            raise ValueError(method)
+        return self._exchange(method, path, body, accept=accept, longest=longest)
+
+    def merge_patch(self, path: str, body: Any, *, longest: int, seconds: float) -> Reply | NoReply:
+        """Send one JSON merge patch, once. For :mod:`etcdfix.remediation.patcher` alone: nothing else changes the API.
+
+        Args:
+            path: Behind the server's address.
+            body: Sent as JSON.
+            longest: How many bytes of an answer are read.
+            seconds: How long to wait for the answer.
+        """
+        return self._exchange(
+            "PATCH",
+            path,
+            body,
+            longest=longest,
+            content_type="application/merge-patch+json",
+            seconds=seconds,
+        )
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        *,
+        accept: str = "application/json",
+        longest: int,
+        content_type: str = "application/json",
+        seconds: float | None = None,
+    ) -> Reply | NoReply:
         if self._given_up.is_set():
-            return NoReply(RefusalReason.TIMED_OUT, "nobody waits for it any more")
+            return NoReply(RefusalReason.TIMED_OUT, "nobody waits for it any more", sent=False)
+        limit = self._request_seconds if seconds is None else seconds
         try:
             answer = self._pool.request(
                 method,
                 self._url + path,
                 body=None if body is None else msgspec.json.encode(body),
-                headers={"Accept": accept, "Content-Type": "application/json", **self._credentials},
+                headers={"Accept": accept, "Content-Type": content_type, **self._credentials},
                 retries=False,
                 redirect=False,
                 preload_content=False,
-                timeout=self._urllib3.Timeout(total=self._request_seconds),
+                timeout=self._urllib3.Timeout(total=limit),
             )
             try:
                 status = int(answer.status)
+                wait = str(answer.headers.get("Retry-After", ""))
                 found: bytes = answer.read(longest + 1)
             finally:
                 answer.close()
         except (self._urllib3.exceptions.HTTPError, OSError, ValueError) as exc:
-            return self._no_reply(exc)
-        return Reply(status, found if len(found) <= longest else None)
+            return self._no_reply(exc, limit)
+        # A date may stand there too; API servers write seconds.
+        retry_after = int(wait) if re.fullmatch(r"\d{1,6}", wait, re.ASCII) else None
+        return Reply(status, found if len(found) <= longest else None, retry_after)
 
     def request(self, method: str, path: str, body: Any = None, *, what: str, hint: str = "") -> bytes:
         """Send one request, once, and :meth:`require` its answer.
@@ -244,14 +294,17 @@ class Server:
             raise malformed(what)
         return reply.body
 
-    def _no_reply(self, error: Exception) -> NoReply:
+    def _no_reply(self, error: Exception, seconds: float) -> NoReply:
         errors = self._urllib3.exceptions
         if isinstance(error, errors.SSLError | ssl.SSLError):
-            return NoReply(RefusalReason.TLS_FAILED, "the TLS connection failed")
+            # A certificate is looked at before the request is sent; a connection that breaks off may come after it.
+            refused = any(isinstance(each, ssl.SSLCertVerificationError) for each in (error, *error.args))
+            return NoReply(RefusalReason.TLS_FAILED, "the TLS connection failed", sent=not refused)
         if isinstance(error, errors.NewConnectionError | errors.ProxyError):
-            return NoReply(RefusalReason.UNREACHABLE, "no connection comes about")
+            return NoReply(RefusalReason.UNREACHABLE, "no connection comes about", sent=False)
         if isinstance(error, errors.TimeoutError | TimeoutError):
-            return NoReply(RefusalReason.TIMED_OUT, f"no answer within {self._request_seconds:g} s")
+            connected = not isinstance(error, errors.ConnectTimeoutError)
+            return NoReply(RefusalReason.TIMED_OUT, f"no answer within {seconds:g} s", sent=connected)
         return NoReply(RefusalReason.UNREACHABLE, f"the connection failed ({type(error).__name__})")
 
 

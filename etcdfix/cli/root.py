@@ -35,6 +35,10 @@ COMMANDS: Commands = {
         "etcdfix.cli.repair",
         "Put the stored bytes of one value right, where a tag or its object shows how.",
     ),
+    "rescue": (
+        "etcdfix.cli.rescue",
+        "Save unreadable objects from the memory of API servers that still run.",
+    ),
     "audit": ("etcdfix.cli.audit", "Show and verify the audit log; say what became of open intents."),
     "backup": ("etcdfix.cli.backup", "List backups, compare them with the audit log, remove old ones."),
     "get": (
@@ -48,6 +52,10 @@ COMMANDS: Commands = {
     "history": (
         "etcdfix.cli.history",
         "Show every revision of one key that is still kept, what changed, and how to bring it back.",
+    ),
+    "copies": (
+        "etcdfix.cli.copies",
+        "Find every copy that still exists of what cannot be read, or was deleted lately.",
     ),
     "impact": (
         "etcdfix.cli.impact",

@@ -192,7 +192,8 @@ def record_paths(options: dict[str, Any]) -> RecordPaths:
 
 def change_exit_code(outcome: ChangeOutcome) -> int:
     """Map what became of a change to its exit code: 0 done (or it would be), 3 anything less certain."""
-    certain = outcome.result in {None, Result.DELETED, Result.RESTORED, Result.REENCRYPTED, Result.REPAIRED}
+    done = {Result.DELETED, Result.RESTORED, Result.REENCRYPTED, Result.REPAIRED, Result.HEALED}
+    certain = outcome.result is None or outcome.result in done
     told = outcome.head is not None and outcome.anchored is not False
     return 0 if certain and told and not outcome.doubtful else 3
 

@@ -14,6 +14,9 @@ from typing import Final
 NOT_FOR_WRITING: Final = "not-for-writing.etcdfix.io"
 """The API group of the mark."""
 
+MADE_BY_RECOVER: Final = "recover"
+"""The command that takes one out of the datastore of k3s or RKE2."""
+
 UNKNOWN_MAKER: Final = "etcdfix"
 """Of a file in which only the group is left."""
 

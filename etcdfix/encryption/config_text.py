@@ -19,10 +19,15 @@ from etcdfix.text.safetext import safe_text
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A provider of a file that is written, and the file that it comes from (its place in the order given, from 0)."""
+    """A provider of a file that is written, and the file that it comes from.
+
+    Attributes:
+        provider: With its keys.
+        origin: Which file: its place in the order given, from 0; None where there is only one.
+    """
 
     provider: Provider
-    origin: int
+    origin: int | None
 
 
 class Element(msgspec.Struct, frozen=True):
@@ -61,7 +66,9 @@ def configuration_file(elements: Iterable[Element], *, made_by: str, comment: Se
             "  providers:",
         ]
         for part in element.parts:
-            lines += [f"  # of file {part.origin + 1}", *_provider_lines(part.provider)]
+            if part.origin is not None:
+                lines.append(f"  # of file {part.origin + 1}")
+            lines += _provider_lines(part.provider)
     return ("\n".join(lines) + "\n").encode()
 
 

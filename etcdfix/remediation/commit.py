@@ -7,7 +7,8 @@ here on they walk the same steps::
                     are reconciled first; room for the outcome
     signals         SIGINT, SIGTERM, SIGHUP and SIGQUIT wait until the outcome is recorded; no --timeout counts any more
     backup, intent  durable and read back, or nothing is done
-    transaction     one, compared with what was examined and with the landmarks of its cluster, sent once
+    transaction     one, compared with what was examined and with the landmarks of its cluster, sent once; where an API
+                    server is to write, its sender stands here (:mod:`~etcdfix.remediation.sending`)
     outcome         recorded; what nobody knows is recorded as unknown, never guessed
 """
 
@@ -56,6 +57,7 @@ from etcdfix.remediation.landmarks import Landmarks, find_elsewhere, sight
 from etcdfix.remediation.places import RecordPaths, lasting_warnings
 from etcdfix.remediation.preflight.members import AlarmKind, read_alarms
 from etcdfix.remediation.reconcile import judge_reading, open_intents_of, predict, reconcile_intent
+from etcdfix.remediation.sending import Sender
 from etcdfix.remediation.writer import Expected, TxnAnswer, Writer, evaluate_compare
 from etcdfix.rules import Rule, refuse
 from etcdfix.sources.etcd.client import EtcdClient
@@ -83,7 +85,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         entry: Its intent, but for digests and backups.
         landmarks: Of the cluster in which the key was examined, read before anything else was.
         content: What the backup holds, which is what was examined; None where there was nothing.
-        value: What to put; None deletes.
+        value: What to put; None deletes, unless a sender has it made.
         lease: To attach to it, 0 for none.
         done: What the outcome is called when all went well.
         accept_unknown_cluster: As accepted, for intents that are reconciled first.
@@ -246,9 +248,23 @@ def preview_only(
 
 
 def commit(
-    client: EtcdClient, change: Change, places: RecordPaths, *, operator: Operator, step: Step = no_step
+    client: EtcdClient,
+    change: Change,
+    places: RecordPaths,
+    *,
+    operator: Operator,
+    sender: Sender | None = None,
+    step: Step = no_step,
 ) -> ChangeOutcome:
     """Make the change, with backup and record.
+
+    Args:
+        client: Connected to the cluster in question.
+        change: What is to be done.
+        places: Where backups and the audit log go.
+        operator: Who does it.
+        sender: Has somebody else make it; None for a transaction of our own.
+        step: Told the name of each step before it is taken.
 
     Raises:
         RefusedByRule: The key moved, or another cluster answers; nothing was changed. The refusal is recorded.
@@ -266,7 +282,10 @@ def commit(
         with signals_held() as held:
             intent = _record(log, change, directories, step)
             try:
-                outcome = _transact(client, change, intent, log, directories, operator, step)
+                if sender is None:
+                    outcome = _transact(client, change, intent, log, directories, operator, step)
+                else:
+                    outcome = _have_made(sender, change, intent, log, operator, step)
             finally:
                 if held:
                     warnings.append(f"{held[0]} arrived meanwhile and waited for the outcome")
@@ -390,6 +409,24 @@ def _transact(
         detail = "the value that was there is not the one that was examined, although its revisions are"
         return _anomaly(client, change, intent, log, directories, operator, answer, detail, step)
     return _close(log, intent, operator, change.done, "", answer.revision)
+
+
+def _have_made(
+    sender: Sender, change: Change, intent: Intent, log: AuditLog, operator: Operator, step: Step
+) -> ChangeOutcome:
+    """Have somebody else make the change, and record what became of it."""
+    sent = sender.send(change.expected, step=step)
+    if sent.refusal is not None:
+        log.append(
+            intent.closed_by(
+                sent.result, operator=operator, detail=sent.detail, header_revision=sent.revision
+            )
+        )
+        raise sent.refusal
+    outcome = _close(log, intent, operator, sent.result, sent.detail, sent.revision)
+    return msgspec.structs.replace(
+        outcome, warnings=(*sent.warnings, *outcome.warnings), doubtful=sent.doubtful
+    )
 
 
 def _close(

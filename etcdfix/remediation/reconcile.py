@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,9 @@ from etcdfix.remediation.audit.verify import ChainState, find_line, verify
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, confirm_backups
 from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.sources.etcd.client import EtcdClient
+
+WasHealed = Callable[[Intent, StoredValue], bool]
+"""Says whether a value opens and carries what the intent of a heal asked an API server to write into it."""
 
 
 class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +100,12 @@ def _read_intent(path: Path, sequence: int, wait_seconds: float) -> Intent:
 
 
 def predict(
-    client: EtcdClient, intent: Intent, *, cluster: ClusterIdentity, accept_unknown_cluster: bool = False
+    client: EtcdClient,
+    intent: Intent,
+    *,
+    cluster: ClusterIdentity,
+    accept_unknown_cluster: bool = False,
+    was_healed: WasHealed | None = None,
 ) -> Reconciliation:
     """Say what became of an intent, and record nothing.
 
@@ -105,6 +114,7 @@ def predict(
         intent: Open.
         cluster: Which one that is.
         accept_unknown_cluster: Go on where nothing tells whether the intent is about it.
+        was_healed: Tells of a value that an API server was to write; None where nothing here can open it.
 
     Raises:
         RemediationRefused: The intent is about another cluster, or nobody knows whether it is.
@@ -115,7 +125,9 @@ def predict(
     except SourceError as exc:
         detail = f"etcd did not say how the key stands: {exc.message}"
         return Reconciliation(intent=intent, result=Result.UNKNOWN, detail=detail, header_revision=0)
-    result, detail = judge_reading(intent, reading, nothing_was_sent=_is_unconfirmed(intent))
+    result, detail = judge_reading(
+        intent, reading, nothing_was_sent=_is_unconfirmed(intent), was_healed=was_healed
+    )
     own = (
         result is not Result.NOT_APPLIED
         and reading.stored is not None
@@ -133,6 +145,7 @@ def reconcile_intent(
     *,
     cluster: ClusterIdentity,
     accept_unknown_cluster: bool = False,
+    was_healed: WasHealed | None = None,
 ) -> Reconciliation:
     """Say what became of an intent, and record it.
 
@@ -143,12 +156,19 @@ def reconcile_intent(
         operator: Who reconciles.
         cluster: Which one that is.
         accept_unknown_cluster: Go on where nothing tells whether the intent is about it.
+        was_healed: As for :func:`predict`.
 
     Raises:
         RemediationRefused: The intent is about another cluster, or nobody knows whether it is. Nothing is recorded.
         AuditError: The record could not be made durable.
     """
-    found = predict(client, intent, cluster=cluster, accept_unknown_cluster=accept_unknown_cluster)
+    found = predict(
+        client,
+        intent,
+        cluster=cluster,
+        accept_unknown_cluster=accept_unknown_cluster,
+        was_healed=was_healed,
+    )
     record = log.append(
         intent.closed_by(
             found.result,
@@ -188,7 +208,11 @@ def refuse_other_cluster(
 
 
 def judge_reading(
-    intent: Intent, reading: KeyReading, *, nothing_was_sent: bool = False
+    intent: Intent,
+    reading: KeyReading,
+    *,
+    nothing_was_sent: bool = False,
+    was_healed: WasHealed | None = None,
 ) -> tuple[Result, str]:
     """Decide from one linearizable read what became of an intent.
 
@@ -196,6 +220,7 @@ def judge_reading(
         intent: What was to be done, and where the key stood.
         reading: Where it stands now.
         nothing_was_sent: A backup of the intent is unconfirmed.
+        was_healed: As for :func:`predict`.
 
     Returns:
         The result and one sentence.
@@ -232,6 +257,11 @@ def judge_reading(
     if intent.verb is Verb.DELETE:
         return Result.NOT_APPLIED, (
             f"the key was written again since, to mod_revision {present.mod_revision}, and never deleted"
+        )
+    if intent.verb is Verb.HEAL and was_healed is not None and was_healed(intent, present):
+        return Result.HEALED, (
+            f"the key was written since, to mod_revision {present.mod_revision}: its value opens, and carries the "
+            "annotation of this intent"
         )
     if _is_its_write(intent, present):
         return _PUTS[intent.verb], (

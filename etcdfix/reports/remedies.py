@@ -410,7 +410,7 @@ def readable_way(
     if unsure or deletability_of(found) is not Deletability.DELETABLE:
         kept = Remedy(f"Save {which}, before etcd compacts it", save, _SAVED_ONLY + _COMPACTS)
         return Way(kept, WayKind.SAVE)
-    risks = _risks(found, breaking=breaking)
+    risks = risks_to_accept(found, breaking=breaking)
     accepts = f"It accepts what must be accepted: {', '.join(risks)}. " if risks else ""
     granted = "" if again.told_of_encryption else GRANTED
     put_back = Remedy(
@@ -430,7 +430,8 @@ def _revealed(resource: GroupResource) -> Sequence[str]:
     return ["--reveal"] if resource == _SECRETS else []
 
 
-def _risks(found: Examination, *, breaking: bool) -> list[AcceptRisk]:
+def risks_to_accept(found: Examination, *, breaking: bool = False) -> list[AcceptRisk]:
+    """Return what ``--accept-risk`` has to name before an unreadable value is replaced or deleted."""
     breaking = breaking or bool(protected_reason(found.directory.group_resource, found.namespace))
     return [*([AcceptRisk.CLUSTER_BREAKING] if breaking else []), *risks_of(found)]
 
@@ -463,7 +464,7 @@ def _rescue_from_cache(found: Examination) -> Remedy:
 
 def _deletions(found: Examination, again: RepeatedOptions, *, breaking: bool) -> list[Remedy]:
     """Return the ways to delete what cannot be read: ours, and, where damage is proven, the API server's own."""
-    needs = "".join(f"Needs --accept-risk {risk}. " for risk in _risks(found, breaking=breaking))
+    needs = "".join(f"Needs --accept-risk {risk}. " for risk in risks_to_accept(found, breaking=breaking))
     lost = "Skips finalizers and graceful termination, and the garbage collector then deletes what it owned."
     granted = "" if again.told_of_encryption else GRANTED
     unproven = found.verdict.damage is Damage.LIKELY

@@ -1,10 +1,11 @@
-"""A saved scan report, as far as a plan needs it."""
+"""A saved scan report, as far as those who go on from it need it."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
 import mmap
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,13 +52,29 @@ class _SavedFinding(msgspec.Struct, frozen=True):
     mod_revision: int
     value_sha256: str
     key_base64: bytes | None = None  # msgspec undoes the base64
+    cause: str | None = None
+    transformer: str = ""
+    rule: str | None = None
 
 
 class ReportedValue(msgspec.Struct, frozen=True, gc=False):
-    """What a report says of one value that is not readable."""
+    """What a report says of one value that is not readable.
+
+    Attributes:
+        mod_revision: Of its etcd key.
+        value_sha256: Of the stored bytes, ``sha256:<hex>``.
+        outcome: As the report has it; a newer one may have words that nobody knows here.
+        cause: Likewise, "" for none.
+        transformer: That wrote it.
+        rule: Of the configuration, "" for none.
+    """
 
     mod_revision: int
     value_sha256: str
+    outcome: str = ""
+    cause: str = ""
+    transformer: str = ""
+    rule: str = ""
 
 
 class _Header(msgspec.Struct):
@@ -138,8 +155,8 @@ def load_report(path: Path) -> SavedReport:
         ) from exc
     if len(findings) > MOST_FINDINGS:
         raise ConfigurationError(
-            f"--from-report {path} has {len(findings)} findings, a plan takes {MOST_FINDINGS}",
-            hint="scan one resource or one namespace, and plan that",
+            f"--from-report {path} has {len(findings)} findings, {MOST_FINDINGS} can be taken",
+            hint="scan one resource or one namespace, and go on with that report",
         )
     return SavedReport(
         path=str(path),
@@ -175,7 +192,12 @@ def _read(raw: Readable) -> tuple[_Header, dict[bytes, ReportedValue], list[str]
 def _keep(findings: dict[bytes, ReportedValue], finding: _SavedFinding) -> None:
     if finding.outcome != _HEALTHY:
         key = finding.key_base64 if finding.key_base64 is not None else finding.key.encode()
-        findings[key] = ReportedValue(finding.mod_revision, finding.value_sha256)
+        findings[key] = ReportedValue(
+            finding.mod_revision,
+            finding.value_sha256,
+            # A few words, a hundred thousand times.
+            *map(sys.intern, (finding.outcome, finding.cause or "", finding.transformer, finding.rule or "")),
+        )
 
 
 def check_version(raw: Readable) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from etcdfix.errors import NotASnapshot, PageCorrupt, RevisionCompacted, SnapshotTruncated, SourceError
 from etcdfix.model import KeptRevision, StoredValue
@@ -27,7 +27,28 @@ SALVAGE_NOTE: Final = (
 )
 """Stands first among the problems of a salvaged file."""
 
+_U64_SIZE: Final = 8
 _MAX_VERSION_SIZE: Final = 64
+
+
+class AppliedState(NamedTuple):
+    """How far the raft log had been applied to a database file, and what decides about requests after that.
+
+    Attributes:
+        entry: Raft index of the last entry that it shows.
+        term: Its term; None where etcd did not keep it (before 3.5).
+        revision: The newest main revision.
+        alarms: Serialized ``AlarmMember`` of each active alarm.
+        leases: Ids of the leases that exist.
+        authentication: etcd's authentication is on.
+    """
+
+    entry: int
+    term: int | None
+    revision: int
+    alarms: tuple[bytes, ...]
+    leases: frozenset[int]
+    authentication: bool
 
 
 class SnapshotSource:
@@ -252,6 +273,47 @@ class SnapshotSource:
             return False
         missing = self.before(stored.key, stored.mod_revision) is None
         return missing and self._first_damage is None
+
+    def applied(self) -> AppliedState | None:
+        """Return how far the raft log had been applied to this file, and what decides about requests after that.
+
+        None where the file does not say, where damage hides part of it, and where it is read at an earlier revision.
+
+        Format:
+            etcd v3.6 ``server/storage/schema``: bucket ``meta`` (``consistent_index`` and, since 3.5, ``term``, 8 bytes
+            big-endian each), ``alarm`` (keys are ``AlarmMember``), ``lease`` (keys are ids, 8 bytes big-endian),
+            ``auth`` (``authEnabled`` is 1 where it is on).
+        """
+        index = self._lookup(b"meta", b"consistent_index")
+        if len(index) != _U64_SIZE or self._salvage or self._at_revision is not None:
+            return None
+        term = self._lookup(b"meta", b"term")
+        leases = self._keys_of(b"lease")
+        state = AppliedState(
+            entry=int.from_bytes(index, "big"),
+            term=int.from_bytes(term, "big") if len(term) == _U64_SIZE else None,
+            revision=self._revision,
+            alarms=tuple(self._keys_of(b"alarm")),
+            leases=frozenset(
+                int.from_bytes(key, "big", signed=True) for key in leases if len(key) == _U64_SIZE
+            ),
+            authentication=self._lookup(b"auth", b"authEnabled") == b"\x01",
+        )
+        return state if not self.problems else None
+
+    def _keys_of(self, bucket_name: bytes) -> list[bytes]:
+        """Return the keys of a small bucket."""
+        try:
+            bucket = self._tree.bucket(bucket_name)
+            pages = self._tree.leaves(bucket) if bucket is not None else ()
+            return [
+                bytes(self._tree.image[entry.key_start : entry.value_start])
+                for page in pages
+                for entry in self._tree.entries(page)
+            ]
+        except (PageCorrupt, SnapshotTruncated) as damage:
+            self._on_damage(damage)
+            return []
 
     def compacted_revision(self) -> int | None:
         """Return the oldest revision that is kept; 0 where nothing was compacted, None where damage hides it."""

@@ -141,6 +141,13 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
             ["etcdfix", "get", *where, *self.layout, *self.reading, *key_arguments(key), *options]
         )
 
+    def recover(self, token_files: Sequence[str], *options: str) -> str:
+        """Return the command that recovers a configuration from the datastore of k3s or RKE2, with further options."""
+        tokens = [word for file in token_files for word in ("--token-file", file)]
+        return quote_command(
+            ["etcdfix", "encryption", "recover", *tokens, *self.source, *self.layout, *self.reading, *options]
+        )
+
     def impact(self, key: bytes) -> str:
         """Return the command that shows what a deletion sets off."""
         return quote_command(
@@ -198,16 +205,31 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         return self._change([*words, "--reason", "REASON", "--dry-run"])
 
     def restore(self, key: bytes, revision: int, *, replacing: int = 0, accepting: Sequence[str] = ()) -> str:
-        """Return the dry run that puts back what a key held at a revision, on the live etcd.
+        """Return the dry run that puts back what a key held at a revision; see :meth:`restore_from`."""
+        words = ("--from-revision", str(revision))
+        return self.restore_from(words, key, replacing=replacing, accepting=accepting)
+
+    def restore_from(
+        self,
+        words: Sequence[str],
+        key: bytes | None,
+        *,
+        replacing: int = 0,
+        accepting: Sequence[str] = (),
+        unlisted: bool = False,
+    ) -> str:
+        """Return the dry run that puts a value back, on the live etcd.
 
         Args:
-            key: Complete key.
-            revision: At which its value could be read.
+            words: Which value: the path of a backup, or options and what they take.
+            key: Complete key; None for a backup, which names it.
             replacing: mod_revision of the value that is there; 0 where none is.
             accepting: What ``--accept-risk`` has to name.
+            unlisted: The source is none that the audit log lists.
         """
-        words = ["etcdfix", "restore", "--from-revision", str(revision), *key_arguments(key)]
-        words += [
+        command = ["etcdfix", "restore", *words, *(key_arguments(key) if key is not None else ())]
+        command += [
+            *(["--accept-unlisted-source"] if unlisted else []),
             *(["--replace-mod-revision", str(replacing)] if replacing else []),
             *(word for risk in accepting for word in ("--accept-risk", risk)),
             *self._live,
@@ -215,7 +237,13 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
             *self._deciding,
             *self.changing,
         ]
-        return self._change([*words, "--reason", "REASON", "--dry-run"])
+        return self._change([*command, "--reason", "REASON", "--dry-run"])
+
+    def copies(self, key: bytes, *options: str) -> str:
+        """Return the command that looks for every copy of one object, with further options behind it."""
+        return quote_command(
+            ["etcdfix", "copies", *self.source, *self.layout, *self.reading, *key_arguments(key), *options]
+        )
 
     def restore_from_file(self, key: bytes) -> str:
         """Return the dry run that puts back what a key holds in the snapshot that was read: on the default etcd."""

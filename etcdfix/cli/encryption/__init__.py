@@ -24,6 +24,10 @@ COMMANDS: Commands = {
     "lint": (f"{_HERE}.lint", "Say what is wrong with an EncryptionConfiguration."),
     "diff": (f"{_HERE}.diff", "Say what several EncryptionConfigurations do otherwise."),
     "merge": (f"{_HERE}.merge", "Join several EncryptionConfigurations to one that reads what any reads."),
+    "recover": (
+        f"{_HERE}.recover",
+        "Recover a lost EncryptionConfiguration from the datastore of k3s or RKE2.",
+    ),
 }
 
 

@@ -12,8 +12,9 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.recovery import SECONDS, look_until_well
-from etcdfix.apiserver.servers import Answer, APIAccess
+from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import EtcdfixError, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import Repair

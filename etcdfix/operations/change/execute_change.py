@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from etcdfix.model import ClusterIdentity, StoredValue
     from etcdfix.remediation.landmarks import Landmark, Landmarks
     from etcdfix.remediation.preflight.members import KeyReading, LeaseState
+    from etcdfix.remediation.sending import Sender
     from etcdfix.verdicts.examination import Examination, KeyName
     from etcdfix.verdicts.key_loss import KeyCounts
 
@@ -100,7 +101,7 @@ class CheckedChange(msgspec.Struct, frozen=True, kw_only=True):
         counts: What the values under each encryption key of what makes room came to.
         declared_lost: The declaration of a lost key was needed.
         flags: What was accepted beyond what any change can accept.
-        value: What to put; None deletes.
+        value: What to put; None deletes, unless a sender has the change made.
         value_sha256: Of what is put, for the record; "" for what makes room.
         lease: To attach, 0 for none.
         detail: For the record.
@@ -131,6 +132,7 @@ def execute_change(
     confirmer: Confirmer,
     *,
     preview: Callable[[], None],
+    sender: Sender | None = None,
     step: Step = no_step,
 ) -> ChangeOutcome:
     """Show a change, and make it once it is confirmed; a dry run does all but that.
@@ -141,6 +143,7 @@ def execute_change(
         checked: What is to be done.
         confirmer: Confirms.
         preview: Shows it.
+        sender: Has an API server make it; None for a transaction of our own.
         step: Told the name of each step before it is taken.
 
     Raises:
@@ -165,7 +168,7 @@ def execute_change(
             f"{display(change.key)} was not typed back; nothing was changed",
             hint="type the key in full at a terminal, or give --yes in a script",
         )
-    return commit(client, change, paths, operator=operator, step=step)
+    return commit(client, change, paths, operator=operator, sender=sender, step=step)
 
 
 def _change(cluster: Cluster, request: ChangeRequest, checked: CheckedChange) -> Change:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.recovery import ServerSigns
-from etcdfix.apiserver.servers import Answer, ServerAnswers
+from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.model import ClusterIdentity, Outcome, RepairKind, RepairProof
 from etcdfix.operations.change.reencrypt import ReencryptPreview
 from etcdfix.operations.change.repair import RepairPreview
@@ -283,6 +284,7 @@ _DONE = {
     Result.RESTORED: "put back",
     Result.REENCRYPTED: "rewritten",
     Result.REPAIRED: "repaired",
+    Result.HEALED: "healed",
 }
 
 

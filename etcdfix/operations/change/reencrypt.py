@@ -5,27 +5,29 @@ The contents stay as they are, byte for byte; only the envelope changes, to the 
 
 from __future__ import annotations
 
-from base64 import b64encode
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from etcdfix.apiserver.servers import ServerAnswers
-from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storage
-from etcdfix.encryption.transformer import ResourceTransformers
 from etcdfix.examine import Examiner
-from etcdfix.model import ClusterIdentity, Outcome, StoredValue
+from etcdfix.model import ClusterIdentity, Outcome
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
     CheckedChange,
     Confirmer,
     execute_change,
 )
+from etcdfix.operations.change.sealing import (
+    find_proof,
+    how_to_prove,
+    refuse_unencrypted,
+    seal,
+    unproven_message,
+)
 from etcdfix.remediation.audit.record import Result, Verb
-from etcdfix.remediation.audit.search import own_writes
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.backup.write import name_of, unlisted_writes
 from etcdfix.remediation.commit import (
     ChangeOutcome,
     place_warnings,
@@ -47,12 +49,6 @@ from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
     from etcdfix.remediation.preflight.members import LeaseState
-
-_IDENTITY = "identity"
-_BY_API = (
-    "let an API server write it: save the object (etcdfix get --reveal -o json with the candidate configuration), "
-    "delete the unreadable value, and kubectl create -f it without metadata.resourceVersion and metadata.uid"
-)
 
 
 class ReencryptRequest(ChangeRequest, frozen=True, kw_only=True):
@@ -143,17 +139,16 @@ def run_reencrypt(
         cluster, target, request.accepted, request.record_paths.directories, step
     )
     step("check: write key")
-    sealed = _seal(_transformers(cluster, today), plaintext, key)
-    log = request.record_paths.log_path
-    unlisted = unlisted_writes(request.record_paths.directories, log, identity)
-    proof = _find_proof(cluster, today, own_writes(log, identity.uid), unlisted)
+    sealed = seal(cluster, today, plaintext)
+    # What today's configuration reads without a key is never rewritten, so the value has an envelope now.
+    refuse_unencrypted(sealed)
+    paths = request.record_paths
+    proof = find_proof(cluster, today, identity, directories=paths.directories, audit_log=paths.log_path)
     if not proof and not request.undeployed_write_key:
         raise refuse(
             Rule.WRITE_KEY,
-            f"nothing shows that the API servers hold the key of {sealed.transformer}: the newest value of "
-            f"{today.directory.group_resource} must be another object's, written by an API server, and open under it",
-            hint=f"{_new_object(today)}; then run this again (an update of one that is readable would do as well, "
-            "never one of this object). Or, if you are sure: --accept-undeployed-write-key",
+            unproven_message(today, sealed),
+            hint=f"{how_to_prove(today)}. Or, if you are sure: --accept-undeployed-write-key",
         )
     step("check: API servers")
     servers = check_api_servers(today, identity, request.api, request.accepted)
@@ -223,87 +218,3 @@ def _replacement(today: Examination) -> str:
     where = ["-n", namespace] if namespace else []
     words = ["kubectl", "get", str(today.directory.group_resource), name, *where, "-o", "json"]
     return piped(quote_command(words), ["kubectl", "replace", "-f", "-"])
-
-
-def _new_object(today: Examination) -> str:
-    """Return how an API server is had to write a new object of a resource: that shows which key it writes with."""
-    resource = str(today.directory.group_resource)
-    if resource == "secrets":
-        return "create a new one through the API: " + quote_command(
-            [
-                "kubectl",
-                "create",
-                "secret",
-                "generic",
-                "etcdfix-write-key",
-                "-n",
-                today.namespace or "default",
-            ]
-        )
-    return f"create a new object of {resource} through the API: kubectl create -f FILE"
-
-
-def _transformers(cluster: Cluster, today: Examination) -> ResourceTransformers:
-    assert cluster.examiner.transformers is not None  # there is a configuration
-    return cluster.examiner.transformers.for_resource(today.directory.group_resource)
-
-
-def _seal(transformers: ResourceTransformers, plaintext: bytes, key: bytes) -> Sealed:
-    sealed = to_storage(transformers, plaintext, key)
-    if isinstance(sealed, NotSealed):
-        why = (
-            "writing through a KMS plugin is not supported"
-            if sealed.reason is SealRefusal.KMS_WRITES
-            else "what was written does not read back"
-        )
-        raise refuse(
-            Rule.WRITE_KEY,
-            f"today's write key of this resource is {sealed.transformer}: {why}",
-            hint=_BY_API,
-        )
-    if sealed.transformer == _IDENTITY:
-        # What today's configuration reads without a key is never rewritten, so the value has an envelope now. Its
-        # contents would lie in etcd unencrypted from here on, and their digest in the record.
-        raise refuse(
-            Rule.WRITE_KEY,
-            "today's configuration writes this resource without encryption, and the value is stored encrypted: "
-            "rewriting it would leave its contents unencrypted",
-            hint="name the configuration that the API servers use today, in case it encrypts this resource; if it is "
-            f"meant to be unencrypted: {_BY_API}",
-        )
-    return sealed
-
-
-def _find_proof(
-    cluster: Cluster,
-    today: Examination,
-    ours: Mapping[str, int],
-    unlisted: Container[str],
-) -> bytes:
-    """Return the key of the newest object of the resource, if an API server has written it as it would be written now.
-
-    An older one proves nothing: the API servers may have had another key since. Nor does a newest one about which
-    nothing is known, such as the one that is to be rewritten, or one that may be ours. Only what is surely ours is
-    passed over.
-
-    Args:
-        cluster: Where.
-        today: The object that is to be rewritten.
-        ours: What we wrote ourselves; see :func:`~etcdfix.remediation.audit.search.own_writes`.
-        unlisted: What we may have written besides; see :func:`~etcdfix.remediation.backup.write.unlisted_writes`.
-    """
-    prefix = cluster.examiner.layout.directory_prefix(today.directory)
-
-    def reach(stored: StoredValue) -> int:
-        return ours.get(b64encode(stored.key).decode(), 0)
-
-    newest = max(
-        (stored for stored in cluster.source.current(prefix) if stored.mod_revision != reach(stored)),
-        key=lambda stored: stored.mod_revision,
-        default=None,
-    )
-    if newest is None or newest.mod_revision < reach(newest) or name_of(newest.key) in unlisted:
-        return b""
-    found = cluster.examiner.examine(newest)
-    # What is not stale opens under the first key of the first provider, which is the one that writes.
-    return newest.key if found.verdict.outcome is Outcome.READABLE and not found.stale else b""

@@ -15,7 +15,13 @@ from etcdfix.remediation.audit.outside import OutsideAnchor
 from etcdfix.remediation.audit.record import Intent, Operator, Result, Verb, unicode_text
 from etcdfix.remediation.backup.prune import judge_prune, settle_prune
 from etcdfix.remediation.commit import anchor_warnings
-from etcdfix.remediation.reconcile import Reconciliation, predict, read_open_intents, reconcile_intent
+from etcdfix.remediation.reconcile import (
+    Reconciliation,
+    WasHealed,
+    predict,
+    read_open_intents,
+    reconcile_intent,
+)
 from etcdfix.reports.model import API_VERSION
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.storagekey import display
@@ -57,6 +63,7 @@ def settle_intents(
     dry_run: bool,
     accept_unknown_cluster: bool,
     anchor: OutsideAnchor | None = None,
+    was_healed: WasHealed | None = None,
 ) -> Settled:
     """Work through the open intents of a log.
 
@@ -67,6 +74,7 @@ def settle_intents(
         dry_run: Record nothing.
         accept_unknown_cluster: Go on where nothing tells whether an intent is about this cluster.
         anchor: Is told the head of the log; None for nowhere.
+        was_healed: Tells of a value that an API server was to write; None where nothing here can open it.
 
     Raises:
         AuditError: The log cannot be written, or the anchor not be reached.
@@ -98,7 +106,11 @@ def settle_intents(
         work_through(
             _about_etcd(intents),
             lambda client, intent, cluster: predict(
-                client, intent, cluster=cluster, accept_unknown_cluster=accept_unknown_cluster
+                client,
+                intent,
+                cluster=cluster,
+                accept_unknown_cluster=accept_unknown_cluster,
+                was_healed=was_healed,
             ),
         )
         return settled
@@ -115,6 +127,7 @@ def settle_intents(
                 operator,
                 cluster=cluster,
                 accept_unknown_cluster=accept_unknown_cluster,
+                was_healed=was_healed,
             ),
         )
         # The last head covers all before it.
@@ -195,7 +208,9 @@ def _next_steps(log: Path, item: Reconciliation, again: RepeatedOptions) -> Iter
         same = [*again.source, *again.layout, *again.reading, *again.changing]
         words = ["etcdfix", "restore", intent.backups[0], *same, "--audit-log", str(log), "--reason", "TEXT"]
         yield f"  to undo it: {quote_command(words)}"
-    elif item.result is Result.ANOMALY:
+    elif item.result is Result.ANOMALY or (
+        item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.HEAL
+    ):
         yield f"  next: {again.explain(intent.subject.key)}"
     elif item.result is Result.UNKNOWN:
         yield "  it stays open; run this again when etcd answers"

@@ -8,7 +8,6 @@ of the key is for ``explain``, which looks at them.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -20,6 +19,7 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import KeptRevision, Outcome, ReadableRevision, StoredValue
 from etcdfix.operations.look.field_changes import Comparable, field_changes
+from etcdfix.operations.look.stated_times import stated_times
 from etcdfix.readable_revision import reads, tells_apart
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.head import stakes_of
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 _MOST_CHANGES: Final = 100
 _MOST_SEARCHED: Final = 20
 """So many revisions that do not open are searched for what was damaged; each can take a second."""
-_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 
 
 class HistoryRequest(Reading, frozen=True, kw_only=True):
@@ -313,7 +312,7 @@ class Revisions:
                 self._begins = stored.create_revision
         comparable, metadata = self._look(found)
         uid = (found.decoded.uid if found.decoded is not None else None) or b""
-        seen = _Seen(digest, comparable, _times(metadata), uid.decode("utf-8", "replace"))
+        seen = _Seen(digest, comparable, stated_times(metadata), uid.decode("utf-8", "replace"))
         readable = reads(found)
         if readable:
             self.readable += 1
@@ -465,16 +464,6 @@ class Revisions:
         if way.kind is not WayKind.PUT_BACK:
             return "", "the present value may not be replaced as things are: save this one"
         return way.remedy.command, way.remedy.note
-
-
-def _times(metadata: dict[str, Any]) -> frozenset[tuple[str, str]]:
-    """Return the times that an object states, each with the manager that it belongs to, "" for its creation."""
-    found = {(metadata.get("creationTimestamp"), "")}
-    entries = metadata.get("managedFields")
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, dict) and isinstance(entry.get("manager", ""), str):
-            found.add((entry.get("time"), bounded(entry.get("manager", ""))))
-    return frozenset((time, by) for time, by in found if isinstance(time, str) and _TIME.fullmatch(time))
 
 
 def _written(seen: _Seen, before: _Seen | None) -> Written | None:

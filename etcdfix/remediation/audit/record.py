@@ -27,6 +27,7 @@ class RecordType(StrEnum):
     DRY_RUN = "dry-run"
     REVEAL = "reveal"
     MERGE = "merge-configurations"
+    RESCUED = "rescued"
     TORN_LINE = "torn-line"
 
 
@@ -37,9 +38,11 @@ class Verb(StrEnum):
     RESTORE = "restore"
     REENCRYPT = "reencrypt"
     REPAIR = "repair"
+    HEAL = "heal"
     REVEAL = "reveal"
     MERGE = "merge-configurations"
     RECOVER = "recover-audit-log"
+    RESCUE = "rescue"
     PRUNE = "prune-backup"
 
     @property
@@ -55,6 +58,7 @@ class Result(StrEnum):
     RESTORED = "restored"
     REENCRYPTED = "reencrypted"
     REPAIRED = "repaired"
+    HEALED = "healed"
     REFUSED = "refused"
     NOT_APPLIED = "not-applied"
     APPLIED_OR_GONE = "applied-or-gone"
@@ -158,6 +162,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         grounds: What the change rests on; None where nothing is changed (a reveal, a torn line).
         intent: Sequence of the intent that an outcome belongs to.
         audit_id: The same for an intent and its outcome; "" makes a new one.
+        saved: Digests of objects that were saved from API servers, ``sha256:<hex>``.
     """
 
     type: RecordType
@@ -176,6 +181,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     grounds: Grounds | None = None
     intent: int | None = None
     audit_id: str = ""
+    saved: tuple[str, ...] = ()
 
     @property
     def cluster(self) -> ClusterIdentity:

@@ -90,6 +90,7 @@ class Annotations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     reason: str = ""
     accepted: str = ""
     grounds: str = ""
+    saved: str = ""
     detail: str = ""
     os_user: str = ""
     sudo_user: str = ""
@@ -221,6 +222,7 @@ def _annotations(entry: Entry, sequence: int, previous: Link) -> Annotations:
         reason=unicode_text(entry.reason),
         accepted=_list(entry.accepted),
         grounds=_encode_grounds(entry.grounds),
+        saved=_list(entry.saved),
         detail=unicode_text(entry.detail),
         os_user=unicode_text(operator.os_user),
         sudo_user=unicode_text(operator.sudo_user),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from etcdfix.apiserver.authorization import can_i
-from etcdfix.apiserver.servers import Answer, APIAccess, ServerAnswers, ask_servers
+from etcdfix.apiserver.objects import Answer
+from etcdfix.apiserver.servers import APIAccess, ServerAnswers, ask_servers
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rules import Rule, refuse

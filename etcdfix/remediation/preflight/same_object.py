@@ -1,12 +1,20 @@
-"""Is an earlier revision of a key one of the object that stands there now, or stood there last?
+"""Is a value one of the object that stands at a key now, or stood there last?
 
-etcd itself is the list of its revisions. But a key can have had several objects, one after the other, and a value of
-another one would come back over what was made since.
+Of earlier revisions etcd itself is the list. But a key can have had several objects, one after the other, and a value
+of another one would come back over what was made since. Of a value from elsewhere only its uid can say it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from etcdfix.errors import BackupUnreadable
+from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.readable_revision import Kept, kept_of_history, newest_kept, reads
+from etcdfix.remediation.backup.file import read_backup
+from etcdfix.remediation.backup.write import name_of
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.rules import Rule, refuse
@@ -48,6 +56,112 @@ def check_same_object(cluster: Cluster, reading: KeyReading, found: Examination)
         hint=f"of that one, mod_revision {newest.examination.stored.mod_revision} reads (--from-revision); the earlier "
         "one can be created anew through the API",
     )
+
+
+def check_uid(
+    cluster: Cluster,
+    reading: KeyReading,
+    found: Examination,
+    identity: ClusterIdentity,
+    directories: Sequence[Path] = (),
+) -> bool:
+    """Say whether a readable value from elsewhere has the uid of a key's present object, or of its last one.
+
+    What etcd keeps says that uid, or a backup of ours of the same generation. Revisions that the value itself names
+    prove nothing: a restored etcd repeats them.
+
+    Args:
+        cluster: Whose etcd it is.
+        reading: The linearizable read of the key.
+        found: The value.
+        identity: Which cluster it is.
+        directories: Where backups lie; one that is missing tells nothing.
+
+    Returns:
+        False where nothing tells the uid of that object.
+
+    Raises:
+        RefusedByRule: It is of another object.
+        SourceError: What etcd keeps of the key could not be read.
+    """
+    key, here = found.stored.key, _uid(found)
+    newest = _newest_readable(cluster, reading, key)
+    there = origin = ""
+    if newest is not None and newest.same_object:
+        there, origin = (
+            _uid(newest.examination),
+            f"mod_revision {newest.examination.stored.mod_revision} in etcd",
+        )
+    if not there:
+        there, origin = _in_backups(cluster, last_stored(cluster, reading, key), key, identity, directories)
+    if not here or not there:
+        return False
+    if here == there:
+        return True
+    raise refuse(
+        Rule.OTHER_OBJECT,
+        f"the value is of the object with uid {here}; the one at {display(key)}, or there last, has uid {there} "
+        f"({origin})",
+        hint="it is no copy of that object; what the value holds can be created anew through the API",
+    )
+
+
+def last_stored(cluster: Cluster, reading: KeyReading, key: bytes) -> StoredValue | None:
+    """Return the present record of a key, or the last one that etcd still keeps of a key that is gone.
+
+    Raises:
+        SourceError: What etcd keeps of the key could not be read.
+    """
+    if reading.stored is not None:
+        return reading.stored
+    last = None
+    with LiveSource(cluster.source.client.connection, revision=reading.revision) as source:
+        for kept in source.history(key):
+            last = kept.stored if kept.stored is not None else last
+    return last
+
+
+def newest_readable(cluster: Cluster, reading: KeyReading, key: bytes) -> Examination | None:
+    """Return the newest value of a key's present object, or its last one, that reads; None where none is kept.
+
+    Raises:
+        SourceError: What etcd keeps of the key could not be read.
+    """
+    newest = _newest_readable(cluster, reading, key)
+    return newest.examination if newest is not None and newest.same_object else None
+
+
+def _in_backups(
+    cluster: Cluster,
+    last: StoredValue | None,
+    key: bytes,
+    identity: ClusterIdentity,
+    directories: Sequence[Path],
+) -> tuple[str, str]:
+    """Return the uid that the newest backup of the key says, and which; one of another generation says nothing."""
+    newest, told = 0, ("", "")
+    examiner = cluster.examiner.apart()
+    for path in _backups_of(key, directories):
+        try:
+            content = read_backup(path).content
+        except BackupUnreadable:
+            continue
+        another = last is not None and content.create_revision != last.create_revision
+        if content.key_base64 != key or another or not content.cluster.named.is_same(identity):
+            continue
+        found = examiner.examine(content.stored)
+        uid = _uid(found) if reads(found) else ""
+        if uid and content.mod_revision > newest:
+            newest, told = content.mod_revision, (uid, f"backup {path}")
+    return told
+
+
+def _backups_of(key: bytes, directories: Sequence[Path]) -> list[Path]:
+    found: list[Path] = []
+    for directory in directories:
+        with suppress(OSError):
+            found += sorted(directory.glob(f"{name_of(key)}*.json"))
+    return found
 
 
 def _newest_readable(cluster: Cluster, reading: KeyReading, key: bytes) -> Kept | None:

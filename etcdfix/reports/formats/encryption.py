@@ -49,7 +49,7 @@ def write_usage(report: EncryptionUsageReport, stream: BinaryIO, max_rows: int) 
         [_usage_row(key) for key in keys],
         spare=("SNAPSHOTS", "BACKUPS", "MOD REVISIONS", "KEPT"),
     )  # fmt: skip
-    _rest(output, len(report.keys), max_rows, "encryption key")
+    rest(output, len(report.keys), max_rows, "encryption key")
     alike: dict[tuple[str, ...], list[KeyUsage]] = {}
     for key in keys:
         alike.setdefault(tuple(key.reasons), []).append(key)
@@ -174,7 +174,7 @@ def write_what_if(report: WhatIfReport, stream: BinaryIO, max_rows: int) -> None
             ],
             key="EXAMPLE",
         )
-        _rest(output, len(report.changes), max_rows, "row")
+        rest(output, len(report.changes), max_rows, "row")
     if report.write_keys:
         line()
         output.table(
@@ -188,7 +188,7 @@ def write_what_if(report: WhatIfReport, stream: BinaryIO, max_rows: int) -> None
                 for key in report.write_keys[:max_rows]
             ],
         )
-        _rest(output, len(report.write_keys), max_rows, "row")
+        rest(output, len(report.write_keys), max_rows, "row")
 
 
 def _what_if_headline(report: WhatIfReport) -> str:
@@ -250,11 +250,12 @@ def write_try(report: EncryptionTryReport, stream: BinaryIO, max_rows: int) -> N
     )
     for group in report.groups[:max_rows]:
         line()
-        _write_group(output, group)
-    _rest(output, len(report.groups), max_rows, "encryption key")
+        write_group(output, group)
+    rest(output, len(report.groups), max_rows, "encryption key")
 
 
-def _write_group(output: Output, group: FindingGroup) -> None:
+def write_group(output: Output, group: FindingGroup) -> None:
+    """Write what the candidates do for the values under one encryption key."""
     output.prose(
         f"{named(group.transformer, group.resources, group.kms_key_id_sha256)}: {group.opened} of "
         f"{counted(group.findings, 'value')} open"
@@ -281,7 +282,8 @@ def _write_group(output: Output, group: FindingGroup) -> None:
             output.line(f"    {safe_text(group.next.command)}")
 
 
-def _rest(output: Output, count: int, max_rows: int, noun: str) -> None:
+def rest(output: Output, count: int, max_rows: int, noun: str) -> None:
+    """Say how many rows of a list were left out; nothing where none was."""
     if count > max_rows:
         output.line(
             f"… {count - max_rows} of {counted(count, noun)} not shown; --max-rows {count} or -o json shows them"

@@ -6,17 +6,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import unquote_to_bytes
 
 from etcdfix.reports.base import Aligned, fit
+from etcdfix.reports.copies_model import CopiesReport
 from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
+from etcdfix.reports.recover_model import EncryptionRecoverReport
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
 _WIDEST = 72
 
 Report = (
-    EncryptionTryReport
+    CopiesReport
+    | EncryptionRecoverReport
+    | EncryptionTryReport
     | EncryptionUsageReport
     | ExplainReport
     | HistoryReport

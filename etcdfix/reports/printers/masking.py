@@ -21,9 +21,12 @@ import msgspec
 from etcdfix.errors import JSONMalformed, UnknownEncoding
 from etcdfix.golang import gobase64
 from etcdfix.golang.gojsontext import parse_exactly
+from etcdfix.verdicts.causes import Cause
 
 MASKED: Final = "masked"
 """The ``resourceVersion`` of what was masked."""
+IRREPLACEABLE: Final = frozenset({MASKED, Cause.IDENTITY_MISMATCH.value})
+"""Each ``resourceVersion`` that we give to what API servers must not take."""
 SECRET: Final = "Secret"  # noqa: S105 - a kind
 _SECRET_LIST: Final = "SecretList"  # noqa: S105 - a kind
 
@@ -45,6 +48,7 @@ _TIMES: Final = frozenset({"creationTimestamp", "deletionTimestamp"})
 _PLAIN_ANNOTATION = re.compile(r"[A-Za-z0-9 ._:/@-]{0,64}")
 _REPEATS_OBJECT: Final = ("applied", "original", "last-applied-configuration")
 _MARKER = re.compile(r"<[0-9]{1,20} (?:bytes|entries) masked>|<masked>")
+_MARKER_INSIDE = re.compile(r"(?:<|\\u003[cC])(?:[0-9]{1,20} (?:bytes|entries) )?masked(?:>|\\u003[eE])")
 # How a value of any encoding names the kind of a Secret or refers to one, also in a document inside a string.
 _SAYS_SECRET = re.compile(
     rb"""\x06Secret|\x0aSecretList"""
@@ -94,6 +98,28 @@ def marker(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return f"<{len(value)} entries masked>"
     return "<masked>"
+
+
+def is_masked(value: dict[str, Any]) -> bool:
+    """Say whether a document is one in which contents were masked, or of which we said that it replaces nothing.
+
+    A marker inside a text counts: a document that stands in an annotation is masked there. So does one whose brackets
+    were written as Go's encoder writes them.
+    """
+    metadata = value.get("metadata")
+    said = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+    if isinstance(said, str) and said in IRREPLACEABLE:
+        return True
+    waiting: list[Any] = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str) and _MARKER_INSIDE.search(item):
+            return True
+        if isinstance(item, dict):
+            waiting += [*item.keys(), *item.values()]
+        elif isinstance(item, list):
+            waiting += item
+    return False
 
 
 def mask_secrets(value: dict[str, Any], *, secret: bool) -> int:

@@ -146,7 +146,7 @@ def test_the_host_of_the_address_that_stands_for_servers_without_a_name(
 ) -> None:
     access = open_access(str(api.kubeconfig(tmp_path)), None, timeout_seconds=30, request_seconds=15)
     assert access.tls_names(access.url) == ("",)
-    assert access.tls_names("https://10.0.0.1:6443") == ("", "127.0.0.1")
+    assert access.tls_names("https://10.0.0.1:6443") == ("", "kubernetes.default.svc", "127.0.0.1")
 
     def name(config: dict[str, Any]) -> None:
         config["clusters"][0]["cluster"]["tls-server-name"] = "api.example"

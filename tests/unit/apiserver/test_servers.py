@@ -8,15 +8,10 @@ from typing import Any
 
 import pytest
 
-from etcdfix.apiserver import servers as api_servers
+from etcdfix.apiserver import objects, reach
 from etcdfix.apiserver.client import RefusalReason
-from etcdfix.apiserver.servers import (
-    Answer,
-    ServerAnswer,
-    ServerAnswers,
-    ask_servers,
-    parse_server_url,
-)
+from etcdfix.apiserver.objects import Answer
+from etcdfix.apiserver.servers import ServerAnswer, ServerAnswers, ask_servers, parse_server_url
 from etcdfix.errors import AuthorizationRefused, ConfigurationError, RefusedByRule
 from etcdfix.model import ClusterIdentity, KnownBy
 from tests.support.certificates import CertificateAuthority
@@ -187,7 +182,7 @@ def test_doubt_about_an_answer_at_200_is_no_proof_that_nothing_is_read(
 def test_an_answer_that_is_too_long(
     api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api_servers, "_LONGEST_OBJECT", 100)
+    monkeypatch.setattr(objects, "_LONGEST_OBJECT", 100)
     api.instead[SECRET] = Played(200, b'{"kind":"Secret","metadata":{}}' + b" " * 100)
     refused_by("configuration-wrong", api.kubeconfig(tmp_path))
 
@@ -517,7 +512,7 @@ def test_a_server_that_fails_in_a_way_of_its_own(
     def fail(*_arguments: object) -> None:
         raise OddError(TOKEN)
 
-    monkeypatch.setattr(api_servers, "check_cluster", fail)
+    monkeypatch.setattr(reach, "check_cluster", fail)
     assert one(ask(api.kubeconfig(tmp_path))) == (Answer.NO_ANSWER, "OddError")
 
 
@@ -559,26 +554,20 @@ def test_a_list_that_does_not_come(api: KubernetesAPI, tmp_path: Path) -> None:
 def test_a_list_that_fails_in_a_way_of_its_own(
     api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api_servers, "_ENDPOINTS", None)  # a path that nothing can be sent to
+    monkeypatch.setattr(reach, "_ENDPOINTS", None)  # a path that nothing can be sent to
     found = ask(api.kubeconfig(tmp_path))
     assert "there was no answer" in found.warnings[0]
     assert found.authorization is not None
 
 
 def test_a_list_of_very_many(api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_servers, "_MOST_LISTED", 2)
+    monkeypatch.setattr(reach, "_MOST_LISTED", 2)
     api.listed = [("127.0.0.1", port) for port in (1, 2, 3)]
     found = ask(api.kubeconfig(tmp_path))
     assert len(found.answers) == 3
     assert found.warnings == ("service default/kubernetes lists 3 API servers; the first 2 were asked",)
     api.listed.pop()
     assert ask(api.kubeconfig(tmp_path)).warnings == ()
-
-
-def test_addresses_of_the_other_family() -> None:
-    body = b'{"kind":"Endpoints","subsets":[{"addresses":[{"ip":"fd00::1"}],"ports":[{"port":6443}]}]}'
-    assert api_servers._addresses(body) == ["https://[fd00::1]:6443"]
-    assert api_servers._addresses(b'{"kind":"Endpoints"}') == []
 
 
 # In which version.

@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
-from etcdfix.apiserver.servers import Answer, APIAccess, ServerAnswer, ServerAnswers
+from etcdfix.apiserver.objects import Answer
+from etcdfix.apiserver.servers import APIAccess, ServerAnswer, ServerAnswers
 from etcdfix.errors import RefusedByRule, SourceUnreachable
 from etcdfix.examine import Examiner
 from etcdfix.graph.assess import assess

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from etcdfix.apiserver.authorization import Authorization
+from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.recovery import ServerSigns, Sign, State
-from etcdfix.apiserver.servers import Answer, ServerAnswer, ServerAnswers
+from etcdfix.apiserver.servers import ServerAnswer, ServerAnswers
 from etcdfix.graph.model import (
     Action,
     Assessment,

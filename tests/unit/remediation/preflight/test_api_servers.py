@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.apiserver.servers import Answer, APIAccess, ServerAnswer, ServerAnswers
+from etcdfix.apiserver.objects import Answer
+from etcdfix.apiserver.servers import APIAccess, ServerAnswer, ServerAnswers
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.preflight import api_servers

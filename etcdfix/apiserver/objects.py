@@ -1,0 +1,199 @@
+"""What is said of one object to an API server, and what the server says of it when it reads it from etcd.
+
+Nothing of an answer is ever shown: what a server reads may be a Secret. Only metadata are asked for, where a server
+knows how to give them alone.
+
+Format: ``meta.k8s.io/v1`` PartialObjectMetadata and Status, APIGroup of discovery.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from etcdfix.apiserver.client import NoReply, Server
+from etcdfix.model import GroupResource
+from etcdfix.storagekey import api_path
+
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
+# Servers that know no PartialObjectMetadata send the whole object: as JSON some 1.4 times of what etcd takes.
+_LONGEST_OBJECT = 8 << 20
+
+
+class Answer(StrEnum):
+    """What one API server said of the object."""
+
+    READS_IT = "reads-it"
+    NOT_FOUND = "not-found"
+    READ_ERROR = "read-error"
+    EMPTY = "empty"
+    DENIED = "denied"
+    NO_ANSWER = "no-answer"
+
+
+class APIObject(msgspec.Struct, frozen=True):
+    """One object, as a request names it.
+
+    Attributes:
+        group: API group, "" for the core group.
+        version: API version, "" where it is not known.
+        resource: Plural resource.
+        namespace: "" for an object without one.
+        name: Its name.
+    """
+
+    group: str
+    version: str
+    resource: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/" if self.namespace else ""
+        return f"{GroupResource(self.group, self.resource)} {place}{self.name}"
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a server said of an object that it read from etcd.
+
+    Attributes:
+        answer: In one word.
+        detail: Why, or what exactly; "" where the word says it all.
+        resource_version: Of what it read; "" where it read nothing, or that does not say it.
+    """
+
+    answer: Answer
+    detail: str = ""
+    resource_version: str = ""
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    uid: str = ""
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
+
+
+class _Found(msgspec.Struct):
+    kind: str
+    metadata: _Metadata
+
+
+class _Details(msgspec.Struct):
+    name: str = ""
+
+
+class Status(msgspec.Struct):
+    """``meta/v1`` Status, as far as it tells one refusal from another; its message may quote an object."""
+
+    kind: str
+    details: _Details = msgspec.field(default_factory=_Details)
+
+
+class _Version(msgspec.Struct):
+    version: str
+
+
+class _APIGroup(msgspec.Struct):
+    kind: str
+    versions: list[_Version]
+    preferred: _Version | None = msgspec.field(name="preferredVersion", default=None)
+
+
+NOT_UNDERSTOOD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding an answer raises that is not what it should be."""
+
+
+def look_for(server: Server, thing: APIObject, *, certain: bool) -> Said:
+    """Ask a server for the object, in as many versions as it takes.
+
+    A version may fail to be converted to, and one may not be served; another one of the same object may still be read.
+
+    Args:
+        server: To ask.
+        thing: The object.
+        certain: The server is one of this cluster, so that whatever it says at 200 comes from an API server.
+    """
+    if not api_path(thing.group, thing.version or "v1", thing.resource, thing.namespace, thing.name):
+        return Said(Answer.NOT_FOUND, "no request can name it")
+    failed = None
+    if thing.version:
+        said = _look_in(server, thing, thing.version, certain=certain)
+        if said is not None and said.answer is not Answer.READ_ERROR:
+            return said
+        failed = said
+    others = other_versions(server, thing)
+    if isinstance(others, Said):
+        return failed or others
+    for version in others:
+        said = _look_in(server, thing, version, certain=certain)
+        if said is not None and said.answer is not Answer.READ_ERROR:
+            return said
+        failed = failed or said
+    return failed or Said(Answer.NOT_FOUND, f"it does not serve {GroupResource(thing.group, thing.resource)}")
+
+
+def _look_in(server: Server, thing: APIObject, version: str, *, certain: bool) -> Said | None:
+    """Ask a server for the object in one version; None where it does not serve that."""
+    path = api_path(thing.group, version, thing.resource, thing.namespace, thing.name)
+    # Without a resourceVersion: the server reads it from etcd, not from its memory.
+    reply = server.send("GET", path, accept=METADATA_ONLY, longest=_LONGEST_OBJECT)
+    if isinstance(reply, NoReply):
+        return Said(Answer.NO_ANSWER, reply.text)
+    if reply.status == 200:
+        return _judge_found(reply.body, certain=certain)
+    if reply.status == 404:
+        return Said(Answer.NOT_FOUND) if _names(reply.body, thing.name) else None
+    if reply.status == 401:
+        return Said(Answer.DENIED, "it does not know the kubeconfig's user (401)")
+    if reply.status == 403:
+        return Said(Answer.DENIED, "it does not let the kubeconfig's user get the object (403)")
+    if reply.status == 500:
+        return Said(Answer.READ_ERROR)
+    return Said(Answer.NO_ANSWER, f"it answered {reply.status}")
+
+
+def _judge_found(body: bytes | None, *, certain: bool) -> Said:
+    """Say what an answer at 200 holds."""
+    try:
+        found = msgspec.json.decode(body or b"", type=_Found)
+    except NOT_UNDERSTOOD:
+        detail = "it answered 200, and the answer cannot be understood"
+        return Said(Answer.READS_IT if certain else Answer.NO_ANSWER, detail)
+    # Of a value that holds nothing, an API server makes an object that has neither.
+    metadata = found.metadata
+    reads = bool(metadata.name or metadata.uid)
+    return Said(Answer.READS_IT if reads else Answer.EMPTY, resource_version=metadata.resource_version)
+
+
+def _names(body: bytes | None, name: str) -> bool:
+    """Say whether a Status at 404 is about the object, and not about a path that is not served."""
+    try:
+        found = msgspec.json.decode(body or b"", type=Status)
+    except NOT_UNDERSTOOD:
+        return False
+    return found.kind == "Status" and found.details.name == name
+
+
+def other_versions(server: Server, thing: APIObject) -> tuple[str, ...] | Said:
+    """Return the versions of the object's group that a server serves, but the one that was asked for; or why not."""
+    if not thing.group:
+        return () if thing.version else ("v1",)  # the core group has no other
+    reply = server.send("GET", api_path(thing.group, "v1", "x", "", None).removesuffix("/v1/x"))
+    if isinstance(reply, NoReply):
+        return Said(Answer.NO_ANSWER, reply.text)
+    if reply.status == 404:
+        return ()
+    if reply.status != 200:
+        return Said(Answer.NO_ANSWER, f"asked which versions it serves, it answered {reply.status}")
+    try:
+        found = msgspec.json.decode(reply.body or b"", type=_APIGroup)
+    except NOT_UNDERSTOOD:
+        return Said(Answer.NO_ANSWER, "which versions it serves could not be understood")
+    preferred = [found.preferred.version] if found.preferred is not None else []
+    served = dict.fromkeys([*preferred, *(version.version for version in found.versions)])
+    return tuple(
+        version
+        for version in served
+        if version != thing.version and api_path(thing.group, version, thing.resource, "", thing.name)
+    )

@@ -1,0 +1,137 @@
+"""``etcdfix encryption recover``: a lost EncryptionConfiguration out of the datastore of k3s or RKE2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from etcdfix.cli.cluster_index import output_options, read_files
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.options import reading_options, source_options, what_to_read
+from etcdfix.cli.output import say
+from etcdfix.cli.progress import progress_of
+from etcdfix.cli.scope import scope_options, wanted_scope
+from etcdfix.encryption.server_token import EMPTY_TOKEN, load_token
+from etcdfix.inputs.outputfile import destination
+from etcdfix.operations.look.encryption.recover import RecoverRequest, find_configurations, try_recovered
+from etcdfix.operations.look.encryption.recovered_files import save_configurations
+from etcdfix.operations.opening import open_plugins, open_source
+from etcdfix.reports.formats.recover import RECOVER_FORMATS
+from etcdfix.storagekey import StorageLayout
+
+_PATH = click.Path(path_type=Path)
+MEANINGS: dict[int, str] = {
+    ExitCode.NOTHING_WRONG: "recovered, and together they open everything that was tried",
+    ExitCode.FINDINGS: "nothing was recovered, or something is opened by none of them",
+    ExitCode.USAGE: "usage or configuration error; a token file that cannot be read",
+    ExitCode.INCOMPLETE: "could not be told, or not everything was read (wins over 1)",
+    4: "--save-dir is not safe, or the audit log that was named cannot take the record: nothing was written, or the "
+    "error says what was",
+    ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
+    **{int(code): text for code, text in ENDED_EARLY.items()},
+}
+
+
+@click.command("recover", epilog=epilog(MEANINGS))
+@scope_options
+@click.option(
+    "--token-file", "token_files", type=_PATH, multiple=True, required=True, metavar="FILE",
+    envvar="ETCDFIX_TOKEN_FILE",
+    help="A file with the token of a server, - for standard input (may be repeated). On a server it is "
+    "/var/lib/rancher/k3s/server/token, or the same under rke2.",
+)  # fmt: skip
+@click.option(
+    "--save-dir", type=_PATH, metavar="DIR", envvar="ETCDFIX_SAVE_DIR",
+    help="Write what is recovered here, mode 0600, one file each; the directory is yours alone.  [default: nothing is "
+    "written]",
+)  # fmt: skip
+@click.option(
+    "--audit-log", type=_PATH, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
+    help="With --save-dir: record it here, or write nothing.  [default: audit.jsonl in /var/lib/etcdfix for root, else "
+    "in $XDG_STATE_HOME/etcdfix; without it where that cannot be written, and this is said]",
+)  # fmt: skip
+@source_options
+@reading_options
+@output_options(list(RECOVER_FORMATS))
+def command(
+    *,
+    scope: tuple[str, ...],
+    token_files: tuple[Path, ...],
+    save_dir: Path | None,
+    audit_log: Path | None,
+    namespaces: tuple[str, ...],
+    keys: tuple[str, ...],
+    output: str,
+    output_file: Path | None,
+    max_rows: int,
+    **options: Any,
+) -> int:
+    """Recover EncryptionConfigurations that k3s or RKE2 kept in the datastore, and say what each of them opens.
+
+    Servers of k3s and RKE2 keep their files in the datastore too, under /bootstrap/, encrypted with the server's token.
+    So a snapshot and the token give the encryption keys back. Every value that is still kept there is looked at, those
+    of deleted keys too. Each configuration is tried as etcdfix encryption try does it, on what does not open with
+    --encryption-config (without one: on everything that is encrypted); nothing is written for that.
+
+    The data there holds the keys of every CA of the cluster: the EncryptionConfiguration is taken out of it, and
+    nothing else. Neither a token nor its place in the datastore is ever shown; encryption keys are named by
+    fingerprints.
+
+    The Nodes' annotation encryption-config-hash names the configuration that the servers run with; only that one is
+    today's. The others open what was written with them. A snapshot that was taken during a rotation may lack the new
+    key.
+
+    With --save-dir, each configuration is written to a file, which is marked: no command of etcdfix changes anything by
+    it, but it may be a --candidate-config, and the --encryption-config of every command that only looks.
+
+    \b
+    Examples:
+      etcdfix encryption recover --snapshot etcd-snapshot-server-1 --token-file token
+      etcdfix encryption recover --snapshot snapshot.db --token-file token --save-dir recovered
+    """  # noqa: D301 - the mark of click is the character itself
+    wanted = wanted_scope(scope, namespaces, keys)
+    inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
+    tokens = [load_token(path) for path in token_files]
+    for token in tokens:
+        for warning in token.warnings:
+            say(warning)
+    request = RecoverRequest(
+        layout=StorageLayout(inputs.etcd_prefix),
+        configuration=configuration,
+        kubernetes_minor=inputs.kubernetes_minor,
+        same_again=inputs.same_again(),
+        tokens=(*(form for token in tokens for form in token.tokens), EMPTY_TOKEN),
+        token_files=tuple(token.path for token in tokens),
+        scope=wanted,
+    )
+    with (
+        open_source(inputs, say=say) as source,
+        destination(output_file, (*read_files(inputs, options), *token_files)) as stream,
+    ):
+        found = find_configurations(source, request)
+        saved = None
+        if save_dir is not None:
+            saved = save_configurations(
+                found,
+                save_dir,
+                source.describe(),
+                audit_log=audit_log.absolute() if audit_log is not None else None,
+                etcd_user=inputs.etcd_user,
+            )
+        with open_plugins(inputs, configuration, *found.usable) as plugins:
+            outcome = try_recovered(
+                source, request, found, saved=saved, plugins=plugins, progress=progress_of(source)
+            )
+        report = outcome.report
+        RECOVER_FORMATS[output](report, stream, max_rows)
+        stream.flush()
+    for reason in report.incomplete_reasons:
+        say(f"incomplete: {reason}")
+    if outcome.tried is not None and outcome.tried.whole.ended is not None:
+        return outcome.tried.whole.ended.exit_code
+    if not report.complete:
+        return ExitCode.INCOMPLETE
+    everything = report.tried is not None and report.opened == report.tried
+    return ExitCode.NOTHING_WRONG if everything else ExitCode.FINDINGS

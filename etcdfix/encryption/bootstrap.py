@@ -1,0 +1,240 @@
+"""The bootstrap data of k3s and RKE2: what a server keeps in the datastore for others, encrypted with its token.
+
+It holds the keys of every CA of the cluster. Two things are taken out of it, and nothing else ever: the
+EncryptionConfiguration, and the line that says in which stage of a rotation it was. Whatever is wrong with it is said
+without a byte of it.
+
+Format:
+    ``<salt>:<base64>``; of the latter, 12 bytes are the nonce of AES-256-GCM without associated data, the rest is
+    ciphertext and tag. The key is PBKDF2 (HMAC-SHA1, 4096 rounds) of token and salt. The plaintext is a JSON object of
+    names to ``{Timestamp, Content}``, content in base64; in old releases straight to the content. An empty value is
+    the lock of a server that is about to write.
+
+Sources: k3s ``pkg/cluster/encrypt.go``, ``pkg/cluster/storage.go``, ``pkg/cluster/bootstrap.go`` (the old form),
+``pkg/bootstrap/bootstrap.go``, ``pkg/secretsencrypt/config.go`` (the stages and the hash).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final, NoReturn
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from etcdfix.encryption.server_token import ServerToken, TokenForm
+from etcdfix.errors import UnknownEncoding
+from etcdfix.golang import gobase64
+
+_NONCE_SIZE: Final = 12
+_TAG_SIZE: Final = 16
+_STAGE: Final = re.compile(rb"([a-z_]{1,32})-([0-9a-f]{64})")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)")
+_GO_ZERO_YEAR: Final = "0001-"
+_NULL: Final = msgspec.Raw(b"null")
+_PARSER_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class BootstrapState(StrEnum):
+    """What became of one value."""
+
+    RECOVERED = "recovered"
+    """It holds an EncryptionConfiguration."""
+    NOT_ENABLED = "not-enabled"
+    """It opens and holds none: encryption was not enabled then."""
+    LOCK = "lock"
+    """It is empty: a server was about to write."""
+    DAMAGED = "damaged"
+    """It belongs to a token that was given, by its etcd key, and does not open; or it is no such value at all."""
+    OTHER_TOKEN = "other-token"  # noqa: S105 - its name
+    """No token that was given opens it, and its etcd key belongs to none of them."""
+    NOT_UNDERSTOOD = "not-understood"
+    """It opens, and is not what k3s and RKE2 write."""
+
+
+class BootstrapForm(StrEnum):
+    """How the plaintext names its files."""
+
+    FILES = "files"
+    """Each with its time."""
+    CONTENTS = "contents"
+    """Old releases: contents alone."""
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """What a server says about its configuration: ``<stage>-<sha256 of the file>``.
+
+    Attributes:
+        name: ``start``, ``prepare``, ``rotate``, ``reencrypt_active``, ``reencrypt_finished``; others may come.
+        sha256: ``sha256:<hex>``.
+    """
+
+    name: str
+    sha256: str
+
+    @property
+    def names_a_file(self) -> bool:
+        """Whether the hash is that of a file: in a request it is made of the keys."""
+        return self.name != "reencrypt_request"
+
+    @classmethod
+    def parse(cls, text: bytes) -> Stage | None:
+        """Return what a text says, None where it says nothing of this kind."""
+        match = _STAGE.fullmatch(text.strip())
+        return cls(match[1].decode(), f"sha256:{match[2].decode()}") if match is not None else None
+
+
+class RecoveredFile:
+    """The bytes of an EncryptionConfiguration, wrapped: they hold encryption keys.
+
+    Attributes:
+        sha256: ``sha256:<hex>`` of the file, as the annotation of a Node has it.
+        file_time: When the server's file was last changed, RFC 3339; "" where that is not said.
+        stage: What the server said about it; None where it said nothing.
+    """
+
+    __slots__ = ("_raw", "file_time", "sha256", "stage")
+
+    def __init__(self, raw: bytes, *, file_time: str, stage: Stage | None) -> None:
+        self._raw = raw
+        self.sha256 = f"sha256:{hashlib.sha256(raw).hexdigest()}"
+        self.file_time = file_time
+        self.stage = stage
+
+    def expose(self) -> bytes:
+        """Return the file itself; only to be parsed."""
+        return self._raw
+
+    def __repr__(self) -> str:
+        return f"RecoveredFile({self.sha256})"
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError("a file with encryption keys is not serialised")
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("a file with encryption keys is not serialised")
+
+
+class OpenedBootstrap(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one value.
+
+    Attributes:
+        state: See :class:`BootstrapState`.
+        reason: Why it is damaged, or was not understood: a clause without a byte of it; else "".
+        token_form: The form of the token that opens it; None where none does.
+        form: How its plaintext names its files; None where it was not understood.
+        file: The configuration; None where there is none.
+    """
+
+    state: BootstrapState
+    reason: str = ""
+    token_form: TokenForm | None = None
+    form: BootstrapForm | None = None
+    file: RecoveredFile | None = None
+
+
+class _File(msgspec.Struct):
+    content: bytes | None = msgspec.field(name="Content", default=None)
+    timestamp: str | None = msgspec.field(name="Timestamp", default=None)
+
+
+class _Wanted(msgspec.Struct):
+    """The only members that are ever decoded; the others are passed over as they stand."""
+
+    configuration: msgspec.Raw = msgspec.field(name="EncryptionConfig", default=_NULL)
+    stage: msgspec.Raw = msgspec.field(name="EncryptionHash", default=_NULL)
+
+
+def open_bootstrap(etcd_key: bytes, value: bytes, tokens: Sequence[ServerToken]) -> OpenedBootstrap:
+    """Open one value with the first token that fits, and take the EncryptionConfiguration out of it.
+
+    Args:
+        etcd_key: Where it lies, which tells to which token it belongs.
+        value: As stored.
+        tokens: All that may have been used.
+    """
+    if not value:
+        return OpenedBootstrap(state=BootstrapState.LOCK)
+    parts = _split(value)
+    if isinstance(parts, str):
+        return OpenedBootstrap(state=BootstrapState.DAMAGED, reason=parts)
+    salt, sealed = parts
+    belonging = [token for token in tokens if token.etcd_key == etcd_key]
+    # A value may have got under another key, so each token is tried; the tag tells.
+    for token in (*belonging, *(token for token in tokens if token not in belonging)):
+        try:
+            plaintext = AESGCM(token.cipher_key(salt)).decrypt(
+                sealed[:_NONCE_SIZE], sealed[_NONCE_SIZE:], None
+            )
+        except InvalidTag:
+            continue
+        return _taken(plaintext, token.form)
+    if belonging:
+        return OpenedBootstrap(
+            state=BootstrapState.DAMAGED, reason="its etcd key belongs to the token, and its tag does not fit"
+        )
+    return OpenedBootstrap(state=BootstrapState.OTHER_TOKEN)
+
+
+def _split(value: bytes) -> tuple[bytes, bytes] | str:
+    """Return salt and sealed bytes, or why it is no such value."""
+    salt, separator, text = value.partition(b":")
+    if not separator:
+        return f"{len(value)} bytes without a colon, where a salt, a colon and base64 are expected"
+    try:
+        sealed = gobase64.decode(text)
+    except UnknownEncoding:
+        return "what follows the salt is not base64"
+    if len(sealed) < _NONCE_SIZE + _TAG_SIZE:
+        return f"{len(sealed)} bytes follow the salt, fewer than a nonce and a tag"
+    return salt, sealed
+
+
+def _taken(plaintext: bytes, token_form: TokenForm) -> OpenedBootstrap:
+    """Return the configuration in the plaintext, and let go of the rest."""
+    not_understood = OpenedBootstrap(
+        state=BootstrapState.NOT_UNDERSTOOD,
+        token_form=token_form,
+        reason=f"it opens to {len(plaintext)} bytes that are not the JSON object which k3s and RKE2 write",
+    )
+    # No error of the parser gets out, as a cause neither: it may quote what it read.
+    try:
+        wanted = msgspec.json.decode(plaintext, type=_Wanted)
+        configuration, form = _member(wanted.configuration)
+    except _PARSER_ERRORS:
+        return not_understood
+    if configuration is None or not configuration.content:
+        return OpenedBootstrap(state=BootstrapState.NOT_ENABLED, token_form=token_form, form=form)
+    file = RecoveredFile(
+        configuration.content, file_time=_time(configuration.timestamp), stage=_stage(wanted.stage)
+    )
+    return OpenedBootstrap(state=BootstrapState.RECOVERED, token_form=token_form, form=form, file=file)
+
+
+def _member(raw: msgspec.Raw) -> tuple[_File | None, BootstrapForm | None]:
+    text = bytes(raw)
+    if text == b"null":
+        return None, None
+    if text.startswith(b'"'):
+        return _File(msgspec.json.decode(raw, type=bytes)), BootstrapForm.CONTENTS
+    return msgspec.json.decode(raw, type=_File), BootstrapForm.FILES
+
+
+def _stage(raw: msgspec.Raw) -> Stage | None:
+    """Return what the server said; what cannot be read of it does not take the configuration with it."""
+    try:
+        file, _ = _member(raw)
+    except _PARSER_ERRORS:
+        return None
+    return Stage.parse(file.content) if file is not None and file.content else None
+
+
+def _time(text: str | None) -> str:
+    """Return a time as it stands there, "" for anything else; Go's zero time says nothing."""
+    if text is None or _TIME.fullmatch(text) is None or text.startswith(_GO_ZERO_YEAR):
+        return ""
+    return text

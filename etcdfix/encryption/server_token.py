@@ -1,0 +1,161 @@
+"""The token of a k3s or RKE2 server: what its bootstrap data is encrypted with, and where that lies in the datastore.
+
+A token is never shown, and nothing that was made of it: its place in the datastore is a fast test for a weak one.
+
+Sources: k3s ``pkg/cluster/storage.go``, ``pkg/cluster/encrypt.go``, ``pkg/clientaccess/token.go``.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, NoReturn
+
+import msgspec
+
+from etcdfix.errors import ConfigurationError, why
+from etcdfix.golang.goquote import go_quote
+from etcdfix.inputs.inputfile import STANDARD_INPUT, read_input
+
+BOOTSTRAP_PREFIX: Final = b"/bootstrap/"
+"""Under it are the keys of k3s and RKE2, whatever the storage prefix of the API servers is."""
+
+_MOST_BYTES: Final = 1 << 16
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_PATH_DIGITS: Final = 12
+_ROUNDS: Final = 4096
+_KEY_SIZE: Final = 32
+_LONG_FORM: Final = b"K10"
+_CA_HASH_DIGITS: Final = 64
+# What a token brings about that was typed in the place of its file.
+_NO_SUCH_FILE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL})
+
+
+class TokenForm(StrEnum):
+    """In which of its forms a token was used."""
+
+    PASSWORD = "password"  # noqa: S105 - its name
+    """What is behind ``K10<hash>::<user>:``, or all of a token that has no such beginning: as servers do it today."""
+    AS_GIVEN = "as-given"
+    """Whole, as old servers used it, and those that take a token which cannot be taken apart."""
+    EMPTY = "empty"
+    """The empty text, which servers without a token once used."""
+
+
+class ServerToken:
+    """A token in one of its forms, wrapped so that it leaves only as what is made of it; no ``repr``, no copy.
+
+    Attributes:
+        form: Which of its forms.
+    """
+
+    __slots__ = ("_secret", "form")
+
+    def __init__(self, secret: bytes, form: TokenForm) -> None:
+        self._secret = secret
+        self.form = form
+
+    @property
+    def etcd_key(self) -> bytes:
+        """Where a server with this token keeps its data: to be looked up, and never shown."""
+        return BOOTSTRAP_PREFIX + hashlib.sha256(self._secret).hexdigest()[:_PATH_DIGITS].encode()
+
+    def cipher_key(self, salt: bytes) -> bytes:
+        """Return the AES key of a value with this salt."""
+        return hashlib.pbkdf2_hmac("sha1", self._secret, salt, _ROUNDS, _KEY_SIZE)
+
+    def __repr__(self) -> str:
+        return f"ServerToken({self.form.value})"
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError("a token is not serialised")
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("a token is not serialised")
+
+
+class TokenFile(msgspec.Struct, frozen=True):
+    """What one file may mean.
+
+    Attributes:
+        path: As given.
+        tokens: Every form that a server may have used, the one of today's servers first; the empty one is not among
+            them.
+        warnings: What is odd about the file, one sentence each.
+    """
+
+    path: str
+    tokens: tuple[ServerToken, ...]
+    warnings: tuple[str, ...] = ()
+
+
+EMPTY_TOKEN: Final = ServerToken(b"", TokenForm.EMPTY)
+"""Belongs to no file, and is tried always."""
+
+
+def load_token(path: Path) -> TokenFile:
+    """Read a file that holds the token of a server.
+
+    Args:
+        path: The file, as a server keeps it in ``server/token``; ``-`` for standard input.
+
+    Raises:
+        ConfigurationError: It cannot be read, is no regular file, or is too large for a token. Where no such file is
+            there its name is withheld: somebody may have typed a token in its place.
+    """
+    modes: list[int] = []
+
+    def check(status: os.stat_result) -> None:
+        modes.append(stat.S_IMODE(status.st_mode))
+
+    try:
+        raw = read_input(path, most_bytes=_MOST_BYTES, standard_input=True, check=check)
+    except OSError as exc:
+        # Nor how long it is.
+        name = "(name withheld, it may be a token)" if exc.errno in _NO_SUCH_FILE else go_quote(str(path))
+        raise ConfigurationError(
+            f"--token-file {name}: {why(exc)}",
+            hint="name a file that holds the token, on a server /var/lib/rancher/k3s/server/token or "
+            "/var/lib/rancher/rke2/server/token; a token never stands on a command line",
+        ) from None
+    tokens = forms_of(raw)
+    name = "standard input" if path == STANDARD_INPUT else str(path)
+    warnings = []
+    if not tokens:
+        warnings.append(f"{name} holds no token: the empty one alone is tried")
+    if path != STANDARD_INPUT and any(mode & _OTHERS for mode in modes):
+        warnings.append(f"{name}: others than its owner may read or change it: chmod 600 {name}")
+    return TokenFile(str(path), tokens, tuple(warnings))
+
+
+def forms_of(raw: bytes) -> tuple[ServerToken, ...]:
+    """Return what the bytes of a file may mean as a token, each once.
+
+    Servers cut line feeds off its end; what else surrounds it was probably added by a person.
+    """
+    found: dict[bytes, ServerToken] = {}
+    for text in (raw.rstrip(b"\n"), raw.strip()):
+        password = password_of(text)
+        if password:
+            found.setdefault(password, ServerToken(password, TokenForm.PASSWORD))
+        if text:
+            found.setdefault(text, ServerToken(text, TokenForm.AS_GIVEN))
+    return tuple(found.values())
+
+
+def password_of(token: bytes) -> bytes | None:
+    """Return the part of a token that servers use, or None where they refuse it.
+
+    Format:
+        ``[K10[<64 hex digits of the CA's hash>]::]<user>:<password>`` where it begins with ``K10``; else all of it.
+    """
+    if not token.startswith(_LONG_FORM):
+        return token or None
+    first, separator, rest = token.removeprefix(_LONG_FORM).partition(b"::")
+    if separator and len(first) not in {0, _CA_HASH_DIGITS}:
+        return None
+    return (rest if separator else first).partition(b":")[2] or None

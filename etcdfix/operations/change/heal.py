@@ -1,0 +1,322 @@
+"""Has API servers write anew, from their memory, what they can no longer read from etcd: one object after the other.
+
+It is the only change that goes through the API. Each object has its own checks, backup, record of the intent, request
+and record of the outcome, by :func:`~etcdfix.operations.change.execute_change.execute_change` like every change; the
+run stops at the first surprise. What is healed before that stays healed, and a second run goes on.
+
+A server's own dry run cannot work here: it reads etcd, and fails. So a dry run is all the checks, and no request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from etcdfix.apiserver.holders import open_holders
+from etcdfix.errors import RefusedByRule
+from etcdfix.operations.change.execute_change import (
+    ChangeRequest,
+    CheckedChange,
+    Confirmer,
+    execute_change,
+)
+from etcdfix.operations.change.heal_look import (
+    Ground,
+    Healable,
+    LeftAlone,
+    check_kind_rescued,
+    look_at,
+    lost_key_or_why,
+)
+from etcdfix.operations.change.heal_sender import HealSender, intent_detail
+from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.commit import ChangeOutcome, place_warnings
+from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.patcher import now_text
+from etcdfix.remediation.preflight.cluster import Cluster, check_cluster
+from etcdfix.remediation.preflight.target import read_target
+from etcdfix.rescued import read_index
+from etcdfix.rules import Rule, refuse
+from etcdfix.storagekey import ResourcePrefix, display
+
+
+class HealConfirmer(Confirmer, Protocol):
+    """The person before a heal, or the script that stands for one."""
+
+    def confirm_number(self, number: int) -> bool:
+        """Say whether the number of objects was typed back."""
+        ...
+
+
+class HealRequest(ChangeRequest, frozen=True, kw_only=True):
+    """One run.
+
+    Attributes:
+        keys: Complete etcd keys.
+        saved: Directory of what was rescued.
+        many: The keys are those of a report: each that needs no heal is left alone, and the number is typed. Else
+            there is one, and it refuses.
+        report_cluster_uid: uid of kube-system in the report, "" where it says none.
+        unchecked_servers: Addresses of API servers that need not have an answer.
+    """
+
+    keys: tuple[bytes, ...]
+    saved: Path
+    many: bool = False
+    report_cluster_uid: str = ""
+    unchecked_servers: tuple[str, ...] = ()
+
+
+class HealPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """What is shown before anything is asked.
+
+    Attributes:
+        healable: What would be healed.
+        left_alone: What would not.
+        unread: For each resource how many of its values do not open.
+        saved: Directory of what was rescued.
+        warnings: One sentence each.
+    """
+
+    healable: tuple[Healable, ...]
+    left_alone: tuple[LeftAlone, ...]
+    unread: dict[str, int]
+    saved: Path
+    warnings: tuple[str, ...]
+
+
+class Healed(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one object.
+
+    Attributes:
+        key: Complete etcd key.
+        uid: Of the object.
+        outcome: As of every change.
+        server: The API server that wrote it, "" where none is known to have.
+        changed: Paths of the fields that admission changed.
+        saved_file: The answer of the server, where it was kept beside what was rescued; else "".
+    """
+
+    key: bytes
+    uid: str
+    outcome: ChangeOutcome
+    server: str = ""
+    changed: tuple[str, ...] = ()
+    saved_file: str = ""
+
+    @property
+    def well(self) -> bool:
+        """It went as it should, so that the run may go on."""
+        outcome = self.outcome
+        recorded = outcome.head is not None and outcome.anchored is not False
+        return outcome.result in {None, Result.HEALED} and not outcome.doubtful and recorded
+
+
+def run_heal(
+    cluster: Cluster,
+    request: HealRequest,
+    confirmer: HealConfirmer,
+    *,
+    preview: Callable[[HealPreview], None],
+    told: Callable[[Healed], None],
+    left: Callable[[LeftAlone], None],
+    step: Step = no_step,
+) -> bool:
+    """Heal what was named, or find out whether it could be healed.
+
+    Args:
+        cluster: Where, read with today's configuration.
+        request: What.
+        confirmer: Confirms.
+        preview: Shows what was found out, before anything is asked.
+        told: Takes what became of each object, as it is known.
+        left: Takes each key that is left alone.
+        step: Told the name of each step before it is taken.
+
+    Returns:
+        Whether everything went as it should; False where the run stopped at an outcome that it has told.
+
+    Raises:
+        RemediationRefused: A rule says no; nothing was changed but what was told before.
+        AuditError: The record cannot be made durable; likewise.
+        SourceError: etcd could not be asked; likewise.
+    """
+    step("check: configuration")
+    if not cluster.configured:
+        raise refuse(
+            Rule.NO_CONFIGURATION, "no encryption configuration was given, so today's write key is unknown",
+            hint="--encryption-config FILE: the one that the API servers use today",
+        )  # fmt: skip
+    if request.api is None:
+        raise refuse(
+            Rule.NO_API_SERVER, "no API server was named, and an API server it is that heals",
+            hint="--kubeconfig FILE, and --server URL for each further one",
+        )  # fmt: skip
+    step("check: saved objects")
+    index = read_index(request.saved)
+    step("check: cluster")
+    identity = check_cluster(cluster, request.accepted, request.record_paths.directories)
+    if request.report_cluster_uid and identity.uid and request.report_cluster_uid != identity.uid:
+        raise refuse(
+            Rule.OTHER_CLUSTER,
+            f"the report is of another cluster: kube-system {request.report_cluster_uid}, not {identity.uid}",
+            hint="a report of this cluster: etcdfix scan -o json",
+        )
+    step("check: places")
+    warnings = place_warnings(request.record_paths)
+    with open_holders(request.api, identity) as holders:
+        run = _Run(
+            Ground(
+                cluster=cluster,
+                identity=identity,
+                holders=holders,
+                index=index,
+                accepted=request.accepted,
+                unchecked_servers=request.unchecked_servers,
+                backup_directories=request.record_paths.directories,
+                step=step,
+            ),
+            request,
+            confirmer,
+            told,
+        )
+        found = [run.look(key) for key in dict.fromkeys(request.keys)]
+        alone = tuple(each for each in found if isinstance(each, LeftAlone))
+        healable = tuple(each for each in found if isinstance(each, Healable))
+        for each in alone:
+            left(each)
+        if not healable:
+            raise _nothing_to_heal(request, alone)
+        unread = run.check_rescued(healable)
+        shown = HealPreview(
+            healable=healable, left_alone=alone, unread=unread, saved=request.saved, warnings=warnings
+        )
+        return run.go(shown, preview)
+
+
+def _nothing_to_heal(request: HealRequest, alone: tuple[LeftAlone, ...]) -> RefusedByRule:
+    if not request.many:
+        (one,) = alone
+        return refuse(one.rule, f"{display(one.key)}: {one.why}", hint=one.hint)
+    if alone and all(each.well for each in alone):
+        return refuse(
+            Rule.READABLE, "today's configuration opens everything that the report names", hint="scan again"
+        )
+    return refuse(
+        Rule.NOT_HEALABLE,
+        f"nothing of what the report names can be healed: {alone[0].why if alone else 'it names nothing'}",
+        hint="etcdfix copies says which copies are left" if alone else "etcdfix scan -o json writes a report",
+    )
+
+
+class _Run:
+    """One run over one or many objects."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        request: HealRequest,
+        confirmer: HealConfirmer,
+        told: Callable[[Healed], None],
+    ) -> None:
+        self._ground = ground
+        self._request = request
+        self._confirmer = confirmer
+        self._told = told
+
+    def look(self, key: bytes) -> Healable | LeftAlone:
+        """Check one key from the beginning."""
+        ground = self._ground
+        try:
+            target = read_target(ground.cluster, key, ground.accepted, ground.step)
+        except RefusedByRule as exc:
+            if not self._request.many or exc.rule != Rule.GONE:
+                raise
+            return LeftAlone(key, Rule.GONE, exc.message)
+        ground.step("check: examine")
+        found = ground.cluster.examiner.examine(target.stored)
+        alone = lost_key_or_why(found)
+        return alone if alone is not None else look_at(ground, target, found)
+
+    def check_rescued(self, healable: Iterable[Healable]) -> dict[str, int]:
+        """Refuse while something of the same resources is held by nothing but an API server's memory."""
+        self._ground.step("check: everything of the kind is rescued")
+        directories: dict[str, ResourcePrefix] = {
+            str(each.found.directory.group_resource): each.found.directory for each in healable
+        }
+        return {name: check_kind_rescued(self._ground, each) for name, each in directories.items()}
+
+    def go(self, shown: HealPreview, preview: Callable[[HealPreview], None]) -> bool:
+        """Show it, have it confirmed, and heal one object after the other; say whether all went well."""
+        request, step = self._request, self._ground.step
+        if not request.many:
+            return self._heal(shown.healable[0], self._confirmer, lambda: preview(shown))
+        preview(shown)
+        number = len(shown.healable)
+        if not request.dry_run:
+            step("confirm")
+            if not self._confirmer.confirm_number(number):
+                raise refuse(
+                    Rule.NOT_CONFIRMED,
+                    f"{number} was not typed back; nothing was changed",
+                    hint="type the number at a terminal, or give --yes in a script",
+                )
+        for before in shown.healable:
+            # Time has passed, and other objects were written: each is looked at again by itself.
+            again = before if request.dry_run else self.look(before.key)
+            if isinstance(again, LeftAlone):
+                raise refuse(
+                    Rule.MOVED if again.well else again.rule,
+                    f"{display(again.key)} could be healed a moment ago, and not any more: {again.why}",
+                    hint="run this again: what was healed is left alone",
+                )
+            if not self._heal(again, _Confirmed(), lambda: None):
+                return False
+        return True
+
+    def _heal(self, healable: Healable, confirmer: Confirmer, preview: Callable[[], None]) -> bool:
+        at = now_text()
+        ground, request = self._ground, self._request
+        sender = HealSender(ground, healable, at)
+        outcome = execute_change(
+            ground.cluster,
+            request,
+            CheckedChange(
+                verb=Verb.HEAL,
+                done=Result.HEALED,
+                found=healable.found,
+                reading=healable.reading,
+                identity=healable.identity,
+                servers=healable.servers,
+                landmarks=healable.landmarks,
+                replaced=healable,
+                flags=tuple(f"--accept-unchecked-server {url}" for url in request.unchecked_servers),
+                detail=intent_detail(at),
+            ),
+            confirmer,
+            preview=preview,
+            sender=sender,
+            step=ground.step,
+        )
+        healed = Healed(
+            key=healable.key,
+            uid=healable.uid,
+            outcome=outcome,
+            server=sender.server,
+            changed=sender.changed,
+        )
+        self._told(healed)
+        return healed.well
+
+
+class _Confirmed:
+    """Stands for a person who has typed the number of all objects."""
+
+    def confirm_key(self, _key: bytes) -> bool:
+        return True
+
+    def confirm_lost(self, _declared: str) -> bool:
+        return True

@@ -1,0 +1,398 @@
+"""What must hold before an API server is asked to write an object anew from its memory; nothing here changes anything.
+
+A value is left alone where a heal is not what it needs; what would make any heal unsafe refuses, whatever the value.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from etcdfix.apiserver.authorization import can_i
+from etcdfix.apiserver.holders import Forgotten, Holders, Remembered
+from etcdfix.apiserver.objects import Answer, APIObject
+from etcdfix.apiserver.servers import ServerAnswer, ServerAnswers
+from etcdfix.encryption.config import ProviderType
+from etcdfix.errors import ConfigurationError
+from etcdfix.model import ClusterIdentity, Outcome
+from etcdfix.remediation.durable import Step
+from etcdfix.remediation.landmarks import Landmarks
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
+from etcdfix.remediation.preflight.members import KeyReading, LeaseState
+from etcdfix.remediation.preflight.target import Target, check_writable
+from etcdfix.rescued import RescueIndex, SavedObject, read_saved
+from etcdfix.rules import Rule, refuse
+from etcdfix.storagekey import ResourcePrefix, display
+from etcdfix.text.safetext import quote_command
+from etcdfix.verdicts.deletability import FAILED, LOST_KEY, key_may_be_lost
+from etcdfix.verdicts.examination import Examination
+
+VERBS: Final = ("patch", "get")
+"""What the kubeconfig's user needs: ``get`` too, or nothing shows that other servers read what was written."""
+
+
+class LeftAlone(msgspec.Struct, frozen=True):
+    """A key that is not healed, and why.
+
+    Attributes:
+        key: Complete etcd key.
+        rule: In one word.
+        why: One sentence, without its full stop.
+        hint: What to do instead, "" for nothing.
+        well: Nothing needs to be done: today's configuration opens it.
+    """
+
+    key: bytes
+    rule: Rule
+    why: str
+    hint: str = ""
+    well: bool = False
+
+
+class Healable(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that an API server can write anew; what makes room is the value itself.
+
+    Attributes:
+        target: The linearizable read on which everything rests.
+        found: What today's configuration says of it.
+        identity: Which cluster it is.
+        servers: What the API servers said, and that the user may.
+        thing: The object, in the version that is asked for.
+        holders: The servers to ask, one after the other until etcd moves, and the path at each.
+        uid: Of the object.
+        saved: The copy on disk that the result is compared with; None where there is none of this very write.
+        ended: No server answers from memory any more: which of them still holds it is not known.
+        warnings: One sentence each.
+    """
+
+    target: Target
+    found: Examination
+    identity: ClusterIdentity
+    servers: ServerAnswers
+    thing: APIObject
+    holders: tuple[Remembered | Forgotten, ...]
+    uid: str
+    saved: SavedObject | None
+    ended: bool
+    warnings: tuple[str, ...]
+
+    @property
+    def key(self) -> bytes:
+        """Complete etcd key."""
+        return self.found.stored.key
+
+    @property
+    def mod_revision(self) -> int:
+        """At which it was examined."""
+        return self.found.stored.mod_revision
+
+    @property
+    def reading(self) -> KeyReading:
+        """The linearizable read that found it."""
+        return self.target.reading
+
+    @property
+    def landmarks(self) -> Landmarks:
+        """Of the cluster, read before anything else was."""
+        return self.target.landmarks
+
+    @property
+    def lease(self) -> LeaseState | None:
+        """It has none: a value with a lease is left alone."""
+        return None
+
+
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """What all objects of a run share.
+
+    Attributes:
+        cluster: Where, read with today's configuration.
+        identity: Which cluster it is.
+        holders: Its API servers.
+        index: What was rescued.
+        accepted: Expectations and acceptances.
+        unchecked_servers: Addresses of servers that need not have an answer.
+        backup_directories: Where backups go.
+        step: Told the name of each step before it is taken.
+    """
+
+    cluster: Cluster
+    identity: ClusterIdentity
+    holders: Holders
+    index: RescueIndex
+    accepted: Acceptances
+    unchecked_servers: tuple[str, ...]
+    backup_directories: tuple[Path, ...]
+    step: Step
+
+
+def lost_key_or_why(found: Examination) -> LeftAlone | None:
+    """Return None for a value whose encryption key is lost, by its verdict; else why it is left alone."""
+    verdict, key = found.verdict, found.stored.key
+    if found.opened:
+        readable = verdict.outcome is Outcome.READABLE
+        return LeftAlone(
+            key,
+            Rule.READABLE,
+            f"today's configuration opens it ({verdict.message})",
+            "" if readable else "its encryption key is not what is wrong: see etcdfix explain KEY",
+            well=readable,
+        )
+    if verdict.outcome is Outcome.NOT_AN_OBJECT:
+        return LeftAlone(key, Rule.NOT_AN_OBJECT, "it is no object of the API")
+    if verdict.outcome not in FAILED:
+        return LeftAlone(
+            key,
+            Rule.UNDETERMINED,
+            f"it is not proven that today's configuration cannot read it: {verdict.message}",
+            "see etcdfix explain KEY",
+        )
+    if verdict.cause not in LOST_KEY or not key_may_be_lost(found):
+        return LeftAlone(
+            key,
+            Rule.NOT_HEALABLE,
+            f"its encryption key is not lost, but {verdict.cause}: {verdict.message}",
+            "an API server's memory is not what it needs first: see etcdfix explain KEY",
+        )
+    if found.stored.lease:
+        return LeftAlone(key, Rule.NOT_HEALABLE, "it has a lease, and goes by itself")
+    return None
+
+
+def check_write_key(cluster: Cluster, directory: ResourcePrefix) -> None:
+    """Refuse where an API server would write the object without encryption.
+
+    Raises:
+        RefusedByRule: Today's configuration writes the resource in plain.
+    """
+    assert cluster.examiner.transformers is not None  # there is a configuration
+    transformers = cluster.examiner.transformers.for_resource(directory.group_resource)
+    if transformers.keys[0].provider is ProviderType.IDENTITY:
+        raise refuse(
+            Rule.WRITE_KEY,
+            f"today's configuration writes {directory.group_resource} without encryption, and the value is stored "
+            "encrypted: an API server would leave its contents unencrypted",
+            hint="name the configuration that the API servers use today, or give them one with a write key first",
+        )
+
+
+def look_at(ground: Ground, target: Target, found: Examination) -> Healable | LeftAlone:
+    """Check one value whose encryption key is lost against etcd, its API servers, and what was rescued.
+
+    Raises:
+        RefusedByRule: Something speaks against healing anything.
+        AuthorizationRefused: The user may not.
+        SourceError: etcd could not be asked.
+    """
+    cluster, step, directory = ground.cluster, ground.step, found.directory
+    check_write_key(cluster, directory)
+    identity, warnings = check_writable(cluster, target, ground.accepted, ground.backup_directories, step)
+    if identity.is_same(ground.identity) is False:
+        raise refuse(
+            Rule.OTHER_CLUSTER,
+            f"this etcd holds the cluster with {identity.describe()} now, and held the one with "
+            f"{ground.identity.describe()} a moment ago",
+            hint="name the members of one cluster with --endpoints",
+        )
+    saved = ground.index.of(found.stored.key)
+    version = next((each.version for each in saved), directory.version)
+    thing = APIObject(directory.group, version, directory.resource, found.namespace, found.name)
+    step("check: API servers")
+    answers = ground.holders.read(thing)
+    check_answers(thing, answers, ground.unchecked_servers)
+    step("check: permission")
+    servers = ServerAnswers(
+        answers=answers,
+        warnings=tuple(ground.holders.warnings),
+        authorization=ground.holders.authorize(thing, VERBS),
+    )
+    step("check: memory of the API servers")
+    memory = ground.holders.remember(thing)
+    chosen = _choose(found, memory, saved)
+    if isinstance(chosen, LeftAlone):
+        return chosen
+    holders, uid = chosen
+    step("check: saved copy")
+    exact = next((each for each in saved if int(each.resource_version) == found.stored.mod_revision), None)
+    ended = not isinstance(holders[0], Remembered)
+    check_saved(ground, found, saved[0] if ended else exact, uid)
+    return Healable(
+        target=target,
+        found=found,
+        identity=identity,
+        servers=servers,
+        thing=thing,
+        holders=holders,
+        uid=uid,
+        saved=exact,
+        ended=ended,
+        warnings=tuple(warnings),
+    )
+
+
+def check_answers(thing: APIObject, answers: tuple[ServerAnswer, ...], unchecked: tuple[str, ...]) -> None:
+    """Refuse unless every API server that was found looked for the object in etcd and failed to read it.
+
+    Raises:
+        RefusedByRule: One reads it, or one could not be asked and that is not accepted, or none could.
+    """
+    for said in answers:
+        if said.answer is Answer.READS_IT:
+            raise refuse(
+                Rule.CONFIGURATION_WRONG,
+                f"the API server at {said.server} reads {thing}: the configuration given here is wrong or old, that "
+                "server has not loaded today's, or this is not its etcd",
+                hint="compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix",
+            )
+    for said in answers:
+        if said.answer is Answer.READ_ERROR or said.server in unchecked:
+            continue
+        detail = f" ({said.detail})" if said.detail else ""
+        denied = said.answer is Answer.DENIED
+        raise refuse(
+            Rule.SERVER_UNCHECKED,
+            f"the API server at {said.server} does not say whether it reads {thing}: {said.answer}{detail}; whether it "
+            "has today's write key could not be seen either",
+            hint="have the user allowed: "
+            + can_i("get", thing.group, thing.resource, thing.namespace, thing.name)
+            if denied
+            else "let it answer; or, if it will start with today's configuration: "
+            + quote_command(["--accept-unchecked-server", said.server]),
+        )
+    if not any(said.answer is Answer.READ_ERROR for said in answers):
+        raise refuse(
+            Rule.NO_API_SERVER,
+            f"no API server could be asked for {thing}",
+            hint="name one that runs: --kubeconfig FILE, --server URL",
+        )
+
+
+_Chosen = tuple[tuple[Remembered | Forgotten, ...], str]
+
+
+def _choose(
+    found: Examination, memory: list[Remembered | Forgotten], saved: tuple[SavedObject, ...]
+) -> _Chosen | LeftAlone:
+    """Return which servers to ask, and with which uid."""
+    key, mod_revision = found.stored.key, found.stored.mod_revision
+    given = [each for each in memory if isinstance(each, Remembered)]
+    if not given:
+        return _choose_ended(key, memory, saved)
+    exact = [each for each in given if int(each.resource_version) == mod_revision]
+    if any(each.terminating for each in given):
+        return LeftAlone(
+            key,
+            Rule.NOT_HEALABLE,
+            "it is being deleted (deletionTimestamp): a heal would bring nothing back that stays",
+        )
+    if not exact:
+        have = ", ".join(f"{each.server.address} {each.resource_version}" for each in given)
+        return LeftAlone(
+            key,
+            Rule.NOT_HEALABLE,
+            f"no API server has this write of it in memory: the key stands at mod_revision {mod_revision}, they have "
+            f"({have})",
+            "what they have is an older copy: etcdfix rescue, then etcdfix restore --from-object",
+        )
+    uids = {each.uid for each in exact}
+    if len(uids) > 1:
+        raise refuse(
+            Rule.OTHER_OBJECT,
+            f"API servers have different objects in memory for {display(key)}, at the same resourceVersion",
+            hint="look at each server by itself: its etcd, and its storage prefix",
+        )
+    return tuple(exact), uids.pop()
+
+
+def _choose_ended(
+    key: bytes, memory: list[Remembered | Forgotten], saved: tuple[SavedObject, ...]
+) -> _Chosen | LeftAlone:
+    """Return whom to ask once no server answers from memory any more: each that tried to read the object."""
+    tried = tuple(each for each in memory if isinstance(each, Forgotten) and each.tried and each.path)
+    if not tried:
+        why = "; ".join(
+            f"{each.server.address}: {each.why}" for each in memory if isinstance(each, Forgotten)
+        )
+        return LeftAlone(key, Rule.NOT_HEALABLE, f"no API server gives it from memory ({why})")
+    if not saved:
+        return LeftAlone(
+            key,
+            Rule.NOT_HEALABLE,
+            "no API server gives it from memory any more, and no saved copy says its uid",
+            "a server that has run since before the key was lost may still hold it: name each with --server URL",
+        )
+    if saved[0].deleting:
+        return LeftAlone(key, Rule.NOT_HEALABLE, "it was being deleted (deletionTimestamp) when it was saved")
+    return tried, saved[0].uid
+
+
+def check_saved(ground: Ground, found: Examination, saved: SavedObject | None, uid: str) -> None:
+    """Refuse unless the object was saved first, and the saved copy is whole and of this cluster.
+
+    Raises:
+        RefusedByRule: It was not, or it is another's.
+    """
+    key = found.stored.key
+    if saved is None:
+        raise refuse(
+            Rule.NOT_RESCUED,
+            f"{display(key)} was not saved yet at mod_revision {found.stored.mod_revision}, and API servers still hold "
+            f"it: a heal that goes wrong could end that ({ground.index.directory})",
+            hint="etcdfix rescue first, with everything that this scan found",
+        )
+    if saved.uid != uid:
+        raise refuse(
+            Rule.OTHER_OBJECT,
+            f"the saved copy of {display(key)} has the uid {saved.uid}, the API server's the uid {uid}",
+            hint="it is a copy of another object of this name: look at both",
+        )
+    known = ground.identity.uid
+    if saved.cluster_uid and known and saved.cluster_uid != known:
+        raise refuse(
+            Rule.OTHER_CLUSTER,
+            f"the saved copy of {display(key)} is of another cluster: kube-system {saved.cluster_uid}, not {known}",
+            hint="--saved: the directory that was saved from this cluster",
+        )
+    try:
+        read_saved(ground.index.directory, saved)
+    except ConfigurationError as exc:
+        raise refuse(Rule.NOT_RESCUED, exc.message, hint="save it again: etcdfix rescue") from exc
+
+
+def check_kind_rescued(ground: Ground, directory: ResourcePrefix) -> int:
+    """Refuse while an API server still gives an object of a resource that nothing else holds.
+
+    A heal may be the end of that: what one server writes under a key that another one lacks ends the cached reads of
+    the whole kind there.
+
+    Returns:
+        How many values of the resource do not open.
+
+    Raises:
+        RefusedByRule: One was not saved.
+        SourceError: etcd could not be asked.
+    """
+    examiner, index = ground.cluster.examiner.apart(), ground.index.by_key()
+    unread = 0
+    for stored in ground.cluster.source.current(examiner.layout.directory_prefix(directory)):
+        found = examiner.examine(stored)
+        if found.opened or found.verdict.outcome is Outcome.NOT_AN_OBJECT:
+            continue
+        unread += 1
+        copies = index.get(stored.key, ())
+        if any(int(each.resource_version) == stored.mod_revision for each in copies):
+            continue
+        thing = APIObject(directory.group, directory.version, directory.resource, found.namespace, found.name)
+        given = [each for each in ground.holders.remember(thing) if isinstance(each, Remembered)]
+        saved = {each.resource_version for each in copies}
+        if any(each.resource_version not in saved for each in given):
+            raise refuse(
+                Rule.NOT_RESCUED,
+                f"{display(stored.key)} cannot be read from etcd, the API server at {given[0].server.address} still "
+                f"has it in memory, and it was not saved ({ground.index.directory})",
+                hint="etcdfix rescue first, with everything of the kind: a heal that goes wrong can end what the "
+                "servers remember of all of it",
+            )
+    return unread

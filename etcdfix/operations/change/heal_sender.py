@@ -1,0 +1,309 @@
+"""Asks an API server for one heal, and finds out from etcd what became of it: what the server says is no proof."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from etcdfix.apiserver.client import NoReply, Reply
+from etcdfix.apiserver.holders import Forgotten, Remembered
+from etcdfix.apiserver.objects import NOT_UNDERSTOOD, Answer
+from etcdfix.errors import ConfigurationError, EtcdfixError, SourceError
+from etcdfix.examine import Examiner
+from etcdfix.model import Outcome, StoredValue
+from etcdfix.operations.change.heal_look import Ground, Healable
+from etcdfix.operations.look.field_changes import Comparable, field_changes
+from etcdfix.remediation.audit.record import Intent, Result
+from etcdfix.remediation.durable import Step
+from etcdfix.remediation.landmarks import Sighting, find_elsewhere, sight
+from etcdfix.remediation.patcher import HEALED_AT, LONGEST_ANSWER, patch_annotation
+from etcdfix.remediation.sending import Sent
+from etcdfix.remediation.writer import Expected, KeyState, describe_move, evaluate_compare
+from etcdfix.reports.printers.objects import Form, Viewer
+from etcdfix.rescued import read_saved
+from etcdfix.rules import Rule, refuse
+from etcdfix.storagekey import display
+from etcdfix.verdicts.examination import Examination
+
+_MOST_CHANGES: Final = 20
+_FINE: Final = frozenset({Outcome.READABLE, Outcome.INCONSISTENT})
+
+
+def intent_detail(at: str) -> str:
+    """Return what the intent of a heal says; the annotation by which its write is known again ends it."""
+    return f"by a merge PATCH that sets {HEALED_AT}={at}"
+
+
+def was_healed_under(examiner: Examiner, intent: Intent, stored: StoredValue) -> bool:
+    """Say whether a value opens, and carries the annotation that an intent asked for."""
+    found = examiner.examine(stored)
+    at = _annotation(_document(examiner, found)) if found.opened else ""
+    return bool(at) and intent.detail == intent_detail(at)
+
+
+class HealSender:
+    """Sends the PATCH of one object; implements :class:`~etcdfix.remediation.sending.Sender`.
+
+    Args:
+        ground: What all objects of a run share.
+        healable: The object.
+        at: For the annotation.
+
+    Attributes:
+        server: The one that wrote it, "" where none is known to have.
+        changed: Paths of the fields in which it differs from the saved copy, besides what every heal changes.
+        answer: The object as that server answered; None where it did not. Never shown.
+    """
+
+    def __init__(self, ground: Ground, healable: Healable, at: str) -> None:
+        self._ground = ground
+        self._healable = healable
+        self._at = at
+        self._client = ground.cluster.source.client
+        self.server = ""
+        self.changed: tuple[str, ...] = ()
+        self.answer: bytes | None = None
+
+    def send(self, expected: Expected, *, step: Step) -> Sent:
+        """Ask the servers that hold the object, one after the other, until etcd's key moves."""
+        step("heal: compare")
+        try:
+            difference = evaluate_compare(self._client, expected).difference
+        except SourceError as exc:
+            return Sent(result=Result.NOT_APPLIED, detail=f"no request was sent: {exc.message}", refusal=exc)
+        if difference is not None:
+            rule, text, hint = difference
+            return self._refused(Result.REFUSED, rule, f"{text}; no request was sent", hint)
+        refusals = []
+        for holder in self._healable.holders:
+            step("heal: request")
+            reply = patch_annotation(
+                holder.server,
+                holder.path,
+                uid=self._healable.uid,
+                resource_version=self._healable.mod_revision,
+                at=self._at,
+            )
+            step("heal: answer")
+            sent = self._judge(expected, holder, reply)
+            if sent is not None:
+                return sent
+            assert isinstance(reply, Reply)  # silence is judged
+            refusals.append((holder.server.address, reply.status))
+            if not self._healable.ended:
+                break  # it had the object a moment ago: that it refuses is a surprise
+        return self._unmoved(refusals)
+
+    def _unmoved(self, refusals: list[tuple[str, int]]) -> Sent:
+        """Return that no server wrote anything; the reasons are in their answers, and those may quote the object."""
+        said = ", ".join(f"{address} answered {status}" for address, status in refusals)
+        if self._healable.ended:
+            text = f"no API server that was asked still holds it ({said}); nothing was changed"
+            hint = (
+                "a server that has run since before the key was lost may: name each with --server URL; else etcdfix "
+                "restore --from-object with the saved copy"
+            )
+        elif refusals[-1][1] == 500:
+            text = f"refused, reason not told ({said}); nothing was changed"
+            hint = (
+                "admission that forbids the update, or another server behind that address, are answered so too: look "
+                "at admission policies and webhooks, and name each server with --server URL"
+            )
+        else:
+            text = f"refused ({said}); nothing was changed"
+            hint = "the answer may quote the object, so it is not shown: see that server's audit log"
+        return self._refused(Result.REFUSED, Rule.SERVER_REFUSED, text, hint)
+
+    def _refused(self, result: Result, rule: Rule, text: str, hint: str) -> Sent:
+        key = display(self._healable.key)
+        return Sent(result=result, detail=text, refusal=refuse(rule, f"{key}: {text}", hint=hint))
+
+    def _judge(
+        self, expected: Expected, holder: Remembered | Forgotten, reply: Reply | NoReply
+    ) -> Sent | None:
+        """Say what a request came to, by what etcd holds now; None where it was answered and nothing moved."""
+        address = holder.server.address
+        try:
+            seen = sight(self._client, expected.key, expected.landmarks)
+        except SourceError as exc:
+            return Sent(
+                result=Result.UNKNOWN,
+                detail=f"{_said(address, reply)}; reading the key again failed: {exc.message}",
+            )
+        elsewhere = find_elsewhere(expected.landmarks, seen.revisions, seen.reading.revision)
+        if elsewhere is not None:
+            return Sent(result=Result.UNKNOWN, detail=f"{_said(address, reply)}; {elsewhere.text}")
+        present = seen.reading.stored
+        if KeyState.of(present) == expected.state:
+            return self._stayed(address, reply)
+        if present is None or present.create_revision != self._healable.found.stored.create_revision:
+            return self._gone(address, reply, expected, seen)
+        return self._moved(holder, reply, present)
+
+    def _stayed(self, address: str, reply: Reply | NoReply) -> Sent | None:
+        """Judge a request after which the key stands where it stood."""
+        if isinstance(reply, NoReply):
+            if not reply.sent:
+                text = f"{address} was not reached: {reply.text}; nothing was changed"
+                return self._refused(
+                    Result.NOT_APPLIED, Rule.NO_API_SERVER, text, "let it answer, or name another"
+                )
+            return Sent(
+                result=Result.UNKNOWN,
+                detail=f"{_said(address, reply)}; the key stands as it was examined, and the request may still be on "
+                "its way",
+            )
+        if reply.status < 300:
+            return Sent(
+                result=Result.ANOMALY,
+                detail=f"{_said(address, reply)}, and the key stands as it was examined: that server writes elsewhere",
+            )
+        return None
+
+    def _gone(self, address: str, reply: Reply | NoReply, expected: Expected, seen: Sighting) -> Sent:
+        text = f"{_said(address, reply)}; {describe_move(expected.state, seen.reading.stored)}"
+        if isinstance(reply, Reply) and reply.status >= 300:
+            return self._refused(Result.REFUSED, Rule.MOVED, text, "examine it again")
+        return Sent(result=Result.APPLIED_OR_GONE, detail=text, revision=seen.reading.revision)
+
+    def _moved(self, holder: Remembered | Forgotten, reply: Reply | NoReply, present: StoredValue) -> Sent:
+        """Judge a request after which the key moved: only what decrypts and decodes is healed."""
+        address, examiner = holder.server.address, self._ground.cluster.examiner
+        found = examiner.examine(present)
+        moved = f"{_said(address, reply)}; the key moved to mod_revision {present.mod_revision}"
+        document = _document(examiner, found) if found.opened else {}
+        ours = _annotation(document) == self._at
+        if not ours and isinstance(reply, Reply) and reply.status >= 300:
+            return self._refused(Result.REFUSED, Rule.MOVED, f"{moved}, by somebody else", "examine it again")
+        if not found.opened or found.verdict.outcome not in _FINE:
+            return Sent(
+                result=Result.ANOMALY,
+                detail=f"{moved}, and today's configuration does not read what was written: {found.verdict.message}",
+                revision=present.mod_revision,
+            )
+        uid = found.decoded.uid if found.decoded is not None else None
+        if uid != self._healable.uid.encode():
+            return Sent(
+                result=Result.ANOMALY,
+                detail=f"{moved}, and the object there has another uid",
+                revision=present.mod_revision,
+            )
+        if not ours:
+            return Sent(
+                result=Result.APPLIED_OR_GONE,
+                detail=f"{moved}, its value opens, and does not carry the annotation of this heal: by it, or by "
+                "somebody else",
+                revision=present.mod_revision,
+            )
+        return self._healed(holder, reply, found)
+
+    def _healed(self, holder: Remembered | Forgotten, reply: Reply | NoReply, found: Examination) -> Sent:
+        """Return a heal that etcd bears out, with all that is odd about it."""
+        self.server = holder.server.address
+        warnings = []
+        if not isinstance(reply, Reply) or reply.status != 200:
+            warnings.append(f"{_said(self.server, reply)}, and etcd shows that it was done")
+        else:
+            self.answer = reply.body
+        warnings += self._compare(holder, found)
+        doubts = []
+        if found.stale:
+            doubts.append(
+                f"it was written with {found.transformer}, which is not today's write key: that server has another "
+                "configuration"
+            )
+        if found.verdict.outcome is not Outcome.READABLE:
+            doubts.append(f"it opens, and is {found.verdict.outcome}: {found.verdict.message}")
+        doubts += self._unread_elsewhere()
+        detail = f"by {self.server}, with {found.transformer}"
+        if self.changed:
+            detail += f"; changed besides: {', '.join(self.changed)}"
+        return Sent(
+            result=Result.HEALED,
+            detail="; ".join([detail, *doubts]),
+            revision=found.stored.mod_revision,
+            warnings=(*doubts, *warnings),
+            doubtful=bool(doubts),
+        )
+
+    def _unread_elsewhere(self) -> list[str]:
+        """Say which API servers do not read what was written: they lack today's write key."""
+        try:
+            answers = self._ground.holders.read(self._healable.thing)
+        except EtcdfixError as exc:
+            return [f"whether the other API servers read it is not known: {exc.message}"]
+        return [
+            f"the API server at {said.server} does not read it ({said.answer}"
+            + (f": {said.detail}" if said.detail else "")
+            + "): it may lack today's write key"
+            for said in answers
+            if said.answer is not Answer.READS_IT and said.server not in self._ground.unchecked_servers
+        ]
+
+    def _compare(self, holder: Remembered | Forgotten, found: Examination) -> list[str]:
+        """Note what differs from the saved copy; return what a person should know of it."""
+        saved = self._healable.saved
+        if saved is None:
+            return ["no saved copy is of this very write, so what admission may have changed is not known"]
+        if self.answer is None:
+            reply = holder.server.send("GET", holder.path, longest=LONGEST_ANSWER)
+            self.answer = reply.body if isinstance(reply, Reply) and reply.status == 200 else None
+        try:
+            before = _parsed(read_saved(self._ground.index.directory, saved))
+            after = _parsed(self.answer)
+        except ConfigurationError as exc:
+            return [f"it could not be compared with the saved copy: {exc.message}"]
+        if before is None or after is None:
+            return ["it could not be compared with the saved copy: one of the two cannot be read as JSON"]
+        masked = Viewer(self._ground.cluster.examiner).show(found).document
+        changes, more = field_changes(
+            Comparable.of(_comparable(before), masked),
+            Comparable.of(_comparable(after), masked),
+            most=_MOST_CHANGES,
+        )
+        self.changed = tuple(f"{each.path} ({each.change})" for each in changes) + (
+            (f"{more} more",) if more else ()
+        )
+        return ["admission changed it: " + ", ".join(self.changed)] if self.changed else []
+
+
+def _said(address: str, reply: Reply | NoReply) -> str:
+    if isinstance(reply, NoReply):
+        return f"{address} gave no answer ({reply.text})"
+    return f"{address} answered {reply.status}"
+
+
+def _document(examiner: Examiner, found: Examination) -> dict[str, Any]:
+    """Return the object that a value holds, {} where no whole one comes out. Never shown."""
+    shown = Viewer(examiner, reveal=True).show(found)
+    return shown.document if shown.form is Form.OBJECT else {}
+
+
+def _metadata(document: dict[str, Any]) -> dict[str, Any]:
+    metadata = document.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _annotation(document: dict[str, Any]) -> str:
+    annotations = _metadata(document).get("annotations")
+    return str(annotations.get(HEALED_AT, "")) if isinstance(annotations, dict) else ""
+
+
+def _parsed(raw: bytes | None) -> dict[str, Any] | None:
+    try:
+        found = msgspec.json.decode(raw or b"")
+    except NOT_UNDERSTOOD:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _comparable(document: dict[str, Any]) -> dict[str, Any]:
+    """Return an object without what every heal changes."""
+    metadata = {name: value for name, value in _metadata(document).items() if name != "managedFields"}
+    annotations = metadata.get("annotations")
+    if isinstance(annotations, dict):
+        metadata["annotations"] = {name: value for name, value in annotations.items() if name != HEALED_AT}
+        if not metadata["annotations"]:
+            del metadata["annotations"]
+    return {**document, "metadata": metadata}

@@ -1,0 +1,137 @@
+"""Every value of k3s' and RKE2's bootstrap data that is still kept somewhere, and the configurations that they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from etcdfix.encryption.bootstrap import OpenedBootstrap, RecoveredFile, open_bootstrap
+from etcdfix.encryption.server_token import BOOTSTRAP_PREFIX, ServerToken
+from etcdfix.errors import SourceError
+from etcdfix.model import Confidence
+from etcdfix.sources.base import Source
+
+# There is one, and after a rotation of the token two.
+_MOST_KEYS: Final = 1000
+
+
+class KeptValue(msgspec.Struct, frozen=True, kw_only=True):
+    """One value under a bootstrap key, and what became of it; the key itself is a test for the token.
+
+    Attributes:
+        opened: What became of it.
+        mod_revision: Its own; None where a log does not tell.
+        current: It is what its key holds now.
+        log_index: Raft index of the entry of a write-ahead log that it comes from; None for one that etcd holds.
+        confidence: How sure its revision is.
+    """
+
+    opened: OpenedBootstrap
+    mod_revision: int | None
+    current: bool = False
+    log_index: int | None = None
+    confidence: Confidence = Confidence.CERTAIN
+
+
+class BootstrapValues(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found.
+
+    Attributes:
+        keys: How many etcd keys lie under the prefix now.
+        values: Every value, those of each key from the oldest to the newest.
+        problems: Why that is not everything, one sentence each.
+    """
+
+    keys: int
+    values: tuple[KeptValue, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def files(self) -> dict[str, RecoveredFile]:
+        """Each configuration once, by its digest, the newest first."""
+        holding = [(kept, kept.opened.file) for kept in self.values if kept.opened.file is not None]
+        holding.sort(key=lambda pair: _newness(pair[0]), reverse=True)
+        found: dict[str, RecoveredFile] = {}
+        for _, file in holding:
+            found.setdefault(file.sha256, file)
+        return found
+
+    def of(self, sha256: str) -> list[KeptValue]:
+        """Return the values that hold one configuration."""
+        return [
+            kept for kept in self.values if kept.opened.file is not None and kept.opened.file.sha256 == sha256
+        ]
+
+
+def _newness(kept: KeptValue) -> tuple[bool, int, int]:
+    return kept.current, kept.mod_revision or 0, kept.log_index or 0
+
+
+class LoggedValue(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that a write-ahead log has of a bootstrap key; see :class:`KeptValue` for the rest."""
+
+    etcd_key: bytes
+    value: bytes
+    mod_revision: int | None
+    log_index: int
+    confidence: Confidence
+
+
+def read_values(
+    source: Source, tokens: Sequence[ServerToken], logged: Iterable[LoggedValue] = ()
+) -> BootstrapValues:
+    """Find and open every value: what stands under a bootstrap key, and what stood there before.
+
+    A key of one of the tokens is looked for even where it was deleted, as a rotation of the token does.
+
+    Args:
+        source: Where they are.
+        tokens: With which they may open.
+        logged: What a write-ahead log has besides.
+
+    Raises:
+        SourceError: Nothing can be read under the prefix.
+    """
+    standing = {stored.key: stored for stored in islice(source.current(BOOTSTRAP_PREFIX), _MOST_KEYS + 1)}
+    problems = []
+    if len(standing) > _MOST_KEYS:
+        problems.append(
+            f"more than {_MOST_KEYS} keys lie under {BOOTSTRAP_PREFIX.decode()}: the rest was not looked at"
+        )
+    values: list[KeptValue] = []
+    for etcd_key in dict.fromkeys([*standing, *(token.etcd_key for token in tokens)]):
+        now = standing.get(etcd_key)
+        at = now.mod_revision if now is not None else 0
+        seen: set[int] = set()
+        try:
+            for revision, value in _history(source, etcd_key):
+                seen.add(revision)
+                opened = open_bootstrap(etcd_key, value, tokens)
+                values.append(KeptValue(opened=opened, mod_revision=revision, current=revision == at))
+        except SourceError as problem:
+            # Not its message: it may name the key.
+            problems.append(f"the earlier values of a bootstrap key could not be read ({problem.code})")
+        if now is not None and at not in seen:
+            opened = open_bootstrap(etcd_key, now.value, tokens)
+            values.append(KeptValue(opened=opened, mod_revision=at, current=True))
+    values += _opened(logged, tokens)
+    return BootstrapValues(keys=len(standing), values=tuple(values), problems=tuple(problems))
+
+
+def _history(source: Source, etcd_key: bytes) -> Iterator[tuple[int, bytes]]:
+    for kept in source.history(etcd_key):
+        if kept.stored is not None:
+            yield kept.revision.main, kept.stored.value
+
+
+def _opened(logged: Iterable[LoggedValue], tokens: Sequence[ServerToken]) -> Iterator[KeptValue]:
+    for one in logged:
+        yield KeptValue(
+            opened=open_bootstrap(one.etcd_key, one.value, tokens),
+            mod_revision=one.mod_revision,
+            log_index=one.log_index,
+            confidence=one.confidence,
+        )

@@ -1,0 +1,344 @@
+"""EncryptionConfigurations out of the bootstrap data of k3s and RKE2, and which values each of them opens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from etcdfix.encryption.bootstrap import RecoveredFile
+from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
+from etcdfix.encryption.config_mark import MADE_BY_RECOVER
+from etcdfix.encryption.config_rules import parse_group_resource
+from etcdfix.encryption.config_text import Element, Part, configuration_file
+from etcdfix.encryption.kms.plugins import KMSPlugins
+from etcdfix.encryption.server_token import ServerToken
+from etcdfix.encryption.transformer import Transformers
+from etcdfix.errors import ConfigurationError
+from etcdfix.examine import Examiner
+from etcdfix.examine_all import Progress, no_progress
+from etcdfix.operations.look.encryption.bootstrap_values import (
+    BootstrapValues,
+    KeptValue,
+    LoggedValue,
+    read_values,
+)
+from etcdfix.operations.look.encryption.candidates import NamedCandidate, Tried, TryRequest, try_candidates
+from etcdfix.operations.look.encryption.node_stages import NodeStages, read_node_stages
+from etcdfix.operations.look.encryption.recover_advice import next_step, notes
+from etcdfix.operations.look.encryption.whole import WholeRequest
+from etcdfix.reports.configurations_model import ConfiguredKeyName, MergeRecord
+from etcdfix.reports.encryption_model import CandidateResult
+from etcdfix.reports.model import ReportConfiguration
+from etcdfix.reports.origin import report_origin, shown_word
+from etcdfix.reports.recover_model import (
+    BootstrapValue,
+    EncryptionRecoverReport,
+    NamedByNodes,
+    NodeConfiguration,
+    RecoveredConfiguration,
+    RecoveredRule,
+)
+from etcdfix.scope import ScopeRequest
+from etcdfix.sources.base import Source
+
+
+class RecoverRequest(WholeRequest, frozen=True, kw_only=True):
+    """Everything that decides what is looked for.
+
+    Attributes:
+        tokens: Every form of every token, the empty one too.
+        token_files: Where they come from, as given.
+        scope: Which values the configurations are tried on.
+        write_ahead_logs: Directories of logs that are looked at too, as given.
+    """
+
+    tokens: tuple[ServerToken, ...]
+    token_files: tuple[str, ...]
+    scope: ScopeRequest = msgspec.field(default_factory=ScopeRequest)
+    write_ahead_logs: tuple[str, ...] = ()
+
+
+class Recovered(msgspec.Struct, frozen=True, kw_only=True):
+    """One configuration.
+
+    Attributes:
+        name: What it is called in the report.
+        file: As the server had it.
+        configuration: The same as etcdfix writes it, marked; None where API servers would refuse it.
+    """
+
+    name: str
+    file: RecoveredFile
+    configuration: EncryptionConfiguration | None
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found before any value was tried.
+
+    Attributes:
+        values: Of the bootstrap data.
+        stages: What the Nodes say.
+        cluster: uid of kube-system; None where it cannot be read.
+        recovered: The newest configuration first.
+    """
+
+    values: BootstrapValues
+    stages: NodeStages
+    cluster: str | None
+    recovered: tuple[Recovered, ...]
+
+    @property
+    def usable(self) -> list[EncryptionConfiguration]:
+        """Those that API servers would take."""
+        return [one.configuration for one in self.recovered if one.configuration is not None]
+
+
+class Saved(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written.
+
+    Attributes:
+        files: By the name of the configuration.
+        records: Of it in the audit log.
+        no_record: Why there is none, else "".
+    """
+
+    files: Mapping[str, ReportConfiguration] = msgspec.field(default_factory=dict)
+    records: tuple[MergeRecord, ...] = ()
+    no_record: str = ""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The report, and how the look at everything went; None where nothing was tried."""
+
+    report: EncryptionRecoverReport
+    tried: Tried | None
+
+
+def find_configurations(source: Source, request: RecoverRequest, logged: Sequence[LoggedValue] = ()) -> Found:
+    """Find every configuration that is still kept, and what the Nodes say of theirs.
+
+    Args:
+        source: The datastore.
+        request: Has the tokens.
+        logged: What write-ahead logs have besides.
+
+    Raises:
+        SourceError: Nothing can be read.
+    """
+    values = read_values(source, request.tokens, logged)
+    examiner = Examiner.of(request)
+    recovered = [
+        Recovered(name=name, file=file, configuration=_marked(file, name))
+        for name, file in (
+            (f"recovered-{at}", file) for at, file in enumerate(values.files.values(), start=1)
+        )
+    ]
+    return Found(
+        values=values,
+        stages=read_node_stages(source, examiner),
+        cluster=examiner.kube_system_uid(source),
+        recovered=tuple(recovered),
+    )
+
+
+def _marked(file: RecoveredFile, name: str) -> EncryptionConfiguration | None:
+    """Return a configuration as it would be written; None, without a reason, for one that API servers refuse."""
+    try:
+        as_it_was = parse_configuration(file.expose(), path=name)
+        return parse_configuration(marked_file(as_it_was, file.sha256), path=name)
+    except ConfigurationError:
+        return None
+
+
+def marked_file(configuration: EncryptionConfiguration, sha256: str) -> bytes:
+    """Return a configuration as a file that is for reading, encryption keys included.
+
+    It says nothing of where it was found, so that the same configuration always makes the same file.
+
+    Args:
+        configuration: Which.
+        sha256: Of the file as the server had it.
+    """
+    elements = [
+        Element(
+            tuple(map(parse_group_resource, rule.resources)),
+            tuple(Part(provider, None) for provider in rule.providers),
+        )
+        for rule in configuration.rules
+    ]
+    comment = [
+        f"Made by etcdfix encryption {MADE_BY_RECOVER}, of a file that a server of k3s or RKE2 kept in the datastore:",
+        f"  {sha256}",
+        "Which one the servers run with today, the annotation encryption-config-hash of their Nodes tells.",
+    ]
+    return configuration_file(elements, made_by=MADE_BY_RECOVER, comment=comment)
+
+
+def try_recovered(
+    source: Source,
+    request: RecoverRequest,
+    found: Found,
+    *,
+    saved: Saved | None = None,
+    plugins: KMSPlugins | None = None,
+    progress: Progress = no_progress,
+) -> Outcome:
+    """Try every configuration on the values that do not open today, and report all of it.
+
+    Args:
+        source: The datastore.
+        request: What to try them on.
+        found: What :func:`find_configurations` returned.
+        saved: What was written of it; None for nothing.
+        plugins: The KMS plugins of all configurations; None to ask none.
+        progress: Counts the values for a display.
+
+    Raises:
+        ConfigurationError: The scope names something that does not exist.
+        SourceError: Nothing could be read.
+    """
+    saved = saved if saved is not None else Saved()
+    candidates = tuple(
+        NamedCandidate(one.name, _at(one.configuration, saved.files.get(one.name)))
+        for one in found.recovered
+        if one.configuration is not None
+    )
+    tried = None
+    if candidates:
+        try_request = TryRequest(
+            layout=request.layout,
+            configuration=request.configuration,
+            kubernetes_minor=request.kubernetes_minor,
+            same_again=request.same_again,
+            candidates=candidates,
+            scope=request.scope,
+        )
+        tried = try_candidates(source, try_request, plugins=plugins, progress=progress)
+    return Outcome(_report(source, request, found, saved, tried), tried)
+
+
+def _at(configuration: EncryptionConfiguration, file: ReportConfiguration | None) -> EncryptionConfiguration:
+    return configuration if file is None else msgspec.structs.replace(configuration, path=file.path)
+
+
+def _report(
+    source: Source, request: RecoverRequest, found: Found, saved: Saved, tried: Tried | None
+) -> EncryptionRecoverReport:
+    names = {one.file.sha256: one.name for one in found.recovered}
+    results = {one.name: one for one in tried.report.candidates} if tried is not None else {}
+    configurations = [_published(found, one, results.get(one.name), saved) for one in found.recovered]
+    reasons = [*found.values.problems]
+    reasons += tried.report.incomplete_reasons if tried is not None else source.problems
+    if tried is not None and not tried.whole.below_prefix:
+        reasons.append(f"no key starts with {request.layout.prefix}: nothing was there to try them on")
+    if found.stages.unread:
+        reasons.append(f"{found.stages.unread} of the Nodes could not be read")
+    without_advice = EncryptionRecoverReport(
+        **report_origin(source.describe(), request.configuration, found.cluster),
+        token_files=list(map(shown_word, request.token_files)),
+        write_ahead_logs=list(map(shown_word, request.write_ahead_logs)),
+        bootstrap_keys=found.values.keys,
+        values=[_value(kept, names) for kept in found.values.values],
+        configurations=configurations,
+        nodes=[
+            NodeConfiguration(
+                node=one.node,
+                stage=one.stage.name,
+                sha256=one.stage.sha256,
+                configuration=names.get(one.stage.sha256) if one.stage.names_a_file else None,
+            )
+            for one in found.stages.stages
+        ],
+        unread_nodes=found.stages.unread,
+        tried=tried.report.findings if tried is not None else None,
+        opened=tried.report.opened if tried is not None else 0,
+        # What they advise names files, which are there only where they were saved.
+        groups=[
+            group if saved.files else msgspec.structs.replace(group, next=None)
+            for group in (tried.report.groups if tried is not None else ())
+        ],
+        notes=[],
+        next=None,
+        audit_records=list(saved.records),
+        no_record=saved.no_record,
+        complete=not reasons,
+        incomplete_reasons=list(dict.fromkeys(reasons)),
+    )
+    return msgspec.structs.replace(
+        without_advice,
+        notes=notes(without_advice),
+        next=next_step(
+            without_advice,
+            request.same_again,
+            tried.report.next if tried is not None and saved.files else None,
+        ),
+    )
+
+
+def _value(kept: KeptValue, names: Mapping[str, str]) -> BootstrapValue:
+    opened = kept.opened
+    return BootstrapValue(
+        mod_revision=kept.mod_revision,
+        current=kept.current,
+        log_index=kept.log_index,
+        confidence=kept.confidence.value,
+        state=opened.state.value,
+        reason=opened.reason,
+        token_form=opened.token_form.value if opened.token_form is not None else None,
+        form=opened.form.value if opened.form is not None else None,
+        configuration=names[opened.file.sha256] if opened.file is not None else None,
+    )
+
+
+def _published(
+    found: Found, one: Recovered, result: CandidateResult | None, saved: Saved
+) -> RecoveredConfiguration:
+    holding = found.values.of(one.file.sha256)
+    revisions = [kept.mod_revision for kept in holding if kept.mod_revision is not None]
+    # The newest word on it: one file goes through several stages.
+    stages = [kept.opened.file.stage for kept in holding if kept.opened.file is not None]
+    stage = next((stage for stage in reversed(stages) if stage is not None), None)
+    naming = found.stages.naming
+    nodes = [named.node for named in naming if named.stage.sha256 == one.file.sha256]
+    return RecoveredConfiguration(
+        name=one.name,
+        sha256=one.file.sha256,
+        usable=one.configuration is not None,
+        current=any(kept.current for kept in holding),
+        first_mod_revision=min(revisions, default=None),
+        last_mod_revision=max(revisions, default=None),
+        file_time=one.file.file_time,
+        stage=stage.name if stage is not None else "",
+        stage_fits=stage.sha256 == one.file.sha256 if stage is not None and stage.names_a_file else None,
+        named_by_nodes=_named(len(nodes), len(naming)),
+        nodes=nodes,
+        rules=_rules(one.configuration),
+        opens=result.opens if result is not None else 0,
+        right_key=result.right_key if result is not None else 0,
+        undetermined=result.undetermined if result is not None else 0,
+        opened=result.opened if result is not None else [],
+        not_opened=result.not_opened if result is not None else [],
+        file=saved.files.get(one.name),
+    )
+
+
+def _named(nodes: int, naming: int) -> NamedByNodes:
+    if not naming:
+        return NamedByNodes.UNKNOWN
+    if not nodes:
+        return NamedByNodes.NONE
+    return NamedByNodes.ALL if nodes == naming else NamedByNodes.SOME
+
+
+def _rules(configuration: EncryptionConfiguration | None) -> list[RecoveredRule]:
+    if configuration is None:
+        return []
+    return [
+        RecoveredRule(
+            rule.rule.split(","),
+            [ConfiguredKeyName(key.transformer, key.key_fingerprint) for key in rule.keys],
+        )
+        for rule in dict.fromkeys(Transformers.from_configuration(configuration).rules)
+        if rule.rule is not None
+    ]

@@ -1,0 +1,124 @@
+"""Recovered configurations as files: recorded first, then written, for their owner alone."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import ExitStack
+from pathlib import Path
+
+from etcdfix.errors import AuditError, ConfigurationError, RemediationRefused
+from etcdfix.operations.look.encryption.recover import Found, Recovered, Saved, marked_file
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Subject, Verb
+from etcdfix.remediation.durable import SafeDirectory, default_audit_log, open_directory
+from etcdfix.reports.configurations_model import MergeRecord
+from etcdfix.reports.model import ReportConfiguration
+from etcdfix.reports.origin import shown_word
+from etcdfix.sources.base import SourceDescription
+
+_WHAT = "recovered configuration"
+_DIGITS = 16
+
+
+def save_configurations(
+    found: Found, directory: Path, description: SourceDescription, *, audit_log: Path | None, etcd_user: str
+) -> Saved:
+    """Write every configuration that API servers would take to a file of its own, and record that first.
+
+    A file that is there already with the same bytes stays, and is recorded again: it was looked up once more.
+
+    Args:
+        found: What was found.
+        directory: Ours alone; it is made, with mode 0700, where what is above it is there.
+        description: Of the source, for the record.
+        audit_log: Where to record it; None for the default one, which is done without where it cannot be written.
+        etcd_user: As whom etcd is asked; "" for nobody in particular.
+
+    Raises:
+        ConfigurationError: Another file has one of the names.
+        RemediationRefused: The directory, or the audit log that was named, is not safe; or a file cannot be written.
+        AuditError: The record could not be made durable in the audit log that was named: nothing was written.
+    """
+    wanted = [(one, one.configuration) for one in found.recovered if one.configuration is not None]
+    if not wanted:
+        return Saved()
+    operator = Operator.of_this_process(etcd_user=etcd_user)
+    with ExitStack() as stack:
+        place = stack.enter_context(open_directory(directory, create=directory.absolute().parent.is_dir()))
+        texts = {one.name: marked_file(configuration, one.file.sha256) for one, configuration in wanted}
+        missing = {one.name for one, _ in wanted if not _is_there(place, file_name(one), texts[one.name])}
+        files = {
+            one.name: ReportConfiguration(
+                shown_word(str(directory / file_name(one))),
+                f"sha256:{hashlib.sha256(texts[one.name]).hexdigest()}",
+            )
+            for one, _ in wanted
+        }
+        records: list[MergeRecord] = []
+        no_record = ""
+        try:
+            log = stack.enter_context(_open_log(audit_log, operator))
+            for one, _ in wanted:
+                link = log.append(_entry(operator, found, one, files[one.name], description))
+                records.append(MergeRecord(str(log.path), link.sequence, f"sha256:{link.sha256}"))
+        except (RemediationRefused, AuditError) as error:
+            if audit_log is not None:
+                raise
+            no_record = error.message
+        for one, _ in wanted:
+            if one.name in missing:
+                place.create(file_name(one), texts[one.name], what=_WHAT)
+    return Saved(files=files, records=tuple(records), no_record=no_record)
+
+
+def file_name(one: Recovered) -> str:
+    """Return what a file is called: the beginning of the digest by which Nodes name the configuration is in it."""
+    return f"encryption-config-{one.file.sha256.removeprefix('sha256:')[:_DIGITS]}.yaml"
+
+
+def _open_log(audit_log: Path | None, operator: Operator) -> AuditLog:
+    path = audit_log if audit_log is not None else default_audit_log()
+    return AuditLog.open(path, operator=operator, create_directory=audit_log is None)
+
+
+def _is_there(place: SafeDirectory, name: str, text: bytes) -> bool:
+    """Say whether a file is there already.
+
+    Raises:
+        ConfigurationError: It is, and is another one.
+    """
+    try:
+        same = place.read(name, limit=len(text)) == text
+    except FileNotFoundError:
+        return False
+    except OSError:
+        same = False
+    if not same:
+        raise ConfigurationError(
+            f"--save-dir: {place.path / name} is there already, and is not what would be written",
+            hint="name another directory; what stands there may be the last copy of a key",
+        )
+    return True
+
+
+def _entry(
+    operator: Operator,
+    found: Found,
+    one: Recovered,
+    file: ReportConfiguration,
+    description: SourceDescription,
+) -> Entry:
+    source = f"snapshot {shown_word(description.path)}" if description.path is not None else "a live etcd"
+    return Entry(
+        type=RecordType.REVEAL,
+        verb=Verb.REVEAL,
+        operator=operator,
+        subject=Subject(
+            key=b"", group="apiserver.config.k8s.io", api_version="v1", resource="encryptionconfigurations",
+            namespace="", name=file.path,
+        ),
+        cluster_uid=found.cluster or "",
+        header_revision=description.revision if description.path is None else 0,
+        detail=f"EncryptionConfiguration {one.file.sha256} recovered from the bootstrap data in {source}, to be "
+        f"written to {file.path} {file.sha256}",
+    )  # fmt: skip

@@ -1,0 +1,264 @@
+"""Keeps objects that API servers had in memory: one file each, never overwritten, and an index that only grows.
+
+A file is on disk before its line in the index is. What a crash leaves between the two is a file that no line names;
+the next run finds that it holds the same bytes, and adds the line.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from etcdfix.apiserver.memory import Identity
+from etcdfix.apiserver.objects import APIObject
+from etcdfix.errors import ConfigurationError, NotDurable, why
+from etcdfix.inputs.inputfile import MAX_REPORT_BYTES
+from etcdfix.remediation.durable import (
+    SafeDirectory,
+    Step,
+    announced,
+    no_step,
+    open_directory,
+    read_limited,
+    refuse_foreign_file,
+    write_fully,
+)
+from etcdfix.rescued import (
+    FORMAT,
+    INDEX_NAME,
+    MAX_OBJECT_BYTES,
+    SavedObject,
+    digest_of,
+    file_name,
+    newest_first,
+    parse_index,
+    read_saved,
+)
+
+_WHAT: Final = "saved object"
+_INDEX: Final = "index of saved objects"
+_FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an object came from.
+
+    Attributes:
+        server: Address of the API server, as it may be shown.
+        at: When it answered.
+        cluster_uid: uid of its kube-system, "" where it did not say.
+        mod_revision: Of the etcd key, by the report; 0 where none says it.
+    """
+
+    server: str
+    at: datetime
+    cluster_uid: str = ""
+    mod_revision: int = 0
+
+
+class RescueStore:
+    """A directory of saved objects that is open, ours, and locked; made by :meth:`open`, and a context manager.
+
+    Attributes:
+        path: The directory.
+        mended: The index ended in what a crash left of a line, which was taken away.
+    """
+
+    def __init__(self, directory: SafeDirectory, descriptor: int, step: Step) -> None:
+        self.path = directory.path
+        self.mended = False
+        self._directory = directory
+        self._descriptor = descriptor
+        self._step = step
+        self._size = 0
+        self._by_key: dict[bytes, list[SavedObject]] = {}
+
+    @classmethod
+    def open(cls, path: Path, *, step: Step = no_step) -> RescueStore:
+        """Open a directory for saving, and read its index; one that has none gets an empty one.
+
+        Args:
+            path: The directory; it must be there, and be ours alone to write.
+            step: Told of each action on a file.
+
+        Raises:
+            UnsafePlace: The directory or its index is not ours alone, or a link.
+            NotDurable: It cannot be opened, or somebody else is saving into it.
+            ConfigurationError: Its index is none.
+        """
+        directory = open_directory(path, step=step)
+        descriptor = -1
+        try:
+            descriptor = _open_index(directory)
+            store = cls(directory, descriptor, step)
+            store._begin()
+        except BaseException:
+            if descriptor >= 0:
+                os.close(descriptor)
+            directory.close()
+            raise
+        return store
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the lock back; a second call does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+            self._directory.close()
+
+    def objects(self) -> list[SavedObject]:
+        """Return everything that the index names."""
+        return [saved for objects in self._by_key.values() for saved in objects]
+
+    def has(self, key: bytes, mod_revision: int) -> SavedObject | None:
+        """Return the object of an etcd key as it was at a mod revision, where that is saved and the file is whole."""
+        for saved in newest_first(self._by_key.get(key, ())):
+            if saved.resource_version == str(mod_revision):
+                with suppress(ConfigurationError):
+                    read_saved(self.path, saved)
+                    return saved
+        return None
+
+    def save(
+        self, key: bytes, thing: APIObject, identity: Identity, raw: bytes, origin: Origin
+    ) -> tuple[SavedObject, bool]:
+        """Keep an object, unless these very bytes are kept already.
+
+        Args:
+            key: Complete etcd key.
+            thing: What was asked for.
+            identity: What the answer says of itself.
+            raw: The answer, as it travelled.
+            origin: Where it came from.
+
+        Returns:
+            Its line in the index, and whether it is new.
+
+        Raises:
+            NotDurable: It cannot be kept; nothing that was kept before is lost.
+        """
+        sha256 = digest_of(raw)
+        saved = SavedObject(
+            format=FORMAT,
+            key_base64=key,
+            group=thing.group,
+            version=identity.version,
+            resource=thing.resource,
+            kind=identity.kind,
+            namespace=identity.namespace,
+            name=identity.name,
+            uid=identity.uid,
+            resource_version=identity.resource_version,
+            generation=identity.generation,
+            deleting=identity.deleting,
+            mod_revision=origin.mod_revision,
+            sha256=sha256,
+            size=len(raw),
+            file=file_name(key, identity.resource_version, sha256),
+            server=origin.server,
+            saved_at=origin.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            cluster_uid=origin.cluster_uid,
+        )
+        known = next((each for each in self._by_key.get(key, ()) if each.file == saved.file), None)
+        if not self._stands(saved, raw):
+            self._directory.create(saved.file, raw, what=_WHAT, step=self._step)
+        if known is not None:
+            return known, False
+        self._append(saved)
+        return saved, True
+
+    def _stands(self, saved: SavedObject, raw: bytes) -> bool:
+        """Say whether the file is there; one of that name with other bytes is never written over.
+
+        Raises:
+            NotDurable: It is another file, or cannot be read.
+        """
+        path = self.path / saved.file
+        try:
+            there = self._directory.read(saved.file, limit=MAX_OBJECT_BYTES)
+        except FileNotFoundError:
+            return False
+        except OSError as exc:
+            raise NotDurable(f"{_WHAT} {path}: {why(exc)}", path=path) from exc
+        if there != raw:
+            raise NotDurable(
+                f"{_WHAT} {path}: other bytes stand there than were saved under that name",
+                path=path,
+                hint="it was changed or cut; move it away, and run again",
+            )
+        return True
+
+    def _begin(self) -> None:
+        path = self.path / INDEX_NAME
+        refuse_foreign_file(self._descriptor, path, what=_INDEX)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as exc:
+            raise NotDurable(
+                f"{_INDEX} {path}: somebody else is saving into this directory",
+                path=path,
+                hint="wait for it, or choose another --save-dir",
+            ) from exc
+        try:
+            raw = read_limited(self._descriptor, limit=MAX_REPORT_BYTES)
+        except OSError as exc:
+            raise NotDurable(f"{_INDEX} {path}: {why(exc)}", path=path) from exc
+        index = parse_index(raw, self.path)
+        self._by_key = index.by_key()
+        self._size = raw.rfind(b"\n") + 1
+        if index.torn:
+            self._cut(path)
+            self.mended = True
+
+    def _append(self, saved: SavedObject) -> None:
+        path = self.path / INDEX_NAME
+        line = msgspec.json.encode(saved) + b"\n"
+        try:
+            with announced(self._step, _INDEX, "append"):
+                write_fully(self._descriptor, line)
+            with announced(self._step, _INDEX, "fsync"):
+                os.fsync(self._descriptor)
+        except OSError as exc:
+            with suppress(NotDurable):
+                self._cut(path)
+            raise NotDurable(f"{_INDEX} {path}: {why(exc)}", path=path) from exc
+        self._size += len(line)
+        self._by_key.setdefault(saved.key, []).append(saved)
+
+    def _cut(self, path: Path) -> None:
+        """Take away what is left of a line that could not be finished.
+
+        Raises:
+            NotDurable: It stays.
+        """
+        try:
+            with announced(self._step, _INDEX, "truncate"):
+                os.ftruncate(self._descriptor, self._size)
+                os.fsync(self._descriptor)
+        except OSError as exc:
+            raise NotDurable(f"{_INDEX} {path}: {why(exc)}", path=path) from exc
+
+
+def _open_index(directory: SafeDirectory) -> int:
+    path = directory.path / INDEX_NAME
+    try:
+        return os.open(INDEX_NAME, _FLAGS, 0o600, dir_fd=directory.descriptor)
+    except OSError as exc:
+        reason = "it is a symbolic link" if exc.errno == errno.ELOOP else why(exc)
+        raise NotDurable(f"{_INDEX} {path}: {reason}", path=path) from exc

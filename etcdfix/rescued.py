@@ -1,0 +1,226 @@
+"""What was saved from the memory of API servers: one JSON document a file, and an index beside them.
+
+The writer is :mod:`etcdfix.remediation.rescue.store`. Whoever reads here must not believe what stands in the index
+without looking at the file: :func:`read_saved` compares its digest. Whether the digest is one that was recorded when
+the file was written, only the audit log can tell.
+
+Format:
+    ``index.jsonl``: one line for each file, oldest first, UTF-8, ended by one newline; a last line without one is what
+    a crash left of it, and stands for nothing. A file holds the very bytes of an API server's answer to one GET.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from etcdfix.errors import ConfigurationError, why
+from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, read_input
+from etcdfix.model import GroupResource
+
+INDEX_NAME: Final = "index.jsonl"
+FORMAT: Final = "etcdfix.rescued/1"
+
+MAX_OBJECT_BYTES: Final = 16 << 20
+"""Of one answer: JSON takes more room than what etcd holds, where that is 1.5 MiB at most unless told otherwise."""
+
+_FILE_NAME: Final = re.compile(r"[0-9a-f]{16}-\d{1,20}-[0-9a-f]{16}\.json", re.ASCII)
+
+
+class Fit(StrEnum):
+    """How a saved object's resourceVersion stands to the mod revision that a report has for its etcd key."""
+
+    EQUAL = "equal"
+    """It is the object that the unreadable value holds."""
+    OLDER = "older"
+    """The key was written afterwards: the newest write is not in it."""
+    NEWER = "newer"
+    """The key was written after the report was made."""
+    UNKNOWN = "unknown"
+    """No report says a mod revision."""
+
+
+class SavedObject(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the index: an object as an API server had it in memory.
+
+    Attributes:
+        format: Of this line.
+        key_base64: Complete etcd key, bytes.
+        group: API group, "" for the core group.
+        version: API version in which it was asked for and answered.
+        resource: Plural resource.
+        kind: As the answer says.
+        namespace: "" for an object without one.
+        name: Its name.
+        uid: Its uid.
+        resource_version: As the answer says, a decimal number.
+        generation: ``metadata.generation``, 0 where there is none.
+        deleting: It has a deletionTimestamp.
+        mod_revision: Of the etcd key, by the report; 0 where none says it.
+        sha256: ``sha256:<hex>`` of the file.
+        size: Of the file, in bytes.
+        file: Its plain name in the directory of the index.
+        server: Address of the API server, as it may be shown.
+        saved_at: RFC 3339, UTC.
+        cluster_uid: uid of the server's kube-system, "" where it did not say.
+    """
+
+    format: str
+    key_base64: bytes
+    group: str
+    version: str
+    resource: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int = 0
+    deleting: bool = False
+    mod_revision: int = 0
+    sha256: str
+    size: int
+    file: str
+    server: str
+    saved_at: str
+    cluster_uid: str = ""
+
+    @property
+    def key(self) -> bytes:
+        """Complete etcd key."""
+        return self.key_base64
+
+    @property
+    def group_resource(self) -> GroupResource:
+        """Group and plural resource."""
+        return GroupResource(self.group, self.resource)
+
+    @property
+    def fit(self) -> Fit:
+        """How it stands to the mod revision that the report had."""
+        return fit_of(self.resource_version, self.mod_revision)
+
+
+class RescueIndex(msgspec.Struct, frozen=True, kw_only=True):
+    """What an index says.
+
+    Attributes:
+        directory: Where it is, and the files with it.
+        objects: One for each file, oldest first; several where a key was saved more than once.
+        torn: Its last line is what a crash left of one.
+    """
+
+    directory: Path
+    objects: tuple[SavedObject, ...] = ()
+    torn: bool = False
+
+    def of(self, key: bytes) -> tuple[SavedObject, ...]:
+        """Return what was saved of one etcd key, the newest resourceVersion first."""
+        return newest_first(saved for saved in self.objects if saved.key == key)
+
+    def by_key(self) -> dict[bytes, list[SavedObject]]:
+        """Return all objects by etcd key, oldest line first."""
+        found: dict[bytes, list[SavedObject]] = {}
+        for saved in self.objects:
+            found.setdefault(saved.key, []).append(saved)
+        return found
+
+
+def newest_first(objects: Iterable[SavedObject]) -> tuple[SavedObject, ...]:
+    """Return objects by resourceVersion, the highest first."""
+    return tuple(sorted(objects, key=lambda saved: int(saved.resource_version), reverse=True))
+
+
+def fit_of(resource_version: str, mod_revision: int) -> Fit:
+    """Compare a resourceVersion with the mod revision of the etcd key; 0 for one that nobody knows."""
+    if not mod_revision:
+        return Fit.UNKNOWN
+    number = int(resource_version)
+    return Fit.EQUAL if number == mod_revision else Fit.OLDER if number < mod_revision else Fit.NEWER
+
+
+def file_name(key: bytes, resource_version: str, sha256: str) -> str:
+    """Return the name of a file: made of digests, never of the key's own words, which come from strangers."""
+    digest = hashlib.sha256(key).hexdigest()
+    return f"{digest[:16]}-{resource_version}-{sha256.removeprefix('sha256:')[:16]}.json"
+
+
+def digest_of(raw: bytes) -> str:
+    """Return ``sha256:<hex>`` of the bytes of a file."""
+    return f"sha256:{hashlib.sha256(raw).hexdigest()}"
+
+
+def read_index(directory: Path) -> RescueIndex:
+    """Read the index of a directory of saved objects.
+
+    Raises:
+        ConfigurationError: There is none, or it cannot be read, or a line in it is none of an index.
+    """
+    path = directory / INDEX_NAME
+    try:
+        raw = read_input(path, most_bytes=MAX_REPORT_BYTES, follow=False)
+    except OSError as exc:
+        hint = "name the --save-dir of etcdfix rescue" if exc.errno == errno.ENOENT else ""
+        raise ConfigurationError(f"{path}: {why(exc).lower()}", hint=hint) from exc
+    return parse_index(raw, directory)
+
+
+def parse_index(raw: bytes, directory: Path) -> RescueIndex:
+    """Return what the bytes of an index say; see :func:`read_index`."""
+    whole, newline, rest = raw.rpartition(b"\n")
+    decode = msgspec.json.Decoder(SavedObject).decode
+    objects = []
+    for number, line in enumerate(whole.split(b"\n") if newline else (), start=1):
+        try:
+            saved = decode(line)
+            _check(saved)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as exc:
+            raise ConfigurationError(
+                f"{directory / INDEX_NAME}: line {number} is not one of an index of saved objects",
+                hint="an index is only ever added to: look at what changed it",
+            ) from exc
+        objects.append(saved)
+    return RescueIndex(directory=directory, objects=tuple(objects), torn=rest != b"")
+
+
+def _check(saved: SavedObject) -> None:
+    """Refuse a line whose words lead elsewhere.
+
+    Raises:
+        ValueError: It is of another format, or its file, digest or resourceVersion is nothing of the kind.
+    """
+    fits = (
+        saved.format == FORMAT
+        and _FILE_NAME.fullmatch(saved.file) is not None
+        and re.fullmatch(r"\d{1,19}", saved.resource_version, re.ASCII) is not None
+        and saved.file == file_name(saved.key, saved.resource_version, saved.sha256)
+    )
+    if not fits:
+        raise ValueError(saved.file)
+
+
+def read_saved(directory: Path, saved: SavedObject) -> bytes:
+    """Return the bytes of a saved object.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or is not the one that was saved.
+    """
+    path = directory / saved.file
+    try:
+        raw = read_input(path, most_bytes=MAX_OBJECT_BYTES, follow=False)
+    except OSError as exc:
+        raise ConfigurationError(f"saved object {path}: {why(exc).lower()}") from exc
+    found = digest_of(raw)
+    if found != saved.sha256:
+        raise ConfigurationError(
+            f"saved object {path}: its digest is {found}, the index says {saved.sha256}",
+            hint="it was changed after it was saved: it is no copy that can be relied upon",
+        )
+    return raw

@@ -1,0 +1,205 @@
+"""What one API server has of one object in its memory; its answers are those of the recordings, where there are any."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections import Counter
+from typing import Any, cast
+
+import pytest
+
+from etcdfix import rescued
+from etcdfix.apiserver import memory
+from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server
+from etcdfix.apiserver.memory import Memory, Remembered, caches, remember, served_versions
+from etcdfix.apiserver.objects import Answer, APIObject, Said
+from tests.support.golden import golden_folder, needs_golden
+
+THING = APIObject("", "v1", "secrets", "shop", "db")
+METADATA = {"name": "db", "namespace": "shop", "uid": "u-1", "resourceVersion": "17"}
+SECRET = "c2VjcmV0LXRoYXQtbXVzdC1ub3QtYmUtc2hvd24="
+
+
+class OneAnswer:
+    """Gives the same answer to whatever it is asked."""
+
+    def __init__(self, reply: Reply | NoReply) -> None:
+        self.reply = reply
+        self.paths: list[str] = []
+        self.accepted: list[str] = []
+
+    def send(self, method: str, path: str, *, accept: str = "", longest: int = 1 << 20) -> Reply | NoReply:
+        assert method == "GET"
+        self.paths.append(path)
+        self.accepted.append(accept)
+        if isinstance(self.reply, Reply) and self.reply.body is not None and len(self.reply.body) > longest:
+            return Reply(self.reply.status, None, self.reply.retry_after)
+        return self.reply
+
+    @property
+    def server(self) -> Server:
+        return cast("Server", self)
+
+
+def body(**changes: Any) -> bytes:
+    document: dict[str, Any] = {
+        "kind": "Secret", "apiVersion": "v1", "metadata": METADATA, "data": {"password": SECRET},
+    }  # fmt: skip
+    return json.dumps(document | changes).encode() + b"\n"
+
+
+def said(reply: Reply | NoReply, thing: APIObject = THING, **how: Any) -> Remembered:
+    return remember(OneAnswer(reply).server, thing, **({"kind": "Secret"} | how))
+
+
+def status(code: int, retry_after: int | None = None, **details: str) -> Reply:
+    document = {"kind": "Status", "apiVersion": "v1", "message": SECRET, "details": details, "code": code}
+    return Reply(code, json.dumps(document).encode(), retry_after)
+
+
+def test_an_object_that_is_held_is_given_byte_for_byte() -> None:
+    one = OneAnswer(Reply(200, body()))
+    found = remember(one.server, THING, kind="Secret")
+    assert found.word is Memory.HELD
+    assert found.raw == body()
+    assert found.identity is not None
+    assert (found.identity.uid, found.identity.resource_version) == ("u-1", "17")
+    assert (found.identity.kind, found.identity.version, found.identity.deleting) == ("Secret", "v1", False)
+    assert one.paths == ["/api/v1/namespaces/shop/secrets/db?resourceVersion=0"]
+    assert SECRET not in repr(found)
+
+
+def test_one_that_is_being_deleted_says_so() -> None:
+    metadata = METADATA | {"deletionTimestamp": "2026-11-23T10:00:00Z", "generation": 4}
+    found = said(Reply(200, body(metadata=metadata))).identity
+    assert found is not None
+    assert (found.deleting, found.generation) == (True, 4)
+
+
+def test_metadata_alone_reveal_nothing() -> None:
+    one = OneAnswer(Reply(200, body(kind="PartialObjectMetadata", apiVersion="meta.k8s.io/v1", data={})))
+    found = remember(one.server, THING, kind="Secret", metadata_only=True)
+    assert (found.word, found.raw) == (Memory.HELD, b"")
+    assert one.accepted[0].startswith("application/json;as=PartialObjectMetadata;")
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"kind": "ConfigMap"}, "kind"),
+        ({"kind": "PartialObjectMetadata"}, "kind"),
+        ({"apiVersion": "v2"}, "apiVersion"),
+        ({"metadata": METADATA | {"name": "other"}}, "name"),
+        ({"metadata": METADATA | {"namespace": "other"}}, "namespace"),
+        ({"metadata": METADATA | {"uid": ""}}, "uid"),
+        ({"metadata": METADATA | {"resourceVersion": "0x11"}}, "resourceVersion"),
+        ({"metadata": METADATA | {"resourceVersion": ""}}, "resourceVersion"),
+        ({"metadata": METADATA | {"resourceVersion": "1" * 20}}, "resourceVersion"),
+    ],
+)
+def test_what_is_not_the_object_that_was_asked_for_is_not_kept(changes: dict[str, Any], problem: str) -> None:
+    found = said(Reply(200, body(**changes)))
+    assert found.word is Memory.OTHER_OBJECT
+    assert problem in found.detail
+    assert found.raw == b""
+
+
+def test_a_kind_that_nobody_knows_is_believed() -> None:
+    assert said(Reply(200, body(kind="Widget")), kind="").word is Memory.HELD
+    assert said(Reply(200, body(kind="")), kind="").word is Memory.OTHER_OBJECT
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"<html>", b"[" * 100_000, b"{}", body().replace(b"c2Vj", b"\xff\xfe\xfd\xfc")]
+)
+def test_what_cannot_be_understood_is_not_kept(raw: bytes) -> None:
+    found = said(Reply(200, raw))
+    assert (found.word, found.raw) == (Memory.OTHER_OBJECT, b"")
+
+
+def test_an_object_beyond_any_size_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "LONGEST_OBJECT", 20)
+    assert said(Reply(200, body())).word is Memory.NO_ANSWER
+    monkeypatch.undo()
+    assert memory.LONGEST_OBJECT == rescued.MAX_OBJECT_BYTES
+
+
+@pytest.mark.parametrize(
+    ("reply", "word"),
+    [
+        (status(404, name="db"), Memory.NOT_HELD),
+        (status(404), Memory.NOT_SERVED),
+        (Reply(404, b"404 page not found\n"), Memory.NOT_SERVED),
+        (status(401), Memory.UNKNOWN_USER),
+        (status(403), Memory.DENIED),
+        (status(429, 18), Memory.CACHE_LOST),
+        (Reply(429, b"Too many requests, please try again later.\n", 1), Memory.OVERLOADED),
+        (Reply(429, b'{"kind":"Status', 1), Memory.OVERLOADED),
+        (status(500), Memory.READ_ERROR),
+        (status(503, 5), Memory.NO_ANSWER),
+        (status(504, 1), Memory.NO_ANSWER),
+        (NoReply(RefusalReason.TIMED_OUT, "no answer within 10 s"), Memory.NO_ANSWER),
+    ],
+)
+def test_what_each_refusal_means(reply: Reply | NoReply, word: Memory) -> None:
+    found = said(reply)
+    assert found.word is word
+    assert found.retry_after == (reply.retry_after if isinstance(reply, Reply) else None)
+    assert SECRET not in found.detail
+    assert caches(OneAnswer(reply).server, THING).word is word
+
+
+def test_a_server_that_lists_a_kind_has_it_in_memory() -> None:
+    one = OneAnswer(Reply(200, b"x" * (1 << 17)))
+    assert caches(one.server, THING).word is Memory.HELD
+    assert one.paths == ["/api/v1/secrets?resourceVersion=0"]
+
+
+def test_a_name_that_no_request_can_carry_is_not_asked_for() -> None:
+    one = OneAnswer(Reply(200, body()))
+    found = remember(one.server, APIObject("", "v1", "secrets", "shop", "a/../b"), kind="Secret")
+    assert found.word is Memory.NOT_HELD
+    assert one.paths == []
+
+
+def test_in_which_versions_to_ask() -> None:
+    group = b'{"kind":"APIGroup","preferredVersion":{"version":"v2"},"versions":[{"version":"v1"},{"version":"v2"}]}'
+    widget = APIObject("example.com", "", "widgets", "shop", "w")
+    assert served_versions(OneAnswer(Reply(200, group)).server, widget) == ("v2", "v1")
+    known = APIObject("example.com", "v1", "widgets", "shop", "w")
+    assert served_versions(OneAnswer(Reply(200, group)).server, known) == ("v1", "v2")
+    assert served_versions(OneAnswer(Reply(500, b"")).server, known) == ("v1",)
+    unknown = served_versions(OneAnswer(Reply(500, b"")).server, widget)
+    assert isinstance(unknown, Said)
+    assert unknown.answer is Answer.NO_ANSWER
+
+
+@needs_golden
+def test_the_recorded_answers_of_a_real_server() -> None:
+    """Every GET with resourceVersion=0 of the recordings that was sent as we send it."""
+    path = golden_folder("apiserver-http") / "exchanges.jsonl.gz"
+    shape = re.compile(
+        r"/apis?/(?:([^/]+)/)?(v1)(?:/namespaces/([^/]+))?/([^/]+)/([^/?]+)\?resourceVersion=0$"
+    )
+    words: Counter[tuple[int, Memory]] = Counter()
+    for line in gzip.decompress(path.read_bytes()).splitlines():
+        exchange = json.loads(line)
+        if exchange["kind"] != "exchange" or "same_as" in exchange or "body" not in exchange["response"]:
+            continue
+        request, response = exchange["request"], exchange["response"]
+        match = shape.match(request["path"])
+        plain = request["headers"].get("Accept", "application/json") == "application/json"
+        if request["method"] != "GET" or match is None or not plain:
+            continue
+        thing = APIObject(match[1] or "", match[2], match[4], match[3] or "", match[5])
+        found = said(Reply(response["status"], response["body"].encode()), thing, kind="")
+        words[response["status"], found.word] += 1
+        if found.identity is not None:
+            assert found.raw.decode() == response["body"]
+    assert set(words) == {
+        (200, Memory.HELD), (403, Memory.DENIED), (404, Memory.NOT_HELD), (500, Memory.READ_ERROR),
+        (503, Memory.NO_ANSWER),
+    }  # fmt: skip
+    assert words[200, Memory.HELD] > 50

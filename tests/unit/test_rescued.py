@@ -1,0 +1,144 @@
+"""The index of saved objects, as it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix.errors import ConfigurationError
+from etcdfix.rescued import (
+    FORMAT,
+    INDEX_NAME,
+    Fit,
+    SavedObject,
+    digest_of,
+    file_name,
+    fit_of,
+    read_index,
+    read_saved,
+)
+
+KEY = b"/registry/secrets/shop/db"
+BODY = b'{"kind":"Secret","apiVersion":"v1","metadata":{"name":"db"}}\n'
+
+
+def saved_object(key: bytes = KEY, body: bytes = BODY, **fields: Any) -> SavedObject:
+    given: dict[str, Any] = {
+        "format": FORMAT,
+        "key_base64": key,
+        "group": "",
+        "version": "v1",
+        "resource": "secrets",
+        "kind": "Secret",
+        "namespace": "shop",
+        "name": "db",
+        "uid": "u-1",
+        "resource_version": "17",
+        "sha256": digest_of(body),
+        "size": len(body),
+        "server": "https://10.0.0.1:6443",
+        "saved_at": "2026-11-23T10:00:00Z",
+        **fields,
+    }
+    given.setdefault("file", file_name(given["key_base64"], given["resource_version"], given["sha256"]))
+    return SavedObject(**given)
+
+
+def write_index(directory: Path, *objects: SavedObject, tail: bytes = b"") -> None:
+    lines = b"".join(msgspec.json.encode(saved) + b"\n" for saved in objects)
+    (directory / INDEX_NAME).write_bytes(lines + tail)
+
+
+def test_an_index_is_read_as_it_was_written(tmp_path: Path) -> None:
+    older, newer = saved_object(), saved_object(resource_version="103", mod_revision=103)
+    other = saved_object(key=b"/registry/secrets/shop/\xff", name="\\xff")
+    write_index(tmp_path, older, newer, other)
+    index = read_index(tmp_path)
+    assert index.objects == (older, newer, other)
+    assert not index.torn
+    assert index.of(KEY) == (newer, older)
+    assert index.by_key() == {KEY: [older, newer], other.key: [other]}
+    assert [saved.fit for saved in index.objects] == [Fit.UNKNOWN, Fit.EQUAL, Fit.UNKNOWN]
+
+
+def test_an_empty_index_names_nothing(tmp_path: Path) -> None:
+    write_index(tmp_path)
+    assert read_index(tmp_path).objects == ()
+
+
+def test_what_a_crash_left_of_the_last_line_stands_for_nothing(tmp_path: Path) -> None:
+    whole = saved_object()
+    write_index(tmp_path, whole, tail=msgspec.json.encode(whole)[:-3])
+    index = read_index(tmp_path)
+    assert index.objects == (whole,)
+    assert index.torn
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"file": "../../etc/shadow"},
+        {"file": "0" * 16 + "-17-" + "0" * 16 + ".json"},
+        {"format": "etcdfix.rescued/99"},
+        {"resource_version": "-1"},
+        {"resource_version": "١٧"},
+    ],
+)
+def test_a_line_that_leads_elsewhere_is_refused(tmp_path: Path, fields: dict[str, Any]) -> None:
+    write_index(tmp_path, saved_object(), saved_object(**fields))
+    with pytest.raises(ConfigurationError, match="line 2 is not one of an index"):
+        read_index(tmp_path)
+
+
+@pytest.mark.parametrize("line", [b"{}\n", b"\n", b"[" * 100_000 + b"\n", b"\xff\n"])
+def test_what_is_no_index_is_refused(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / INDEX_NAME).write_bytes(line)
+    with pytest.raises(ConfigurationError, match="line 1"):
+        read_index(tmp_path)
+
+
+def test_a_missing_index_and_a_link_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as missing:
+        read_index(tmp_path)
+    assert "--save-dir" in missing.value.hint
+    (tmp_path / "elsewhere").write_bytes(b"")
+    (tmp_path / INDEX_NAME).symlink_to("elsewhere")
+    with pytest.raises(ConfigurationError):
+        read_index(tmp_path)
+
+
+def test_a_file_that_was_changed_afterwards_is_no_copy(tmp_path: Path) -> None:
+    saved = saved_object()
+    path = tmp_path / saved.file
+    with pytest.raises(ConfigurationError, match="saved object"):
+        read_saved(tmp_path, saved)
+    path.write_bytes(BODY)
+    assert read_saved(tmp_path, saved) == BODY
+    path.write_bytes(BODY.replace(b"db", b"xx"))
+    with pytest.raises(ConfigurationError, match="its digest is"):
+        read_saved(tmp_path, saved)
+    path.unlink()
+    (tmp_path / "other").write_bytes(BODY)
+    path.symlink_to("other")
+    with pytest.raises(ConfigurationError):
+        read_saved(tmp_path, saved)
+
+
+@pytest.mark.parametrize(
+    ("resource_version", "mod_revision", "fit"),
+    [("9", 10, Fit.OLDER), ("10", 10, Fit.EQUAL), ("11", 10, Fit.NEWER), ("9", 0, Fit.UNKNOWN)],
+)
+def test_resource_versions_are_compared_as_numbers(
+    resource_version: str, mod_revision: int, fit: Fit
+) -> None:
+    assert fit_of(resource_version, mod_revision) is fit
+
+
+def test_names_of_files_hold_nothing_of_the_key() -> None:
+    name = file_name(b"/registry/secrets/a/../../x\n", "7", digest_of(BODY))
+    assert name == file_name(b"/registry/secrets/a/../../x\n", "7", digest_of(BODY))
+    assert "/" not in name
+    assert "secrets" not in name

@@ -55,6 +55,7 @@ def command(name: str) -> int:
       encryption-diff, encryption-merge, encryption-recover
                                        etcdfix encryption
       change                           delete, restore, reencrypt, repair
+      heal                             etcdfix heal
       explain, cause, cause-list       etcdfix explain
       backup-list, backup-verification, backup-pruning
                                        etcdfix backup

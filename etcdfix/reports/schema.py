@@ -21,6 +21,7 @@ from etcdfix.reports.copies_model import CopiesReport
 from etcdfix.reports.doctor_model import DoctorReport
 from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.reports.explain_model import ExplainReport
+from etcdfix.reports.heal_model import HealReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.reports.model import API_VERSION, ChangeReport, Finding, ScanReport
@@ -86,6 +87,7 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "orphans": partial(document_schema, OrphansReport),
     "plan": partial(document_schema, DeletionPlan),
     "change": partial(document_schema, ChangeReport),
+    "heal": partial(document_schema, HealReport),
     "doctor": partial(document_schema, DoctorReport),
     "encryption-usage": partial(document_schema, EncryptionUsageReport),
     "compare": partial(document_schema, ComparisonReport),

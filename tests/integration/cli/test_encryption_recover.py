@@ -46,9 +46,8 @@ def test_a_snapshot_and_the_token_give_the_keys_back(k3s: K3s) -> None:
     k3s.node("agent-1", None)
     for number in range(3):
         k3s.secret(f"web-{number}", OLD_KEY, OLD_NAME)
-    snapshot = k3s.snapshot()
-    for where in (snapshot, None):
-        code, report = k3s.report(snapshot=where)
+    for live in (False, True):
+        code, report = k3s.report(live=live)
         assert (code, report["complete"], report["tried"], report["opened"]) == (0, True, 3, 3)
         (one,) = report["configurations"]
         assert (one["name"], one["opens"], one["named_by_nodes"], one["nodes"]) == (
@@ -74,7 +73,7 @@ def test_a_rotation_keeps_both_configurations_until_it_is_compacted(k3s: K3s) ->
     second = k3s.keep(NEW, stage="reencrypt_finished")
     k3s.secret("new", NEW_KEY, NEW_NAME)
     k3s.node("server-1", NEW, "reencrypt_finished")
-    code, report = k3s.report()
+    code, report = k3s.report(live=True)
     assert (code, report["tried"], report["opened"]) == (0, 2, 2)
     newest, oldest = report["configurations"]
     assert (newest["last_mod_revision"], newest["current"], newest["opens"], newest["named_by_nodes"]) == (
@@ -122,7 +121,7 @@ def test_a_deleted_key_of_a_former_token_is_found_with_that_token(k3s: K3s) -> N
     _, report = k3s.report()
     assert len(report["configurations"]) == 1
     former = k3s.token_file("former", "former")
-    _, report = k3s.report(tokens=[k3s.token, former])
+    _, report = k3s.report(tokens=[k3s.token, former], live=True)
     assert len(report["configurations"]) == 2
     assert report["bootstrap_keys"] == 1
     assert report["token_files"] == [str(k3s.token), str(former)]
@@ -333,7 +332,7 @@ def test_who_may_read_the_storage_prefix_alone_is_told(
     k3s = K3s(start_etcd(), tmp_path, capfd)
     k3s.keep(OLD)
     k3s.server.require_login(b"/registry/")
-    ran = k3s.recover("--user", "reader", "--password", "reads:one prefix")
+    ran = k3s.recover("--user", "reader", "--password", "reads:one prefix", live=True)
     assert ran.code == 5
     assert "permission" in ran.err
 

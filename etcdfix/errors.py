@@ -18,6 +18,9 @@ pipeline catches them, in one place, and nowhere else::
     │   ├── PageCorrupt             a page contradicts itself or the file
     │   ├── RevisionCompacted       the revision asked for is gone
     │   ├── ClusterMismatch         endpoints answer for different clusters
+    │   ├── NotALog                 the directory holds no write-ahead log
+    │   ├── LogsDisagree            the logs of two members are not of one history
+    │   ├── OtherHistory            the log is not of the history of what is stored now
     │   └── BackupUnreadable
     │       ├── NotABackup
     │       ├── BackupVersionUnknown
@@ -230,6 +233,32 @@ class ClusterMismatch(SourceError):
     def __init__(self, message: str, *, cluster_ids: dict[str, str], hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.cluster_ids = cluster_ids
+
+
+class NotALog(SourceError):
+    """Raised when a directory holds no segment of a write-ahead log that can be read."""
+
+    code = "not-a-log"
+
+
+class LogsDisagree(SourceError):
+    """Raised when the write-ahead logs of two members are not of one history.
+
+    Attributes:
+        entry_index: Raft index at which they differ, 0 where they have none in common.
+    """
+
+    code = "logs-disagree"
+
+    def __init__(self, message: str, *, entry_index: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.entry_index = entry_index
+
+
+class OtherHistory(SourceError):
+    """Raised when nothing shows that a write-ahead log is of the history of what is stored now."""
+
+    code = "other-history"
 
 
 class BackupUnreadable(SourceError):

@@ -7,40 +7,29 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.change_output import Teller, change_output_option
-from etcdfix.cli.confirm import Terminal
+from etcdfix.cli.change_output import change_output_option
+from etcdfix.cli.changing import etcd_options, open_change
 from etcdfix.cli.exit_codes import epilog
-from etcdfix.cli.options import (
-    configuration_of,
-    gather_inputs,
-    main_etcd_options,
-    reading_options,
-    target_options,
-)
-from etcdfix.cli.output import require_output, say
-from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     EXIT_CODES,
-    acceptances,
-    api_access,
     change_options,
     member_options,
     named_digest,
     one_key,
-    record_paths,
-    require_reason,
     risk_options,
     show,
 )
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.operations.change.candidate import Candidate
+from etcdfix.operations.change.from_log import of_log
 from etcdfix.operations.change.preview import restore_preview_lines
 from etcdfix.operations.change.restore import RestoreRequest, run_restore
-from etcdfix.operations.opening import open_cluster
 from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.noencryption import looks_enveloped
 
 _PATH = click.Path(path_type=Path)
+_SOURCES = ("from_snapshot", "from_revision", "from_wal", "from_object", "from_key")
 
 
 @click.command("restore", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
@@ -49,12 +38,34 @@ _PATH = click.Path(path_type=Path)
     "--from-snapshot",
     type=_PATH,
     metavar="FILE",
-    help="Take the value of KEY from this snapshot instead of a backup.",
+    help="Take the value of KEY from this snapshot instead of a backup; with --from-revision, the one it had then.",
 )
 @click.option(
     "--from-revision", type=click.IntRange(min=1), metavar="N",
     help="Take the value that KEY had at this revision, if etcd still keeps it.",
 )  # fmt: skip
+@click.option(
+    "--from-wal",
+    type=_PATH,
+    metavar="DIR",
+    help="Take the newest write of KEY that reads from this write-ahead log: a member's member/wal, or a copy.",
+)
+@click.option(
+    "--entry", type=click.IntRange(min=1), metavar="INDEX",
+    help="With --from-wal: take the write of this entry. Needed for one that etcd may have refused.",
+)  # fmt: skip
+@click.option(
+    "--from-object",
+    type=_PATH,
+    metavar="FILE",
+    help="Take the object in this file: JSON as the API gave it, or a file of etcdfix rescue. It is written as JSON, "
+    "under today's write key.",
+)
+@click.option(
+    "--from-key",
+    metavar="OTHER",
+    help="Take the bytes of this etcd key, where a tag shows that they were written for KEY. OTHER stays as it is.",
+)
 @click.option(
     "--replace-mod-revision", type=click.IntRange(min=1), metavar="N",
     help="Replace what is there now, if it stands at this mod revision and could be deleted, "
@@ -63,8 +74,12 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--accept-unlisted-source",
     is_flag=True,
-    help="Take a value that is no backup of this audit log, or a revision of which nothing shows that it is of the "
-    "same object.",
+    help="Take a value that is neither a backup of this audit log nor an earlier revision of this etcd.",
+)
+@click.option(
+    "--accept-unknown-uid",
+    is_flag=True,
+    help="Go on although nothing shows that the value is of the object that is at the key, or was there last.",
 )
 @click.option(
     "--expect-value-sha256", "candidate_sha256", metavar="sha256:HEX", default="",
@@ -76,78 +91,89 @@ _PATH = click.Path(path_type=Path)
 @change_output_option
 @member_options
 @risk_options
-@target_options
-@main_etcd_options
-@reading_options
-def command(
-    *,
-    backup_or_key: str | None,
-    key_base64: str | None,
-    from_snapshot: Path | None,
-    from_revision: int | None,
-    output: str,
-    **options: Any,
-) -> int:
-    """Put a value back at its key: from a backup, a snapshot, or an earlier revision.
+@etcd_options
+def command(*, backup_or_key: str | None, key_base64: str | None, **options: Any) -> int:
+    """Put a value back at its key, wherever a good copy of it is.
 
     BACKUP is a file that delete, restore, reencrypt or repair has written: the undo, for which no encryption
-    configuration is needed. With --from-snapshot or --from-revision name the KEY instead. The key must be absent, or
-    --replace-mod-revision says what may be replaced.
-    """
-    require_reason(options)
-    require_output()
-    if from_snapshot is not None and from_revision is not None:
-        raise click.UsageError("--from-snapshot and --from-revision name two different sources")
-    with Teller(
-        Verb.RESTORE, output, dry_run=options["dry_run"], cluster_name=options["cluster_name"]
-    ) as teller:
-        return _restore(teller, backup_or_key, key_base64, from_snapshot, from_revision, options)
+    configuration is needed. For every other source name the KEY, and one of --from-snapshot, --from-revision,
+    --from-wal, --from-object and --from-key. What comes from there must be readable, and of the object that is at the
+    key or was there last. The key must be absent, or --replace-mod-revision says what may be replaced; a value that
+    reads is never replaced.
 
+    \b
+    Undo a deletion:
+      etcdfix restore BACKUP --reason "ticket 4711"
+    An object that etcdfix rescue saved from an API server's memory, over the value whose key is lost:
+      etcdfix restore --from-object FILE KEY --replace-mod-revision N --kubeconfig FILE \\
+        --encryption-config FILE --accept-unlisted-source --reason "ticket 4711" --dry-run
+    A value that was overwritten, from etcd's write-ahead log:
+      etcdfix restore --from-wal /var/lib/etcd/member/wal KEY --replace-mod-revision N \\
+        --encryption-config FILE --accept-unlisted-source --reason "ticket 4711" --dry-run
+    """  # fmt: skip  # noqa: D301 - click's mark for lines that stay
+    backup: list[Candidate] = []
 
-def _restore(
-    teller: Teller,
-    backup_or_key: str | None,
-    key_base64: str | None,
-    from_snapshot: Path | None,
-    from_revision: int | None,
-    options: dict[str, Any],
-) -> int:
-    api = api_access(options)
-    if from_snapshot is None and from_revision is None:
+    def named() -> bytes:
+        if _source_of(options):
+            return one_key(backup_or_key, key_base64)
         if backup_or_key is None or key_base64 is not None:
-            raise click.UsageError("name the BACKUP, or a key with --from-snapshot FILE or --from-revision N")
-        candidate = Candidate.of_file(Path(backup_or_key))
-        key = candidate.stored.key
-    else:
-        key = one_key(backup_or_key, key_base64)
-        candidate = None
-    teller.key = key
-    inputs = gather_inputs(options, key=key)
-    with open_cluster(inputs, configuration_of, say=say) as cluster:
-        if candidate is None:
-            candidate = (
-                Candidate.of_snapshot(cluster, key, from_snapshot)
-                if from_snapshot is not None
-                else Candidate.of_revision(cluster, key, from_revision or 0)
+            raise click.UsageError(
+                "name the BACKUP, or a key with --from-snapshot FILE, --from-revision N, --from-wal DIR, "
+                "--from-object FILE or --from-key OTHER"
             )
+        backup.append(Candidate.of_file(Path(backup_or_key)))
+        return backup[0].stored.key
+
+    with open_change(Verb.RESTORE, options, named) as change:
+        cluster = change.cluster
+        candidate = backup[0] if backup else _candidate(cluster, change.key, options)
         outcome = run_restore(
             cluster,
             RestoreRequest(
                 candidate=candidate,
-                reason=options["reason"],
                 replace_mod_revision=options["replace_mod_revision"],
                 unlisted_source=options["accept_unlisted_source"],
+                unknown_uid=options["accept_unknown_uid"],
                 value_sha256=named_digest(options["candidate_sha256"]),
                 without_lease=options["without_lease"],
-                accepted=acceptances(options),
-                record_paths=record_paths(options),
-                api=api,
-                etcd_user=inputs.etcd_user,
-                dry_run=options["dry_run"],
+                **change.request,
             ),
-            Terminal(yes=options["yes"]),
+            change.confirmer,
             preview=lambda shown: show(restore_preview_lines(cluster, shown), err=True),
-            progress=progress_of(cluster.source),
+            progress=change.progress,
         )
         unread = not cluster.configured and looks_enveloped(candidate.stored.value)
-        return teller.tell(Result.RESTORED, outcome, inputs.same_again(), unread=unread)
+        return change.teller.tell(Result.RESTORED, outcome, change.inputs.same_again(), unread=unread)
+
+
+def _source_of(options: dict[str, Any]) -> str:
+    """Return the option that names a source, "" for none.
+
+    Raises:
+        click.UsageError: There are two of them, or an entry without a log.
+    """
+    given = [name for name in _SOURCES if options[name] is not None]
+    if given == ["from_snapshot", "from_revision"]:
+        given = given[:1]
+    if len(given) > 1:
+        first, second = (f"--{name.replace('_', '-')}" for name in given[:2])
+        raise click.UsageError(f"{first} and {second} name two different sources")
+    if options["entry"] is not None and given != ["from_wal"]:
+        raise click.UsageError("--entry names an entry of a write-ahead log: give --from-wal DIR")
+    return given[0] if given else ""
+
+
+def _candidate(cluster: Cluster, key: bytes, options: dict[str, Any]) -> Candidate:
+    match _source_of(options):
+        case "from_snapshot":
+            return Candidate.of_snapshot(
+                cluster, key, options["from_snapshot"], options["from_revision"] or 0
+            )
+        case "from_revision":
+            return Candidate.of_revision(cluster, key, options["from_revision"])
+        case "from_wal":
+            return of_log(cluster, key, options["from_wal"], options["entry"])
+        case "from_object":
+            return Candidate.of_object(cluster, key, options["from_object"])
+        case _:
+            return Candidate.of_key(cluster, key, one_key(options["from_key"], None))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from etcdfix.errors import NotASnapshot, PageCorrupt, RevisionCompacted, SnapshotTruncated, SourceError
 from etcdfix.model import KeptRevision, StoredValue
@@ -19,15 +19,7 @@ from etcdfix.sources.bbolt.salvage import WHOLE_FILE, SalvagedTree
 from etcdfix.sources.bbolt.tree import Bucket, Damage, Tree
 from etcdfix.sources.dbfile import DatabaseFile
 from etcdfix.sources.mvcc import RevisionIndex, holds_revisions, parse_revision_key, show_key
-
-MAX_PROBLEMS: Final = 100
-"""Problems told one by one; beyond that they are counted."""
-
-DAMAGE_NOTE: Final = (
-    "what cannot be read may hide newer revisions: a key may be missing, show an older value,"
-    " or appear although it was deleted"
-)
-"""Stands last among the problems where part of the tree was lost."""
+from etcdfix.sources.problems import DAMAGE_NOTE, ProblemList
 
 SALVAGE_NOTE: Final = (
     "salvaged (--salvage): the newest revision of each key on whole pages of the file, live and free ones alike;"
@@ -35,8 +27,28 @@ SALVAGE_NOTE: Final = (
 )
 """Stands first among the problems of a salvaged file."""
 
-_MAX_COUNTED: Final = 100_000
+_U64_SIZE: Final = 8
 _MAX_VERSION_SIZE: Final = 64
+
+
+class AppliedState(NamedTuple):
+    """How far the raft log had been applied to a database file, and what decides about requests after that.
+
+    Attributes:
+        entry: Raft index of the last entry that it shows.
+        term: Its term; None where etcd did not keep it (before 3.5).
+        revision: The newest main revision.
+        alarms: Serialized ``AlarmMember`` of each active alarm.
+        leases: Ids of the leases that exist.
+        authentication: etcd's authentication is on.
+    """
+
+    entry: int
+    term: int | None
+    revision: int
+    alarms: tuple[bytes, ...]
+    leases: frozenset[int]
+    authentication: bool
 
 
 class SnapshotSource:
@@ -63,7 +75,7 @@ class SnapshotSource:
         self._cluster_name = cluster_name
         self._salvage = salvage
         self._path = path
-        self._problems = _ProblemList()
+        self._problems = ProblemList()
         self._first_damage: Damage | None = None
         self._closed = False
         self._file = DatabaseFile(path)
@@ -262,6 +274,47 @@ class SnapshotSource:
         missing = self.before(stored.key, stored.mod_revision) is None
         return missing and self._first_damage is None
 
+    def applied(self) -> AppliedState | None:
+        """Return how far the raft log had been applied to this file, and what decides about requests after that.
+
+        None where the file does not say, where damage hides part of it, and where it is read at an earlier revision.
+
+        Format:
+            etcd v3.6 ``server/storage/schema``: bucket ``meta`` (``consistent_index`` and, since 3.5, ``term``, 8 bytes
+            big-endian each), ``alarm`` (keys are ``AlarmMember``), ``lease`` (keys are ids, 8 bytes big-endian),
+            ``auth`` (``authEnabled`` is 1 where it is on).
+        """
+        index = self._lookup(b"meta", b"consistent_index")
+        if len(index) != _U64_SIZE or self._salvage or self._at_revision is not None:
+            return None
+        term = self._lookup(b"meta", b"term")
+        leases = self._keys_of(b"lease")
+        state = AppliedState(
+            entry=int.from_bytes(index, "big"),
+            term=int.from_bytes(term, "big") if len(term) == _U64_SIZE else None,
+            revision=self._revision,
+            alarms=tuple(self._keys_of(b"alarm")),
+            leases=frozenset(
+                int.from_bytes(key, "big", signed=True) for key in leases if len(key) == _U64_SIZE
+            ),
+            authentication=self._lookup(b"auth", b"authEnabled") == b"\x01",
+        )
+        return state if not self.problems else None
+
+    def _keys_of(self, bucket_name: bytes) -> list[bytes]:
+        """Return the keys of a small bucket."""
+        try:
+            bucket = self._tree.bucket(bucket_name)
+            pages = self._tree.leaves(bucket) if bucket is not None else ()
+            return [
+                bytes(self._tree.image[entry.key_start : entry.value_start])
+                for page in pages
+                for entry in self._tree.entries(page)
+            ]
+        except (PageCorrupt, SnapshotTruncated) as damage:
+            self._on_damage(damage)
+            return []
+
     def compacted_revision(self) -> int | None:
         """Return the oldest revision that is kept; 0 where nothing was compacted, None where damage hides it."""
         return self._compacted if self._compacted or self._first_damage is None else None
@@ -302,28 +355,3 @@ class SnapshotSource:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.close()
-
-
-class _ProblemList:
-    """Distinct problems: the first hundred as they are, the rest as a number."""
-
-    def __init__(self) -> None:
-        self._sentences: dict[str, None] = {}
-        self._further: set[int] = set()
-
-    def add(self, sentence: str) -> None:
-        """Add one, unless it is there: several walks meet the same damage."""
-        if sentence in self._sentences:
-            return
-        if len(self._sentences) < MAX_PROBLEMS:
-            self._sentences[sentence] = None
-        elif len(self._further) < _MAX_COUNTED:
-            self._further.add(hash(sentence))
-
-    def sentences(self) -> list[str]:
-        """Return what was added, in order, and how many more there were."""
-        further = len(self._further)
-        if not further:
-            return list(self._sentences)
-        count = f"at least {further}" if further >= _MAX_COUNTED else str(further)
-        return [*self._sentences, f"{count} more problems like these were found"]

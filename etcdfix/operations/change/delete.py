@@ -148,7 +148,7 @@ def run_delete(
             identity=checked.identity,
             servers=checked.servers,
             landmarks=landmarks,
-            moved_to=checked.moved_to,
+            rests_on=checked.moved_to,
             replaced=checked,
             counts=checked.alike.counts,
             declared_lost=checked.declared_lost,

@@ -96,7 +96,7 @@ class CheckedChange(msgspec.Struct, frozen=True, kw_only=True):
         identity: Which cluster it is.
         servers: What the API servers said.
         landmarks: Of the cluster, read before anything else was.
-        moved_to: Where a moved value belongs, and must still be; None for any other.
+        rests_on: Another key that must stay as it is, as the home of a moved value; None for none.
         replaced: What makes room, and is backed up; None where nothing is there.
         counts: What the values under each encryption key of what makes room came to.
         declared_lost: The declaration of a lost key was needed.
@@ -114,7 +114,7 @@ class CheckedChange(msgspec.Struct, frozen=True, kw_only=True):
     identity: ClusterIdentity
     servers: ServerAnswers
     landmarks: Landmarks
-    moved_to: Landmark | None = None
+    rests_on: Landmark | None = None
     replaced: Examined | None
     counts: Mapping[KeyName, KeyCounts] = MappingProxyType({})
     declared_lost: bool = False
@@ -189,7 +189,7 @@ def _change(cluster: Cluster, request: ChangeRequest, checked: CheckedChange) ->
             accepted=(*request.accepted.as_flags(), *checked.flags),
             grounds=grounds_of(cluster, checked.found, checked.servers, checked.identity, checked.counts),
         ),
-        landmarks=landmarks if checked.moved_to is None else landmarks.with_mark(checked.moved_to),
+        landmarks=landmarks if checked.rests_on is None else landmarks.with_mark(checked.rests_on),
         content=None if checked.replaced is None else _backup_content(cluster, request, checked, operator),
         value=checked.value,
         lease=checked.lease,

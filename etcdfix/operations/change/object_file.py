@@ -24,7 +24,7 @@ from etcdfix.inputs.inputfile import read_input
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.readers import ResourceReader
 from etcdfix.reports.printers.masking import is_masked
-from etcdfix.rescued import MAX_OBJECT_BYTES
+from etcdfix.rescued import INDEX_NAME, MAX_OBJECT_BYTES, digest_of, read_index
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import StorageCodec, display
 from etcdfix.verdicts.examination import Examination
@@ -47,6 +47,7 @@ class ObjectFile(msgspec.Struct, frozen=True, kw_only=True):
         resource_version: 0 where there is none, or one that is no mod revision.
         generation: ``metadata.generation``, 0 for none.
         written: The latest time in ``metadata.managedFields``, RFC 3339; "" for none.
+        cluster_uid: uid of the kube-system of the API server that it was saved from, "" where nothing says it.
     """
 
     path: Path
@@ -59,6 +60,7 @@ class ObjectFile(msgspec.Struct, frozen=True, kw_only=True):
     resource_version: int = 0
     generation: int = 0
     written: str = ""
+    cluster_uid: str = ""
 
     def __repr__(self) -> str:
         return f"ObjectFile(path={self.path!r}, kind={self.kind!r})"
@@ -107,6 +109,7 @@ def read_object_file(path: Path) -> ObjectFile:
         resource_version=_revision(metadata.get("resourceVersion")),
         generation=generation_of(metadata),
         written=written_at(metadata),
+        cluster_uid=_saved_from(path, raw),
     )
 
 
@@ -219,6 +222,25 @@ def written_at(metadata: dict[str, Any]) -> str:
         else ()
     )
     return max((time for time in times if isinstance(time, str)), default="")
+
+
+def _saved_from(path: Path, raw: bytes) -> str:
+    """Return the uid of the cluster that a file of ``etcdfix rescue`` was saved from, "" for any other file.
+
+    Raises:
+        ConfigurationError: The index beside it cannot be read.
+        RefusedByRule: The file is not what was saved.
+    """
+    if not (path.parent / INDEX_NAME).exists():
+        return ""
+    lines = [saved for saved in read_index(path.parent).objects if saved.file == path.name]
+    if lines and digest_of(raw) not in {saved.sha256 for saved in lines}:
+        raise _unfit(
+            path,
+            f"it was changed after etcdfix rescue saved it: {INDEX_NAME} beside it has another digest",
+            hint="another file of that directory, or another API server, may hold the object",
+        )
+    return lines[-1].cluster_uid if lines else ""
 
 
 def _parse(raw: bytes, path: Path) -> dict[str, Any]:

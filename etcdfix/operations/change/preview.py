@@ -70,12 +70,12 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
     if checked.candidate is not None:
         with_candidate = msgspec.structs.replace(found, repair=checked.candidate)
         yield f"May repair   {safe_text(checked.candidate.words)}: {_CANDIDATE[checked.candidate.proof]}"
-    yield from _cluster_lines(cluster, checked.identity, f", {counted(checked.alike.keys, 'key')}")
+    yield from cluster_lines(cluster, checked.identity, f", {counted(checked.alike.keys, 'key')}")
     yield from _pattern_lines(checked)
     if checked.lease is not None:
         left = f"{checked.lease.remaining_seconds} s left" if checked.lease.alive else "expired"
         yield f"Lease        {checked.lease.lease:x}, {left}"
-    yield from _api_lines(checked.servers)
+    yield from api_lines(checked.servers)
     if checked.accepted:
         yield safe_text(f"Accepted     {', '.join(checked.accepted)}")
     for warning in checked.warnings:
@@ -112,7 +112,7 @@ def _stake_lines(found: Examination) -> Iterator[str]:
         title = ""
 
 
-def _cluster_lines(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Iterator[str]:
+def cluster_lines(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Iterator[str]:
     source = cluster.source.describe()
     endpoints = ", ".join(source.endpoints or ())
     accepted = "" if identity.is_known else " (accepted)"
@@ -132,7 +132,7 @@ _SAID = {
 }
 
 
-def _api_lines(servers: ServerAnswers) -> Iterator[str]:
+def api_lines(servers: ServerAnswers) -> Iterator[str]:
     """Yield who allows the change, and what each API server said of the object."""
     allowed = servers.authorization
     if allowed is not None:
@@ -174,25 +174,19 @@ def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[s
     found, stored = shown.found, shown.candidate.stored
     yield f"Key          {safe_text(display(stored.key))}"
     yield f"From         {safe_text(shown.candidate.origin)}"
-    if shown.listed:
-        yield "             a true undo: the same bytes at the same key of the same cluster, by this audit log"
-    elif shown.same_object:
-        yield "             an earlier value of the same object, as this etcd keeps it"
-    elif shown.candidate.revision:
-        yield "             perhaps of ANOTHER OBJECT that had this name, as accepted"
-    else:
-        yield "             NOT a backup that this audit log knows, as accepted"
-    if shown.by_itself:
-        yield f"             by itself: its own digests fit, and the one that was given; {safe_text(shown.by_itself)}"
-    yield f"Value        {len(stored.value)} bytes, was at mod_revision {stored.mod_revision}"
+    yield from _speaks_for(shown)
+    was = f", was at mod_revision {stored.mod_revision}" if stored.mod_revision else ""
+    yield f"Value        {len(stored.value)} bytes{was}"
     if found.gvk is not None:
         version = f"{found.gvk.group}/{found.gvk.version}".lstrip("/")
         yield f"Object       {safe_text(f'{version} {found.gvk.kind} {found.namespace}/{found.name}')}"
     verdict = found.verdict
     why = "" if verdict.outcome is Outcome.READABLE else f": {safe_text(verdict.message)}"
     yield f"Examined     {verdict.outcome}{why}"
-    yield from _cluster_lines(cluster, shown.identity)
-    yield from _api_lines(shown.servers)
+    if shown.candidate.file is not None:
+        yield from _sealed_lines(shown)
+    yield from cluster_lines(cluster, shown.identity)
+    yield from api_lines(shown.servers)
     if stored.lease:
         kept = f"{shown.lease & _MASK:x} is attached again" if shown.lease else "is left out, as accepted"
         yield f"Lease        {kept}"
@@ -211,6 +205,36 @@ def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[s
         yield f"Warning      {safe_text(warning)}"
     yield ""
     yield "Dependents that the garbage collector has deleted meanwhile do not come back with their owner."
+
+
+def _speaks_for(shown: RestorePreview) -> Iterator[str]:
+    """Yield what speaks for the value, and what was accepted because nothing does."""
+    source, candidate = shown.source, shown.candidate
+    for line in candidate.told:
+        yield f"             {safe_text(line)}"
+    if source.intent is not None:
+        yield "             a true undo: the same bytes at the same key of the same cluster, by this audit log"
+        return
+    if not candidate.revision:
+        yield "             NOT a backup that this audit log knows, as accepted"
+    if source.by_itself:
+        yield f"             by itself: its own digests fit, and the one that was given; {safe_text(source.by_itself)}"
+    elif not source.same_object:
+        yield "             perhaps of ANOTHER OBJECT that had this name, as accepted"
+    elif candidate.revision:
+        yield "             an earlier value of the same object, as this etcd keeps it"
+    else:
+        yield "             it has the uid of the object that is at the key, or was there last"
+
+
+def _sealed_lines(shown: RestorePreview) -> Iterator[str]:
+    """Yield how an object is written, and whether anything newer is lost by it."""
+    how = shown.candidate.transformer
+    sealed = "no encryption" if how == IDENTITY else how
+    yield f"Written with {safe_text(sealed)}, as JSON; the same object was read from it"
+    if shown.proof:
+        yield f"             API servers write so too: {safe_text(display(shown.proof))} is stored under it"
+    yield f"Newer        {safe_text(shown.newer)}"
 
 
 def _why_replaced(present: Preflight | OwnWrite) -> str:
@@ -233,8 +257,8 @@ def reencrypt_preview_lines(cluster: Cluster, shown: ReencryptPreview) -> Iterat
         yield f"             API servers hold that key: {safe_text(display(shown.proof))} is stored under it"
     else:
         yield "             nothing shows that API servers hold that key, as accepted"
-    yield from _cluster_lines(cluster, shown.identity)
-    yield from _api_lines(shown.servers)
+    yield from cluster_lines(cluster, shown.identity)
+    yield from api_lines(shown.servers)
     if shown.lease is not None:
         yield f"Lease        {shown.lease.lease & _MASK:x}, kept"
     for warning in shown.warnings:
@@ -271,8 +295,8 @@ def repair_preview_lines(cluster: Cluster, shown: RepairPreview) -> Iterator[str
     before, after = stored.value, repaired.stored.value
     yield f"Bytes        {len(before)} now, {digest(before)}"
     yield f"             {len(after)} then, {digest(after)}"
-    yield from _cluster_lines(cluster, shown.identity, f", {counted(shown.alike.keys, 'key')}")
-    yield from _api_lines(shown.servers)
+    yield from cluster_lines(cluster, shown.identity, f", {counted(shown.alike.keys, 'key')}")
+    yield from api_lines(shown.servers)
     if shown.lease is not None:
         yield f"Lease        {shown.lease.lease & _MASK:x}, kept"
     for warning in shown.warnings:

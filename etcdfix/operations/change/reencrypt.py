@@ -139,7 +139,7 @@ def run_reencrypt(
         cluster, target, request.accepted, request.record_paths.directories, step
     )
     step("check: write key")
-    sealed = seal(cluster, today, plaintext)
+    sealed = seal(cluster, key, today.directory.group_resource, plaintext)
     # What today's configuration reads without a key is never rewritten, so the value has an envelope now.
     refuse_unencrypted(sealed)
     paths = request.record_paths

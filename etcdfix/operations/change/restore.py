@@ -1,12 +1,11 @@
-"""Puts a value back: a backup of ours, the value of a snapshot, or an earlier revision; guarded like a deletion.
+"""Puts a value back, wherever it comes from; guarded like a deletion.
 
 Undoing needs no configuration: a backup whose digest stands in this audit log holds bytes that were at this key of
 this cluster. Whatever else is put back is examined first, and must be readable. Of an earlier revision etcd itself is
 the list, as long as it is one of the object that stands at the key now, or stood there last.
 
-A backup whose log is lost or broken restores by itself, unread, and only where nothing is: its own digests fit, it
-names this cluster, and whoever restores it brings the digest that the deletion printed. A file that somebody made up
-has fitting digests too; the digest that was written down on the day is what it cannot have. So nothing here says it.
+An object in a file is sealed under today's write key, which API servers must be known to hold. Every other value goes
+back as it was stored. Of a value from elsewhere its uid must be that of the object that is at the key, or was last.
 
 What stands at the key is replaced only if it could be deleted, or if it is the very value that we put there in place of
 the one that now comes back: a restore and a re-encryption have an undo too.
@@ -15,15 +14,15 @@ the one that now comes back: a restore and a re-encryption have an undo too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from etcdfix.apiserver.servers import ServerAnswers
-from etcdfix.errors import AuditLogUnreadable, RefusedByRule
+from etcdfix.encryption.encrypt import Sealed
+from etcdfix.errors import RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.model import ClusterIdentity, Outcome, StoredValue
+from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.operations.change.candidate import Candidate
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
@@ -31,18 +30,24 @@ from etcdfix.operations.change.execute_change import (
     Confirmer,
     execute_change,
 )
-from etcdfix.remediation.audit.log import broken
+from etcdfix.operations.change.freshness import freshness_at
+from etcdfix.operations.change.sealing import (
+    find_proof,
+    how_to_prove,
+    refuse_unencrypted,
+    unproven_message,
+)
+from etcdfix.operations.change.source_checks import Source, check_digest, check_same_cluster, check_source
 from etcdfix.remediation.audit.record import Intent, Result, Verb
-from etcdfix.remediation.audit.search import is_there, trouble_with, wrote
-from etcdfix.remediation.backup.file import Backup, digest
-from etcdfix.remediation.backup.write import intent_of
+from etcdfix.remediation.audit.search import wrote
+from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.commit import (
     ChangeOutcome,
     place_warnings,
     require_space,
 )
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.landmarks import read_landmarks
+from etcdfix.remediation.landmarks import Landmark, read_landmarks
 from etcdfix.remediation.preflight.api_servers import check_api_servers, require_api
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cluster
 from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
@@ -52,21 +57,14 @@ from etcdfix.remediation.preflight.members import (
     read_key,
     read_lease,
 )
-from etcdfix.remediation.preflight.noencryption import check_no_encryption
+from etcdfix.remediation.preflight.noencryption import check_no_encryption, looks_enveloped
 from etcdfix.remediation.preflight.release import check_release
-from etcdfix.remediation.preflight.same_object import check_same_object
 from etcdfix.remediation.preflight.target import check_alarms, check_expectations, check_members
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.deletability import AcceptRisk
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
-
-_BY_ITSELF: Final = (
-    "a backup restores by itself with --accept-unlisted-source and --expect-value-sha256, the digest that the deletion "
-    "printed"
-)
-_ANOTHER_LOG: Final = f"keep it as it is, and begin a new one with --audit-log; {_BY_ITSELF}"
 
 
 class RestoreRequest(ChangeRequest, frozen=True, kw_only=True):
@@ -77,6 +75,7 @@ class RestoreRequest(ChangeRequest, frozen=True, kw_only=True):
         replace_mod_revision: The present value may be replaced, if it stands at this revision; None: the key must
             be absent.
         unlisted_source: A source that is no intent of this audit log is accepted.
+        unknown_uid: It is accepted that nothing tells the uid of the object at the key.
         value_sha256: ``sha256:<hex>`` that the value to put back must have, "" for any.
         without_lease: Leave the lease out.
     """
@@ -84,6 +83,7 @@ class RestoreRequest(ChangeRequest, frozen=True, kw_only=True):
     candidate: Candidate
     replace_mod_revision: int | None = None
     unlisted_source: bool = False
+    unknown_uid: bool = False
     value_sha256: str = ""
     without_lease: bool = False
 
@@ -123,9 +123,9 @@ class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         candidate: What, and from where.
         found: What it is under today's configuration.
-        listed: It is a true undo: an intent of this audit log made the backup.
-        same_object: It is an earlier revision of the object that is at the key, or was there last.
-        by_itself: Why no audit log speaks for the backup, where it restores by itself; else "".
+        source: What speaks for it.
+        proof: Key of another object that is stored under the key that it was sealed with; b"" where none was needed.
+        newer: Whether anything newer than an object in a file is overwritten; "" for any other value.
         replaced: What stands there now: what could be deleted, or what we wrote; None where the key is absent.
         lease: That will be attached, 0 for none.
         identity: Which cluster it is; unknown where that was accepted.
@@ -135,9 +135,9 @@ class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
 
     candidate: Candidate
     found: Examination
-    listed: bool
-    same_object: bool = False
-    by_itself: str = ""
+    source: Source
+    proof: bytes = b""
+    newer: str = ""
     replaced: Preflight | OwnWrite | None
     lease: int
     identity: ClusterIdentity
@@ -164,26 +164,20 @@ def run_restore(
         SourceError: etcd, or the backup, could not be read; nothing was changed.
     """
     candidate, key = request.candidate, request.candidate.stored.key
-    require_api(request.api, request.accepted)
+    require_api(request.api, request.accepted, always="--from-object" if candidate.file is not None else "")
     step("check: landmarks")
     landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=key)
     step("check: read the key")
     reading = read_key(cluster.source.client, key)
     step("check: cluster")
     identity = check_cluster(cluster, request.accepted, request.record_paths.directories)
-    _check_same_cluster(candidate, identity, request.accepted)
+    check_same_cluster(candidate, identity, request.accepted)
     step("check: candidate")
     check_no_encryption(cluster, candidate.stored)
-    intent = _intent_behind(candidate, request.record_paths.log_path)
-    listed = intent is not None
-    _check_digest(request)
-    found = cluster.examiner.examine(candidate.stored)
-    same_object = False
-    if candidate.revision and found.verdict.outcome is Outcome.READABLE:
-        step("check: same object")
-        same_object = check_same_object(cluster, reading, found)
-    known = listed or same_object
-    by_itself = "" if known else _check_unlisted(found, request, identity, reading.stored)
+    check_digest(request)
+    found = cluster.examiner.apart().examine(candidate.stored)
+    source = check_source(cluster, request, found, identity, reading, step)
+    proof = _check_write_key(cluster, request, found, identity, reading, step)
     replaced: Preflight | OwnWrite | None = None
     warnings: list[str] = []
     if reading.stored is None:
@@ -192,6 +186,7 @@ def run_restore(
                 Rule.GONE, f"{display(key)} does not exist, so there is nothing to replace",
                 hint="leave --replace-mod-revision out",
             )  # fmt: skip
+        _check_absent(request, found)
         _check_release(cluster, request, step)
         step("check: members")
         warnings += check_members(cluster, key, reading, request.accepted)
@@ -201,6 +196,7 @@ def run_restore(
         servers = check_api_servers(found, identity, request.api, request.accepted, held=False)
     else:
         _check_named(request, reading.stored)
+        intent = source.intent
         if intent is not None and wrote(request.record_paths.log_path, intent, reading.stored):
             replaced = _check_own(cluster, request, reading, reading.stored, intent, identity, step)
         else:
@@ -213,12 +209,24 @@ def run_restore(
     lease = _lease(cluster, candidate, without=request.without_lease)
     step("check: places")
     warnings += place_warnings(request.record_paths, backup=replaced is not None)
+    if source.intent is None:
+        warnings += _past_state(found)
+    newer = ""
+    if candidate.file is not None:
+        newer = freshness_at(
+            cluster,
+            candidate.file,
+            key,
+            reading,
+            same_uid=source.same_object,
+            cluster_known=identity.is_known,
+        )
     shown = RestorePreview(
         candidate=candidate,
         found=found,
-        listed=listed,
-        same_object=same_object,
-        by_itself=by_itself,
+        source=source,
+        proof=proof,
+        newer=newer,
         replaced=replaced,
         lease=lease,
         identity=identity,
@@ -237,15 +245,15 @@ def run_restore(
             identity=identity,
             servers=servers,
             landmarks=landmarks,
-            moved_to=unreadable.moved_to if unreadable is not None else None,
+            rests_on=_rests_on(candidate, unreadable),
             replaced=replaced,
             counts=unreadable.alike.counts if unreadable is not None else {},
             declared_lost=replaced is not None and replaced.declared_lost,
-            flags=tuple(_further_flags(request, known=known)),
+            flags=(*source.flags, *_further_flags(request)),
             value=candidate.stored.value,
             value_sha256=digest(candidate.stored.value),
             lease=lease,
-            detail=f"from {candidate.origin}{_unlisted_words(by_itself)}, {digest(candidate.stored.value)}",
+            detail=f"from {candidate.origin}{_unlisted_words(source.by_itself)}, {digest(candidate.stored.value)}",
         ),
         confirmer,
         preview=lambda: preview(shown),
@@ -253,145 +261,74 @@ def run_restore(
     )
 
 
-def _further_flags(request: RestoreRequest, *, known: bool) -> list[str]:
-    flags = [] if known else ["--accept-unlisted-source"]
-    if request.value_sha256:
-        flags.append(f"--expect-value-sha256 {request.value_sha256}")
+def _further_flags(request: RestoreRequest) -> list[str]:
+    flags = [f"--expect-value-sha256 {request.value_sha256}"] if request.value_sha256 else []
     return flags + (["--without-lease"] if request.without_lease and request.candidate.stored.lease else [])
 
 
-def _check_same_cluster(candidate: Candidate, identity: ClusterIdentity, accepted: Acceptances) -> None:
-    if candidate.cluster is None:
-        return
-    same = identity.is_same(candidate.cluster)
-    if same is False:
-        raise refuse(
-            Rule.OTHER_CLUSTER,
-            f"the {candidate.origin} comes from the cluster with {candidate.cluster.describe()}; this etcd "
-            f"holds the cluster with {identity.describe()}",
-            hint="name the etcd of that cluster with --endpoints",
-        )
-    if same is None and not accepted.unknown_cluster:
-        raise refuse(
-            Rule.UNKNOWN_CLUSTER,
-            f"the {candidate.origin} does not say which cluster it comes from, in a way that can be compared here",
-            hint="if you are sure that it is this one: --accept-unknown-cluster",
-        )
+def _rests_on(candidate: Candidate, unreadable: Preflight | None) -> Landmark | None:
+    """Return the other etcd key that must stay as it is: that of the bytes, or the home of a moved value that goes."""
+    if candidate.other is not None:
+        return candidate.other
+    return unreadable.moved_to if unreadable is not None else None
 
 
-def _intent_behind(candidate: Candidate, audit_log: Path) -> Intent | None:
-    """Return the intent by whose word the value was at this very key of this very cluster; None where there is none."""
-    if candidate.backup is None:
-        return None
-    try:
-        trouble = trouble_with(audit_log)
-        if trouble:
-            raise broken(audit_log, trouble, hint=_ANOTHER_LOG)
-        return intent_of(candidate.backup, audit_log) if is_there(audit_log) else None
-    except AuditLogUnreadable as exc:
-        raise AuditLogUnreadable(exc.message, hint=exc.hint or _ANOTHER_LOG) from exc
+def _check_write_key(
+    cluster: Cluster,
+    request: RestoreRequest,
+    found: Examination,
+    identity: ClusterIdentity,
+    reading: KeyReading,
+    step: Step,
+) -> bytes:
+    """Refuse to write what was sealed now, unless API servers are known to hold the key; return what shows it.
 
-
-def _check_digest(request: RestoreRequest) -> None:
-    # The digest of the value is not said: from this file it would prove nothing.
-    if request.value_sha256 and request.value_sha256 != digest(request.candidate.stored.value):
-        raise refuse(
-            Rule.EXPECTATION_DIFFERS,
-            f"the value from the {request.candidate.origin} does not have the digest {request.value_sha256}",
-            hint="it is another value, or was changed; the digest is the one that the deletion printed",
-        )
-
-
-def _check_unlisted(
-    found: Examination, request: RestoreRequest, identity: ClusterIdentity, present: StoredValue | None
-) -> str:
-    """Check a source that this audit log does not know; say why no log speaks for it where it restores by itself."""
+    No flag lifts it: under a configuration that is not deployed, a healthy value looks like a broken one.
+    """
     candidate = request.candidate
-    if candidate.revision and found.verdict.outcome is not Outcome.READABLE:
-        raise refuse(
-            Rule.NOT_READABLE,
-            f"the value of {candidate.origin} is {found.verdict.outcome}: {found.verdict.message}",
-            hint="that is the present value: name an earlier revision"
-            if present == candidate.stored
-            else "only a readable value may be put back; give the --encryption-config that reads it",
-        )
-    if candidate.revision and not request.unlisted_source:
-        raise refuse(
-            Rule.UNLISTED_SOURCE,
-            f"nothing that etcd keeps shows that the value of {candidate.origin} is of the object that is at "
-            f"{display(candidate.stored.key)}, or was there last",
-            hint="look at it with etcdfix get --revision; if it is the right one: --accept-unlisted-source",
-        )
-    if not request.unlisted_source:
-        raise refuse(
-            Rule.UNLISTED_SOURCE,
-            f"the {candidate.origin} is no backup that this audit log ({request.record_paths.log_path}) knows",
-            hint="name the log that was used then with --audit-log, or --accept-unlisted-source",
-        )
-    if found.verdict.outcome is Outcome.READABLE:
-        return ""
-    if candidate.backup is None or not request.value_sha256:
-        more = "" if candidate.backup is None else f"; {_BY_ITSELF}"
-        raise refuse(
-            Rule.NOT_READABLE,
-            f"the value from the {candidate.origin} is {found.verdict.outcome}: {found.verdict.message}",
-            hint="only a readable value may come from elsewhere; give the --encryption-config that reads it"
-            + more,
-        )
-    _check_by_itself(found, request, identity, present)
-    return _lost_log(candidate.backup)
+    if candidate.file is None:
+        return b""
+    step("check: write key")
+    sealed = Sealed(candidate.transformer, candidate.stored.value)
+    if reading.stored is not None and looks_enveloped(reading.stored.value):
+        refuse_unencrypted(sealed)
+    if cluster.no_encryption:
+        return b""  # every value in this etcd was looked at
+    paths = request.record_paths
+    proof = find_proof(cluster, found, identity, directories=paths.directories, audit_log=paths.log_path)
+    if not proof:
+        raise refuse(Rule.WRITE_KEY, unproven_message(found, sealed), hint=how_to_prove(found))
+    return proof
 
 
-def _check_by_itself(
-    found: Examination, request: RestoreRequest, identity: ClusterIdentity, present: StoredValue | None
-) -> None:
-    """Refuse a backup that no log speaks for, unless it can only bring back what was there."""
-    origin = request.candidate.origin
-    if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
-        raise refuse(
-            Rule.NOT_AN_OBJECT,
-            f"the {origin} is about {display(found.stored.key)}, which holds no object of the API",
-            hint="name the storage prefix of this cluster: --etcd-prefix",
-        )
-    if request.candidate.cluster is None or not identity.is_same(request.candidate.cluster):
-        unknown = not identity.is_known
-        raise refuse(
-            Rule.UNKNOWN_CLUSTER,
-            f"the {origin} restores by itself only in the cluster that it names; "
-            + ("that cannot be read here" if unknown else "it names none that can be compared with this one"),
-            hint="name the audit log that knows it with --audit-log"
-            + (", or give the --encryption-config that reads namespace kube-system" if unknown else ""),
-        )
-    if present is not None:
-        raise refuse(
-            Rule.PRESENT,
-            f"{display(present.key)} exists, at mod_revision {present.mod_revision}: a backup that no audit log speaks "
-            "for is put only where nothing is",
-            hint="name the audit log that knows it with --audit-log",
-        )
+def _check_absent(request: RestoreRequest, found: Examination) -> None:
+    """Refuse to create from a file what the cluster depends on; what is replaced is held against that as a deletion."""
     reason = protected_reason(found.directory.group_resource, found.namespace)
-    if reason and AcceptRisk.CLUSTER_BREAKING not in request.accepted.risks:
+    if (
+        request.candidate.file is not None
+        and reason
+        and AcceptRisk.CLUSTER_BREAKING not in request.accepted.risks
+    ):
         raise refuse(
             Rule.PROTECTED,
-            f"{reason}; no audit log says that this value was there",
+            f"{reason}; a file that may have been edited would be put in place of it",
             hint=f"if that is understood: --accept-risk {AcceptRisk.CLUSTER_BREAKING}",
         )
 
 
-def _lost_log(backup: Backup) -> str:
-    """Say what became of the log that a backup names; if it lists the backup, it is not the one that is written now."""
-    own = Path(backup.intent.audit_log)
-    try:
-        trouble = trouble_with(own)
-        if trouble:
-            return f"its audit log {own} has a broken chain: {trouble}"
-        if not is_there(own):
-            return f"its audit log {own} is not there"
-        if intent_of(backup, own) is not None:
-            return f"its audit log {own} lists it, but another one was named"
-    except AuditLogUnreadable as exc:
-        return f"its log cannot be read: {exc.message}"
-    return f"its audit log {own} does not list it"
+_CONFLICTS: Final = {
+    "pods": "its node, or a controller, may have replaced it meanwhile",
+    "leases.coordination.k8s.io": "whoever holds it now may lose it",
+    "endpointslices.discovery.k8s.io": "it may name Pods that are gone",
+    "persistentvolumes": "its volume may be bound or deleted meanwhile",
+    "persistentvolumeclaims": "its volume may be bound elsewhere meanwhile",
+    "services": "its address and ports may be in use elsewhere meanwhile",
+}
+
+
+def _past_state(found: Examination) -> list[str]:
+    conflict = _CONFLICTS.get(str(found.directory.group_resource))
+    return [f"a past state of {found.directory.group_resource} may conflict: {conflict}"] if conflict else []
 
 
 def _unlisted_words(by_itself: str) -> str:
@@ -399,6 +336,14 @@ def _unlisted_words(by_itself: str) -> str:
 
 
 def _check_named(request: RestoreRequest, present: StoredValue) -> None:
+    if request.candidate.other is not None:
+        raise refuse(
+            Rule.PRESENT,
+            f"{display(present.key)} exists, at mod_revision {present.mod_revision}: --from-key puts bytes only where "
+            "nothing is",
+            hint="what is there may be newer: look at it first, with etcdfix explain; an earlier revision of it goes "
+            "back with --from-revision",
+        )
     if request.replace_mod_revision is None:
         raise refuse(
             Rule.PRESENT,

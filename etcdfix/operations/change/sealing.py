@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storage
-from etcdfix.model import ClusterIdentity, Outcome, StoredValue
+from etcdfix.model import ClusterIdentity, GroupResource, Outcome, StoredValue
 from etcdfix.remediation.audit.search import own_writes
 from etcdfix.remediation.backup.write import name_of, unlisted_writes
 from etcdfix.remediation.preflight.cluster import Cluster
@@ -28,12 +28,15 @@ BY_API: Final = (
 """What remains where we cannot seal a value."""
 
 
-def seal(cluster: Cluster, found: Examination, plaintext: bytes, *, by_api: str = BY_API) -> Sealed:
+def seal(
+    cluster: Cluster, key: bytes, resource: GroupResource, plaintext: bytes, *, by_api: str = BY_API
+) -> Sealed:
     """Turn plaintext into what API servers store today at an etcd key.
 
     Args:
         cluster: Read with today's configuration; without one, nothing is encrypted at rest.
-        found: The value that is there, or any other that has its etcd key.
+        key: Complete etcd key.
+        resource: Of the key.
         plaintext: What a reader is to get.
         by_api: What remains where it cannot be sealed.
 
@@ -43,8 +46,7 @@ def seal(cluster: Cluster, found: Examination, plaintext: bytes, *, by_api: str 
     transformers = cluster.examiner.transformers
     if transformers is None:
         return Sealed(IDENTITY, plaintext)
-    resource = transformers.for_resource(found.directory.group_resource)
-    sealed = to_storage(resource, plaintext, found.stored.key)
+    sealed = to_storage(transformers.for_resource(resource), plaintext, key)
     if not isinstance(sealed, NotSealed):
         return sealed
     why = (

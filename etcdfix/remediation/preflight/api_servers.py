@@ -12,16 +12,22 @@ from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
 
 
-def require_api(api: APIAccess | None, accepted: Acceptances) -> None:
+def require_api(api: APIAccess | None, accepted: Acceptances, *, always: str = "") -> None:
     """Refuse a declaration where no API server can contradict it.
+
+    Args:
+        api: Which API servers to ask; None for none.
+        accepted: Says what is declared.
+        always: The option because of which one must be asked whatever is declared; "" for none.
 
     Raises:
         RefusedByRule: None was named, and that is not accepted.
     """
-    if accepted.key_lost and api is None and not accepted.no_api_server:
+    needs = "--declare-key-lost" if accepted.key_lost else always
+    if needs and api is None and not accepted.no_api_server:
         raise refuse(
             Rule.NO_API_SERVER,
-            "--declare-key-lost: no API server is asked whether it has the key and reads the object",
+            f"{needs}: no API server is asked whether it has the key and reads the object",
             hint="--kubeconfig FILE; only if there is none that could be asked: --accept-no-api-server",
         )
 

@@ -43,7 +43,7 @@ def check_same_object(cluster: Cluster, reading: KeyReading, found: Examination)
         return reading.stored is not None and reading.stored.create_revision == found.stored.create_revision
     if not newest.same_object:
         return False
-    there, here = _uid(newest.examination), _uid(found)
+    there, here = uid_of(newest.examination), uid_of(found)
     same_generation = newest.examination.stored.create_revision == found.stored.create_revision
     if there == here and (here or same_generation):
         return True
@@ -84,12 +84,12 @@ def check_uid(
         RefusedByRule: It is of another object.
         SourceError: What etcd keeps of the key could not be read.
     """
-    key, here = found.stored.key, _uid(found)
+    key, here = found.stored.key, uid_of(found)
     newest = _newest_readable(cluster, reading, key)
     there = origin = ""
     if newest is not None and newest.same_object:
         there, origin = (
-            _uid(newest.examination),
+            uid_of(newest.examination),
             f"mod_revision {newest.examination.stored.mod_revision} in etcd",
         )
     if not there:
@@ -150,7 +150,7 @@ def _in_backups(
         if content.key_base64 != key or another or not content.cluster.named.is_same(identity):
             continue
         found = examiner.examine(content.stored)
-        uid = _uid(found) if reads(found) else ""
+        uid = uid_of(found) if reads(found) else ""
         if uid and content.mod_revision > newest:
             newest, told = content.mod_revision, (uid, f"backup {path}")
     return told
@@ -172,6 +172,7 @@ def _newest_readable(cluster: Cluster, reading: KeyReading, key: bytes) -> Kept 
         return kept_of_history(source, examiner, key, reads, newest=None)
 
 
-def _uid(found: Examination) -> str:
+def uid_of(found: Examination) -> str:
+    """Return the uid that a value says, "" for none."""
     uid = found.decoded.uid if found.decoded is not None else None
     return (uid or b"").decode("utf-8", "replace")

@@ -18,7 +18,7 @@ class WriteKind(StrEnum):
 
 
 class LoggedWrite(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of one key, as one entry of the log asked for it.
+    r"""One change of one key, as one entry of the log asked for it.
 
     Committed is not applied: etcd may have refused it. ``confidence`` says how sure it is that it took effect, and at
     ``mod_revision``:
@@ -44,7 +44,7 @@ class LoggedWrite(msgspec.Struct, frozen=True, kw_only=True):
         after_revision: It made a later revision than this; None where nothing tells.
         before_revision: It made an earlier revision than this; None where nothing tells.
         user: etcd user who asked; "" where etcd's authentication was off.
-        range_end: End of the range that a deletion named, b"" for one key; b"\\x00" for all keys from ``key`` on.
+        range_end: End of the range that a deletion named, b"" for one key; b"\x00" for all keys from ``key`` on.
         refused: A replay says that it changed nothing; never together with ``certain``.
     """
 

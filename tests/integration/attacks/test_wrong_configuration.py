@@ -74,6 +74,14 @@ def writers(registry: Registry, name: str, *arguments: str) -> Iterator[tuple[st
             "--replace-mod-revision", str(present), *arguments,
         ),
     )  # fmt: skip
+    file = saved(registry.folder, json_secret(name, uid=UID.decode(), resource_version=present))
+    yield (
+        "restore --from-object",
+        registry.restore(
+            key.decode(), "--from-object", str(file), "--accept-unlisted-source", "--accept-unknown-uid",
+            "--replace-mod-revision", str(present), *arguments,
+        ),
+    )  # fmt: skip
     candidate = candidate_config(registry.folder, provider("aesgcm", key1=TRUE))
     declared = [word for word in arguments if word not in {*DECLARED, "--accept-risk", "cluster-breaking"}]
     yield "reencrypt", registry.reencrypt(key, candidate, "--accept-undeployed-write-key", *declared)

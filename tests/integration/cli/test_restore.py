@@ -673,11 +673,11 @@ def test_from_revision_where_the_present_object_is_not_known(registry: Registry)
     )
     with registry.untouched():
         ran = registry.restore(*given)
-    registry.refused(ran, "nothing that etcd keeps shows", hint="--accept-unlisted-source")
-    ran = registry.restore(*given, "--accept-unlisted-source")
+    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept-unknown-uid")
+    ran = registry.restore(*given, "--accept-unknown-uid")
     assert ran.code == 0, ran.err
     assert "perhaps of ANOTHER OBJECT" in ran.err
-    assert registry.events()[0].annotations.accepted == '["--accept-unlisted-source"]'
+    assert registry.events()[0].annotations.accepted == '["--accept-unknown-uid"]'
 
 
 def test_from_revision_of_the_present_value(registry: Registry) -> None:
@@ -791,7 +791,18 @@ def test_from_revision_with_a_moved_value(registry: Registry) -> None:
     [
         ([], "name the BACKUP, or a key with"),
         (["--key-base64", "L2E="], "name the BACKUP, or a key with"),
-        (["/a", "--from-snapshot", "f", "--from-revision", "3"], "name two different sources"),
+        (
+            ["/a", "--from-key", "/b", "--from-revision", "3"],
+            "--from-revision and --from-key name two different sources",
+        ),
+        (["/a", "--from-snapshot", "f", "--from-object", "g"], "name two different sources"),
+        (
+            ["/a", "--from-snapshot", "f", "--from-revision", "3", "--from-wal", "w"],
+            "name two different sources",
+        ),
+        (["/a", "--from-revision", "3", "--entry", "7"], "--entry names an entry of a write-ahead log"),
+        (["/a", "--entry", "7"], "--entry names an entry of a write-ahead log"),
+        (["--from-object", "f"], "name exactly one key"),
         (["--from-revision", "3"], "name exactly one key"),
         (["/a", "--key-base64", "L2E=", "--from-revision", "3"], "name exactly one key"),
         (["/a", "--from-revision", "0"], "--from-revision"),

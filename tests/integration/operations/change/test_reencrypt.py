@@ -7,7 +7,7 @@ import pytest
 from etcdfix.encryption.encrypt import NotSealed, SealRefusal
 from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Examiner
-from etcdfix.operations.change import reencrypt as reencrypt_module
+from etcdfix.operations.change import sealing as sealing_module
 from etcdfix.operations.change.candidate import Candidate
 from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
 from etcdfix.operations.change.restore import RestoreRequest, run_restore
@@ -38,7 +38,7 @@ OLD = aescbc(secret("old"), KEY_2, "key2")
 def test_value_that_does_not_read_back(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     key = registry.put("shop/old", OLD)
     refusal = NotSealed("aescbc/v1/key1", SealRefusal.NOT_READ_BACK)
-    monkeypatch.setattr(reencrypt_module, "to_storage", lambda *_: refusal)
+    monkeypatch.setattr(sealing_module, "to_storage", lambda *_: refusal)
     with registry.untouched():
         ran = registry.reencrypt(key, candidate_config(registry.folder))
     registry.refused(ran, "aescbc/v1/key1: what was written does not read back", hint="etcdfix get")

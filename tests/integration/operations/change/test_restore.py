@@ -54,7 +54,7 @@ def test_backup_of_this_log_is_an_undo(registry: Registry) -> None:
     assert candidate.cluster.uid == KUBE_SYSTEM_UID
     shown: list[RestorePreview] = []
     _run(registry, candidate, shown)
-    assert (shown[0].listed, shown[0].replaced, shown[0].lease) == (True, None, 0)
+    assert (shown[0].source.intent is not None, shown[0].replaced, shown[0].lease) == (True, None, 0)
     assert shown[0].identity.uid == KUBE_SYSTEM_UID
     assert registry.stored(registry.key("shop/broken")) == BROKEN
     assert registry.events()[-2].annotations.detail == f"from {candidate.origin}, {digest(BROKEN)}"
@@ -229,7 +229,7 @@ def test_what_a_named_log_says_of_the_backup_today(registry: Registry, begun_ane
     shown: list[RestorePreview] = []
     _run(registry, candidate, shown, unlisted_source=True, value_sha256=digest(BROKEN))
     says = "does not list it" if begun_anew else "lists it, but another one was named"
-    assert shown[0].by_itself == f"its audit log {first} {says}"
+    assert shown[0].source.by_itself == f"its audit log {first} {says}"
 
 
 def test_lost_key_of_what_is_replaced_is_asked_for(registry: Registry) -> None:

@@ -41,7 +41,8 @@ from etcdfix.operations.change.preview import (
 )
 from etcdfix.operations.change.reencrypt import ReencryptPreview
 from etcdfix.operations.change.restore import RestorePreview
-from etcdfix.remediation.audit.record import Link, Result
+from etcdfix.operations.change.source_checks import Source
+from etcdfix.remediation.audit.record import Intent, Link, Result
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight
@@ -217,6 +218,9 @@ def test_no_endpoints_to_name() -> None:
     assert "keys, at \n" in "\n".join(preview_lines(NOWHERE, _checked(), AGAIN))
 
 
+INTENT = cast("Intent", SimpleNamespace(link=Link(7, "0" * 64)))
+
+
 def _restored(**changes: object) -> str:
     found = readable(KEY)
     shown = RestorePreview(
@@ -224,7 +228,7 @@ def _restored(**changes: object) -> str:
             stored=found.stored, origin=f"backup /b{HOSTILE}", cluster=ClusterIdentity.by_uid("uid-1")
         ),
         found=found,
-        listed=True,
+        source=Source(intent=INTENT),
         replaced=None,
         lease=0,
         identity=ClusterIdentity.by_uid("uid-1"),
@@ -237,7 +241,7 @@ def _restored(**changes: object) -> str:
 
 
 def test_restore_by_itself() -> None:
-    text = _restored(listed=False, by_itself=f"its audit log /l{HOSTILE} is not there")
+    text = _restored(source=Source(by_itself=f"its audit log /l{HOSTILE} is not there"))
     assert "NOT a backup that this audit log knows, as accepted" in text
     assert "by itself: its own digests fit, and the one that was given; its audit log /l\\x1b" in text
 
@@ -260,7 +264,7 @@ def test_restore_with_everything() -> None:
     text = _restored(
         candidate=Candidate(stored=stored, origin="snapshot", cluster=ClusterIdentity()),
         lease=-5,
-        listed=False,
+        source=Source(),
         replaced=_checked(),
         servers=ANSWERED,
         identity=ClusterIdentity(),

@@ -1,0 +1,149 @@
+"""A write of etcd's write-ahead log that may be put back.
+
+Committed is not applied: etcd may have refused what stands in its log. So it is said how sure each write is, and one
+that is only possible is taken where a person names its entry.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from etcdfix.model import ClusterIdentity, Confidence, Outcome
+from etcdfix.operations.change.candidate import Candidate, identify_file
+from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.remediation.preflight.members import read_key
+from etcdfix.remediation.preflight.same_object import newest_readable, uid_of
+from etcdfix.rules import Rule, refuse
+from etcdfix.sources.wal.log import LogHistory, WriteAheadLog, database_beside
+from etcdfix.sources.wal.model import Kinship, LoggedWrite, WriteKind
+from etcdfix.storagekey import display
+from etcdfix.text.safetext import key_arguments, quote_command
+
+_MOST_WRITES: Final = 64
+"""The newest ones of the key are looked at, where no entry is named. All of them are in memory at once."""
+
+_NOT_A_VALUE: Final = {
+    WriteKind.DELETE: "a deletion",
+    WriteKind.LEASE_REVOCATION: "the end of a lease, which deleted the key",
+}
+
+
+def of_log(cluster: Cluster, key: bytes, directory: Path, entry: int | None = None) -> Candidate:
+    """Return a write of a key: that of an entry, or the newest that reads and is of the key's object.
+
+    Args:
+        cluster: Whose log it has to be.
+        key: Complete etcd key.
+        directory: A member's ``member/wal``, or a copy.
+        entry: Raft index of an entry; None for the newest write that will do.
+
+    Raises:
+        RefusedByRule: The log is of another history, or holds no such write.
+        SourceError: The log, or the database beside it, cannot be read.
+    """
+    from etcdfix.sources.snapshot import SnapshotSource  # noqa: PLC0415 - only where there is a file
+
+    database = database_beside(directory)
+    with WriteAheadLog.open(directory) as log:
+        if database is None:
+            return _of_history(cluster, key, directory, entry, log.history(cluster.source), ClusterIdentity())
+        with SnapshotSource(database) as base:
+            named = identify_file(cluster, base)
+            return _of_history(cluster, key, directory, entry, log.history(cluster.source, base=base), named)
+
+
+def _of_history(
+    cluster: Cluster,
+    key: bytes,
+    directory: Path,
+    entry: int | None,
+    history: LogHistory,
+    named: ClusterIdentity,
+) -> Candidate:
+    try:
+        if history.agreement.kinship is Kinship.OTHER_HISTORY:
+            raise refuse(
+                Rule.OTHER_HISTORY,
+                f"the log in {directory} is of another history than this etcd: {history.agreement.sentence}",
+                hint="name the member/wal of a member of this very etcd",
+            )
+        if entry is not None:
+            write = _of_entry(key, directory, entry, history.writes(key))
+        else:
+            write = _newest(cluster, key, directory, deque(history.writes(key), maxlen=_MOST_WRITES))
+        newer = sum(other.entry_index > write.entry_index for other in history.writes(key))
+        told = [_sureness(write), history.agreement.sentence, *history.problems]
+    finally:
+        history.close()
+    if newer:
+        told.append(
+            f"{newer} later writes of the key stand in the log; what they changed is not in this value"
+        )
+    stored = write.stored()
+    assert stored is not None  # it has a value
+    compared = history.agreement.kinship is Kinship.SAME_HISTORY
+    return Candidate(
+        stored=stored,
+        origin=f"entry {write.entry_index} of the write-ahead log in {directory}",
+        cluster=named if compared else ClusterIdentity(),
+        told=tuple(told),
+    )
+
+
+def _of_entry(key: bytes, directory: Path, entry: int, writes: Iterable[LoggedWrite]) -> LoggedWrite:
+    found = [write for write in writes if write.entry_index == entry]
+    if not found:
+        raise refuse(
+            Rule.GONE,
+            f"entry {entry} of the log in {directory} is no write of {display(key)}",
+            hint=f"see its writes: {_look(key, directory)}",
+        )
+    write = found[-1]
+    if write.value is None or write.refused:
+        what = _NOT_A_VALUE.get(write.kind, "a write that keeps the value before it")
+        raise refuse(
+            Rule.GONE,
+            f"entry {entry} of the log in {directory} is {'refused by etcd' if write.refused else what}: it holds no "
+            f"value of {display(key)}",
+            hint=f"see its writes: {_look(key, directory)}",
+        )
+    return write
+
+
+def _newest(cluster: Cluster, key: bytes, directory: Path, writes: deque[LoggedWrite]) -> LoggedWrite:
+    examiner = cluster.examiner.apart()
+    present = newest_readable(cluster, read_key(cluster.source.client, key), key)
+    uid = uid_of(present) if present is not None else ""
+    for write in reversed(writes):
+        stored = write.stored()
+        if stored is None or write.refused:
+            continue
+        found = examiner.examine(stored)
+        if found.verdict.outcome is not Outcome.READABLE or (uid and uid_of(found) not in {uid, ""}):
+            continue
+        if write.confidence is Confidence.POSSIBLE:
+            raise refuse(
+                Rule.LOGGED_ONLY,
+                f"the newest write of {display(key)} in the log that reads is entry {write.entry_index}, and nothing "
+                f"shows that etcd applied it: {write.doubt}",
+                hint=f"compare it with the others: {_look(key, directory)}; then name one with --entry INDEX",
+            )
+        return write
+    raise refuse(
+        Rule.GONE,
+        f"no write of {display(key)} in the log in {directory} reads and is of its object ({len(writes)} looked at)",
+        hint=f"see them: {_look(key, directory)}; another member's log may reach further back",
+    )
+
+
+def _sureness(write: LoggedWrite) -> str:
+    at = f"at mod_revision {write.mod_revision}" if write.mod_revision else "at a revision that nothing tells"
+    doubt = f": {write.doubt}" if write.doubt else ""
+    return f"etcd applied it {at}: {write.confidence}{doubt}"
+
+
+def _look(key: bytes, directory: Path) -> str:
+    return quote_command(["etcdfix", "history", "--wal", str(directory), *key_arguments(key)])

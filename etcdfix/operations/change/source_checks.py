@@ -1,0 +1,266 @@
+"""What speaks for a value that is to be put back: an audit log, etcd itself, its uid; and what needs a person's word.
+
+A backup whose log is lost or broken restores by itself, unread, and only where nothing is: its own digests fit, it
+names this cluster, and whoever restores it brings the digest that the deletion printed. A file that somebody made up
+has fitting digests too; the digest that was written down on the day is what it cannot have. So nothing here says it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from etcdfix.errors import AuditLogUnreadable
+from etcdfix.model import ClusterIdentity, Outcome, StoredValue
+from etcdfix.operations.change.candidate import Candidate
+from etcdfix.remediation.audit.log import broken
+from etcdfix.remediation.audit.record import Intent
+from etcdfix.remediation.audit.search import is_there, trouble_with
+from etcdfix.remediation.backup.file import Backup, digest
+from etcdfix.remediation.backup.write import intent_of
+from etcdfix.remediation.durable import Step
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
+from etcdfix.remediation.preflight.members import KeyReading
+from etcdfix.remediation.preflight.same_object import check_same_object, check_uid, uid_of
+from etcdfix.rules import Rule, refuse
+from etcdfix.storagekey import display
+from etcdfix.verdicts.deletability import AcceptRisk
+from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.protected import protected_reason
+
+if TYPE_CHECKING:
+    from etcdfix.operations.change.restore import RestoreRequest
+
+_BY_ITSELF: Final = (
+    "a backup restores by itself with --accept-unlisted-source and --expect-value-sha256, the digest that the deletion "
+    "printed"
+)
+_ANOTHER_LOG: Final = f"keep it as it is, and begin a new one with --audit-log; {_BY_ITSELF}"
+_UNLISTED: Final = "--accept-unlisted-source"
+_UNKNOWN_UID: Final = "--accept-unknown-uid"
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """What speaks for a value that is to be put back.
+
+    Attributes:
+        intent: Of this audit log, that made the backup: a true undo; None for any other value.
+        same_object: It is of the object that is at the key, or was there last: etcd, or its uid, says so.
+        by_itself: Why no audit log speaks for the backup, where it restores by itself; else "".
+        flags: What had to be accepted.
+    """
+
+    intent: Intent | None = None
+    same_object: bool = False
+    by_itself: str = ""
+    flags: tuple[str, ...] = ()
+
+
+def check_same_cluster(candidate: Candidate, identity: ClusterIdentity, accepted: Acceptances) -> None:
+    """Refuse a value of another cluster.
+
+    Raises:
+        RefusedByRule: It is of another one, or nothing tells.
+    """
+    if candidate.cluster is None:
+        return
+    same = identity.is_same(candidate.cluster)
+    if same is False:
+        raise refuse(
+            Rule.OTHER_CLUSTER,
+            f"the {candidate.origin} comes from the cluster with {candidate.cluster.describe()}; this etcd "
+            f"holds the cluster with {identity.describe()}",
+            hint="name the etcd of that cluster with --endpoints",
+        )
+    if same is None and not accepted.unknown_cluster:
+        raise refuse(
+            Rule.UNKNOWN_CLUSTER,
+            f"the {candidate.origin} does not say which cluster it comes from, in a way that can be compared here",
+            hint="if you are sure that it is this one: --accept-unknown-cluster",
+        )
+
+
+def check_digest(request: RestoreRequest) -> None:
+    """Hold the value against the digest that was named.
+
+    Raises:
+        RefusedByRule: It has another one.
+    """
+    # The digest of the value is not said: from this file it would prove nothing.
+    if request.value_sha256 and request.value_sha256 != digest(request.candidate.stored.value):
+        raise refuse(
+            Rule.EXPECTATION_DIFFERS,
+            f"the value from the {request.candidate.origin} does not have the digest {request.value_sha256}",
+            hint="it is another value, or was changed; the digest is the one that the deletion printed",
+        )
+
+
+def check_source(
+    cluster: Cluster,
+    request: RestoreRequest,
+    found: Examination,
+    identity: ClusterIdentity,
+    reading: KeyReading,
+    step: Step,
+) -> Source:
+    """Find out what speaks for the value that is to be put back.
+
+    Args:
+        cluster: Where.
+        request: What.
+        found: What the value is under today's configuration.
+        identity: Which cluster it is.
+        reading: The linearizable read of the key.
+        step: Told the name of each step before it is taken.
+
+    Raises:
+        RefusedByRule: Too little does.
+        AuditLogUnreadable: The log cannot be read, or its chain is broken.
+        SourceError: What etcd keeps of the key could not be read.
+    """
+    candidate, directories = request.candidate, request.record_paths.directories
+    intent = _intent_behind(candidate, request.record_paths.log_path)
+    if intent is not None:
+        return Source(intent=intent)
+    if found.verdict.outcome is not Outcome.READABLE:
+        return Source(by_itself=_check_unread(found, request, identity, reading.stored), flags=(_UNLISTED,))
+    flags = []
+    if not candidate.revision:
+        _check_unlisted(request)
+        flags.append(_UNLISTED)
+    step("check: same object")
+    same = bool(candidate.revision) and check_same_object(cluster, reading, found)
+    same = same or check_uid(cluster, reading, found, identity, directories)
+    if not same:
+        _check_unknown_uid(request, found)
+        flags.append(_UNKNOWN_UID)
+    return Source(same_object=same, flags=tuple(flags))
+
+
+def _check_unlisted(request: RestoreRequest) -> None:
+    if not request.unlisted_source:
+        origin, log = request.candidate.origin, request.record_paths.log_path
+        raise refuse(
+            Rule.UNLISTED_SOURCE,
+            f"the {origin} is no backup that this audit log ({log}) knows",
+            hint="name the log that was used then with --audit-log, or --accept-unlisted-source"
+            if request.candidate.backup is not None
+            else "look at what it holds; if it is the right one: --accept-unlisted-source",
+        )
+
+
+def _check_unknown_uid(request: RestoreRequest, found: Examination) -> None:
+    if not request.unknown_uid:
+        uid = uid_of(found)
+        raise refuse(
+            Rule.UNKNOWN_UID,
+            f"nothing that etcd keeps, and no backup, shows that the value of {request.candidate.origin} is of the "
+            f"object that is at {display(found.stored.key)}, or was there last",
+            hint=f"find out whether that had {f'the uid {uid}' if uid else 'no uid either'} (owner references to it, "
+            "logs, other snapshots); if it had: --accept-unknown-uid",
+        )
+
+
+def _check_unread(
+    found: Examination, request: RestoreRequest, identity: ClusterIdentity, present: StoredValue | None
+) -> str:
+    """Refuse a value that does not read, but for a backup that restores by itself; say why no log speaks for that."""
+    candidate, verdict = request.candidate, found.verdict
+    if candidate.revision:
+        raise refuse(
+            Rule.NOT_READABLE,
+            f"the value of {candidate.origin} is {verdict.outcome}: {verdict.message}",
+            hint="that is the present value: name an earlier revision"
+            if present == candidate.stored
+            else "only a readable value may be put back; give the --encryption-config that reads it",
+        )
+    _check_unlisted(request)
+    if candidate.backup is None or not request.value_sha256:
+        more = "" if candidate.backup is None else f"; {_BY_ITSELF}"
+        raise refuse(
+            Rule.NOT_READABLE,
+            f"the value from the {candidate.origin} is {verdict.outcome}: {verdict.message}",
+            hint="only a readable value may come from elsewhere; give the --encryption-config that reads it"
+            + more,
+        )
+    _check_by_itself(found, candidate, request.accepted, identity, present)
+    return _lost_log(candidate.backup)
+
+
+def _intent_behind(candidate: Candidate, audit_log: Path) -> Intent | None:
+    """Return the intent by whose word the value was at this very key of this very cluster; None where there is none.
+
+    Raises:
+        AuditLogUnreadable: The log cannot be read, or its chain is broken.
+    """
+    if candidate.backup is None:
+        return None
+    try:
+        trouble = trouble_with(audit_log)
+        if trouble:
+            raise broken(audit_log, trouble, hint=_ANOTHER_LOG)
+        return intent_of(candidate.backup, audit_log) if is_there(audit_log) else None
+    except AuditLogUnreadable as exc:
+        raise AuditLogUnreadable(exc.message, hint=exc.hint or _ANOTHER_LOG) from exc
+
+
+def _check_by_itself(
+    found: Examination,
+    candidate: Candidate,
+    accepted: Acceptances,
+    identity: ClusterIdentity,
+    present: StoredValue | None,
+) -> None:
+    """Refuse a backup that no log speaks for, unless it can only bring back what was there.
+
+    Raises:
+        RefusedByRule: It may bring back something else.
+    """
+    origin = candidate.origin
+    if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
+        raise refuse(
+            Rule.NOT_AN_OBJECT,
+            f"the {origin} is about {display(found.stored.key)}, which holds no object of the API",
+            hint="name the storage prefix of this cluster: --etcd-prefix",
+        )
+    if candidate.cluster is None or not identity.is_same(candidate.cluster):
+        unknown = not identity.is_known
+        raise refuse(
+            Rule.UNKNOWN_CLUSTER,
+            f"the {origin} restores by itself only in the cluster that it names; "
+            + ("that cannot be read here" if unknown else "it names none that can be compared with this one"),
+            hint="name the audit log that knows it with --audit-log"
+            + (", or give the --encryption-config that reads namespace kube-system" if unknown else ""),
+        )
+    if present is not None:
+        raise refuse(
+            Rule.PRESENT,
+            f"{display(present.key)} exists, at mod_revision {present.mod_revision}: a backup that no audit log speaks "
+            "for is put only where nothing is",
+            hint="name the audit log that knows it with --audit-log",
+        )
+    reason = protected_reason(found.directory.group_resource, found.namespace)
+    if reason and AcceptRisk.CLUSTER_BREAKING not in accepted.risks:
+        raise refuse(
+            Rule.PROTECTED,
+            f"{reason}; no audit log says that this value was there",
+            hint=f"if that is understood: --accept-risk {AcceptRisk.CLUSTER_BREAKING}",
+        )
+
+
+def _lost_log(backup: Backup) -> str:
+    """Say what became of the log that a backup names; if it lists the backup, it is not the one that is written now."""
+    own = Path(backup.intent.audit_log)
+    try:
+        trouble = trouble_with(own)
+        if trouble:
+            return f"its audit log {own} has a broken chain: {trouble}"
+        if not is_there(own):
+            return f"its audit log {own} is not there"
+        if intent_of(backup, own) is not None:
+            return f"its audit log {own} lists it, but another one was named"
+    except AuditLogUnreadable as exc:
+        return f"its log cannot be read: {exc.message}"
+    return f"its audit log {own} does not list it"

@@ -1,0 +1,470 @@
+"""A healthy value is to be overwritten, or a wrong object made, by a file, a log or another key; nothing may change."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix.encryption.config_mark import mark_of
+from etcdfix.errors import RefusedByRule
+from etcdfix.operations.change.candidate import Candidate
+from etcdfix.operations.change.restore import RestoreRequest, run_restore
+from etcdfix.rescued import FORMAT, INDEX_NAME, digest_of, file_name
+from tests.support.attacks import OTHER, TRUE, UID, WRONG, Attacked, config_map, every_flag_but, seal, secret
+from tests.support.certificates import CertificateAuthority
+from tests.support.change_runs import Agreeing, Ran
+from tests.support.kubernetes_api import KubernetesAPI, status_answer
+from tests.support.object_files import json_secret, saved
+from tests.support.objects import IDENTITY, KUBE_SYSTEM_UID, namespace_object, provider
+from tests.support.protobytes import block, object_meta, unknown
+
+pytestmark = pytest.mark.etcd
+
+EVERYTHING = (*every_flag_but(), "--accept-unlisted-source", "--accept-unknown-uid")
+ANOTHER_UID = "99999999-2222-3333-4444-555555555555"
+OBJECT_PATH = "/api/v1/namespaces/shop/secrets/target"
+
+
+@pytest.fixture
+def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
+    with KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as server:
+        yield server
+
+
+def target(registry: Attacked, value: bytes | None = None) -> bytes:
+    """Let a value stand at the key that is attacked, and a newer one show which key API servers write with."""
+    registry.keyed("aesgcm")
+    at = registry.key("shop/target")
+    if value is not None:
+        registry.etcd.put(at, value)
+    newest = registry.key("shop/newest")
+    registry.etcd.put(newest, seal("aesgcm", secret("newest"), newest))
+    return at
+
+
+def damaged(registry: Attacked) -> bytes:
+    """Return a value that is proven damaged: its tag fits once one bit of it is turned back."""
+    at = registry.key("shop/target")
+    value = bytearray(seal("aesgcm", secret("target"), at))
+    value[60] ^= 1
+    return bytes(value[:70])
+
+
+def text_of(value: Any, **changes: Any) -> dict[str, Any]:
+    """Return an object with some of its metadata changed."""
+    return {**value, "metadata": {**value["metadata"], **changes}}
+
+
+def object_for(registry: Attacked, **changes: Any) -> dict[str, Any]:
+    """Return the object of the key that is attacked, its resourceVersion that of the key."""
+    at = registry.key("shop/target")
+    now = registry.mod_revision(at) if registry.stored(at) is not None else 7
+    return json_secret("target", **{"uid": UID.decode(), "resource_version": now, **changes})
+
+
+def over(registry: Attacked, value: Any, *arguments: str, at: bytes | None = None) -> Ran:
+    """Put an object over what is there, with everything accepted that can be."""
+    at = at or registry.key("shop/target")
+    there = registry.stored(at) is not None
+    replace = ("--replace-mod-revision", str(registry.mod_revision(at))) if there else ()
+    file = saved(registry.folder, value)
+    return registry.restore("--from-object", str(file), at.decode(), *replace, *arguments)
+
+
+def test_it_works_where_nothing_speaks_against_it(registry: Attacked) -> None:
+    """Or else no refusal below would prove anything."""
+    at = target(registry, damaged(registry))
+    ran = over(registry, object_for(registry), *EVERYTHING)
+    assert ran.code == 0, ran.err
+    stored = registry.stored(at)
+    assert stored is not None
+    assert stored.startswith(b"k8s:enc:aesgcm:v1:key1:")
+
+
+def test_a_server_that_reads_it(registry: Attacked, api: KubernetesAPI) -> None:
+    api.reads = True
+    asked = ("--kubeconfig", str(api.kubeconfig(registry.folder)))
+    for value in (damaged(registry), None):
+        target(registry, value)
+        with registry.nothing_changes():
+            ran = over(registry, object_for(registry), *asked, *EVERYTHING)
+        registry.refused(ran, "reads secrets shop/target", hint="--encryption-provider-config")
+        registry.etcd.delete(registry.key("shop/target"))
+
+
+def test_nobody_to_ask(registry: Attacked) -> None:
+    target(registry, damaged(registry))
+    accepted = [word for word in EVERYTHING if word != "--accept-no-api-server"]
+    with registry.nothing_changes():
+        ran = over(registry, object_for(registry), *accepted)
+    registry.refused(ran, "--from-object: no API server is asked", hint="--accept-no-api-server")
+
+
+def test_a_server_that_does_not_answer(registry: Attacked, api: KubernetesAPI) -> None:
+    target(registry, damaged(registry))
+    api.instead[OBJECT_PATH] = status_answer(403)
+    accepted = [word for word in EVERYTHING if word != "--accept-no-api-server"]
+    with registry.nothing_changes():
+        ran = over(
+            registry, object_for(registry), "--kubeconfig", str(api.kubeconfig(registry.folder)), *accepted
+        )
+    registry.refused(ran, "no API server could say whether it reads", hint="--accept-no-api-server")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_write_key_that_is_not_deployed(registry: Attacked, there: bool) -> None:
+    """The configuration of tomorrow: what it writes, no API server reads yet."""
+    target(registry, damaged(registry) if there else None)
+    registry.rules(("secrets", (provider("aesgcm", next=OTHER, key1=TRUE), IDENTITY)))
+    with registry.nothing_changes():
+        ran = over(registry, object_for(registry), *EVERYTHING)
+    registry.refused(
+        ran, "nothing shows that the API servers hold the key of aesgcm/v1/next", hint="create a new one"
+    )
+    assert "--accept-undeployed-write-key" not in ran.err
+
+
+@pytest.mark.parametrize("declared", [(), ("--declare-key-lost", "aesgcm/v1/key1")])
+def test_healthy_values_under_a_wrong_configuration(registry: Attacked, declared: tuple[str, ...]) -> None:
+    """Whatever the file says, and whatever is declared: no value of the resource opens under what is given."""
+    at = target(registry)
+    for name in ("target", "newest"):
+        key = registry.key(f"shop/{name}")
+        registry.etcd.put(key, seal("aesgcm", secret(name), key))
+    registry.keyed("aesgcm", WRONG)
+    with registry.nothing_changes():
+        ran = over(registry, object_for(registry), *EVERYTHING, *declared)
+        assert ran.code == 4, ran
+        assert "nothing shows that the API servers hold the key of aesgcm/v1/key1" in ran.err
+    assert registry.stored(at) == seal("aesgcm", secret("target"), at)
+
+
+def test_a_healthy_value(registry: Attacked) -> None:
+    at = registry.key("shop/target")
+    target(registry, seal("aesgcm", secret("target"), at))
+    with registry.nothing_changes():
+        ran = over(registry, object_for(registry), *EVERYTHING)
+        registry.refused(ran, "the object is readable", hint="kubectl edit")
+        ran = registry.restore(
+            "--from-object", str(saved(registry.folder, object_for(registry))), at.decode(), *EVERYTHING
+        )
+        registry.refused(ran, "exists", hint="--replace-mod-revision")
+
+
+def test_an_object_of_another_generation(registry: Attacked) -> None:
+    """By the uid of a revision that etcd keeps of the present value; and of the last one of a key that is gone."""
+    at = registry.key("shop/target")
+    target(registry, seal("aesgcm", secret("target"), at))
+    registry.etcd.put(at, damaged(registry))
+    newest = registry.key("shop/newest")
+    registry.etcd.put(newest, seal("aesgcm", secret("newest"), newest, salt=1))
+    for _ in range(2):
+        with registry.nothing_changes():
+            ran = over(registry, object_for(registry, uid=ANOTHER_UID), *EVERYTHING)
+        registry.refused(
+            ran, f"is of the object with uid {ANOTHER_UID}", UID.decode(), hint="anew through the API"
+        )
+        registry.etcd.delete(at)
+
+
+def test_a_uid_that_nothing_tells(registry: Attacked) -> None:
+    target(registry, damaged(registry))
+    accepted = [word for word in EVERYTHING if word != "--accept-unknown-uid"]
+    with registry.nothing_changes():
+        ran = over(registry, object_for(registry), *accepted)
+    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint=f"the uid {UID.decode()}")
+
+
+def test_without_encryption_over_what_was_encrypted(registry: Attacked) -> None:
+    target(registry, damaged(registry))
+    for providers in ((IDENTITY, provider("aesgcm", key1=TRUE)), (IDENTITY,)):
+        registry.rules(("secrets", providers))
+        with registry.nothing_changes():
+            ran = over(registry, object_for(registry), *EVERYTHING)
+        registry.refused(ran, "would leave its contents unencrypted", hint="kubectl create -f")
+    key = registry.key("shop/target")
+    file = saved(registry.folder, object_for(registry))
+    with registry.nothing_changes():
+        ran = registry.restore(
+            "--from-object", str(file), key.decode(), "--replace-mod-revision", str(registry.mod_revision(key)),
+            "--no-encryption", *EVERYTHING, configured=False,
+        )  # fmt: skip
+    registry.refused(ran, "there is encryption at rest", hint="--encryption-config FILE")
+
+
+def test_nobody_says_how_values_are_written(registry: Attacked) -> None:
+    key = target(registry)
+    file = saved(registry.folder, object_for(registry))
+    with registry.nothing_changes():
+        ran = registry.restore("--from-object", str(file), key.decode(), *EVERYTHING, configured=False)
+    registry.refused(ran, "no encryption configuration was given", hint="--no-encryption")
+
+
+def test_a_kms_plugin_would_write_it(registry: Attacked) -> None:
+    target(registry, damaged(registry))
+    kms = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///run/nobody.sock"}}
+    registry.rules(("secrets", (kms, provider("aesgcm", key1=TRUE), IDENTITY)))
+    with registry.nothing_changes():
+        ran = over(registry, object_for(registry), "--no-kms", *EVERYTHING)
+    registry.refused(ran, "kms/v2/prov: writing through a KMS plugin is not supported", hint="kubectl create")
+
+
+def _masked(value: dict[str, Any]) -> dict[str, Any]:
+    return {**text_of(value, resourceVersion="masked"), "data": {"password": "<17 bytes masked>"}}
+
+
+_REPEATED = "kubectl.kubernetes.io/last-applied-configuration"
+NOT_THE_OBJECT: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "masked": (_masked, "masked"),
+    "masked, and the resourceVersion put right": (
+        lambda value: {**value, "data": {"password": "<17 bytes masked>"}}, "masked",
+    ),
+    "a masked entry": (lambda value: {**value, "data": {"<masked>": ""}}, "masked"),
+    "masked where it is repeated": (
+        lambda value: text_of(value, annotations={_REPEATED: '{"data":"\\u003c2 entries masked\\u003e"}'}), "masked",
+    ),
+    "shown, and not of its key": (lambda value: text_of(value, resourceVersion="identity-mismatch"), "masked"),
+    "a list": (lambda value: {"kind": "SecretList", "apiVersion": "v1", "metadata": {}, "items": [value]}, "a list"),
+    "a List": (lambda value: {"kind": "List", "apiVersion": "v1", "items": [value]}, "a list of objects"),
+    "an array": (lambda value: [value], "no JSON object"),
+    "two documents": (lambda value: (json.dumps(value) * 2).encode(), "not one JSON document"),
+    "two documents on lines": (lambda value: (json.dumps(value) + "\n{}").encode(), "not one JSON document"),
+    "YAML": (lambda _: b"kind: Secret\napiVersion: v1\n", "YAML is not taken"),
+    "nothing": (lambda _: b"", "no JSON object"),
+    "not UTF-8": (lambda value: json.dumps(value).encode().replace(b"Opaque", b"Opa\xffue"), "not UTF-8"),
+    "cut": (lambda value: json.dumps(value).encode()[:-5], "not one JSON document"),
+    "a comment": (lambda value: json.dumps(value).encode() + b" // mine", "not one JSON document"),
+    "no kind": (lambda value: {**value, "kind": ""}, "does not say what it is"),
+    "no apiVersion": (lambda value: {**value, "apiVersion": None}, "does not say what it is"),
+    "no metadata": (lambda value: {**value, "metadata": None}, "no metadata"),
+    "another kind": (lambda value: {**value, "kind": "ConfigMap"}, "its kind is"),
+    "a kind of a later letter": (lambda value: {**value, "kind": "secret"}, "its kind is"),
+    "another group": (lambda value: {**value, "apiVersion": "apps/v1"}, "it would be decode-failure"),
+    "another version": (lambda value: {**value, "apiVersion": "v2"}, "it would be decode-failure"),
+    "another name": (lambda value: text_of(value, name="others"), "its name is"),
+    "another namespace": (lambda value: text_of(value, namespace="kube-system"), "its namespace is"),
+    "no namespace": (lambda value: text_of(value, namespace=""), "its namespace is"),
+    "no uid": (lambda value: text_of(value, uid=""), "no metadata.uid"),
+    "a uid that is none": (lambda value: text_of(value, uid=5), "no metadata.uid"),
+    "a field that nobody knows": (lambda value: {**value, "spec": {"a": 1}}, "spec differs"),
+    "a field in other letters": (lambda value: {**value, "Data": {"a": "YQ=="}}, "Data differs"),
+    "contents that are no base64": (lambda value: {**value, "data": {"password": "***"}}, "decode-failure"),
+    "contents of another type": (lambda value: {**value, "data": {"password": 5}}, "decode-failure"),
+    "a salvaged one": (lambda value: {**value, "kind": "Salvage", "apiVersion": "etcdfix.io/v1"}, "its kind is"),
+    "a name from a stranger": (lambda value: text_of(value, name="a\x1b[31m"), "its name is"),
+    "a deep one": (
+        lambda value: json.dumps(value).encode()[:-1] + b',"x":' + b"[" * 3000 + b"]" * 3000 + b"}", "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NOT_THE_OBJECT)
+def test_a_file_that_is_not_the_object(registry: Attacked, case: str) -> None:
+    make, words = NOT_THE_OBJECT[case]
+    target(registry, damaged(registry))
+    value = make(object_for(registry))
+    with registry.nothing_changes():
+        ran = over(registry, value, *EVERYTHING)
+    registry.refused(ran, words, hint=" ")
+    assert "\x1b" not in ran.err
+    assert "never-to-be-shown" not in ran.err
+    assert "bmV2ZXItdG8tYmUtc2hvd24" not in ran.err  # in base64
+
+
+def test_what_get_shows_is_never_taken(registry: Attacked) -> None:
+    """As etcdfix itself prints it, in each of its forms."""
+    at = registry.key("shop/target")
+    target(registry, seal("aesgcm", secret("target"), at))
+    look = ("--endpoints", registry.endpoints, "--etcd-prefix", registry.prefix, "--encryption-config")
+    shown = {
+        form: registry.run("get", at.decode(), *look, str(registry.config), "-o", form).out
+        for form in ("json", "yaml")
+    }
+    registry.etcd.put(at, damaged(registry))
+    newest = registry.key("shop/newest")
+    registry.etcd.put(newest, seal("aesgcm", secret("newest"), newest, salt=1))
+    for form, words in (("json", "masked"), ("yaml", "YAML is not taken")):
+        assert "masked" in shown[form]
+        with registry.nothing_changes():
+            ran = over(registry, shown[form].encode(), *EVERYTHING)
+        registry.refused(ran, words, hint="-o json")
+
+
+def test_a_file_that_is_none(registry: Attacked) -> None:
+    at = target(registry, damaged(registry))
+    given = (at.decode(), "--replace-mod-revision", str(registry.mod_revision(at)), *EVERYTHING)
+    for path in (registry.folder / "not-there", registry.folder):
+        with registry.nothing_changes():
+            ran = registry.restore("--from-object", str(path), *given)
+        assert (ran.code, ran.out) == (2, ""), ran
+        assert f"--from-object {path}: " in ran.err
+
+
+def test_a_saved_file_that_was_edited(registry: Attacked) -> None:
+    """The index beside it has the digest of what was saved."""
+    target(registry, damaged(registry))
+    file = saved(registry.folder, object_for(registry), "0" * 16 + "-7-" + "0" * 16 + ".json")
+    raw = json.dumps(_line(registry.key("shop/target"), 7, b"{}")).encode()
+    name = json.loads(raw)["file"]
+    shutil.copy(file, registry.folder / name)
+    (registry.folder / INDEX_NAME).write_bytes(raw + b"\n")
+    at = registry.key("shop/target")
+    with registry.nothing_changes():
+        ran = registry.restore(
+            "--from-object", str(registry.folder / name), at.decode(),
+            "--replace-mod-revision", str(registry.mod_revision(at)), *EVERYTHING,
+        )  # fmt: skip
+    registry.refused(ran, "it was changed after etcdfix rescue saved it", hint="another API server")
+
+
+def _line(key: bytes, revision: int, raw: bytes, cluster_uid: str = KUBE_SYSTEM_UID) -> dict[str, Any]:
+    return {
+        "format": FORMAT, "key_base64": base64.b64encode(key).decode(), "group": "", "version": "v1",
+        "resource": "secrets", "kind": "Secret", "namespace": "shop", "name": "target", "uid": UID.decode(),
+        "resource_version": str(revision), "sha256": digest_of(raw), "size": len(raw),
+        "file": file_name(key, str(revision), digest_of(raw)), "server": "https://a",
+        "saved_at": "2026-01-01T00:00:00Z", "cluster_uid": cluster_uid,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("cluster_uid", [KUBE_SYSTEM_UID, ANOTHER_UID])
+def test_a_saved_file_of_another_cluster(registry: Attacked, cluster_uid: str) -> None:
+    at = target(registry, damaged(registry))
+    raw = json.dumps(object_for(registry)).encode()
+    line = _line(at, registry.mod_revision(at), raw, cluster_uid)
+    (registry.folder / line["file"]).write_bytes(raw)
+    (registry.folder / INDEX_NAME).write_bytes(json.dumps(line).encode() + b"\n")
+    given = (
+        "--from-object", str(registry.folder / line["file"]), at.decode(),
+        "--replace-mod-revision", str(registry.mod_revision(at)), *EVERYTHING,
+    )  # fmt: skip
+    if cluster_uid == KUBE_SYSTEM_UID:
+        assert registry.restore(*given).code == 0
+        return
+    with registry.nothing_changes():
+        ran = registry.restore(*given)
+    registry.refused(ran, "comes from the cluster with", ANOTHER_UID, hint="the etcd of that cluster")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "secrets/shop",
+        "secrets/shop/target/more",
+        "ranges/serviceips",
+        "masterleases/1.2.3.4",
+        "widgets.example.com/shop/target",
+    ],
+)
+def test_a_key_that_holds_no_such_object(registry: Attacked, name: str) -> None:
+    target(registry)
+    at = f"{registry.prefix}/{name}".encode()
+    with registry.nothing_changes():
+        ran = over(registry, object_for(registry), *EVERYTHING, at=at)
+    assert ran.code == 4, ran
+    assert "never-to-be-shown" not in ran.err
+
+
+def test_what_the_cluster_depends_on(registry: Attacked) -> None:
+    """A file may have been edited: a role that allows everything is made behind the API's back."""
+    registry.keyed("aesgcm")
+    registry.put("others", namespace_object("others", "u-5"), "namespaces")
+    key = registry.key("shop", "namespaces")
+    value = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "shop", "uid": "u-4"}}
+    accepted = ("--accept-unlisted-source", "--accept-unknown-uid", "--accept-no-api-server")
+    with registry.nothing_changes():
+        ran = over(registry, value, *accepted, at=key)
+    registry.refused(ran, "a file that may have been edited", hint="--accept-risk cluster-breaking")
+    ran = over(registry, value, *accepted, "--accept-risk", "cluster-breaking", at=key)
+    assert ran.code == 0, ran.err
+
+
+def test_our_own_writes_prove_no_write_key(registry: Attacked) -> None:
+    """The first file that was put back must not speak for the second."""
+    at = target(registry, damaged(registry))
+    newest = registry.key("shop/newest")
+    assert over(registry, object_for(registry), *EVERYTHING).code == 0
+    registry.etcd.delete(newest)
+    second = registry.key("shop/second")
+    registry.etcd.put(second, damaged(registry))
+    value = json_secret("second", uid=UID.decode())
+    with registry.nothing_changes():
+        ran = over(registry, value, *EVERYTHING, at=second)
+    registry.refused(ran, "nothing shows that the API servers hold", hint="create a new one")
+    assert registry.stored(at) is not None
+
+
+def test_a_configuration_that_etcdfix_made(registry: Attacked) -> None:
+    target(registry, damaged(registry))
+    registry.config.write_bytes(f"# {mark_of('merge')}\n".encode() + registry.config.read_bytes())
+    with registry.nothing_changes():
+        ran = over(registry, object_for(registry), *EVERYTHING)
+    registry.refused(ran, "was made by etcdfix encryption merge", hint="the API servers run with today")
+
+
+@pytest.mark.parametrize("change", ["written", "deleted"])
+def test_another_key_that_changes_before_the_transaction(registry: Attacked, change: str) -> None:
+    """The bytes may be on their way home by another hand."""
+    at, other = target(registry), registry.key("shop/other")
+    value = seal("aesgcm", secret("target"), at)
+    registry.etcd.put(other, value)
+
+    def interfere(step: str) -> None:
+        if step == "transaction: before send":
+            registry.etcd.put(other, value) if change == "written" else registry.etcd.delete(other)
+
+    with registry.cluster() as cluster, pytest.raises(RefusedByRule, match="no transaction was sent"):
+        run_restore(
+            msgspec.structs.replace(cluster, configured=True),
+            RestoreRequest(
+                candidate=Candidate.of_key(msgspec.structs.replace(cluster, configured=True), at, other),
+                reason="r",
+                record_paths=registry.places,
+                unlisted_source=True,
+                unknown_uid=True,
+            ),
+            Agreeing(),
+            preview=lambda _shown: None,
+            step=interfere,
+        )
+    assert registry.stored(at) is None
+
+
+@pytest.mark.parametrize("kind", ["aesgcm", "secretbox"])
+def test_the_bytes_of_another_object(registry: Attacked, kind: str) -> None:
+    """Under secretbox the tag is whole wherever the value lies: its name says that it is another object."""
+    at = target(registry)
+    registry.keyed(kind)
+    other = registry.key("shop/other")
+    registry.etcd.put(other, seal(kind, secret("other"), other))
+    with registry.nothing_changes():
+        ran = registry.restore("--from-key", other.decode(), at.decode(), *EVERYTHING)
+    registry.refused(ran, f"the value of {other.decode()} is", hint="etcdfix explain")
+
+
+def test_another_generation_comes_home(registry: Attacked) -> None:
+    """A value of the object before the last lies elsewhere."""
+    at = target(registry)
+    other = registry.key("shop/other")
+    older = unknown(b"v1", b"Secret", block(1, object_meta(b"target", b"shop", ANOTHER_UID.encode())))
+    registry.etcd.put(other, seal("aesgcm", older, at))
+    registry.etcd.put(at, seal("aesgcm", secret("target"), at))
+    registry.etcd.delete(at)
+    with registry.nothing_changes():
+        ran = registry.restore("--from-key", other.decode(), at.decode(), *EVERYTHING)
+    registry.refused(ran, f"is of the object with uid {ANOTHER_UID}", hint="anew through the API")
+
+
+def test_config_map_is_no_secret(registry: Attacked) -> None:
+    """The kind decides, not the resource that somebody named."""
+    at = target(registry)
+    registry.etcd.put(registry.key("shop/other"), seal("aesgcm", config_map("target"), at))
+    with registry.nothing_changes():
+        ran = registry.restore("--from-key", registry.key("shop/other").decode(), at.decode(), *EVERYTHING)
+    registry.refused(ran, "at ", hint="etcdfix explain")

@@ -12,6 +12,7 @@ class Rule(StrEnum):
 
     NOT_ONE_KEY = "not-one-key"
     SNAPSHOT_SOURCE = "snapshot-source"
+    KINE = "kine"
     NO_CONFIGURATION = "no-configuration"
     MARKED_CONFIGURATION = "marked-configuration"
     GONE = "gone"

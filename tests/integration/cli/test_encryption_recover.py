@@ -14,8 +14,10 @@ from etcdfix.cli.root import run
 from etcdfix.encryption.config import load_configuration
 from etcdfix.operations.look.encryption import recovered_files
 from tests.support.etcd_server import EtcdServer
-from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, bootstrap, files, path, seal
-from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s
+from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, bootstrap, files, path, seal, stage_line
+from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s, node
+from tests.support.kine import KineWriter
+from tests.support.objects import aescbc, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
@@ -238,7 +240,8 @@ def test_what_is_saved_is_for_its_owner_marked_and_on_record(k3s: K3s, tmp_path:
     assert {record["objectRef"]["name"] for record in records} == {str(file) for file in written}
     assert len(report["audit_records"]) == 2
     assert all(hidden not in log.read_text() for hidden in (TOKEN, PASSWORD, path()[11:]))
-    assert "etcdfix scan" in report["next"]["command"]
+    assert report["next"]["command"].startswith("etcdfix encryption merge ")
+    assert all(str(file) in report["next"]["command"] for file in written)
 
     before = [file.read_bytes() for file in written]
     code, report = k3s.report(*words)
@@ -254,6 +257,7 @@ def test_a_saved_configuration_reads_and_never_writes(
     broken = k3s.secret("broken", NEW_KEY, OLD_NAME)
     _, report = k3s.report("--save-dir", tmp_path / "saved")
     file = report["configurations"][0]["file"]["path"]
+    assert report["next"]["command"].startswith("etcdfix scan ")
     where = ["--endpoints", k3s.server.endpoint, "--encryption-config", file]
     capfd.readouterr()
     assert run(["get", *where, key.decode()]) == 0
@@ -341,6 +345,28 @@ def test_a_token_in_the_place_of_its_file_is_not_repeated(k3s: K3s) -> None:
     ran = k3s.recover(tokens=[Path(TOKEN)])
     assert ran.code == 2
     assert "name withheld" in ran.err
+
+
+def test_sqlite_of_k3s_gives_its_keys_back_beside_its_writer(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    kine = KineWriter(tmp_path / "state.db")
+    kine.put(path().encode(), bootstrap(OLD))
+    kine.put(path().encode(), bootstrap(NEW))
+    kine.put(b"/registry/secrets/shop/web", aescbc(secret("web"), OLD_KEY, OLD_NAME))
+    kine.put(b"/registry/minions/server-1", node("server-1", stage_line(NEW)))
+    capfd.readouterr()
+    code = run(["encryption", "recover", "--kine", str(kine.path), "--token-file", str(token), "-o", "json"])
+    out = capfd.readouterr().out
+    report = json.loads(out)
+    assert (code, report["opened"], report["source"]["type"]) == (0, 1, "kine")
+    assert [(one["current"], one["named_by_nodes"]) for one in report["configurations"]] == [
+        (True, "all"), (False, "none"),
+    ]  # fmt: skip
+    assert path() not in out
 
 
 def test_other_formats_say_the_same(k3s: K3s) -> None:

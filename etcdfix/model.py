@@ -1,4 +1,4 @@
-"""The values that travel along the spine; this module imports nothing of ours but ``errors``.
+"""The values that travel along the spine; this module imports nothing of ours but ``errors`` and ``text``.
 
 ``msgspec.Struct`` instead of ``dataclass`` where a value is made once per key: creation is about ten
 times cheaper, which is what lets one core examine a hundred thousand keys a second.
@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from etcdfix.errors import aggregate
+from etcdfix.text.safetext import shown_key
 
 
 class Revision(NamedTuple):
@@ -45,7 +46,7 @@ class StoredValue(msgspec.Struct, frozen=True, gc=False):
     def __repr__(self) -> str:
         # Without the bytes: they may be stored unencrypted, and a traceback ends up in a ticket.
         return (
-            f"StoredValue({self.key!r}, {len(self.value)} bytes, mod_revision={self.mod_revision}, "
+            f"StoredValue({shown_key(self.key)!r}, {len(self.value)} bytes, mod_revision={self.mod_revision}, "
             f"create_revision={self.create_revision}, version={self.version}, lease={self.lease:x})"
         )
 

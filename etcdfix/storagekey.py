@@ -20,6 +20,7 @@ import msgspec
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import GroupResource
+from etcdfix.text.safetext import shown_key
 
 DEFAULT_PREFIX = "/registry"
 
@@ -305,8 +306,11 @@ class StorageLayout:
 
 
 def display(text: bytes) -> str:
-    r"""Return bytes as text for reports; what is not UTF-8 becomes ``\xNN``. Not safe for a terminal yet."""
-    return text.decode("utf-8", "backslashreplace")
+    r"""Return bytes as text for reports; what is not UTF-8 becomes ``\xNN``. Not safe for a terminal yet.
+
+    Of an etcd key, what must not be shown is withheld (:func:`~etcdfix.text.safetext.shown_key`).
+    """
+    return shown_key(text).decode("utf-8", "backslashreplace")
 
 
 def find_resources(name: str, known: Iterable[ResourcePrefix]) -> list[ResourcePrefix]:

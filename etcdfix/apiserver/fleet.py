@@ -25,7 +25,7 @@ from etcdfix.apiserver.client import (
 )
 from etcdfix.apiserver.reach import ONLY_READY, Reached, listed_by, reach
 from etcdfix.apiserver.servers import DEFAULT_TIMEOUT_SECONDS, APIAccess
-from etcdfix.errors import AuthorizationRefused, EtcdfixError
+from etcdfix.errors import AuthorizationRefused, EtcdfixError, SourceUnreachable
 from etcdfix.model import ClusterIdentity
 
 _Result = TypeVar("_Result")
@@ -99,7 +99,7 @@ class Fleet:
         self._reach(urls, deadline)
         if self.servers:
             listed = listed_by(self.servers[0], _left(self.request_seconds, deadline))
-            self.warnings += filter(None, [listed.warning, ONLY_READY if listed.urls else ""])
+            self.warnings.append(listed.warning or ONLY_READY)
             self._reach(listed.urls, deadline)
 
     def _ask_which(self, urls: Sequence[str], deadline: float) -> ClusterIdentity:
@@ -181,17 +181,13 @@ def require_servers(fleet: Fleet) -> None:
     """Refuse to go on without any API server.
 
     Raises:
-        AuthorizationRefused: None can be asked.
+        AuthorizationRefused: None of those that answer lets this user ask.
+        SourceUnreachable: None answers.
     """
-    if not fleet.servers:
-        said = "; ".join(f"{each.server}: {each.why}" for each in fleet.absent)
-        reason = (
-            RefusalReason.FORBIDDEN
-            if any(each.denied for each in fleet.absent)
-            else RefusalReason.UNREACHABLE
-        )
-        raise AuthorizationRefused(
-            f"no API server of this cluster can be asked ({said})",
-            reason=reason,
-            hint="name another one: --server URL",
-        )
+    if fleet.servers:
+        return
+    said = "; ".join(f"{each.server}: {each.why}" for each in fleet.absent)
+    text, hint = f"no API server of this cluster can be asked ({said})", "name another one: --server URL"
+    if any(each.denied for each in fleet.absent):
+        raise AuthorizationRefused(text, reason=RefusalReason.FORBIDDEN, hint=hint)
+    raise SourceUnreachable(text, hint=hint)

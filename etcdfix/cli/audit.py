@@ -236,6 +236,7 @@ def reconcile(*, log: Path, dry_run: bool, accept_unknown_cluster: bool, output:
     for notice in inputs.notices:
         say(notice)
     # grpc is slow to import, and the other audit commands work without it.
+    from etcdfix.operations.change.heal_proof import heal_proof  # noqa: PLC0415
     from etcdfix.operations.change.settle_intents import (  # noqa: PLC0415
         settle_intents,
         settled_document,
@@ -249,6 +250,7 @@ def reconcile(*, log: Path, dry_run: bool, accept_unknown_cluster: bool, output:
         dry_run=dry_run,
         accept_unknown_cluster=accept_unknown_cluster,
         anchor=anchor,
+        was_healed=heal_proof(inputs),
     )
     if output == "json":
         _json(settled_document(settled))

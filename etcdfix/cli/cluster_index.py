@@ -94,7 +94,7 @@ def indexed_cluster(
 
 def read_files(inputs: Inputs, options: dict[str, Any]) -> tuple[Path | None, ...]:
     """Return the files that these options name, over which no report is written."""
-    return (inputs.snapshot, inputs.encryption_config, options.get("manifest"), *inputs.tls_files)
+    return (inputs.file, inputs.encryption_config, options.get("manifest"), *inputs.tls_files)
 
 
 def nothing_below(found: ClusterIndex) -> NoReturn:

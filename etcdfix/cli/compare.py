@@ -9,7 +9,7 @@ import click
 
 from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import reading_options, source_options, what_to_read
+from etcdfix.cli.options import reading_options, target_options, what_to_read
 from etcdfix.cli.output import say, say_next
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
@@ -49,7 +49,7 @@ MEANINGS: dict[ExitCode, str] = {
     "--read-keys", is_flag=True,
     help="Read and compare every key of every member, even where their hashes are equal.",
 )  # fmt: skip
-@source_options
+@target_options
 @reading_options
 @output_options(list(COMPARE_FORMATS))
 def command(

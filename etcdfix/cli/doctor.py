@@ -71,7 +71,7 @@ def command(
         configuration=configuration,
         kubernetes_minor=inputs.kubernetes_minor,
         connection=_connection(inputs),
-        file=str(inputs.snapshot or ""),
+        file=str(inputs.file or ""),
         at_revision=bool(inputs.revision),
         no_encryption=inputs.no_encryption,
         newest_known=LAST_MINOR,
@@ -83,7 +83,7 @@ def command(
         same_again=inputs.same_again(),
     )
     files = (
-        inputs.snapshot,
+        inputs.file,
         inputs.encryption_config,
         options.get("manifest"),
         kubeconfig,
@@ -107,7 +107,7 @@ def _in_the_report(_notice: str) -> None:
 
 
 def _connection(inputs: Inputs) -> EtcdConnection | None:
-    return connection_from_options(**inputs.connection) if inputs.snapshot is None else None
+    return connection_from_options(**inputs.connection) if inputs.file is None else None
 
 
 def _exit_code(result: DoctorResult) -> int:

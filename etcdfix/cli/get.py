@@ -135,7 +135,7 @@ def command(
                 audit_log.absolute(),
                 request,
                 form=stream_form,
-                snapshot=inputs.snapshot,
+                file=inputs.file,
                 etcd_user=inputs.etcd_user,
             )
         if raw:

@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from etcdfix.errors import ConfigurationError
+from etcdfix.storagekey import display
 
 _BASE64: Final = "base64:"
 _COMPACTION_KEY: Final = "compact_rev_key"
@@ -56,7 +57,8 @@ def wanted_key(word: str | None, text: str | None) -> bytes:
         return decoded_key(text or "")
     if not is_key(word):
         raise ConfigurationError(
-            f"{word!r} is no key: keys start with /", hint="etcdfix get RESOURCE -A -o wide lists keys"
+            f"{display(named_key(word))!r} is no key: keys start with /",
+            hint="etcdfix get RESOURCE -A -o wide lists keys",
         )
     return named_key(word)
 

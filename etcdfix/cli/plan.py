@@ -70,9 +70,9 @@ def command(
     again = inputs.same_again()
     minor = inputs.kubernetes_minor
     # A deletion refuses any plan but one of the newest revision of a live etcd.
-    reusable = output == "json" and inputs.snapshot is None and not inputs.revision
+    reusable = output == "json" and inputs.file is None and not inputs.revision
     inputs_used = (
-        inputs.snapshot, inputs.encryption_config, from_report, options.get("manifest"), *inputs.tls_files,
+        inputs.file, inputs.encryption_config, from_report, options.get("manifest"), *inputs.tls_files,
     )  # fmt: skip
     with (
         open_source(inputs, say=say) as source,

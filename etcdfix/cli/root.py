@@ -35,6 +35,14 @@ COMMANDS: Commands = {
         "etcdfix.cli.repair",
         "Put the stored bytes of one value right, where a tag or its object shows how.",
     ),
+    "rescue": (
+        "etcdfix.cli.rescue",
+        "Save unreadable objects from the memory of API servers that still run.",
+    ),
+    "heal": (
+        "etcdfix.cli.heal",
+        "Have API servers write anew, from their memory, objects whose encryption key is lost.",
+    ),
     "audit": ("etcdfix.cli.audit", "Show and verify the audit log; say what became of open intents."),
     "backup": ("etcdfix.cli.backup", "List backups, compare them with the audit log, remove old ones."),
     "get": (
@@ -48,6 +56,10 @@ COMMANDS: Commands = {
     "history": (
         "etcdfix.cli.history",
         "Show every revision of one key that is still kept, what changed, and how to bring it back.",
+    ),
+    "copies": (
+        "etcdfix.cli.copies",
+        "Find every copy that still exists of what cannot be read, or was deleted lately.",
     ),
     "impact": (
         "etcdfix.cli.impact",
@@ -77,7 +89,7 @@ COMMANDS: Commands = {
     "schema": ("etcdfix.cli.schema", "Print the JSON Schema of a report, a finding or an audit record."),
 }
 
-_CHANGING = frozenset({"delete", "restore", "reencrypt", "repair"})
+_CHANGING = frozenset({"delete", "restore", "reencrypt", "repair", "heal"})
 
 
 class _ReaderGone(Exception):
@@ -117,7 +129,7 @@ def cli() -> None:
     """Find and explain Kubernetes objects in etcd that cannot be read.
 
     Works on a live etcd or on a snapshot file; no API server is needed. Only delete, restore,
-    reencrypt and repair change anything: one key each, after a backup and with a record.
+    reencrypt, repair and heal change anything: each key by itself, after a backup and with a record.
     """
 
 

@@ -20,6 +20,7 @@ from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rules import Rule, refuse
+from etcdfix.storagekey import display
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.deletability import DELETION_RISKS, AcceptRisk
 
@@ -34,7 +35,7 @@ EXIT_CODES = {
 
 _PATH = click.Path(path_type=Path)
 
-change_options = option_group(
+record_options = option_group(
     click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed."),
     click.option("--reason", required=True, metavar="TEXT", help="Why; stands in the backup and in the audit log."),
     click.option("--dry-run", is_flag=True, help="Check everything, change nothing."),
@@ -49,25 +50,37 @@ change_options = option_group(
         help="The hash-chained record.  [default: audit.jsonl in the default directory]",
     ),
     anchor_option,
-    click.option(
-        "--kubeconfig", type=_PATH, metavar="FILE",
-        help="Ask the API servers of the cluster: whether they read the object (then nothing is changed), and whether "
-        "you may: unsafe-delete-ignore-read-errors and delete.",
-    ),
+)  # fmt: skip
+"""Of every change: why, whether at all, and where it is kept."""
+
+server_options = option_group(
     click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
     click.option(
         "--server", "servers", multiple=True, metavar="URL",
         help="Ask this API server too, with the same credentials (may be repeated).",
     ),
+)  # fmt: skip
+"""Which API servers of a kubeconfig to ask."""
+
+release_option = click.option(
+    "--accept-unknown-release", is_flag=True,
+    help="Go on although no Node bears out the --kubernetes-version that was named.",
+)  # fmt: skip
+
+change_options = option_group(
+    record_options,
+    click.option(
+        "--kubeconfig", type=_PATH, metavar="FILE",
+        help="Ask the API servers of the cluster: whether they read the object (then nothing is changed), and whether "
+        "you may: unsafe-delete-ignore-read-errors and delete.",
+    ),
+    server_options,
     click.option(
         "--accept-no-api-server", is_flag=True,
         help="Go on although no API server could be asked, for permission neither.",
     ),
     click.option("--accept-unknown-cluster", is_flag=True, help="Go on although no uid names the cluster."),
-    click.option(
-        "--accept-unknown-release", is_flag=True,
-        help="Go on although no Node bears out the --kubernetes-version that was named.",
-    ),
+    release_option,
 )  # fmt: skip
 """Of every change."""
 
@@ -134,13 +147,13 @@ def one_key(key: str | None, key_base64: str | None) -> bytes:
     if not named.startswith(b"/"):
         raise refuse(
             Rule.NOT_ONE_KEY,
-            f"{safe_text(key)} is no key: keys start with /",
+            f"{safe_text(display(named))} is no key: keys start with /",
             hint="name exactly one key, in full",
         )
     if any(character in key for character in "*?[") or key.endswith("/"):
         raise refuse(
             Rule.NOT_ONE_KEY,
-            f"{safe_text(key)} is a prefix or a pattern, not a key",
+            f"{safe_text(display(named))} is a prefix or a pattern, not a key",
             hint="name exactly one key, in full; --key-base64 for a key that looks like one",
         )
     return named

@@ -148,7 +148,7 @@ def command(
         reveal_key_ids=reveal_key_ids,
     )
     inputs_used = (
-        inputs.snapshot, inputs.encryption_config, options.get("manifest"), baseline, redact_key_file,
+        inputs.file, inputs.encryption_config, options.get("manifest"), baseline, redact_key_file,
         *inputs.tls_files,
     )  # fmt: skip
     redactor = None

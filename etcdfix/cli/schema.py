@@ -48,12 +48,14 @@ def command(name: str) -> int:
 
     \b
       report, finding                  etcdfix scan
-      history, impact, namespace, orphans, plan, doctor, compare
+      history, copies, impact, namespace, orphans, plan, doctor,
+      compare, rescue
                                        the command of that name
       encryption-usage, encryption-try, encryption-what-if, encryption-lint,
       encryption-diff, encryption-merge, encryption-recover
                                        etcdfix encryption
       change                           delete, restore, reencrypt, repair
+      heal                             etcdfix heal
       explain, cause, cause-list       etcdfix explain
       backup-list, backup-verification, backup-pruning
                                        etcdfix backup

@@ -62,6 +62,7 @@ from etcdfix.remediation.writer import Expected, TxnAnswer, Writer, evaluate_com
 from etcdfix.rules import Rule, refuse
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.storagekey import display
+from etcdfix.text.safetext import shown_key
 from etcdfix.verdicts.judge import Verdict
 
 _HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -101,7 +102,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         # Without the bytes to put: under identity they are plaintext.
         size = "nothing" if self.value is None else f"{len(self.value)} bytes"
-        return f"Change({self.entry.verb}, {self.key!r}, {self.examined!r}, to {size})"
+        return f"Change({self.entry.verb}, {shown_key(self.key)!r}, {self.examined!r}, to {size})"
 
     @property
     def key(self) -> bytes:

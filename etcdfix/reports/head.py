@@ -94,8 +94,9 @@ def found_line(
     scope = header.scope
     narrow = bool(scope.prefixes or scope.resources or scope.namespaces)
     where = " in scope" if narrow else ""
-    if header.source.type == "snapshot":
-        where += " of the snapshot" if narrow else " in the snapshot"
+    if header.source.type != "etcd":
+        file = "file of kine" if header.source.type == "kine" else "snapshot"
+        where += f" of the {file}" if narrow else f" in the {file}"
     if summary.keys == summary.not_objects:
         why = safe_text(reasons[0]) if reasons else "no object is in this scope"
         return f"NOTHING WAS EXAMINED: {why}."

@@ -55,6 +55,8 @@ class HistoryRevision(msgspec.Struct, frozen=True, kw_only=True):
         event: What happened; after a deletion there is no value, and what speaks of one is null, 0 or "".
         present: It is what the key holds now, or at the revision that was read.
         stands_until: Newest revision at which it could be read; null where nothing came after it.
+        version: 0 where kine does not tell.
+        from_old_value: Kept by kine beside the next revision alone: its lease, and mostly its version, are not known.
         written: Null where the object does not say, or cannot be read.
         after_deletion: The key was deleted just before, so that this created it anew.
         same_object: It is one of the object that is there now, or was there last: null where nothing shows it, false
@@ -88,6 +90,7 @@ class HistoryRevision(msgspec.Struct, frozen=True, kw_only=True):
     uid: str = ""
     value_size: int = 0
     value_sha256: str | None = None
+    from_old_value: bool = False
     written: Written | None = None
     after_deletion: bool = False
     same_object: bool | None = None

@@ -40,8 +40,13 @@ def _kms_steps(summary: Summary, undetermined: set[str]) -> Iterator[str]:
             yield f"{action}. {note}"
 
 
-def next_steps(summary: Summary) -> list[str]:
-    """Return sentences in the order in which they should be acted upon; empty when nothing is wrong."""
+def next_steps(summary: Summary, *, of_kine: bool = False) -> list[str]:
+    """Return sentences in the order in which they should be acted upon; empty when nothing is wrong.
+
+    Args:
+        summary: What was found.
+        of_kine: It was found in the database of kine.
+    """
     steps: list[str] = []
     causes = {c.cause for c in summary.by_cause}
     undetermined = {c.cause for c in summary.by_cause if c.outcome == "undetermined"}
@@ -108,7 +113,11 @@ def next_steps(summary: Summary) -> list[str]:
             "etcdfix explain KEY looks for a readable revision of one."
         )
     if summary.decrypt_failures or summary.decode_failures or summary.inconsistent:
-        steps.append("Take a snapshot of etcd before you change anything: etcdctl snapshot save FILE.")
+        steps.append(
+            "Copy state.db and state.db-wal before you change anything: stop k3s first, or let sqlite3 .backup do it."
+            if of_kine
+            else "Take a snapshot of etcd before you change anything: etcdctl snapshot save FILE."
+        )
         steps.append(
             "See everything about one key: etcdfix explain KEY; about all: the same scan with -o yaml, or -o json."
         )

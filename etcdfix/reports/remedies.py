@@ -248,6 +248,14 @@ def _repairs(found: Examination, again: RepeatedOptions, *, breaking: bool) -> I
     repair = found.repair
     if repair is None:
         return
+    if again.of_kine:
+        kept = Remedy(
+            f"Keep it: {_UNDONE[repair.kind]}, and it reads; {_PROOFS[repair.proof]}",
+            again.save_snapshot("kept.db"),
+            f"{repair.words[0].upper()}{repair.words[1:]}. {_NOT_TO_KINE}",
+        )
+        yield Way(kept, WayKind.SAVE)
+        return
     risks = repair_risks(found, repair, breaking=breaking)
     granted = "" if again.told_of_encryption else GRANTED
     accepts = f"It accepts what must be accepted: {', '.join(risks)}. " if risks else ""
@@ -380,6 +388,10 @@ def readable_way(
     stored = found.stored
     save = save_command(stored.key, found.directory.group_resource, readable.at, again)
     which = f"readable revision {readable.at}"
+    if again.of_kine:
+        other = "" if readable.same_object else _OTHER_OBJECT
+        keep = Remedy(f"Save {which}, before kine compacts it", save, f"{other}{_NOT_TO_KINE} {_OLD_VALUE}")
+        return Way(keep, WayKind.SAVE)
     if again.of_a_file:
         see = Remedy(
             f"See {which}, which this file still holds"
@@ -398,7 +410,7 @@ def readable_way(
     if unsure or deletability_of(found) is not Deletability.DELETABLE:
         kept = Remedy(f"Save {which}, before etcd compacts it", save, _SAVED_ONLY + _COMPACTS)
         return Way(kept, WayKind.SAVE)
-    risks = _risks(found, breaking=breaking)
+    risks = risks_to_accept(found, breaking=breaking)
     accepts = f"It accepts what must be accepted: {', '.join(risks)}. " if risks else ""
     granted = "" if again.told_of_encryption else GRANTED
     put_back = Remedy(
@@ -418,7 +430,8 @@ def _revealed(resource: GroupResource) -> Sequence[str]:
     return ["--reveal"] if resource == _SECRETS else []
 
 
-def _risks(found: Examination, *, breaking: bool) -> list[AcceptRisk]:
+def risks_to_accept(found: Examination, *, breaking: bool = False) -> list[AcceptRisk]:
+    """Return what ``--accept-risk`` has to name before an unreadable value is replaced or deleted."""
     breaking = breaking or bool(protected_reason(found.directory.group_resource, found.namespace))
     return [*([AcceptRisk.CLUSTER_BREAKING] if breaking else []), *risks_of(found)]
 
@@ -430,6 +443,8 @@ _OTHER_OBJECT = (
     "The etcd key was deleted and put again since then, and nothing shows that the object is the same: compare before "
     "you use it. "
 )
+_NOT_TO_KINE = "etcdfix writes nothing to kine: what changes an object there goes through an API server."
+_OLD_VALUE = "kine keeps the value before the last one until the key is written or deleted again."
 _OF_A_FILE = "A live etcd may have compacted it by now."
 _SAVED_ONLY = (
     "It can be put back only where the present value may be deleted, and that is not so as things are. "
@@ -449,7 +464,7 @@ def _rescue_from_cache(found: Examination) -> Remedy:
 
 def _deletions(found: Examination, again: RepeatedOptions, *, breaking: bool) -> list[Remedy]:
     """Return the ways to delete what cannot be read: ours, and, where damage is proven, the API server's own."""
-    needs = "".join(f"Needs --accept-risk {risk}. " for risk in _risks(found, breaking=breaking))
+    needs = "".join(f"Needs --accept-risk {risk}. " for risk in risks_to_accept(found, breaking=breaking))
     lost = "Skips finalizers and graceful termination, and the garbage collector then deletes what it owned."
     granted = "" if again.told_of_encryption else GRANTED
     unproven = found.verdict.damage is Damage.LIKELY
@@ -463,14 +478,17 @@ def _deletions(found: Examination, again: RepeatedOptions, *, breaking: bool) ->
         needs + granted + lost,
     )
     if unproven:
-        return [ours]  # an API server would not look for others that fail
+        # An API server would not look for others that fail.
+        return [] if again.of_kine else [ours]
     theirs = Remedy(
-        "Last: or let an API server delete it the unsafe way, after a snapshot of etcd: it keeps no backup",
+        "Last: let an API server delete it the unsafe way, after a copy of state.db: it keeps no backup"
+        if again.of_kine
+        else "Last: or let an API server delete it the unsafe way, after a snapshot of etcd: it keeps no backup",
         unsafe_deletion_request(found),
         "Needs the feature gate AllowUnsafeMalformedObjectDeletion and the verb unsafe-delete-ignore-read-errors. "
         + lost,
     )
-    return [ours, theirs]
+    return [theirs] if again.of_kine else [ours, theirs]
 
 
 def _ordinary_delete(found: Examination) -> Remedy:

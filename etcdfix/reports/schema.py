@@ -17,14 +17,17 @@ from etcdfix.reports.configurations_model import (
     EncryptionLintReport,
     EncryptionMergeReport,
 )
+from etcdfix.reports.copies_model import CopiesReport
 from etcdfix.reports.doctor_model import DoctorReport
 from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.reports.explain_model import ExplainReport
+from etcdfix.reports.heal_model import HealReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.reports.model import API_VERSION, ChangeReport, Finding, ScanReport
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.recover_model import EncryptionRecoverReport
+from etcdfix.reports.rescue_model import RescueReport
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.severity import Severity
 
@@ -78,11 +81,13 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "finding": finding_schema,
     "explain": partial(document_schema, ExplainReport),
     "history": partial(document_schema, HistoryReport),
+    "copies": partial(document_schema, CopiesReport),
     "impact": partial(document_schema, ImpactReport),
     "namespace": partial(document_schema, NamespaceReport),
     "orphans": partial(document_schema, OrphansReport),
     "plan": partial(document_schema, DeletionPlan),
     "change": partial(document_schema, ChangeReport),
+    "heal": partial(document_schema, HealReport),
     "doctor": partial(document_schema, DoctorReport),
     "encryption-usage": partial(document_schema, EncryptionUsageReport),
     "compare": partial(document_schema, ComparisonReport),
@@ -92,6 +97,7 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "encryption-recover": partial(document_schema, EncryptionRecoverReport),
     "encryption-try": partial(document_schema, EncryptionTryReport),
     "encryption-what-if": partial(document_schema, WhatIfReport),
+    "rescue": partial(document_schema, RescueReport),
     "cause": partial(document_schema, CausePage),
     "cause-list": partial(document_schema, CauseList),
     "backup-list": partial(document_schema, BackupList),

@@ -23,14 +23,16 @@ from etcdfix.errors import RevisionCompacted, SourceError
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.sources.kinetable import COMPACT_ROW, KineTable, Names, Row
-from etcdfix.storagekey import display
+from etcdfix.sources.problems import DAMAGE_NOTE, ProblemList
+from etcdfix.storagekey import API_SERVICE_PATH, CRD_PATH, display
 from etcdfix.text.words import counted
 
 OWN_KEYS: Final = frozenset({COMPACT_ROW, b"compact_rev_key_apiserver"})
 """Where kine keeps how far it and the API server have compacted. What etcd holds under the first, kine keeps under the
 second, in a form of its own."""
 
-_MOST_PROBLEMS: Final = 100
+
+_DEFINITIONS: Final = (f"/{CRD_PATH}/".encode(), f"/{API_SERVICE_PATH}/".encode())
 
 
 def _ignore(_notice: str) -> None:
@@ -66,8 +68,8 @@ class KineSource:
     ) -> None:
         self._path = path
         self._cluster_name = cluster_name
-        self._problems: dict[str, None] = {}
-        self._further_problems = 0
+        self._problems = ProblemList()
+        self._learned: set[bytes] = set()
         self._table = KineTable(path)
         self._newest, self._compacted = self._table.newest, self._table.compacted
         self._damaged = bool(self._table.faults)
@@ -77,9 +79,7 @@ class KineSource:
             self._table.close()
             raise
         for fault in self._table.faults:
-            self._add_problem(f"the database is damaged: {fault}")
-        if self._damaged:
-            self._add_problem(_DAMAGE)
+            self._problems.add(f"the database is damaged: {fault}")
         if self._table.copy.log_missing:
             on_notice(f"{path}: {_NO_LOG}")
 
@@ -93,11 +93,6 @@ class KineSource:
                 hint="leave --revision out to read the newest",
             )
         self._revision = revision or self._newest
-        if self._revision < self._compacted:
-            self._add_problem(
-                f"revision {self._revision} was compacted, up to {self._compacted}: what has no row and no old_value "
-                "from then is missing"
-            )
 
     # The protocol
 
@@ -132,6 +127,7 @@ class KineSource:
         Raises:
             SourceError: Nothing can be read at all.
         """
+        self._tell_compacted(prefix)
         read = 0
         try:
             for around in self._table.names(prefix, self._revision):
@@ -216,8 +212,7 @@ class KineSource:
     @property
     def problems(self) -> list[str]:
         """Reasons why what was yielded is not everything; empty when complete."""
-        further = [f"{self._further_problems} more problems like these"] if self._further_problems else []
-        return [*self._problems, *further]
+        return self._problems.sentences() + ([DAMAGE_NOTE] if self._damaged else [])
 
     def close(self) -> None:
         """Let go of the copy."""
@@ -232,6 +227,21 @@ class KineSource:
         self.close()
 
     # What stood where
+
+    def _tell_compacted(self, prefix: bytes) -> None:
+        """Say once that a walk cannot show all that stood at a compacted revision.
+
+        Whoever asks for one key learns the CRDs first: what is missing there is told of a second walk over them.
+        """
+        if self._revision >= self._compacted:
+            return
+        if prefix.endswith(_DEFINITIONS) and prefix not in self._learned:
+            self._learned.add(prefix)
+            return
+        self._problems.add(
+            f"revision {self._revision} was compacted, up to {self._compacted}: what has no row and no old_value "
+            "from then is missing"
+        )
 
     def _guarded(self, around: Names) -> StoredValue | None:
         """Return what stood under one of many keys; what cannot be read of it becomes a problem."""
@@ -309,24 +319,12 @@ class KineSource:
 
     def _lose(self, problem: str) -> None:
         self._damaged = True
-        self._add_problem(problem)
-
-    def _add_problem(self, problem: str) -> None:
-        if problem in self._problems:
-            return
-        if len(self._problems) < _MOST_PROBLEMS:
-            self._problems[problem] = None
-        else:
-            self._further_problems += 1
+        self._problems.add(problem)
 
 
 _NO_LOG: Final = (
     "no -wal with anything in it lies beside it: that is right where k3s was stopped; in a copy of a running "
     "one, what was written last is missing"
-)
-_DAMAGE: Final = (
-    "what cannot be read may hide newer revisions: a key may be missing, show an older value, or appear although it "
-    "was deleted"
 )
 
 

@@ -107,8 +107,7 @@ class KineTable:
         self.copy = SQLiteCopy(path)
         try:
             self._require_table()
-            found = [str(row[0]) for row in self._rows(f"PRAGMA quick_check({_MOST_FAULTS})")]
-            self.faults = [] if found == ["ok"] else [" ".join(fault.split()) for fault in found]
+            self.faults = self._check_pages()
             self.newest = self._number("SELECT MAX(id) FROM kine")
             # An old release left two such rows.
             self.compacted = self._number(
@@ -136,6 +135,13 @@ class KineTable:
             )
         if columns["id"][2].upper() != "INTEGER" or not columns["id"][5]:
             raise NotAKineFile(f"{self._path}: the column `id` of its table `kine` is no row number")
+
+    def _check_pages(self) -> list[str]:
+        try:
+            found = [str(row[0]) for row in self._rows(f"PRAGMA quick_check({_MOST_FAULTS})")]
+        except SourceError as exc:
+            return [str(exc.__cause__)]
+        return [] if found == ["ok"] else [" ".join(fault.split()) for fault in found]
 
     def _find_contradictions(self) -> None:
         if not 0 <= self.compacted <= self.newest:

@@ -21,6 +21,7 @@ from etcdfix.sources.etcd.client import EtcdClient, Pending
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.sources.etcd.history import compacted_revision, watch_history, watch_superseded
 from etcdfix.sources.etcd.paging import PageSize, after, bounds_of
+from etcdfix.storagekey import display
 from etcdfix.wire.etcd import RANGE, message
 
 _PAGE_EXTRA_SECONDS: Final = 15.0
@@ -109,11 +110,11 @@ class LiveSource:
             # 0 after a compaction, until the next answer; what was read was read at the last one.
             revision=self._revision or (self._segments[-1][1] if self._segments else 0),
             single_revision=len(self._segments) <= 1,
-            segments=tuple(Segment(_shown(key), revision) for key, revision in self._segments),
+            segments=tuple(Segment(display(key), revision) for key, revision in self._segments),
             cluster_id=f"{self._client.cluster_id:x}" if self._client.cluster_id else None,
             sha256=None,
             etcd_version=self._client.current_version() or None,
-            limited_to=_shown(self._everything),
+            limited_to=display(self._everything),
             cluster_name=self._cluster_name,
         )
 
@@ -348,7 +349,7 @@ class LiveSource:
     def _tell_limits(self) -> None:
         if not self._limits_told:
             self._limits_told = True
-            below = _shown(self._everything)
+            below = display(self._everything)
             self._on_notice(f"permission denied outside {below}: only keys that start with it are read")
 
     # Pages and what can happen to them
@@ -437,7 +438,7 @@ class LiveSource:
         if not found.kvs:
             return None
         key = found.kvs[0].key
-        self._note_problem(f"key {_shown(key)} was left out: its value is larger than we take")
+        self._note_problem(f"key {display(key)} was left out: its value is larger than we take")
         return after(key)
 
     def _note_problem(self, problem: str) -> None:
@@ -449,11 +450,11 @@ class LiveSource:
         if not self._anything_read:
             raise self._as_error(failure)
         if start == bounds_of(prefix)[0]:
-            where = f"everything below {_shown(prefix)}" if prefix else "everything"
+            where = f"everything below {display(prefix)}" if prefix else "everything"
             self._note_problem(f"lost {where}: {failure.message}")
         else:
             # The start of a page is the key before it and a zero byte.
-            self._note_problem(f"lost after key {_shown(start[:-1])}: {failure.message}")
+            self._note_problem(f"lost after key {display(start[:-1])}: {failure.message}")
 
     def _as_error(self, failure: Failure) -> SourceError:
         revision = self._asked_revision or self._revision
@@ -483,7 +484,3 @@ def _stored(value: Any) -> StoredValue:
     return StoredValue(
         value.key, value.value, value.mod_revision, value.create_revision, value.version, value.lease
     )
-
-
-def _shown(key: bytes) -> str:
-    return key.decode("utf-8", "backslashreplace")

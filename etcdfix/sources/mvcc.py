@@ -22,6 +22,7 @@ from etcdfix.sources.bbolt.page import ELEMENT_SIZE, HEADER_SIZE, LEAF_ELEMENT, 
 from etcdfix.sources.bbolt.tree import Bucket, Damage, Page, Tree
 from etcdfix.sources.keyvalue import key_and_mod_revision, parse_as_written, parse_key_value
 from etcdfix.sources.sortedruns import SortedRecords
+from etcdfix.text.safetext import shown_key
 
 REVISION_KEY_SIZE: Final = 17
 TOMBSTONE_KEY_SIZE: Final = 18
@@ -62,7 +63,7 @@ def parse_revision_key(raw: bytes) -> tuple[Revision, bool] | None:
 
 def show_key(key: bytes) -> str:
     """Return an etcd key for a sentence: printable ASCII, everything else escaped, at most 200 characters."""
-    text = repr(key[:201])[2:-1]
+    text = repr(shown_key(key)[:201])[2:-1]
     return text if len(text) <= 200 else text[:200] + "…"
 
 

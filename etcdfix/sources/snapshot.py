@@ -19,15 +19,7 @@ from etcdfix.sources.bbolt.salvage import WHOLE_FILE, SalvagedTree
 from etcdfix.sources.bbolt.tree import Bucket, Damage, Tree
 from etcdfix.sources.dbfile import DatabaseFile
 from etcdfix.sources.mvcc import RevisionIndex, holds_revisions, parse_revision_key, show_key
-
-MAX_PROBLEMS: Final = 100
-"""Problems told one by one; beyond that they are counted."""
-
-DAMAGE_NOTE: Final = (
-    "what cannot be read may hide newer revisions: a key may be missing, show an older value,"
-    " or appear although it was deleted"
-)
-"""Stands last among the problems where part of the tree was lost."""
+from etcdfix.sources.problems import DAMAGE_NOTE, ProblemList
 
 SALVAGE_NOTE: Final = (
     "salvaged (--salvage): the newest revision of each key on whole pages of the file, live and free ones alike;"
@@ -35,7 +27,6 @@ SALVAGE_NOTE: Final = (
 )
 """Stands first among the problems of a salvaged file."""
 
-_MAX_COUNTED: Final = 100_000
 _U64_SIZE: Final = 8
 _MAX_VERSION_SIZE: Final = 64
 
@@ -84,7 +75,7 @@ class SnapshotSource:
         self._cluster_name = cluster_name
         self._salvage = salvage
         self._path = path
-        self._problems = _ProblemList()
+        self._problems = ProblemList()
         self._first_damage: Damage | None = None
         self._closed = False
         self._file = DatabaseFile(path)
@@ -364,28 +355,3 @@ class SnapshotSource:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.close()
-
-
-class _ProblemList:
-    """Distinct problems: the first hundred as they are, the rest as a number."""
-
-    def __init__(self) -> None:
-        self._sentences: dict[str, None] = {}
-        self._further: set[int] = set()
-
-    def add(self, sentence: str) -> None:
-        """Add one, unless it is there: several walks meet the same damage."""
-        if sentence in self._sentences:
-            return
-        if len(self._sentences) < MAX_PROBLEMS:
-            self._sentences[sentence] = None
-        elif len(self._further) < _MAX_COUNTED:
-            self._further.add(hash(sentence))
-
-    def sentences(self) -> list[str]:
-        """Return what was added, in order, and how many more there were."""
-        further = len(self._further)
-        if not further:
-            return list(self._sentences)
-        count = f"at least {further}" if further >= _MAX_COUNTED else str(further)
-        return [*self._sentences, f"{count} more problems like these were found"]

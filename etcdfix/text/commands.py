@@ -38,8 +38,13 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
 
     @property
     def of_a_file(self) -> bool:
-        """Whether a snapshot is read."""
-        return "--snapshot" in self.source
+        """Whether a file is read, not a live etcd."""
+        return "--snapshot" in self.source or self.of_kine
+
+    @property
+    def of_kine(self) -> bool:
+        """Whether it is the file of kine, to which nothing is ever written: there is no command that changes it."""
+        return "--kine" in self.source
 
     @property
     def of_the_past(self) -> bool:
@@ -70,12 +75,22 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         """The live etcd that was read, or the default one for a snapshot: what alone can be changed."""
         return () if self.of_a_file else self.now
 
+    def _change(self, words: Sequence[str]) -> str:
+        """Return a command that writes to etcd; "" for kine, to which nothing is ever written."""
+        return "" if self.of_kine else quote_command(words)
+
     def etcdctl(self, *words: str) -> str:
-        """Return a command of etcdctl on the live etcd that was read, or on the default one for a snapshot."""
-        return quote_command(["etcdctl", *self._live, *words])
+        """Return a command of etcdctl on the live etcd that was read, or on the default one; "" for kine."""
+        return self._change(["etcdctl", *self._live, *words])
 
     def save_snapshot(self, file: str = "FILE") -> str:
-        """Return the command that saves a snapshot to a file, from the first endpoint: it takes one only."""
+        """Return the command that saves a snapshot to a file, from the first endpoint: it takes one only.
+
+        Of kine it is a copy of the database by SQLite itself, which takes what its log holds, too.
+        """
+        if self.of_kine:
+            database = self.source[self.source.index("--kine") + 1]
+            return quote_command(["sqlite3", "-readonly", database, f".backup {file}"])
         where = list(self._live)
         if "--endpoints" in where:
             at = where.index("--endpoints") + 1
@@ -149,7 +164,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         return quote_command([*words, "-o", "json", "--output-file", file])
 
     def delete(self, key: bytes) -> str:
-        """Return the dry run of a deletion, on the live etcd that was read, or on the default one for a snapshot."""
+        """Return the dry run of a deletion, on the live etcd that was read, or the default one for a file; or ""."""
         words = [
             "etcdfix",
             "delete",
@@ -159,7 +174,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
             *self._deciding,
             *self.changing,
         ]
-        return quote_command([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
+        return self._change([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
 
     def reencrypt(self, key: bytes, candidate: str) -> str:
         """Return the dry run that rewrites a value which a candidate configuration opens, on the live etcd.
@@ -170,7 +185,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         """
         words = ["etcdfix", "reencrypt", *key_arguments(key), "--candidate-config", candidate]
         words += [*self._live, *self.layout, *self.reading, *self.changing]
-        return quote_command([*words, "--reason", "REASON", "--dry-run"])
+        return self._change([*words, "--reason", "REASON", "--dry-run"])
 
     def repair(self, key: bytes, accepting: Sequence[str] = ()) -> str:
         """Return the dry run of a repair, on the live etcd that was read, or on the default one for a snapshot.
@@ -187,19 +202,34 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
             *self._deciding,
             *self.changing,
         ]
-        return quote_command([*words, "--reason", "REASON", "--dry-run"])
+        return self._change([*words, "--reason", "REASON", "--dry-run"])
 
     def restore(self, key: bytes, revision: int, *, replacing: int = 0, accepting: Sequence[str] = ()) -> str:
-        """Return the dry run that puts back what a key held at a revision, on the live etcd.
+        """Return the dry run that puts back what a key held at a revision; see :meth:`restore_from`."""
+        words = ("--from-revision", str(revision))
+        return self.restore_from(words, key, replacing=replacing, accepting=accepting)
+
+    def restore_from(
+        self,
+        words: Sequence[str],
+        key: bytes | None,
+        *,
+        replacing: int = 0,
+        accepting: Sequence[str] = (),
+        unlisted: bool = False,
+    ) -> str:
+        """Return the dry run that puts a value back, on the live etcd.
 
         Args:
-            key: Complete key.
-            revision: At which its value could be read.
+            words: Which value: the path of a backup, or options and what they take.
+            key: Complete key; None for a backup, which names it.
             replacing: mod_revision of the value that is there; 0 where none is.
             accepting: What ``--accept-risk`` has to name.
+            unlisted: The source is none that the audit log lists.
         """
-        words = ["etcdfix", "restore", "--from-revision", str(revision), *key_arguments(key)]
-        words += [
+        command = ["etcdfix", "restore", *words, *(key_arguments(key) if key is not None else ())]
+        command += [
+            *(["--accept-unlisted-source"] if unlisted else []),
             *(["--replace-mod-revision", str(replacing)] if replacing else []),
             *(word for risk in accepting for word in ("--accept-risk", risk)),
             *self._live,
@@ -207,7 +237,13 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
             *self._deciding,
             *self.changing,
         ]
-        return quote_command([*words, "--reason", "REASON", "--dry-run"])
+        return self._change([*command, "--reason", "REASON", "--dry-run"])
+
+    def copies(self, key: bytes, *options: str) -> str:
+        """Return the command that looks for every copy of one object, with further options behind it."""
+        return quote_command(
+            ["etcdfix", "copies", *self.source, *self.layout, *self.reading, *key_arguments(key), *options]
+        )
 
     def restore_from_file(self, key: bytes) -> str:
         """Return the dry run that puts back what a key holds in the snapshot that was read: on the default etcd."""

@@ -7,11 +7,39 @@ built as an argument vector and quoted.
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Final
 
 _PATTERN: Final = frozenset(b"*?[")
+_BOOTSTRAP: Final = b"bootstrap"
+_WITHHELD: Final = b"<withheld>"
+_OF_A_TOKEN: Final = re.compile(rb"[0-9a-f]{8,64}")
+
+
+def shown_key(key: bytes) -> bytes:
+    """Return an etcd key as it may be shown, logged and reported: every key passes through here.
+
+    Under ``/bootstrap/`` k3s and RKE2 keep their configuration, and what follows is a digest of the server's token:
+    whoever has that can try tokens as fast as they can be hashed. So it is withheld, also below the prefix that a
+    proxy or another program puts in front.
+
+    Format:
+        k3s ``pkg/cluster/storage.go``: ``/bootstrap/`` and the first 12 hex digits of the token's SHA-256.
+    """
+    if _BOOTSTRAP not in key:
+        return key
+    segments = key.split(b"/")
+    first = next(at for at, segment in enumerate(segments) if segment)
+    for at in (first, first + 1):
+        following = [segment for segment in segments[at + 1 :] if segment]
+        if segments[at : at + 1] != [_BOOTSTRAP] or not following:
+            continue
+        # Below a prefix it may be the name of anything else.
+        if at == first or (len(following) == 1 and _OF_A_TOKEN.fullmatch(following[0])):
+            return b"/".join([*segments[: at + 1], _WITHHELD])
+    return key
 
 
 def safe_text(text: str) -> str:
@@ -53,12 +81,20 @@ def is_plain(key: bytes) -> bool:
 
 
 def key_base64(key: bytes) -> str | None:
-    """Return what stands beside a key in a report, where the key as it is shown could be misread; else None."""
-    return None if is_plain(key) else base64.b64encode(key).decode()
+    """Return what stands beside a key in a report, where the key as it is shown could be misread; else None.
+
+    Nothing stands beside a key of which part is withheld.
+    """
+    return None if is_plain(key) or shown_key(key) != key else base64.b64encode(key).decode()
 
 
 def key_arguments(key: bytes) -> list[str]:
-    """Return the command-line words that name a key: itself, or ``--key-base64`` where it could be misread."""
+    """Return the command-line words that name a key: itself, or ``--key-base64`` where it could be misread.
+
+    Of a key of which part is withheld the words name no key: who pastes them puts the rest there.
+    """
+    if shown_key(key) != key:
+        return [shown_key(key).decode("utf-8", "backslashreplace")]
     # Anything else would be read as a resource, as an option, as a pattern, or as a prefix of more than this key.
     if is_plain(key) and key.startswith(b"/") and not key.endswith(b"/") and _PATTERN.isdisjoint(key):
         return [key.decode()]

@@ -77,6 +77,10 @@ def history(*arguments: str) -> list[str]:
     return ["history", *ALPHA_LOST, *arguments]
 
 
+def copies(*arguments: str) -> list[str]:
+    return ["copies", *ALPHA_LOST, "--backup-dir", "{tmp}", "--audit-log", "{tmp}/audit.jsonl", *arguments]
+
+
 def get(*arguments: str) -> list[str]:
     return ["get", "--snapshot", ALPHA, *arguments]
 
@@ -218,6 +222,15 @@ CASES = [
     Case("history-not-found", history("/registry/secrets/shop/never"), SOURCE),
     Case("history-no-key", history(), USAGE),
     Case("history-resource", history("secrets"), USAGE),
+    Case("help-copies", ["copies", "--help"], OK),
+    Case("copies-one", copies("/registry/secrets/pay/tls-gcm-7"), OK),
+    Case("copies-older", copies("configmaps", "--older-snapshot", ALPHA), OK),
+    Case("copies-json", copies("/registry/pods/shop/dep-0-abc-1", "-o", "json"), OK),
+    Case("copies-yaml", copies("/registry/pods/shop/dep-0-abc-1", "-o", "yaml"), OK),
+    Case("copies-rows", copies("secrets", "--no-kms", "--max-rows", "1"), INCOMPLETE),
+    Case("copies-other-cluster", copies("configmaps", "--older-snapshot", f"{FIXTURES}/small/history.db.gz"), OK),
+    Case("copies-not-a-snapshot", copies("pods", "--older-snapshot", "README.md"), INCOMPLETE),
+    Case("copies-report-and-key", copies("pods", "--from-report", "report.json"), USAGE),
     Case("help-backup", ["backup", "--help"], OK),
     Case("help-backup-list", ["backup", "list", "--help"], OK),
     Case("help-backup-verify", ["backup", "verify", "--help"], OK),

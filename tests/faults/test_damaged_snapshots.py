@@ -14,7 +14,8 @@ from etcdfix.errors import NotASnapshot, PageCorrupt, SnapshotTruncated, SourceE
 from etcdfix.model import StoredValue
 from etcdfix.sources.bbolt.page import read_metas
 from etcdfix.sources.bbolt.tree import Tree
-from etcdfix.sources.snapshot import DAMAGE_NOTE, SnapshotSource
+from etcdfix.sources.problems import DAMAGE_NOTE
+from etcdfix.sources.snapshot import SnapshotSource
 
 SNAPSHOTS = Path(__file__).parents[2] / "fixtures/snapshots"
 PAGE = 4096

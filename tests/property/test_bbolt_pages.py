@@ -18,7 +18,8 @@ from etcdfix.model import StoredValue
 from etcdfix.sources.bbolt.page import parse_meta, parse_page_header, read_metas
 from etcdfix.sources.bbolt.tree import Tree
 from etcdfix.sources.keyvalue import parse_as_written, parse_key_value
-from etcdfix.sources.snapshot import MAX_PROBLEMS, SnapshotSource
+from etcdfix.sources.problems import MAX_PROBLEMS
+from etcdfix.sources.snapshot import SnapshotSource
 from tests.support.bbolt_writer import BoltWriter, database
 
 SMALL = Path(__file__).parents[2] / "fixtures/snapshots/small"

@@ -65,7 +65,7 @@ def command(
         same_again=inputs.same_again(),
         overrides=inputs.overrides or {},
         overrides_known=inputs.overrides is not None,
-        main_not_read=inputs.snapshot is None and bool(inputs.main_endpoints),
+        main_not_read=inputs.file is None and bool(inputs.main_endpoints),
         backup_directories=backup_dirs,
         snapshots=also_snapshots,
     )
@@ -94,4 +94,4 @@ def command(
 
 
 def _of_snapshot(inputs: Inputs, path: Path) -> Inputs:
-    return msgspec.structs.replace(inputs, snapshot=path, revision=0, salvage=False)
+    return msgspec.structs.replace(inputs, snapshot=path, kine=None, revision=0, salvage=False)

@@ -57,7 +57,7 @@ def command(*, new_config: Path, output: str, output_file: Path | None, max_rows
         same_again=inputs.same_again(),
         overrides=inputs.overrides or {},
         overrides_known=inputs.overrides is not None,
-        main_not_read=inputs.snapshot is None and bool(inputs.main_endpoints),
+        main_not_read=inputs.file is None and bool(inputs.main_endpoints),
         new=new,
         no_encryption=inputs.no_encryption,
     )

@@ -10,13 +10,15 @@ A server's own dry run cannot work here: it reads etcd, and fails. So a dry run 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from etcdfix.apiserver.holders import open_holders
-from etcdfix.errors import RefusedByRule
+from etcdfix.apiserver.fleet import open_fleet, require_servers
+from etcdfix.apiserver.memory import identity_in
+from etcdfix.errors import EtcdfixError, NotDurable, RefusedByRule
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
     CheckedChange,
@@ -38,6 +40,7 @@ from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.patcher import now_text
 from etcdfix.remediation.preflight.cluster import Cluster, check_cluster
 from etcdfix.remediation.preflight.target import read_target
+from etcdfix.remediation.rescue.store import Origin, RescueStore
 from etcdfix.rescued import read_index
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import ResourcePrefix, display
@@ -159,6 +162,12 @@ def run_heal(
     index = read_index(request.saved)
     step("check: cluster")
     identity = check_cluster(cluster, request.accepted, request.record_paths.directories)
+    if not identity.is_known:
+        raise refuse(
+            Rule.UNKNOWN_CLUSTER,
+            "nothing in etcd names the cluster, so nothing shows that the API servers are of this one",
+            hint="--main-endpoints LIST, or --manifest FILE, where namespaces lie in another etcd",
+        )
     if request.report_cluster_uid and identity.uid and request.report_cluster_uid != identity.uid:
         raise refuse(
             Rule.OTHER_CLUSTER,
@@ -167,12 +176,13 @@ def run_heal(
         )
     step("check: places")
     warnings = place_warnings(request.record_paths)
-    with open_holders(request.api, identity) as holders:
+    with open_fleet(request.api, identity) as fleet:
+        require_servers(fleet)
         run = _Run(
             Ground(
                 cluster=cluster,
                 identity=identity,
-                holders=holders,
+                fleet=fleet,
                 index=index,
                 accepted=request.accepted,
                 unchecked_servers=request.unchecked_servers,
@@ -308,8 +318,30 @@ class _Run:
             server=sender.server,
             changed=sender.changed,
         )
+        if healable.ended and sender.answer is not None:
+            healed = self._with_answer(healed, healable, sender.answer)
         self._told(healed)
         return healed.well
+
+    def _with_answer(self, healed: Healed, healable: Healable, answer: bytes) -> Healed:
+        """Keep what a server answered whose memory could not be saved any more: the only copy outside etcd."""
+        outcome, identity = healed.outcome, identity_in(answer, healable.thing)
+        try:
+            if identity is None:
+                raise NotDurable("the answer is not the object's", path=self._request.saved)
+            origin = Origin(
+                server=healed.server,
+                at=datetime.now(UTC),
+                cluster_uid=self._ground.identity.uid,
+                mod_revision=outcome.revision,
+            )
+            with RescueStore.open(self._request.saved, step=self._ground.step) as store:
+                kept, _new = store.save(healable.key, healable.thing, identity, answer, origin)
+        except EtcdfixError as exc:
+            warning = f"the answer of the API server was not kept: {exc.message}"
+            outcome = msgspec.structs.replace(outcome, warnings=(*outcome.warnings, warning))
+            return msgspec.structs.replace(healed, outcome=outcome)
+        return msgspec.structs.replace(healed, saved_file=str(self._request.saved / kept.file))
 
 
 class _Confirmed:

@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 
 from etcdfix.apiserver.authorization import can_i
-from etcdfix.apiserver.holders import Forgotten, Holders, Remembered
+from etcdfix.apiserver.fleet import Fleet
+from etcdfix.apiserver.holders import Holder, authorize_by_first, read_by_each, remembered_by_each
 from etcdfix.apiserver.objects import Answer, APIObject
 from etcdfix.apiserver.servers import ServerAnswer, ServerAnswers
 from etcdfix.encryption.config import ProviderType
@@ -72,7 +73,7 @@ class Healable(msgspec.Struct, frozen=True, kw_only=True):
     identity: ClusterIdentity
     servers: ServerAnswers
     thing: APIObject
-    holders: tuple[Remembered | Forgotten, ...]
+    holders: tuple[Holder, ...]
     uid: str
     saved: SavedObject | None
     ended: bool
@@ -110,7 +111,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         cluster: Where, read with today's configuration.
         identity: Which cluster it is.
-        holders: Its API servers.
+        fleet: Its API servers.
         index: What was rescued.
         accepted: Expectations and acceptances.
         unchecked_servers: Addresses of servers that need not have an answer.
@@ -120,7 +121,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: Cluster
     identity: ClusterIdentity
-    holders: Holders
+    fleet: Fleet
     index: RescueIndex
     accepted: Acceptances
     unchecked_servers: tuple[str, ...]
@@ -200,23 +201,23 @@ def look_at(ground: Ground, target: Target, found: Examination) -> Healable | Le
     version = next((each.version for each in saved), directory.version)
     thing = APIObject(directory.group, version, directory.resource, found.namespace, found.name)
     step("check: API servers")
-    answers = ground.holders.read(thing)
+    answers = read_by_each(ground.fleet, thing)
     check_answers(thing, answers, ground.unchecked_servers)
     step("check: permission")
     servers = ServerAnswers(
         answers=answers,
-        warnings=tuple(ground.holders.warnings),
-        authorization=ground.holders.authorize(thing, VERBS),
+        warnings=tuple(ground.fleet.warnings),
+        authorization=authorize_by_first(ground.fleet, thing, VERBS),
     )
     step("check: memory of the API servers")
-    memory = ground.holders.remember(thing)
+    memory = remembered_by_each(ground.fleet, thing)
     chosen = _choose(found, memory, saved)
     if isinstance(chosen, LeftAlone):
         return chosen
     holders, uid = chosen
     step("check: saved copy")
     exact = next((each for each in saved if int(each.resource_version) == found.stored.mod_revision), None)
-    ended = not isinstance(holders[0], Remembered)
+    ended = holders[0].memory.identity is None
     check_saved(ground, found, saved[0] if ended else exact, uid)
     return Healable(
         target=target,
@@ -269,52 +270,50 @@ def check_answers(thing: APIObject, answers: tuple[ServerAnswer, ...], unchecked
         )
 
 
-_Chosen = tuple[tuple[Remembered | Forgotten, ...], str]
+_Chosen = tuple[tuple[Holder, ...], str]
 
 
-def _choose(
-    found: Examination, memory: list[Remembered | Forgotten], saved: tuple[SavedObject, ...]
-) -> _Chosen | LeftAlone:
+def _choose(found: Examination, memory: list[Holder], saved: tuple[SavedObject, ...]) -> _Chosen | LeftAlone:
     """Return which servers to ask, and with which uid."""
     key, mod_revision = found.stored.key, found.stored.mod_revision
-    given = [each for each in memory if isinstance(each, Remembered)]
+    given = [(each, each.memory.identity) for each in memory if each.memory.identity is not None]
     if not given:
         return _choose_ended(key, memory, saved)
-    exact = [each for each in given if int(each.resource_version) == mod_revision]
-    if any(each.terminating for each in given):
+    if any(identity.deleting for _holder, identity in given):
         return LeftAlone(
             key,
             Rule.NOT_HEALABLE,
             "it is being deleted (deletionTimestamp): a heal would bring nothing back that stays",
         )
+    exact = [
+        (holder, identity) for holder, identity in given if identity.resource_version == str(mod_revision)
+    ]
     if not exact:
-        have = ", ".join(f"{each.server.address} {each.resource_version}" for each in given)
+        have = ", ".join(
+            f"{holder.server.address}: {identity.resource_version}" for holder, identity in given
+        )
         return LeftAlone(
             key,
             Rule.NOT_HEALABLE,
             f"no API server has this write of it in memory: the key stands at mod_revision {mod_revision}, they have "
-            f"({have})",
-            "what they have is an older copy: etcdfix rescue, then etcdfix restore --from-object",
+            f"another resourceVersion ({have})",
+            "what they have is another write of it: etcdfix rescue, then etcdfix restore --from-object",
         )
-    uids = {each.uid for each in exact}
+    uids = {identity.uid for _holder, identity in exact}
     if len(uids) > 1:
         raise refuse(
             Rule.OTHER_OBJECT,
             f"API servers have different objects in memory for {display(key)}, at the same resourceVersion",
             hint="look at each server by itself: its etcd, and its storage prefix",
         )
-    return tuple(exact), uids.pop()
+    return tuple(holder for holder, _identity in exact), uids.pop()
 
 
-def _choose_ended(
-    key: bytes, memory: list[Remembered | Forgotten], saved: tuple[SavedObject, ...]
-) -> _Chosen | LeftAlone:
+def _choose_ended(key: bytes, memory: list[Holder], saved: tuple[SavedObject, ...]) -> _Chosen | LeftAlone:
     """Return whom to ask once no server answers from memory any more: each that tried to read the object."""
-    tried = tuple(each for each in memory if isinstance(each, Forgotten) and each.tried and each.path)
+    tried = tuple(each for each in memory if each.may_hold)
     if not tried:
-        why = "; ".join(
-            f"{each.server.address}: {each.why}" for each in memory if isinstance(each, Forgotten)
-        )
+        why = "; ".join(f"{each.server.address}: {each.memory.detail or each.memory.word}" for each in memory)
         return LeftAlone(key, Rule.NOT_HEALABLE, f"no API server gives it from memory ({why})")
     if not saved:
         return LeftAlone(
@@ -385,14 +384,15 @@ def check_kind_rescued(ground: Ground, directory: ResourcePrefix) -> int:
         if any(int(each.resource_version) == stored.mod_revision for each in copies):
             continue
         thing = APIObject(directory.group, directory.version, directory.resource, found.namespace, found.name)
-        given = [each for each in ground.holders.remember(thing) if isinstance(each, Remembered)]
         saved = {each.resource_version for each in copies}
-        if any(each.resource_version not in saved for each in given):
-            raise refuse(
-                Rule.NOT_RESCUED,
-                f"{display(stored.key)} cannot be read from etcd, the API server at {given[0].server.address} still "
-                f"has it in memory, and it was not saved ({ground.index.directory})",
-                hint="etcdfix rescue first, with everything of the kind: a heal that goes wrong can end what the "
-                "servers remember of all of it",
-            )
+        for holder in remembered_by_each(ground.fleet, thing):
+            identity = holder.memory.identity
+            if identity is not None and identity.resource_version not in saved:
+                raise refuse(
+                    Rule.NOT_RESCUED,
+                    f"{display(stored.key)} cannot be read from etcd, the API server at {holder.server.address} still "
+                    f"has it in memory, and it was not saved ({ground.index.directory})",
+                    hint="etcdfix rescue first, with everything of the kind: a heal that goes wrong can end what the "
+                    "servers remember of all of it",
+                )
     return unread

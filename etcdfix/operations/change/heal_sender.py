@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.apiserver.client import NoReply, Reply
-from etcdfix.apiserver.holders import Forgotten, Remembered
+from etcdfix.apiserver.holders import Holder, read_by_each
 from etcdfix.apiserver.objects import NOT_UNDERSTOOD, Answer
 from etcdfix.errors import ConfigurationError, EtcdfixError, SourceError
 from etcdfix.examine import Examiner
@@ -119,9 +119,7 @@ class HealSender:
         key = display(self._healable.key)
         return Sent(result=result, detail=text, refusal=refuse(rule, f"{key}: {text}", hint=hint))
 
-    def _judge(
-        self, expected: Expected, holder: Remembered | Forgotten, reply: Reply | NoReply
-    ) -> Sent | None:
+    def _judge(self, expected: Expected, holder: Holder, reply: Reply | NoReply) -> Sent | None:
         """Say what a request came to, by what etcd holds now; None where it was answered and nothing moved."""
         address = holder.server.address
         try:
@@ -167,7 +165,7 @@ class HealSender:
             return self._refused(Result.REFUSED, Rule.MOVED, text, "examine it again")
         return Sent(result=Result.APPLIED_OR_GONE, detail=text, revision=seen.reading.revision)
 
-    def _moved(self, holder: Remembered | Forgotten, reply: Reply | NoReply, present: StoredValue) -> Sent:
+    def _moved(self, holder: Holder, reply: Reply | NoReply, present: StoredValue) -> Sent:
         """Judge a request after which the key moved: only what decrypts and decodes is healed."""
         address, examiner = holder.server.address, self._ground.cluster.examiner
         found = examiner.examine(present)
@@ -198,7 +196,7 @@ class HealSender:
             )
         return self._healed(holder, reply, found)
 
-    def _healed(self, holder: Remembered | Forgotten, reply: Reply | NoReply, found: Examination) -> Sent:
+    def _healed(self, holder: Holder, reply: Reply | NoReply, found: Examination) -> Sent:
         """Return a heal that etcd bears out, with all that is odd about it."""
         self.server = holder.server.address
         warnings = []
@@ -230,7 +228,7 @@ class HealSender:
     def _unread_elsewhere(self) -> list[str]:
         """Say which API servers do not read what was written: they lack today's write key."""
         try:
-            answers = self._ground.holders.read(self._healable.thing)
+            answers = read_by_each(self._ground.fleet, self._healable.thing)
         except EtcdfixError as exc:
             return [f"whether the other API servers read it is not known: {exc.message}"]
         return [
@@ -241,7 +239,7 @@ class HealSender:
             if said.answer is not Answer.READS_IT and said.server not in self._ground.unchecked_servers
         ]
 
-    def _compare(self, holder: Remembered | Forgotten, found: Examination) -> list[str]:
+    def _compare(self, holder: Holder, found: Examination) -> list[str]:
         """Note what differs from the saved copy; return what a person should know of it."""
         saved = self._healable.saved
         if saved is None:

@@ -70,12 +70,12 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
     if checked.candidate is not None:
         with_candidate = msgspec.structs.replace(found, repair=checked.candidate)
         yield f"May repair   {safe_text(checked.candidate.words)}: {_CANDIDATE[checked.candidate.proof]}"
-    yield from _cluster_lines(cluster, checked.identity, f", {counted(checked.alike.keys, 'key')}")
+    yield from cluster_lines(cluster, checked.identity, f", {counted(checked.alike.keys, 'key')}")
     yield from _pattern_lines(checked)
     if checked.lease is not None:
         left = f"{checked.lease.remaining_seconds} s left" if checked.lease.alive else "expired"
         yield f"Lease        {checked.lease.lease:x}, {left}"
-    yield from _api_lines(checked.servers)
+    yield from api_lines(checked.servers)
     if checked.accepted:
         yield safe_text(f"Accepted     {', '.join(checked.accepted)}")
     for warning in checked.warnings:
@@ -112,7 +112,7 @@ def _stake_lines(found: Examination) -> Iterator[str]:
         title = ""
 
 
-def _cluster_lines(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Iterator[str]:
+def cluster_lines(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Iterator[str]:
     source = cluster.source.describe()
     endpoints = ", ".join(source.endpoints or ())
     accepted = "" if identity.is_known else " (accepted)"
@@ -132,7 +132,7 @@ _SAID = {
 }
 
 
-def _api_lines(servers: ServerAnswers) -> Iterator[str]:
+def api_lines(servers: ServerAnswers) -> Iterator[str]:
     """Yield who allows the change, and what each API server said of the object."""
     allowed = servers.authorization
     if allowed is not None:
@@ -185,8 +185,8 @@ def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[s
     yield f"Examined     {verdict.outcome}{why}"
     if shown.candidate.file is not None:
         yield from _sealed_lines(shown)
-    yield from _cluster_lines(cluster, shown.identity)
-    yield from _api_lines(shown.servers)
+    yield from cluster_lines(cluster, shown.identity)
+    yield from api_lines(shown.servers)
     if stored.lease:
         kept = f"{shown.lease & _MASK:x} is attached again" if shown.lease else "is left out, as accepted"
         yield f"Lease        {kept}"
@@ -257,8 +257,8 @@ def reencrypt_preview_lines(cluster: Cluster, shown: ReencryptPreview) -> Iterat
         yield f"             API servers hold that key: {safe_text(display(shown.proof))} is stored under it"
     else:
         yield "             nothing shows that API servers hold that key, as accepted"
-    yield from _cluster_lines(cluster, shown.identity)
-    yield from _api_lines(shown.servers)
+    yield from cluster_lines(cluster, shown.identity)
+    yield from api_lines(shown.servers)
     if shown.lease is not None:
         yield f"Lease        {shown.lease.lease & _MASK:x}, kept"
     for warning in shown.warnings:
@@ -295,8 +295,8 @@ def repair_preview_lines(cluster: Cluster, shown: RepairPreview) -> Iterator[str
     before, after = stored.value, repaired.stored.value
     yield f"Bytes        {len(before)} now, {digest(before)}"
     yield f"             {len(after)} then, {digest(after)}"
-    yield from _cluster_lines(cluster, shown.identity, f", {counted(shown.alike.keys, 'key')}")
-    yield from _api_lines(shown.servers)
+    yield from cluster_lines(cluster, shown.identity, f", {counted(shown.alike.keys, 'key')}")
+    yield from api_lines(shown.servers)
     if shown.lease is not None:
         yield f"Lease        {shown.lease.lease & _MASK:x}, kept"
     for warning in shown.warnings:

@@ -54,7 +54,7 @@ def list_backups(places: RecordPaths) -> BackupList:
         BackupUnreadable: A directory cannot be listed.
     """
     directories, files = _look(places)
-    account, state, warnings = _account_or_warning(places.log_path, files)
+    account, state, warnings = account_of(places.log_path, files)
     rows = [_row(file, account, places.log_path) for file in files if file.backup is not None]
     rows.sort(
         key=lambda row: (
@@ -112,8 +112,8 @@ def _place(path: Path) -> str:
     return unicode_text(os.path.join(os.path.realpath(path.parent), path.name))  # noqa: PTH118 - bytes of any kind
 
 
-def _account_or_warning(log: Path, files: Sequence[FoundFile]) -> tuple[Account | None, str, list[str]]:
-    """Return what the log says, the state that it is in, and what to know about that."""
+def account_of(log: Path, files: Sequence[FoundFile]) -> tuple[Account | None, str, list[str]]:
+    """Return what a log says of backups, None where it cannot be read; its state, and what to know of that."""
     try:
         if not is_there(log):
             return (

@@ -237,7 +237,7 @@ class _Visit:
                 told = f"{self._request.file} can be read: {self._source.describe().integrity}"
                 doubtful = bool(self._source.problems)
                 yield (
-                    warn("reach", told, "take another snapshot, if you can")
+                    warn("reach", told, "take another snapshot or copy, if you can")
                     if doubtful
                     else ok("reach", told)
                 )
@@ -332,7 +332,11 @@ class _Visit:
             return shown_source(self._source.describe(), self._uid)
         connection = self._request.connection
         return ReportSource(
-            type="etcd" if connection is not None else "snapshot",
+            type="etcd"
+            if connection is not None
+            else "kine"
+            if self._request.same_again.of_kine
+            else "snapshot",
             path=None if connection is not None else shown_word(self._request.file),
             endpoints=list(map(shown_word, connection.endpoints)) if connection is not None else None,
             revision=0,

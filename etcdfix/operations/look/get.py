@@ -178,16 +178,14 @@ def run_get(
     return result
 
 
-def record_reveal(
-    log: Path, request: GetRequest, *, form: str, snapshot: Path | None, etcd_user: str
-) -> Link:
+def record_reveal(log: Path, request: GetRequest, *, form: str, file: Path | None, etcd_user: str) -> Link:
     """Record that contents are about to be shown; only when this returns may they be.
 
     Args:
         log: The audit log.
         request: What is shown.
         form: In which form.
-        snapshot: Where it is read from; None for a live etcd.
+        file: It is read from; None for a live etcd.
         etcd_user: "" for none.
 
     Raises:
@@ -212,7 +210,7 @@ def record_reveal(
             key=b"", group=group, api_version="", resource=resource, namespace=namespace,
             name=",".join(wanted.names),
         )  # fmt: skip
-    read_from = f"snapshot {snapshot}" if snapshot is not None else "a live etcd"
+    read_from = f"file {file}" if file is not None else "a live etcd"
     operator = Operator.of_this_process(etcd_user=etcd_user)
     with AuditLog.open(log, operator=operator) as opened:
         return opened.append(

@@ -8,7 +8,6 @@ of the key is for ``explain``, which looks at them.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -20,6 +19,7 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import KeptRevision, Outcome, ReadableRevision, StoredValue
 from etcdfix.operations.look.field_changes import Comparable, field_changes
+from etcdfix.operations.look.stated_times import stated_times
 from etcdfix.readable_revision import reads, tells_apart
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.head import stakes_of
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 _MOST_CHANGES: Final = 100
 _MOST_SEARCHED: Final = 20
 """So many revisions that do not open are searched for what was damaged; each can take a second."""
-_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 
 
 class HistoryRequest(Reading, frozen=True, kw_only=True):
@@ -190,6 +189,10 @@ def _next(gathered: Revisions, revisions: list[HistoryRevision], request: Histor
         return Remedy(
             "Put back the newest revision that reads: a dry run first", newest.restore, newest.restore_note
         )
+    if newest is not None and again.of_kine:
+        return Remedy(
+            "Save the newest revision that reads, before kine compacts it", newest.save, newest.restore_note
+        )
     return Remedy(
         "See why the present value cannot be read, and every way out", again.explain(request.key), ""
     )
@@ -291,6 +294,9 @@ class Revisions:
             )
             return
         self._put(kept.stored)
+        if kept.from_old_value:
+            entry = self._entries[-1]
+            entry.told = msgspec.structs.replace(entry.told, from_old_value=True)
 
     def _put(self, stored: StoredValue) -> None:
         found = self._examine(stored)
@@ -306,7 +312,7 @@ class Revisions:
                 self._begins = stored.create_revision
         comparable, metadata = self._look(found)
         uid = (found.decoded.uid if found.decoded is not None else None) or b""
-        seen = _Seen(digest, comparable, _times(metadata), uid.decode("utf-8", "replace"))
+        seen = _Seen(digest, comparable, stated_times(metadata), uid.decode("utf-8", "replace"))
         readable = reads(found)
         if readable:
             self.readable += 1
@@ -423,6 +429,8 @@ class Revisions:
         """Return the command that puts a readable value back, "" for none; and what to know, or why there is none."""
         told, again, key, now = entry.told, self._request.same_again, self._request.key, self.now
         granted = "" if again.told_of_encryption else GRANTED.strip()
+        if again.of_kine:
+            return "", "etcdfix writes nothing to kine: save it, and put it back through an API server"
         if again.of_a_file:
             if told.stands_until is not None:
                 return "", "a restore from a snapshot takes the newest value in it; save this one"
@@ -456,16 +464,6 @@ class Revisions:
         if way.kind is not WayKind.PUT_BACK:
             return "", "the present value may not be replaced as things are: save this one"
         return way.remedy.command, way.remedy.note
-
-
-def _times(metadata: dict[str, Any]) -> frozenset[tuple[str, str]]:
-    """Return the times that an object states, each with the manager that it belongs to, "" for its creation."""
-    found = {(metadata.get("creationTimestamp"), "")}
-    entries = metadata.get("managedFields")
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, dict) and isinstance(entry.get("manager", ""), str):
-            found.add((entry.get("time"), bounded(entry.get("manager", ""))))
-    return frozenset((time, by) for time, by in found if isinstance(time, str) and _TIME.fullmatch(time))
 
 
 def _written(seen: _Seen, before: _Seen | None) -> Written | None:

@@ -35,6 +35,7 @@ POLICIES: Final = tuple(policy.lower() for policy in Propagation)
 """How an object can be deleted through the API, as kubectl calls it."""
 
 # KEP-3926 and every runbook begin with it.
+_COPY: Final = "Copy the database of kine before you change anything"
 _SNAPSHOT: Final = "Take a snapshot of etcd before you change anything"
 _APPLY: Final = quote_command(["kubectl", "apply", "-f", "FILE"])
 _MANIFEST: Final = (
@@ -324,7 +325,8 @@ def _remedies(
         ]
     if not finding.remedies:
         return []
-    return [Remedy(_SNAPSHOT, again.save_snapshot(), ""), *finding.remedies]
+    first = _COPY if again.of_kine else _SNAPSHOT
+    return [Remedy(first, again.save_snapshot(), ""), *finding.remedies]
 
 
 def _ordinary_dry_run(found: Assessment, deletion: DeletionForecast | None) -> str:

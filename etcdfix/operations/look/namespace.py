@@ -35,7 +35,13 @@ from etcdfix.reports.head import stakes_of
 from etcdfix.reports.impact_model import MissingAPI, NamespaceReport, NamespaceStep
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.next_steps import first_way_out
-from etcdfix.reports.remedies import less_destructive_remedies, readable_remedy, remedies_for, ways_out
+from etcdfix.reports.remedies import (
+    less_destructive_remedies,
+    readable_remedy,
+    remedies_for,
+    unsafe_deletion_request,
+    ways_out,
+)
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import quote_command
@@ -47,6 +53,7 @@ from etcdfix.verdicts.severity import Rank, stake_of
 _WELL: Final = frozenset({"active", "terminating"})
 _UNJUDGED: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.UNDETERMINED})
 _MOST_STEPS: Final = 20
+_COPY: Final = "Copy state.db and state.db-wal first. "
 _SNAPSHOT: Final = "Take a snapshot of etcd first. "
 # The API server deletes these never, whoever asks (admission plugin NamespaceLifecycle).
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
@@ -357,6 +364,8 @@ class _NamespacePlan:
 
     def _first(self) -> str:
         """Say what comes before a deletion."""
+        if self._again.of_kine:
+            return _COPY
         return _SNAPSHOT if self._again.told_of_encryption else _SNAPSHOT + GRANTED
 
     def _removable(self, found: Examination) -> bool:
@@ -389,6 +398,14 @@ class _NamespacePlan:
             way = readable_remedy(found, readable, self._again, breaking=self._breaking(found) != "")
             yield _step(f"{way.action}: {what}", way.command, way.note, display(key))
             option = "The step before this one is less destructive."
+        if self._again.of_kine:
+            yield _step(
+                f"Let an API server delete it the unsafe way, {what}",
+                unsafe_deletion_request(found),
+                f"Nothing of etcdfix writes to kine. {warning}{option}".rstrip(),
+                display(key),
+            )
+            return
         yield _step(
             f"Delete, dry run first, {what}",
             self._again.delete(key),

@@ -335,7 +335,8 @@ class _Writer(msgspec.Struct, frozen=True):
         # A deletion refuses a plan that cannot say which cluster it is of.
         if self.request.plan_file and self.uid:
             words += ["--plan", self.request.plan_file]
-        return f"{self.request.same_again.delete(stored.key)} {quote_command(words)}"
+        command = self.request.same_again.delete(stored.key)
+        return f"{command} {quote_command(words)}" if command else ""
 
 
 class _Group(msgspec.Struct):

@@ -153,7 +153,7 @@ def _before(
         )
     if counts.worst_earlier is not None:
         yield _earlier_revisions(counts.earlier, counts.worst_earlier, again)
-    if counts.repairable:
+    if counts.repairable and not again.of_kine:
         first = counts.first_repairable
         which = (
             "The commands are" if len(first) == counts.repairable else f"The first {len(first)} commands are"
@@ -173,7 +173,9 @@ def _before(
             [again.scan_of(["-o", "yaml"])],
         )
     yield PlanStep(
-        "Take a snapshot of etcd, and keep it",
+        "Copy the database of kine, and keep the copy"
+        if again.of_kine
+        else "Take a snapshot of etcd, and keep it",
         "A key may turn up later.",
         [again.save_snapshot("before-deletions.db")],
     )

@@ -146,7 +146,7 @@ class _Gathering:
 
     def __init__(self, source: Source, examiner: Examiner, request: ScanRequest, reporter: Reporter) -> None:
         self._source = source
-        live = "--snapshot" not in request.same_again.source
+        live = not request.same_again.of_a_file
         self._readable = ReadableRevisions.of_many(source, examiner, live=live)
         self.readable_revisions = 0
         self.readable_not_sought = 0
@@ -154,7 +154,7 @@ class _Gathering:
         self._trees: dict[bytes, bool] = {}
         namespace = request.scope.namespaces[0] if len(request.scope.namespaces) == 1 else ""
         self.tally = Tally(
-            past=request.same_again.of_the_past or source.describe().type == "snapshot",
+            past=request.same_again.of_the_past or source.describe().type != "etcd",
             max_causes=request.max_causes,
             list_prefix=_list_prefix(request.layout, namespace),
             reveal_key_ids=request.reveal_key_ids,
@@ -312,7 +312,7 @@ class _Gathering:
         """Warn of a key whose name nothing bears out: it should have been changed before, and was not."""
         verdict = found.verdict
         doubtful = verdict.cause in _NAME_IN_DOUBT or any(e.check == KEY_NAME_CHECK for e in verdict.evidence)
-        if not doubtful or found.stored.version < 2 or self._predecessors_asked >= _MOST_PREDECESSORS:
+        if not doubtful or found.stored.version == 1 or self._predecessors_asked >= _MOST_PREDECESSORS:
             return found
         self._predecessors_asked += 1
         try:
@@ -323,7 +323,7 @@ class _Gathering:
         warning = Evidence(
             PREDECESSOR_CHECK,
             "missing",
-            f"version {found.stored.version}, and nothing stood under this name before mod_revision "
+            f"version {found.stored.version or 'unknown'}, and nothing stood under this name before mod_revision "
             f"{found.stored.mod_revision}: the name of the key itself may be damaged",
         )
         changed = msgspec.structs.replace(verdict, evidence=(*verdict.evidence, warning))

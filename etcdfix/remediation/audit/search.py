@@ -6,14 +6,17 @@ is opened to write.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+
+import msgspec
 
 from etcdfix.errors import AuditLogUnreadable, why
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.record import CLOSING_TYPES, Intent, RecordType, Result, Verb
-from etcdfix.remediation.audit.record_line import Annotations, parse_event
+from etcdfix.remediation.audit.record_line import Annotations, parse_event, parse_list
 from etcdfix.remediation.audit.verify import LOG_IS_GONE, NO_HEAD_FILE, find_line, read_records, verify
 from etcdfix.remediation.backup.file import digest
 
@@ -112,3 +115,24 @@ def own_writes(path: Path, cluster_uid: str) -> dict[str, int]:
             if notes.outcome not in _NOTHING_WRITTEN:
                 found[key] = max(found.get(key, 0), int(notes.header_revision or 0))
     return found | dict.fromkeys(unsettled.values(), _EVER)
+
+
+def saved_digests(path: Path, cluster_uid: str) -> frozenset[str]:
+    """Return the digests of objects that were saved from API servers of a cluster, as this log says.
+
+    Args:
+        path: The log; one that is not there says nothing.
+        cluster_uid: Of the cluster in question, "" where unknown. A record that does not name its cluster counts.
+
+    Raises:
+        AuditLogUnreadable: The log cannot be read.
+    """
+    found: set[str] = set()
+    for _link, event in read_records(path) if is_there(path) else ():
+        notes = event.annotations
+        if notes.type == RecordType.RESCUED and (
+            cluster_uid in {"", notes.cluster_uid} or not notes.cluster_uid
+        ):
+            with contextlib.suppress(ValueError, msgspec.MsgspecError):  # then it vouches for nothing
+                found.update(parse_list(notes.saved))
+    return frozenset(found)

@@ -156,7 +156,7 @@ def _identity(finding: Finding) -> Iterator[str]:
         ("written under", shown_transformer(finding.transformer or "unknown")),
         (
             "revisions",
-            f"mod {finding.mod_revision}, create {finding.create_revision}, version {finding.version}"
+            f"mod {finding.mod_revision}, create {finding.create_revision}, version {finding.version or 'unknown'}"
             + (f", lease {finding.lease}" if finding.lease else ""),
         ),
         ("stored", f"{counted(finding.value_size, 'byte')}, {finding.value_sha256}"),

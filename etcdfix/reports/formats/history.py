@@ -78,10 +78,11 @@ def _paragraph(one: HistoryRevision) -> Iterator[str]:
     cause = f" ({one.cause}, {one.confidence})" if one.cause and one.confidence else ""
     state = "stands now" if one.present else f"stood up to revision {one.stands_until}"
     again = ", created anew" if one.after_deletion else ", created" if one.version == 1 else ""
-    yield f"{one.mod_revision}  {(one.outcome or '').upper()}{cause}, version {one.version}{again}, {state}"
+    yield f"{one.mod_revision}  {(one.outcome or '').upper()}{cause}, version {one.version or 'unknown'}{again}, {state}"
     if one.cause or one.outcome != "readable":
         yield _row("what", safe_text(one.message))
-    yield _row("stored", f"{counted(one.value_size, 'byte')}, {one.value_sha256}")
+    where = ", kept as the old_value of the next" if one.from_old_value else ""
+    yield _row("stored", f"{counted(one.value_size, 'byte')}, {one.value_sha256}{where}")
     under = [
         shown_transformer(one.transformer) or "unknown",
         one.key_fingerprint or one.kms_key_id_sha256 or "",

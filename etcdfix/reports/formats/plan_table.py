@@ -214,6 +214,10 @@ def _differing(cell: str, most: _Most | None) -> str:
 def _commands(output: Output, plan: DeletionPlan, json_file: str) -> None:
     line = output.line
     line()
+    if plan.source.type == "kine":
+        line("etcdfix writes nothing to kine, so there are no commands;")
+        line("etcdfix explain KEY shows what an API server can do.")
+        return
     first = "The first dry runs" if len(plan.entries) > _COMMANDS_SHOWN else "The dry runs"
     line(f"{first}, in this order")
     for entry in plan.entries[:_COMMANDS_SHOWN]:

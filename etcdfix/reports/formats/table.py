@@ -127,7 +127,7 @@ class TableReporter(Reporter):
                     line(part)
             if len(summary.by_severity) > _MOST_STAKES:
                 line(f"  and {len(summary.by_severity) - _MOST_STAKES} more: by_severity of -o json")
-        steps = next_steps(summary)
+        steps = next_steps(summary, of_kine=conclusion.source.type == "kine")
         if steps:
             line()
             line("What to do next")

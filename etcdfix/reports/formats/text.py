@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import unquote_to_bytes
 
 from etcdfix.reports.base import Aligned, fit
+from etcdfix.reports.copies_model import CopiesReport
 from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.history_model import HistoryReport
@@ -17,7 +18,8 @@ from etcdfix.text.words import counted
 _WIDEST = 72
 
 Report = (
-    EncryptionRecoverReport
+    CopiesReport
+    | EncryptionRecoverReport
     | EncryptionTryReport
     | EncryptionUsageReport
     | ExplainReport

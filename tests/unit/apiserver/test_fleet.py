@@ -9,7 +9,7 @@ import pytest
 from etcdfix.apiserver.fleet import open_fleet, require_servers
 from etcdfix.apiserver.reach import ONLY_READY
 from etcdfix.apiserver.servers import APIAccess
-from etcdfix.errors import AuthorizationRefused
+from etcdfix.errors import AuthorizationRefused, SourceUnreachable
 from etcdfix.model import ClusterIdentity, KnownBy
 from tests.support.certificates import CertificateAuthority
 from tests.support.kubernetes_api import (
@@ -81,7 +81,7 @@ def test_no_server_at_all(authority: CertificateAuthority, tmp_path: Path) -> No
         ) as fleet:
             assert fleet.servers == []
             assert fleet.absent[0].why
-            with pytest.raises(AuthorizationRefused):
+            with pytest.raises(SourceUnreachable):
                 require_servers(fleet)
 
 

@@ -13,10 +13,11 @@ import pytest
 
 from etcdfix.errors import NotASnapshot, PageCorrupt, RevisionCompacted, SnapshotTruncated, SourceError
 from etcdfix.model import StoredValue
-from etcdfix.sources import snapshot
+from etcdfix.sources import problems
 from etcdfix.sources.base import Segment, Source
 from etcdfix.sources.bbolt.page import read_metas
-from etcdfix.sources.snapshot import DAMAGE_NOTE, SnapshotSource
+from etcdfix.sources.problems import DAMAGE_NOTE
+from etcdfix.sources.snapshot import SnapshotSource
 from tests.support.bbolt_writer import BoltWriter, database, delete, fnv, key_value, put, revision_key
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/snapshots"
@@ -415,12 +416,12 @@ def test_problems_are_capped_and_counted(tmp_path: Path) -> None:
     with SnapshotSource(saved(tmp_path, database(items))) as source:
         assert list(source.current(b"")) == []
         assert list(source.current(b"")) == []
-        assert len(source.problems) == snapshot.MAX_PROBLEMS + 2
+        assert len(source.problems) == problems.MAX_PROBLEMS + 2
         assert source.problems[-2] == "298 more problems like these were found"
 
 
 def test_count_of_problems_is_capped_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot, "_MAX_COUNTED", 50)
+    monkeypatch.setattr(problems, "_MAX_COUNTED", 50)
     items = [(revision_key(index), b"\xff") for index in range(2, 400)]
     with SnapshotSource(saved(tmp_path, database(items))) as source:
         list(source.current(b""))

@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def killed(folder: Path) -> Path:
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "temporary"
     folder.mkdir()
-    monkeypatch.setattr(sqlitecopy.tempfile, "tempdir", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
     return folder
 
 
@@ -165,6 +166,7 @@ def test_a_rollback_journal_is_applied_in_the_copy_alone(tmp_path: Path) -> None
 
 STORM = """
 import sys
+import tempfile
 from pathlib import Path
 from tests.support.kine import KineWriter
 
@@ -247,7 +249,8 @@ def test_a_checkpoint_between_the_looks_is_seen_without_a_log_too(
     path = tmp_path / "state.db"
     writer = filled(path)
     writer.checkpoint("TRUNCATE")
-    copy_file, times = SQLiteCopy._copy_file, []
+    copy_file = SQLiteCopy._copy_file
+    times: list[int] = []
 
     def and_write(self: SQLiteCopy, source: str, target: Path) -> None:
         copy_file(self, source, target)
@@ -265,7 +268,8 @@ def test_a_checkpoint_between_the_looks_is_seen_without_a_log_too(
 def test_a_log_that_is_taken_away_while_it_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state.db"
     writer = filled(path)
-    copy_file, times = SQLiteCopy._copy_file, []
+    copy_file = SQLiteCopy._copy_file
+    times: list[int] = []
 
     def and_stop(self: SQLiteCopy, source: str, target: Path) -> None:
         if not times:
@@ -330,11 +334,11 @@ def test_no_room_for_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(sqlitecopy.shutil, "copyfileobj", full)
+    monkeypatch.setattr(shutil, "copyfileobj", full)
     with pytest.raises(SourceError, match="No space left") as caught:
         SQLiteCopy(tmp_path / "state.db")
     assert "TMPDIR" in caught.value.hint
-    monkeypatch.setattr(sqlitecopy.tempfile, "mkdtemp", full)
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
     with pytest.raises(SourceError, match="No space left"):
         SQLiteCopy(tmp_path / "state.db")
 
@@ -345,7 +349,7 @@ def test_an_unreadable_sector_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     def broken(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(sqlitecopy.shutil, "copyfileobj", broken)
+    monkeypatch.setattr(shutil, "copyfileobj", broken)
     with pytest.raises(SourceError, match="cannot be read to its end") as caught:
         SQLiteCopy(tmp_path / "state.db")
     assert "ddrescue" in caught.value.hint

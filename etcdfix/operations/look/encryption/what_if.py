@@ -411,7 +411,7 @@ def _next(
         return Remedy(
             "Do not deploy this configuration. Values that cannot be read today need a key that it lacks: repair them "
             "first, or keep the key",
-            again.explain(losing.key) if losing.without_repair else again.repair(losing.key),
+            again.explain(losing.key) if losing.without_repair or again.of_kine else again.repair(losing.key),
             "",
         )
     untold = first.get(ConfigurationChange.UNDETERMINED)

@@ -11,7 +11,8 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.errors import PageCorrupt, SnapshotTruncated
-from etcdfix.sources.snapshot import DAMAGE_NOTE, SALVAGE_NOTE, SnapshotSource
+from etcdfix.sources.problems import DAMAGE_NOTE
+from etcdfix.sources.snapshot import SALVAGE_NOTE, SnapshotSource
 from tests.support.bbolt_writer import database, delete, put
 from tests.support.objects import config_map
 

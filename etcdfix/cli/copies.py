@@ -1,0 +1,145 @@
+"""``etcdfix copies``: every copy that still exists of what cannot be read, or was deleted lately."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from etcdfix.cli.cluster_index import nothing_examined, output_options
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.options import option_group, reading_options, source_options, what_to_read
+from etcdfix.cli.output import say
+from etcdfix.cli.progress import progress_of
+from etcdfix.cli.scope import scope_options, wanted_scope
+from etcdfix.inputs.outputfile import destination
+from etcdfix.operations.look.copies import CopiesRequest, CopiesResult, find_copies
+from etcdfix.operations.opening import open_plugins, open_source
+from etcdfix.remediation.places import RecordPaths
+from etcdfix.reports.formats.copies import COPIES_FORMATS
+from etcdfix.reports.saved_report import load_report
+from etcdfix.storagekey import StorageLayout
+
+MEANINGS: dict[ExitCode, str] = {
+    ExitCode.NOTHING_WRONG: "every object has a good copy, or none is unreadable or was deleted",
+    ExitCode.FINDINGS: "an object has no good copy: doubtful ones alone, or none",
+    ExitCode.USAGE: "usage or configuration error; the report is of another cluster",
+    ExitCode.INCOMPLETE: "a place could not be looked into, something is undetermined or was lost (wins over 1)",
+    ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
+    **ENDED_EARLY,
+}
+_PATH = click.Path(path_type=Path)
+
+_place_options = option_group(
+    click.option(
+        "--from-report", type=_PATH, metavar="FILE",
+        help="Look for what this report of etcdfix scan found (-o json or jsonl), instead of scanning.",
+    ),
+    click.option(
+        "--older-snapshot", "older_snapshots", type=_PATH, multiple=True, metavar="FILE",
+        help="Look into this older snapshot, or copied member/snap/db, too (may be repeated).",
+    ),
+    click.option(
+        "--backup-dir", "backup_dirs", type=_PATH, multiple=True, metavar="DIR", envvar="ETCDFIX_BACKUP_DIR",
+        help="Look into this directory of backups (may be repeated).  [default: that of delete, where there is one]",
+    ),
+    click.option(
+        "--audit-log", type=_PATH, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
+        help="The audit log that knows these backups.  [default: as for delete]",
+    ),
+)  # fmt: skip
+
+
+@click.command("copies", epilog=epilog(MEANINGS))
+@scope_options
+@_place_options
+@source_options
+@reading_options
+@output_options(list(COPIES_FORMATS))
+def command(
+    *,
+    scope: tuple[str, ...],
+    namespaces: tuple[str, ...],
+    keys: tuple[str, ...],
+    from_report: Path | None,
+    older_snapshots: tuple[Path, ...],
+    backup_dirs: tuple[Path, ...],
+    audit_log: Path | None,
+    output: str,
+    output_file: Path | None,
+    max_rows: int,
+    **options: Any,
+) -> int:
+    """Find every copy that still exists of what cannot be read, or was deleted lately. Reads only.
+
+    Before anything is deleted: places that no scan looks at may still hold the object, under its own uid. For each
+    object every copy is told, the best first: where it is, its revision and age, whether it reads today, whether it is
+    the same object, how many later writes are lost with it, and the command that puts it back.
+
+    \b
+      etcdfix copies --encryption-config enc.yaml
+                                everything that cannot be read, or was deleted
+      etcdfix copies /registry/secrets/shop/db
+                                one object, whatever is wrong with it
+      etcdfix copies secrets -n shop --older-snapshot monday.db
+                                a namespace, and an older snapshot too
+
+    Always looked at: the revisions that etcd, or the snapshot, still keeps; an API server has etcd compact them every
+    five minutes, so look soon. An older snapshot counts only where every etcd key shows that it is of the same
+    history: a clone shares uid and revisions. A copy is GOOD where everything fits, DOUBTFUL where something is not
+    certain, UNUSABLE where it does not read or is of another object; such a one comes with no command.
+
+    Name keys, resources or key prefixes as for scan, or nothing for everything. A key that is named is told in any
+    case, also where its value reads: somebody may have written over it.
+    """  # noqa: D301 - the mark of click is the character itself
+    wanted = wanted_scope(scope, namespaces, keys)
+    if from_report is not None and not wanted.everything:
+        raise click.UsageError("--from-report names the objects already: leave the others out")
+    report = load_report(from_report) if from_report is not None else None
+    inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
+    request = CopiesRequest(
+        layout=StorageLayout(inputs.etcd_prefix),
+        configuration=configuration,
+        kubernetes_minor=inputs.kubernetes_minor,
+        scope=wanted,
+        report=report,
+        older_snapshots=older_snapshots,
+        records=RecordPaths(
+            tuple(dict.fromkeys(path.absolute() for path in backup_dirs)),
+            audit_log.absolute() if audit_log is not None else None,
+        ),
+        same_again=inputs.same_again(),
+    )
+    files = (
+        inputs.snapshot,
+        inputs.encryption_config,
+        options.get("manifest"),
+        from_report,
+        *older_snapshots,
+        *inputs.tls_files,
+    )
+    with (
+        open_source(inputs, say=say) as source,
+        destination(output_file, files) as stream,
+        open_plugins(inputs, configuration) as plugins,
+    ):
+        result = find_copies(source, request, plugins=plugins, progress=progress_of(source))
+        if result.nothing_there:
+            nothing_examined(
+                request.layout, result.report.incomplete_reasons, result.ended, result.suggested_prefixes
+            )
+        for reason in result.report.incomplete_reasons:
+            say(f"incomplete: {reason}")
+        COPIES_FORMATS[output](result.report, stream, max_rows)
+        stream.flush()
+    return _exit_code(result)
+
+
+def _exit_code(result: CopiesResult) -> int:
+    report = result.report
+    if result.ended is not None:
+        return result.ended.exit_code
+    if not report.complete:
+        return ExitCode.INCOMPLETE
+    return ExitCode.FINDINGS if report.with_good_copy < report.count else ExitCode.NOTHING_WRONG

@@ -1,0 +1,223 @@
+"""``etcdfix heal``: have API servers write anew, from their memory, what they can no longer read from etcd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from etcdfix.apiserver.servers import parse_server_url
+from etcdfix.cli.change_output import change_output_option
+from etcdfix.cli.changing import etcd_options
+from etcdfix.cli.confirm import Terminal
+from etcdfix.cli.exit_codes import epilog
+from etcdfix.cli.options import configuration_of, gather_inputs
+from etcdfix.cli.output import require_output, say, show_outcome
+from etcdfix.cli.safety import (
+    acceptances,
+    api_access,
+    expectation_options,
+    member_options,
+    one_key,
+    record_options,
+    record_paths,
+    release_option,
+    require_reason,
+    server_options,
+    show,
+)
+from etcdfix.cli.variables import ChangingCommand
+from etcdfix.errors import EtcdfixError
+from etcdfix.operations.change.heal import Healed, HealPreview, HealRequest, run_heal
+from etcdfix.operations.change.heal_lines import ending_lines, heal_preview_lines, heal_report, healed_lines
+from etcdfix.operations.change.heal_look import LeftAlone
+from etcdfix.operations.opening import Inputs, open_cluster
+from etcdfix.reports.formats.machine import document_text
+from etcdfix.reports.origin import shown_word
+from etcdfix.reports.saved_report import SavedReport, load_report
+
+EXIT_CODES = {
+    0: "everything that could be healed is, or would be (dry run); keys that are left alone are told",
+    2: "usage or configuration error; nothing was changed",
+    3: "an outcome is unknown, anomalous or doubtful: the run stopped there; or not told to the --audit-anchor",
+    4: "refused by a safety rule or by an API server; what is told as healed before that stays healed",
+    5: "etcd could not be asked; what is told as healed before that stays healed",
+}
+
+_TEXT = "text"
+_PATH = click.Path(path_type=Path)
+
+
+class _Account:
+    """What a run has told so far; shows it as lines while it goes on, or as one document at its end."""
+
+    def __init__(self, output: str, *, dry_run: bool, cluster_name: str) -> None:
+        self.objects: list[Healed] = []
+        self.left_alone: list[LeftAlone] = []
+        self.to_heal: int | None = None
+        self.inputs: Inputs | None = None
+        self._output = output
+        self._dry_run = dry_run
+        self._cluster_name = cluster_name
+
+    def left(self, alone: LeftAlone) -> None:
+        self.left_alone.append(alone)
+
+    def told(self, healed: Healed) -> None:
+        self.objects.append(healed)
+        if self._output == _TEXT:
+            show_outcome(healed_lines(healed))
+
+    def end(self, code: int, error: EtcdfixError | None = None) -> None:
+        """Tell what the whole run came to."""
+        again = self.inputs.same_again() if self.inputs is not None else None
+        if self._output == _TEXT:
+            if again is not None and (self.objects or error is None):
+                show_outcome(ending_lines(self.objects, self.to_heal, again, dry_run=self._dry_run))
+            return
+        report = heal_report(
+            self.objects,
+            self.left_alone,
+            self.to_heal,
+            error,
+            again,
+            cluster_name=self._cluster_name,
+            dry_run=self._dry_run,
+            exit_code=code,
+        )
+        show_outcome(document_text(report, self._output).splitlines())
+
+
+@click.command("heal", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
+@click.argument("key", required=False)
+@click.option(
+    "--from-report", type=_PATH, metavar="FILE",
+    help="Instead of KEY: everything of a saved scan (etcdfix scan -o json) whose encryption key is lost. Each is "
+    "examined anew; what needs something else is left alone.",
+)  # fmt: skip
+@click.option(
+    "--saved", type=_PATH, required=True, metavar="DIR",
+    help="What etcdfix rescue saved: nothing is healed before everything of its kind that API servers still have in "
+    "memory is in there.",
+)  # fmt: skip
+@click.option(
+    "--kubeconfig", type=_PATH, required=True, metavar="FILE",
+    help="The API servers of the cluster: this one, those that service default/kubernetes lists, and each --server. "
+    "Its user needs get and patch on the objects, and get on namespace kube-system.",
+)  # fmt: skip
+@server_options
+@click.option(
+    "--accept-unchecked-server", "unchecked_servers", multiple=True, metavar="URL",
+    help="Go on although this API server does not answer (may be repeated). If it runs without today's write key, what "
+    "is healed cannot be read by it.",
+)  # fmt: skip
+@record_options
+@release_option
+@change_output_option
+@expectation_options
+@member_options
+@etcd_options
+def command(
+    *,
+    key: str | None,
+    key_base64: str | None,
+    from_report: Path | None,
+    saved: Path,
+    unchecked_servers: tuple[str, ...],
+    **options: Any,
+) -> int:
+    """Have API servers write anew, from their memory, objects whose encryption key is lost.
+
+    An API server that has run since before the key was lost still holds the objects. A change of one makes it write
+    the whole object under today's write key: same uid, same data, nothing deleted. This command asks for that change,
+    one annotation (etcdfix.io/healed-at), one object at a time. It is the only one that changes anything through the
+    API; each object has its backup and its records, as every change has.
+
+    Do not restart an API server before everything is healed, and delete nothing: both end what they remember.
+
+    Before each: etcd is read, with every member; every API server that can be found is asked for the object and must
+    fail to read it; one must have it in memory at the mod_revision of its key; it was saved by etcdfix rescue, and so
+    was everything of its kind. After each: the key moved, the value opens with today's configuration and decodes,
+    same uid, every API server reads it, and it equals the saved copy. The run stops at the first surprise.
+
+    Objects that are being deleted, damaged or moved values, and values that today's configuration opens are left
+    alone.
+
+    \b
+    Examples:
+      etcdfix rescue --from-report scan.json --kubeconfig admin.conf --save-dir saved --reveal
+      etcdfix heal --from-report scan.json --saved saved --kubeconfig admin.conf \\
+        --encryption-config enc.yaml --reason "key1 is lost" --dry-run
+      etcdfix heal /registry/secrets/shop/db --saved saved --kubeconfig admin.conf \\
+        --server https://10.0.0.12:6443 --encryption-config enc.yaml --reason "key1 is lost"
+
+    An API server's own dry run cannot work for these objects: --dry-run makes all checks of ours, and sends no change.
+    """  # noqa: D301 - the mark of click is the character itself
+    require_reason(options)
+    require_output()
+    if from_report is not None and (key is not None or key_base64 is not None):
+        raise click.UsageError("name a KEY or --from-report FILE, not both")
+    expected = options["expect_mod_revision"] is not None or options["expect_value_sha256"]
+    if from_report is not None and expected:
+        raise click.UsageError("--expect-mod-revision and --expect-value-sha256 are about one KEY")
+    account = _Account(
+        options["output"], dry_run=options["dry_run"], cluster_name=shown_word(options["cluster_name"] or "")
+    )
+    try:
+        well = _run(
+            account,
+            options,
+            lambda: one_key(key, key_base64),
+            None if from_report is None else load_report(from_report),
+            saved,
+            tuple(parse_server_url(url) for url in unchecked_servers),
+        )
+    except EtcdfixError as exc:
+        account.end(int(exc.exit_code), exc)
+        raise
+    code = 0 if well else 3
+    account.end(code)
+    return code
+
+
+def _run(
+    account: _Account,
+    options: dict[str, Any],
+    named: Callable[[], bytes],
+    report: SavedReport | None,
+    saved: Path,
+    unchecked_servers: tuple[str, ...],
+) -> bool:
+    keys = (named(),) if report is None else tuple(report.findings)
+    api = api_access(options)
+    inputs = account.inputs = gather_inputs(options, key=keys[0] if keys else None)
+    for problem in report.problems if report is not None else ():
+        say(f"warning: the report is not of everything: {problem}")
+    with open_cluster(inputs, configuration_of, say=say) as cluster:
+
+        def preview(shown: HealPreview) -> None:
+            account.to_heal = len(shown.healable)
+            show(heal_preview_lines(cluster, shown, dry_run=options["dry_run"]), err=True)
+
+        return run_heal(
+            cluster,
+            HealRequest(
+                reason=options["reason"],
+                accepted=acceptances(options),
+                record_paths=record_paths(options),
+                api=api,
+                etcd_user=inputs.etcd_user,
+                dry_run=options["dry_run"],
+                keys=keys,
+                saved=saved,
+                many=report is not None,
+                report_cluster_uid=(report.source.kube_system_uid or "") if report is not None else "",
+                unchecked_servers=unchecked_servers,
+            ),
+            Terminal(yes=options["yes"]),
+            preview=preview,
+            told=account.told,
+            left=account.left,
+        )

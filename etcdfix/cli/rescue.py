@@ -1,0 +1,201 @@
+"""``etcdfix rescue``: save what running API servers still have in memory of objects that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from etcdfix.apiserver.fleet import open_fleet, require_servers
+from etcdfix.apiserver.servers import APIAccess, parse_server_url
+from etcdfix.cli.anchor import anchor_option, named_anchor
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.keys import decoded_key, is_base64, named_key
+from etcdfix.cli.options import timeout_option
+from etcdfix.cli.output import require_output, say
+from etcdfix.cli.progress import with_progress
+from etcdfix.errors import ConfigurationError
+from etcdfix.inputs.outputfile import destination
+from etcdfix.model import ClusterIdentity
+from etcdfix.operations.look.rescue import (
+    DEFAULT_PER_SECOND,
+    RescueRequest,
+    run_rescue,
+)
+from etcdfix.operations.look.rescue_targets import Target, targets_of
+from etcdfix.remediation.durable import doubts
+from etcdfix.remediation.places import ETCD_DATA, RecordPaths
+from etcdfix.remediation.rescue.record import RescueRecord
+from etcdfix.remediation.rescue.store import RescueStore
+from etcdfix.reports.formats.rescue import RESCUE_FORMATS
+from etcdfix.reports.saved_report import load_report
+from etcdfix.storagekey import DEFAULT_PREFIX
+from etcdfix.text.words import counted
+
+_PATH = click.Path(path_type=Path)
+
+MEANINGS: dict[int, str] = {
+    ExitCode.NOTHING_WRONG: "all saved as etcd has it, or readable meanwhile",
+    ExitCode.USAGE: "usage or configuration error",
+    ExitCode.INCOMPLETE: "some are not saved, or only in an older state, or were lost midway: what is saved stays",
+    4: "refused: an API server reads the objects, lets nobody ask, or a place is not safe; nothing was saved",
+    ExitCode.SOURCE: "no API server could be reached; nothing was saved",
+    **{int(code): text for code, text in ENDED_EARLY.items()},
+}
+
+
+@click.command("rescue", epilog=epilog(MEANINGS))
+@click.argument("keys", nargs=-1, metavar="[KEY]...")
+@click.option(
+    "--key-base64", "keys_base64", multiple=True, metavar="BASE64", help="A key that cannot be typed."
+)
+@click.option(
+    "--from-report", type=_PATH, metavar="FILE",
+    help="A saved report (etcdfix scan -o json): all that it names unreadable; with KEY, all of the same kinds.",
+)  # fmt: skip
+@click.option(
+    "--kubeconfig", type=_PATH, required=True, metavar="FILE",
+    help="As whom to ask. Its server is asked, and those that service default/kubernetes lists.",
+)  # fmt: skip
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+@click.option(
+    "--server", "servers", multiple=True, metavar="URL",
+    help="Ask this API server too, with the same credentials (may be repeated). Name those behind a load balancer, and "
+    "those that are not ready: service default/kubernetes does not list them.",
+)  # fmt: skip
+@click.option(
+    "--save-dir", type=_PATH, required=True, metavar="DIR",
+    help="Where the files go: a directory of yours that nobody else may write to. An earlier rescue into it goes on.",
+)  # fmt: skip
+@click.option(
+    "--reveal", is_flag=True, help="Needed: the files hold the contents, those of Secrets too, unmasked."
+)
+@click.option("--reason", default="", metavar="TEXT", help="Why; stands in the audit log.")
+@click.option(
+    "--audit-log", type=_PATH, metavar="FILE",
+    help="Where the rescue and the digests are recorded.  [default: audit.jsonl in /var/lib/etcdfix for root, else in "
+    "$XDG_STATE_HOME/etcdfix]",
+)  # fmt: skip
+@anchor_option
+@click.option(
+    "--rate", type=click.FloatRange(min=0.1, max=1000), default=DEFAULT_PER_SECOND, show_default=True, metavar="N",
+    help="Most requests a second, all servers together.",
+)  # fmt: skip
+@click.option(
+    "--etcd-prefix", default=DEFAULT_PREFIX, show_default=True, metavar="PREFIX",
+    help="The API server's --etcd-prefix; a report says its own.",
+)  # fmt: skip
+@timeout_option
+@click.option(
+    "-o", "--output", "output", type=click.Choice(list(RESCUE_FORMATS)), default="table", show_default=True,
+    help="Form of the report.",
+)  # fmt: skip
+@click.option("--output-file", type=_PATH, metavar="FILE", help="Write the report to this file.")
+def command(
+    *,
+    keys: tuple[str, ...],
+    keys_base64: tuple[str, ...],
+    from_report: Path | None,
+    kubeconfig: Path,
+    context: str | None,
+    servers: tuple[str, ...],
+    save_dir: Path,
+    reveal: bool,
+    reason: str,
+    audit_log: Path | None,
+    anchor: str | None,
+    rate: float,
+    etcd_prefix: str,
+    output: str,
+    output_file: Path | None,
+) -> int:
+    """Save objects that cannot be read from the memory of API servers that still run. Reads only.
+
+    An API server that was running when an encryption key was lost still has the objects in memory, as they were, and
+    gives them when it is asked for them with resourceVersion=0. A restart of it, or one deletion of an unreadable
+    object, ends that for good. So: restart nothing, delete nothing, and run this first.
+
+    What happens: each server is asked by its own address. First for a few of the objects in the ordinary way: one that
+    reads them shows that nothing is lost but a configuration, and the command stops. Then for one object after the
+    other, at the pace of --rate, until a server gives it as etcd has it. Each answer is one file in --save-dir, mode
+    0600, byte for byte, with a line in index.jsonl; nothing is ever overwritten. The audit log gets a record before
+    anything is asked for, and the digest of each file. Nothing is written to etcd or to the API.
+
+    It may be ended at any time: what is saved stays, and the same command goes on from there.
+
+    \b
+    All that a report names unreadable:
+      etcdfix scan --encryption-config FILE -o json --output-file report.json
+      mkdir -m 700 /root/rescued
+      etcdfix rescue --from-report report.json --kubeconfig admin.conf \\
+        --save-dir /root/rescued --reveal
+    One object:
+      etcdfix rescue /registry/secrets/shop/db --kubeconfig admin.conf \\
+        --save-dir /root/rescued --reveal
+    """  # noqa: D301 - click's mark for lines that stay
+    if not keys and not keys_base64 and from_report is None:
+        raise click.UsageError("name what to save: --from-report FILE, or KEY")
+    if not reveal:
+        raise ConfigurationError(
+            "the files will hold the contents of the objects, those of Secrets too, unmasked",
+            hint="add --reveal if that is what you want",
+        )
+    require_output()
+    named = [*map(_key, keys), *map(decoded_key, keys_base64)]
+    report = load_report(from_report) if from_report is not None else None
+    targets = targets_of(report, named, etcd_prefix)
+    api = APIAccess(kubeconfig, context, tuple(map(parse_server_url, servers)))
+    cluster = ClusterIdentity.by_uid((report.source.kube_system_uid if report is not None else None) or "")
+    places = RecordPaths(
+        audit_log=audit_log.absolute() if audit_log is not None else None,
+        anchor=named_anchor({"anchor": anchor}),
+    )
+    with RescueStore.open(save_dir) as store:
+        for doubt in doubts(store.path, etcd_data_directory=ETCD_DATA):
+            say(f"warning: {doubt}")
+        if store.mended:
+            say(
+                "the last line of the index was torn, by a crash, and was taken away; its file is found again"
+            )
+        with open_fleet(api, cluster) as fleet:
+            require_servers(fleet)
+            if report is not None and not cluster.is_known:
+                say(
+                    "the report does not say which cluster it is of: see that these API servers are of the same one"
+                )
+            say(
+                f"--reveal: contents of {counted(len(targets.objects), 'object')} are saved in {store.path}, unmasked"
+            )
+            record = RescueRecord(
+                places,
+                store.path,
+                cluster_uid=fleet.cluster.uid,
+                resources=sorted({str(target.resource) for target in targets.objects}),
+                reason=reason,
+            )
+            request = RescueRequest(targets=targets, report=report, reason=reason, per_second=rate)
+            result = run_rescue(request, fleet, store, record, progress=_progress)
+    with destination(output_file, (from_report, kubeconfig)) as stream:
+        RESCUE_FORMATS[output](result.report, stream)
+        stream.flush()
+    if result.ended is not None:
+        return result.ended.exit_code
+    return ExitCode.NOTHING_WRONG if result.report.complete else ExitCode.INCOMPLETE
+
+
+def _key(word: str) -> bytes:
+    """Return the key that a word names.
+
+    Raises:
+        ConfigurationError: It is no key.
+    """
+    if not word.startswith("/") and not is_base64(word):
+        raise ConfigurationError(
+            f"{word!r} is no key: keys start with /", hint="etcdfix get RESOURCE -A -o wide"
+        )
+    return named_key(word)
+
+
+def _progress(items: Iterable[Target], count: int) -> Iterable[Target]:
+    return with_progress(items, estimate=count, label="objects", every=1)

@@ -1,0 +1,215 @@
+"""What a run of ``heal`` shows before, and tells afterwards: as lines for a person, and as published."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from etcdfix.errors import EtcdfixError, RefusedByRule
+from etcdfix.operations.change.heal import Healed, HealPreview
+from etcdfix.operations.change.heal_look import Healable, LeftAlone
+from etcdfix.operations.change.preview import api_lines, cluster_lines
+from etcdfix.remediation.audit.record import Result, unicode_text
+from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.reports.heal_model import HealedObject, HealReport, LeftAloneKey
+from etcdfix.reports.model import FollowUp, Refusal
+from etcdfix.reports.origin import TOOL, timestamp
+from etcdfix.storagekey import display
+from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.safetext import key_base64, quote_command, safe_text
+from etcdfix.text.words import counted
+
+_MOST_SHOWN: Final = 20
+_DRY_RUN: Final = (
+    "An API server's own dry run (dryRun=All) reads etcd and fails for these objects: whether admission lets the "
+    "change through is known only when it is made."
+)
+
+
+def heal_preview_lines(cluster: Cluster, shown: HealPreview, *, dry_run: bool) -> Iterator[str]:
+    """Yield what will be healed, by whom, and what was checked."""
+    healable = shown.healable
+    if len(healable) == 1 and not shown.left_alone:
+        yield from _one_lines(healable[0])
+    else:
+        yield from _many_lines(shown)
+    first = healable[0]
+    yield from cluster_lines(cluster, first.identity)
+    yield from api_lines(first.servers)
+    yield f"Rescued      {safe_text(str(shown.saved))}"
+    for resource, number in shown.unread.items():
+        yield f"             {counted(number, 'value')} of {safe_text(resource)} cannot be read; none is left unsaved"
+    for warning in dict.fromkeys([*shown.warnings, *(text for each in healable for text in each.warnings)]):
+        yield f"Warning      {safe_text(warning)}"
+    yield ""
+    yield "Each is one merge PATCH with uid and resourceVersion that sets an annotation; nothing is deleted."
+    yield "The first is the test: unless every API server reads it afterwards, the run stops."
+    yield "Do not restart an API server before everything is healed."
+    if dry_run:
+        yield _DRY_RUN
+
+
+def _one_lines(one: Healable) -> Iterator[str]:
+    found = one.found
+    where = f" in namespace {found.namespace}" if found.namespace else ""
+    yield f"Key          {safe_text(display(one.key))}"
+    yield f"Object       {safe_text(f'{found.directory.group_resource} {found.name}{where}')}, uid {safe_text(one.uid)}"
+    yield f"Now          {found.verdict.outcome}, {found.verdict.cause}: {safe_text(found.verdict.message)}"
+    yield f"             mod_revision {one.mod_revision}"
+    yield from _holder_lines([one])
+
+
+def _holder_lines(healable: Sequence[Healable]) -> Iterator[str]:
+    ended = [each for each in healable if each.ended]
+    held: Counter[str] = Counter(each.holders[0].server.address for each in healable if not each.ended)
+    for address, number in held.items():
+        what = "it" if len(healable) == 1 else counted(number, "object")
+        yield f"Held by      {safe_text(address)}: {what} in memory, as written last"
+    if ended:
+        what = "it" if len(healable) == 1 else f"{counted(len(ended), 'object')} of them"
+        yield f"Held by      nobody gives {what} from memory any more; those are asked that may still hold it:"
+        for address in dict.fromkeys(each.server.address for one in ended for each in one.holders):
+            yield f"             {safe_text(address)}"
+
+
+def _many_lines(shown: HealPreview) -> Iterator[str]:
+    healable = shown.healable
+    yield f"To heal      {counted(len(healable), 'object')}"
+    for each in healable[:_MOST_SHOWN]:
+        yield f"             {safe_text(display(each.key))}"
+    if len(healable) > _MOST_SHOWN:
+        yield f"             and {len(healable) - _MOST_SHOWN} more"
+    yield from _holder_lines(healable)
+    if shown.left_alone:
+        yield f"Left alone   {counted(len(shown.left_alone), 'key')}"
+        for alone in shown.left_alone[:_MOST_SHOWN]:
+            yield f"             {safe_text(display(alone.key))}: {safe_text(alone.why)}"
+        if len(shown.left_alone) > _MOST_SHOWN:
+            yield f"             and {len(shown.left_alone) - _MOST_SHOWN} more; -o json has all"
+
+
+def healed_lines(healed: Healed) -> Iterator[str]:
+    """Yield what became of one object."""
+    outcome, key = healed.outcome, safe_text(display(healed.key))
+    if outcome.result is None:
+        yield f"DRY RUN: {key} would be healed. Nothing was changed."
+    elif outcome.result is Result.HEALED:
+        yield f"HEALED {key} at revision {outcome.revision}, by {safe_text(healed.server)}."
+    else:
+        yield f"{outcome.result.upper()}: {key}: {safe_text(outcome.detail)}"
+    for warning in outcome.warnings:
+        yield f"  Note: {safe_text(warning)}"
+    for path in outcome.backups:
+        yield f"  Backup of the unreadable bytes: {safe_text(path)}"
+    if healed.saved_file:
+        yield f"  The server's answer was kept: {safe_text(healed.saved_file)}"
+
+
+def ending_lines(
+    objects: Sequence[Healed], to_heal: int | None, again: RepeatedOptions, *, dry_run: bool
+) -> Iterator[str]:
+    """Yield what the whole run came to."""
+    done = sum(1 for each in objects if each.outcome.result is Result.HEALED)
+    if to_heal is not None and not dry_run:
+        yield f"Healed {done} of {to_heal}."
+        if done < to_heal:
+            yield "What is healed stays healed. Run the same again to go on, once the reason is gone."
+    last = objects[-1].outcome if objects else None
+    if last is not None:
+        yield f"Audit log: {safe_text(str(last.audit_log))}" + (f", head {last.head}" if last.head else "")
+    for follow_up in _follow_ups(objects, again):
+        yield f"{follow_up.what}: {follow_up.command}"
+
+
+def heal_report(
+    objects: Sequence[Healed],
+    left_alone: Sequence[LeftAlone],
+    to_heal: int | None,
+    error: EtcdfixError | None,
+    again: RepeatedOptions | None,
+    *,
+    cluster_name: str,
+    dry_run: bool,
+    exit_code: int,
+) -> HealReport:
+    """Return what a run came to, as it is published.
+
+    Args:
+        objects: What became of each.
+        left_alone: Keys that are not healed.
+        to_heal: How many were to be; None where it did not come that far.
+        error: What stopped it; None where nothing was raised.
+        again: Options that commands must repeat; None where it ended before they were read.
+        cluster_name: What people call the cluster, "" where nobody said.
+        dry_run: Nothing was to be changed.
+        exit_code: Of the command.
+    """
+    last = objects[-1].outcome if objects else None
+    return HealReport(
+        tool=TOOL,
+        generated_at=timestamp(),
+        cluster_name=cluster_name,
+        dry_run=dry_run,
+        objects=[_object(each) for each in objects],
+        left_alone=[
+            LeftAloneKey(
+                key=display(each.key),
+                key_base64=key_base64(each.key),
+                rule=each.rule.value,
+                why=unicode_text(each.why),
+                next_step=unicode_text(each.hint),
+            )
+            for each in left_alone
+        ],
+        to_heal=to_heal,
+        refusal=None if error is None else _refusal(error),
+        audit_log=unicode_text(str(last.audit_log)) if last is not None else None,
+        audit_log_head=str(last.head) if last is not None and last.head is not None else None,
+        anchored=last.anchored if last is not None else None,
+        follow_ups=[] if again is None else list(_follow_ups(objects, again)),
+        exit_code=exit_code,
+    )
+
+
+def _refusal(error: EtcdfixError) -> Refusal:
+    return Refusal(
+        code=error.code,
+        rule=error.rule if isinstance(error, RefusedByRule) else None,
+        message=unicode_text(error.message),
+        next_step=unicode_text(error.hint),
+    )
+
+
+def _object(healed: Healed) -> HealedObject:
+    outcome = healed.outcome
+    return HealedObject(
+        key=display(healed.key),
+        key_base64=key_base64(healed.key),
+        uid=unicode_text(healed.uid),
+        result=outcome.result.value if outcome.result is not None else "dry-run",
+        detail=unicode_text(outcome.detail),
+        server=unicode_text(healed.server),
+        changed_fields=[unicode_text(path) for path in healed.changed],
+        saved_file=unicode_text(healed.saved_file),
+        revision=outcome.revision if outcome.result is Result.HEALED else None,
+        backups=[unicode_text(path) for path in outcome.backups],
+        value_sha256s=list(outcome.values),
+        warnings=[unicode_text(warning) for warning in outcome.warnings],
+    )
+
+
+def _follow_ups(objects: Sequence[Healed], again: RepeatedOptions) -> Iterator[FollowUp]:
+    if not objects or objects[-1].outcome.result is None:
+        return
+    last = objects[-1].outcome
+    same = [*again.source, *again.layout, *again.reading, *again.changing]
+    if last.result is Result.UNKNOWN or last.head is None:
+        yield FollowUp("Settle it when etcd answers again", _settle(last, same))
+    yield FollowUp("Look again", again.scan_of())
+
+
+def _settle(last: ChangeOutcome, same: list[str]) -> str:
+    anchor = ["--audit-anchor", last.anchor] if last.anchor else []
+    return quote_command(["etcdfix", "audit", "reconcile", *same, *anchor, str(last.audit_log)])

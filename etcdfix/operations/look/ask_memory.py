@@ -1,0 +1,168 @@
+"""Asks one API server for object after object as it has them in memory: paced, patient, and no longer than it helps.
+
+A server is asked nothing more of a kind once its memory of that is lost, and nothing more at all once it is gone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from etcdfix.apiserver.client import Server
+from etcdfix.apiserver.fleet import Fleet
+from etcdfix.apiserver.memory import Memory, Remembered, caches, remember, served_versions
+from etcdfix.apiserver.objects import APIObject, Said
+from etcdfix.model import GroupResource
+
+_MOST_WAITS: Final = 8
+"""So often a server that has too much to do is asked again for the same object."""
+_LONGEST_WAIT: Final = 30
+_SHORTEST_WAIT: Final = 1
+_IN_A_ROW: Final = 3
+"""So many objects of a kind that a server does not give: it is asked for no more of them."""
+
+_GIVES: Final = frozenset({Memory.HELD, Memory.NOT_HELD, Memory.OTHER_OBJECT})
+"""Answers of a server that has its memory of the kind."""
+_TRANSIENT: Final = frozenset({Memory.OVERLOADED, Memory.NO_ANSWER})
+
+
+class Pace:
+    """Lets requests pass at an even pace.
+
+    Args:
+        per_second: How many.
+        sleep: Waits so many seconds.
+        clock: Tells the time, in seconds.
+    """
+
+    def __init__(
+        self,
+        per_second: float,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.sleep = sleep
+        self._gap = 1 / per_second
+        self._clock = clock
+        self._next = clock()
+
+    def wait(self) -> None:
+        """Return when the next request may be sent."""
+        now = self._clock()
+        if now < self._next:
+            self.sleep(self._next - now)
+        self._next = max(now, self._next) + self._gap
+
+
+class ServerMemory:
+    """One API server, and what is known of its memory so far.
+
+    Attributes:
+        address: Of the server, as it may be shown.
+        requests: How many were sent for objects.
+        gone: Why it is asked nothing more; None while it is.
+        lost: Why it is asked for nothing more of a kind, by resource.
+    """
+
+    def __init__(self, fleet: Fleet, server: Server, pace: Pace) -> None:
+        self.address = server.address
+        self.requests = 0
+        self.gone: Remembered | None = None
+        self.lost: dict[GroupResource, Remembered] = {}
+        self._fleet = fleet
+        self._server = server
+        self._pace = pace
+        self._versions: dict[GroupResource, str] = {}
+        self._row: Counter[GroupResource] = Counter()
+        self._unanswered = 0
+
+    def why_not(self, resource: GroupResource) -> Remembered | None:
+        """Return what it said when it was last asked for a kind; None where it is still asked."""
+        return self.gone or self.lost.get(resource)
+
+    def ask(self, thing: APIObject, kind: str) -> Remembered:
+        """Ask for one object; where it is not given, remember what that says of the others.
+
+        Args:
+            thing: The object; without a version where only the server can tell.
+            kind: That it must be; "" where only a CRD can tell.
+        """
+        resource = GroupResource(thing.group, thing.resource)
+        found = self._ask_in_version(thing, kind, resource)
+        if found.word in _GIVES:
+            self._row[resource] = self._unanswered = 0
+            return found
+        self._judge(found, thing, resource)
+        return found
+
+    def _ask_in_version(self, thing: APIObject, kind: str, resource: GroupResource) -> Remembered:
+        """Ask in the version that the server gave before, else in each that it serves."""
+        version = self._versions.get(resource, thing.version)
+        if version:
+            found = self._ask_patiently(msgspec.structs.replace(thing, version=version), kind)
+            if found.word is not Memory.NOT_SERVED or resource in self._versions:
+                if found.word is Memory.HELD:
+                    self._versions[resource] = version
+                return found
+        others = self._fleet.within(partial(served_versions, self._server, thing))
+        if others is None or isinstance(others, Said):
+            detail = others.detail if others is not None else "it does not answer in time"
+            return Remembered(word=Memory.NO_ANSWER, detail=detail)
+        found = Remembered(word=Memory.NOT_SERVED, detail=f"it does not serve {resource}")
+        for other in others:
+            if other != version:
+                found = self._ask_patiently(msgspec.structs.replace(thing, version=other), kind)
+                if found.word is not Memory.NOT_SERVED:
+                    self._versions[resource] = other
+                    return found
+        return found
+
+    def _ask_patiently(self, thing: APIObject, kind: str) -> Remembered:
+        """Ask, and again after a while where the server has too much to do."""
+        for waits in range(_MOST_WAITS + 1):
+            self._pace.wait()
+            self.requests += 1
+            asked = self._fleet.within(partial(remember, self._server, thing, kind=kind))
+            found = asked or Remembered(word=Memory.NO_ANSWER, detail="it does not answer in time")
+            if found.word is not Memory.OVERLOADED or waits == _MOST_WAITS:
+                break
+            self._pace.sleep(min(max(found.retry_after or 0, _SHORTEST_WAIT), _LONGEST_WAIT))
+        return found
+
+    def _judge(self, found: Remembered, thing: APIObject, resource: GroupResource) -> None:
+        """See whether the server has anything more of the kind, or at all."""
+        self._row[resource] += 1
+        self._unanswered = self._unanswered + 1 if found.word in _TRANSIENT else 0
+        if found.word is Memory.UNKNOWN_USER:
+            self.gone = found
+        elif found.word in {Memory.CACHE_LOST, Memory.NOT_SERVED}:
+            self.lost[resource] = found
+        elif found.word is Memory.READ_ERROR and self._row[resource] == 1:
+            self._look_whether_lost(thing, resource)
+        elif self._unanswered >= _IN_A_ROW:
+            self.gone = _given_up(found)
+        elif self._row[resource] >= _IN_A_ROW:
+            self.lost[resource] = _given_up(found)
+
+    def _look_whether_lost(self, thing: APIObject, resource: GroupResource) -> None:
+        """Tell a server that cannot read one object from one that has lost its memory of the kind."""
+        version = self._versions.get(resource, thing.version)
+        if not version:
+            return
+        self._pace.wait()
+        asked = self._fleet.within(
+            partial(caches, self._server, msgspec.structs.replace(thing, version=version))
+        )
+        if asked is not None and asked.word in {Memory.CACHE_LOST, Memory.READ_ERROR}:
+            detail = "it has lost its memory of the kind"
+            self.lost[resource] = Remembered(word=Memory.CACHE_LOST, detail=detail)
+
+
+def _given_up(found: Remembered) -> Remembered:
+    return Remembered(word=found.word, detail=f"given up after {_IN_A_ROW} objects in a row: {found.detail}")

@@ -1,0 +1,314 @@
+"""Every copy that still exists of what cannot be read, or was deleted lately; nothing is changed.
+
+What is sought is found in one pass over the datastore. A key was deleted lately where the datastore, or a log, still
+knows a value of it and none stands there. Then each place is looked into for all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
+from etcdfix.examine import Examiner, Reading
+from etcdfix.examine_all import Ending, Progress, View, examine_all, no_progress
+from etcdfix.model import Outcome
+from etcdfix.operations.look.copies_assess import Assessor
+from etcdfix.operations.look.copies_gather import Gathered, Sought, Wanted, digest_of, uid_of
+from etcdfix.operations.look.copies_places import Search
+from etcdfix.operations.look.in_scope import shown_scope, values_in
+from etcdfix.remediation.identify import identify
+from etcdfix.remediation.places import RecordPaths
+from etcdfix.reports.copies_model import CopiesReport, ObjectCopies, ObjectState
+from etcdfix.reports.head import Stakes
+from etcdfix.reports.model import Remedy
+from etcdfix.reports.origin import report_origin
+from etcdfix.reports.rows import Rows
+from etcdfix.reports.saved_report import SavedReport
+from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
+from etcdfix.sources.base import Source, has_keys
+from etcdfix.storagekey import StorageCodec, display, likely_prefixes
+from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.words import counted
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.deletability import FAILED
+from etcdfix.verdicts.examination import Examination
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.kms.plugins import KMSPlugins
+
+_MOST_HISTORIES: Final = 20
+"""Keys of which a live etcd is asked for the history; each takes a tenth of a second."""
+_SAMPLE: Final = 1000
+# Nothing is known against these, and no copy tells more.
+_NOT_SOUGHT: Final = frozenset({Cause.NO_CONFIGURATION, Cause.OWNER_UNKNOWN})
+
+
+class CopiesRequest(Reading, frozen=True, kw_only=True):
+    """Everything that decides what is looked for, and where.
+
+    Attributes:
+        scope: Which objects.
+        report: A scan's report, whose findings are looked for instead; None for none.
+        older_snapshots: Files to look into.
+        records: Where backups are, and the audit log that knows them.
+        same_again: Options that the commands must repeat.
+    """
+
+    scope: ScopeRequest = ScopeRequest()
+    report: SavedReport | None = None
+    older_snapshots: tuple[Path, ...] = ()
+    records: RecordPaths = RecordPaths()
+    same_again: RepeatedOptions = RepeatedOptions()
+
+
+class CopiesResult(NamedTuple):
+    """What came of it.
+
+    Attributes:
+        report: What was found.
+        ended: What ended the look early; None where nothing did.
+        nothing_there: Nothing lies below the storage prefix, and nothing is known that did.
+        suggested_prefixes: Where Kubernetes' keys seem to be instead, then.
+    """
+
+    report: CopiesReport
+    ended: EndedEarly | None
+    nothing_there: bool
+    suggested_prefixes: list[str]
+
+
+def find_copies(
+    source: Source,
+    request: CopiesRequest,
+    *,
+    plugins: KMSPlugins | None = None,
+    progress: Progress = no_progress,
+) -> CopiesResult:
+    """Look for copies of every object in scope that cannot be read or was deleted lately, and of each that is named.
+
+    Args:
+        source: The datastore.
+        request: What to look for, and where.
+        plugins: The KMS plugins to ask; None to ask none.
+        progress: Counts for a display.
+
+    Raises:
+        ConfigurationError: The scope names something that does not exist, or the report is of another cluster.
+        SourceError: Nothing could be read.
+    """
+    examiner = Examiner.of_cluster(source, request, plugins)
+    uid = examiner.kube_system_uid(source)
+    look = _Look(source, request, examiner, _ranges(request, examiner, uid))
+    ending = look.seek(progress)
+    search = Search(source, examiner, look.gathered, uid=uid, progress=progress)
+    ended = ending.ended
+    try:
+        with plugins.aside() if plugins is not None else nullcontext():
+            if ended is None:
+                _search(search, source, request, examiner, by_history=look.by_history)
+    except KeyboardInterrupt as exc:
+        ended = EndedEarly.of(exc)
+    look.gathered.finish()
+    problems = [*source.problems, *ending.problems, *look.problems, *search.problems]
+    if ended is not None:
+        problems.append(f"{ended.reason} before the end")
+    assessor = Assessor(search.places, request.same_again, request.layout, source.describe().revision)
+    report = _report(source, request, uid, look, search, assessor, problems)
+    empty = look.nothing_there and not any(one.copies for one in report.objects)
+    sample = islice(source.current(b""), _SAMPLE) if empty else ()
+    return CopiesResult(report, ended, empty, likely_prefixes(stored.key for stored in sample))
+
+
+def _search(
+    search: Search, source: Source, request: CopiesRequest, examiner: Examiner, *, by_history: bool
+) -> None:
+    search.own_revisions(by_history=by_history)
+    for path in request.older_snapshots:
+        search.older_snapshot(path)
+    search.backups(request.records, identify(source, examiner, request.records.directories))
+
+
+def _ranges(request: CopiesRequest, examiner: Examiner, uid: str | None) -> list[KeyRange]:
+    report = request.report
+    if report is None:
+        return resolve_scope(request.scope, request.layout, examiner.readers.custom_directories())
+    if report.source.kube_system_uid != uid:
+        raise ConfigurationError(
+            f"the report is of the cluster whose kube-system has uid {report.source.kube_system_uid or 'unknown'}, "
+            f"and here it is {uid or 'unknown'}",
+            hint="name the etcd or the snapshot that was scanned, or scan this one",
+        )
+    return [KeyRange(key, exact=True) for key in sorted(report.findings)]
+
+
+class _Look:
+    """Finds what is sought.
+
+    Attributes:
+        gathered: Takes it.
+        by_history: What the datastore keeps of an object is asked for one by one.
+        problems: Why not everything was seen.
+        nothing_there: Nothing lies below the storage prefix.
+    """
+
+    def __init__(
+        self, source: Source, request: CopiesRequest, examiner: Examiner, ranges: Sequence[KeyRange]
+    ) -> None:
+        self._source = source
+        self._request = request
+        self._examiner = examiner
+        self._ranges = ranges
+        self._wanted = Wanted(ranges)
+        named = request.report is None
+        self._named = {wanted.prefix for wanted in ranges if wanted.exact} if named else set()
+        self._unseen = {wanted.prefix for wanted in ranges if wanted.exact}
+        self._file = source.describe().type != "etcd"
+        only_keys = all(wanted.exact for wanted in ranges)
+        self.by_history = self._file or (only_keys and len(ranges) <= _MOST_HISTORIES)
+        self._only_keys = only_keys
+        self.gathered = Gathered()
+        self.problems: list[str] = []
+        self.stakes = Stakes(past=request.same_again.of_the_past or self._file)
+        self.unconfigured = 0
+        self.expired = 0
+        self.nothing_there = False
+        self._seen = False
+
+    def seek(self, progress: Progress) -> Ending:
+        """Look at everything in scope, and take note of what is sought.
+
+        Raises:
+            SourceError: Nothing could be read.
+        """
+        if not self._only_keys or not self.by_history:
+            self._know(progress)
+        denied: list[bytes] = []
+        values = self.gathered.noting_deleted(
+            values_in(self._source, self._ranges, denied), lambda: not self._source.problems, self._deleted
+        )
+        ending = examine_all(self._examiner, values, self._take, progress=progress)
+        self.problems += [f"lost {display(key)}: permission denied" for key in denied if key in self._named]
+        if ending.ended is None:
+            for key in sorted(self._unseen.difference(denied)):
+                if not self._is_only_a_prefix(key):
+                    self.gathered.seek(Sought(key=key))
+        if not self._seen and ending.ended is None and not ending.problems:
+            self.nothing_there = not has_keys(self._source, self._request.layout)
+        if self.unconfigured:
+            self.problems.append(
+                f"undetermined: {counted(self.unconfigured, 'value')} of which no encryption configuration was given, "
+                "or no owner is known; they are not looked for"
+            )
+        return ending
+
+    def _know(self, progress: Progress) -> None:
+        """Take note of every value that the datastore keeps besides the present ones; a file yields them again."""
+        try:
+            for stored in progress(self._source.superseded(), "earlier values", 0):
+                if stored.key in self._wanted:
+                    self.gathered.know(stored, again=self.by_history)
+        except SourceError as exc:
+            self.problems.append(f"earlier values could not be read to their end: {exc.message}")
+
+    def _take(self, found: Examination, _view: View) -> None:
+        key, verdict = found.stored.key, found.verdict
+        self._unseen.discard(key)
+        if verdict.outcome is Outcome.NOT_AN_OBJECT and key not in self._named:
+            return
+        self._seen = True
+        if verdict.outcome not in FAILED and key not in self._named:
+            if verdict.outcome is not Outcome.UNDETERMINED:
+                return
+            if verdict.cause in _NOT_SOUGHT:
+                self.unconfigured += 1
+                return
+        if verdict.outcome in {*FAILED, Outcome.UNDETERMINED}:
+            self.stakes.add(found)
+        bare = msgspec.structs.replace(
+            found, stored=msgspec.structs.replace(found.stored, value=b""), decoded=None
+        )
+        self.gathered.seek(
+            Sought(key=key, found=bare, value_sha256=digest_of(found.stored.value), uid=uid_of(found))
+        )
+
+    def _deleted(self, key: bytes, leased: bool) -> None:
+        directory, _shared = self._examiner.layout.locate(key)
+        if directory.codec is StorageCodec.NOT_AN_OBJECT and key not in self._unseen:
+            return
+        if leased and key not in self._unseen:  # events, above all: nobody deleted them
+            self.expired += 1
+            return
+        self._unseen.discard(key)
+        self.gathered.seek(Sought(key=key))
+
+    def _is_only_a_prefix(self, key: bytes) -> bool:
+        """Say whether a word that names no etcd key names others below it: then it was meant as a prefix."""
+        below = key + b"/"
+        if below not in self._wanted:
+            return False
+        there = next(iter(self._source.current(below)), None)
+        return there is not None or self.gathered.knows_below(below)
+
+
+def _report(
+    source: Source,
+    request: CopiesRequest,
+    uid: str | None,
+    look: _Look,
+    search: Search,
+    assessor: Assessor,
+    problems: list[str],
+) -> CopiesReport:
+    gathered = look.gathered
+
+    def objects() -> Iterator[ObjectCopies]:
+        for one in gathered.objects():
+            yield assessor.assess(one)
+
+    tally = _Tally()
+    for one in objects():
+        tally.add(one)
+    reasons = [*dict.fromkeys(problems)]
+    if tally.undetermined:
+        reasons.append(f"undetermined: {counted(tally.undetermined, 'object')}")
+    return CopiesReport(
+        **report_origin(source.describe(), request.configuration, uid),
+        scope=shown_scope(request.scope, request, limited_to=source.describe().limited_to),
+        places=search.places,
+        count=tally.count,
+        unreadable=tally.unreadable,
+        undetermined=tally.undetermined,
+        deleted=tally.deleted,
+        with_good_copy=tally.good,
+        with_doubtful_copy=tally.doubtful,
+        without_copy=tally.count - tally.good - tally.doubtful,
+        expired=look.expired,
+        at_stake=look.stakes.at_stake,
+        do_not_restart=look.stakes.do_not_restart,
+        next=tally.next,
+        complete=not reasons,
+        incomplete_reasons=reasons,
+        objects=Rows(tally.count, objects),
+    )
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self.count = self.unreadable = self.undetermined = self.deleted = self.good = self.doubtful = 0
+        self.next: Remedy | None = None
+
+    def add(self, one: ObjectCopies) -> None:
+        self.count += 1
+        self.unreadable += one.state is ObjectState.UNREADABLE
+        self.undetermined += one.state is ObjectState.UNDETERMINED
+        self.deleted += one.state is ObjectState.DELETED
+        self.good += one.good > 0
+        self.doubtful += not one.good and one.doubtful > 0
+        if self.next is None and one.good:
+            self.next = one.next

@@ -1,0 +1,451 @@
+"""What each copy of an object is good for, and how it is put back.
+
+A copy is good only where everything fits: it reads under today's configuration, it is the object that its etcd key
+names, it has the uid of the object that stands there or stood there last, and it comes from the same history of the
+same cluster. Within one history a generation of an etcd key (its create revision) has one uid: API servers never change
+it. What is not known makes a copy doubtful; what contradicts makes it unusable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from etcdfix.model import Confidence, Outcome, ReadableRevision
+from etcdfix.operations.look.copies_gather import FoundCopy, ObjectOfCopies, Sought
+from etcdfix.reports.copies_model import (
+    CopyPlace,
+    Fit,
+    Grade,
+    ObjectCopies,
+    ObjectState,
+    PlaceKind,
+    SurvivingCopy,
+)
+from etcdfix.reports.model import Remedy
+from etcdfix.reports.remedies import WayKind, readable_way, risks_to_accept, save_command
+from etcdfix.storagekey import StorageLayout, display
+from etcdfix.text.commands import GRANTED, RepeatedOptions
+from etcdfix.text.safetext import key_base64
+from etcdfix.verdicts.deletability import FAILED, AcceptRisk, Deletability, deletability_of
+
+_MOST_EACH: Final = 5
+"""So many copies of each place are told, and a few more that read."""
+_MOST_THAT_READ: Final = 3
+_MOST_GENERATIONS: Final = 1000
+_KINDS: Final = tuple(PlaceKind)
+_GRADES: Final = tuple(Grade)
+# What these say of revisions is what the datastore itself once said.
+_OF_HISTORY: Final = frozenset({PlaceKind.REVISION, PlaceKind.SNAPSHOT, PlaceKind.LOG, PlaceKind.OLD_VALUE})
+
+_COMPARE: Final = "Compare it with what you know of the object before you put it back."
+
+
+class Assessor:
+    """Turns what was found of each object into what is published.
+
+    Args:
+        places: Those that copies name by their number.
+        again: Options that commands must repeat.
+        layout: Storage prefix.
+        revision: At which the datastore was read; 0 for unknown.
+    """
+
+    def __init__(
+        self, places: Sequence[CopyPlace], again: RepeatedOptions, layout: StorageLayout, revision: int
+    ) -> None:
+        self._places = places
+        self._again = again
+        self._layout = layout
+        self._revision = revision
+
+    def assess(self, one: ObjectOfCopies) -> ObjectCopies:
+        """Return an object with its copies, the best first."""
+        sought = one.sought
+        kept, left_out, last = self._select(sought, one.copies)
+        object_now = _ObjectNow.of(sought, last)
+        graded = [self._grade(sought, object_now, copy) for copy in kept]
+        graded.sort(key=_best_first)
+        copies = [self._published(sought, grade) for grade in graded]
+        return self._object(sought, object_now, copies, left_out)
+
+    def _select(self, sought: Sought, copies: Iterable[FoundCopy]) -> tuple[list[FoundCopy], int, _Last]:
+        """Return the copies that are told, how many are not, and what all of them say of the object."""
+        kept: list[FoundCopy] = []
+        left_out = here = reading = 0
+        place = -1
+        last = _Last()
+        for copy in copies:
+            if copy.place != place:
+                place, here, reading = copy.place, 0, 0
+            if self._speaks(sought, copy):
+                last.add(copy)
+            if _is_present(sought, copy):
+                continue
+            if here >= _MOST_EACH and (not copy.reads or reading >= _MOST_THAT_READ):
+                left_out += 1
+                continue
+            here += 1
+            reading += copy.reads
+            kept.append(copy)
+        return kept, left_out, last
+
+    def _speaks(self, sought: Sought, copy: FoundCopy) -> bool:
+        """Say whether a copy certainly stood at the etcd key, so that it tells which object that was."""
+        place = self._places[copy.place]
+        if place.kind not in _OF_HISTORY or place.history is not Fit.SAME:
+            return False
+        if copy.identity is Fit.OTHER or copy.certainty is not Confidence.CERTAIN:
+            return False
+        return not _contradicts(sought, copy)
+
+    def _grade(self, sought: Sought, now: _ObjectNow, copy: FoundCopy) -> _Graded:
+        place = self._places[copy.place]
+        uid_fits = now.fits(copy, same_history=_of_this_history(place, copy))
+        wrong = _wrong(place, copy, uid_fits)
+        if wrong:
+            return _Graded(copy, place, Grade.UNUSABLE, wrong, uid_fits, None)
+        doubt = self._doubt(sought, place, copy, uid_fits)
+        later = now.later_writes(copy) if place.history is Fit.SAME else None
+        return _Graded(copy, place, Grade.DOUBTFUL if doubt else Grade.GOOD, doubt, uid_fits, later)
+
+    def _doubt(self, sought: Sought, place: CopyPlace, copy: FoundCopy, uid_fits: Fit) -> str:
+        """Return what is not certain about a copy that reads; "" for nothing."""
+        if copy.identity is not Fit.SAME:
+            return "nothing in it says whether it is the object that its etcd key names"
+        if place.history is not Fit.SAME:
+            return place.detail or "whether it is of the same cluster and history is not known"
+        if copy.doubt:
+            return copy.doubt
+        if copy.certainty is not Confidence.CERTAIN:
+            return f"it is {copy.certainty} at most that the etcd key held it"
+        stored = sought.found.stored if sought.found is not None else None
+        newest = stored.mod_revision if stored is not None else self._revision
+        if newest and copy.mod_revision > newest:
+            return "it is newer than what is read, so it may be of another history"
+        if _contradicts(sought, copy):
+            return (
+                "it has other bytes than the present value, at the same mod_revision: those were changed on disk, or "
+                "it is of a clone of this cluster"
+            )
+        if uid_fits is Fit.UNKNOWN:
+            return "nothing that was found tells whether it is of the object that stood there last"
+        return ""
+
+    def _published(self, sought: Sought, graded: _Graded) -> SurvivingCopy:
+        copy, place = graded.copy, graded.place
+        see, save, put_back, note = ("", "", "", "")
+        if graded.grade is not Grade.UNUSABLE:
+            see, save = self._looks(sought, graded)
+            put_back, note = self._put_back(sought, graded)
+        return SurvivingCopy(
+            place=place.kind,
+            path=copy.path or place.path,
+            grade=graded.grade,
+            why=graded.why,
+            mod_revision=copy.mod_revision or None,
+            create_revision=copy.create_revision or None,
+            version=copy.version or None,
+            confidence=copy.certainty,
+            lease=f"{copy.lease & 0xFFFFFFFFFFFFFFFF:x}" if copy.lease else None,
+            outcome=copy.outcome,
+            cause=copy.cause,
+            message=copy.message if copy.outcome is not Outcome.READABLE else "",
+            stale=copy.stale,
+            identity=copy.identity,
+            uid=copy.uid,
+            uid_fits=graded.uid_fits,
+            value_size=copy.value_size,
+            value_sha256=copy.value_sha256 or None,
+            written=copy.written,
+            later_writes=graded.later_writes,
+            log_index=copy.entry or None,
+            see=see,
+            save=save,
+            put_back=put_back,
+            note=note,
+        )
+
+    def _looks(self, sought: Sought, graded: _Graded) -> tuple[str, str]:
+        """Return the commands that show a copy and save it; "" where there is none."""
+        again, key, copy = self._again, sought.key, graded.copy
+        match graded.place.kind:
+            case PlaceKind.REVISION:
+                return again.get(key, revision=copy.at), save_command(
+                    key, self._layout.locate(key)[0].group_resource, copy.at, again
+                )
+            case PlaceKind.SNAPSHOT:
+                elsewhere = msgspec.structs.replace(again, source=("--snapshot", graded.place.path))
+                at = 0 if copy.newest else copy.at
+                return elsewhere.get(key, revision=at), save_command(
+                    key, self._layout.locate(key)[0].group_resource, at, elsewhere
+                )
+            case _:
+                return "", ""
+
+    def _put_back(self, sought: Sought, graded: _Graded) -> tuple[str, str]:
+        """Return the dry run that puts a copy back, "" for none; and what to know, or why there is none."""
+        again, copy, place = self._again, graded.copy, graded.place
+        if place.kind is PlaceKind.REVISION:
+            return self._put_back_revision(sought, graded)
+        words: Sequence[str]
+        unlisted = True
+        key: bytes | None = sought.key
+        match place.kind:
+            case PlaceKind.SNAPSHOT:
+                if not copy.newest:
+                    return "", (
+                        "A restore from a snapshot takes the newest value in it: save this one; as JSON it goes back "
+                        "with restore --from-object."
+                    )
+                words = ("--from-snapshot", place.path)
+            case PlaceKind.BACKUP:
+                words, key, unlisted = (copy.path,), None, bool(copy.doubt)
+            case _:
+                return "", ""
+        replacing, accepting, note = self._replacing(sought)
+        if replacing < 0:
+            return "", note
+        command = again.restore_from(words, key, replacing=replacing, accepting=accepting, unlisted=unlisted)
+        return command, self._notes(sought, graded, note)
+
+    def _put_back_revision(self, sought: Sought, graded: _Graded) -> tuple[str, str]:
+        again, copy, found = self._again, graded.copy, sought.found
+        same = graded.grade is Grade.GOOD
+        if again.of_the_past:
+            return "", "What the live etcd holds now was not looked at: save it."
+        if found is None:
+            if not same or copy.lease:
+                why = "it had a lease, which may have run out" if copy.lease else graded.why
+                return "", f"Save it, and compare before you use it: {why}."
+            return again.restore(sought.key, copy.at), self._notes(sought, graded, "")
+        if found.verdict.outcome not in FAILED:
+            return "", self._replacing(sought)[2]
+        readable = ReadableRevision(copy.at, copy.mod_revision, same, bool(copy.lease))
+        way = readable_way(found, readable, again)
+        return (way.remedy.command if way.kind is WayKind.PUT_BACK else ""), way.remedy.note
+
+    def _replacing(self, sought: Sought) -> tuple[int, list[AcceptRisk], str]:
+        """Return what a restore must say of the present value: its mod_revision, what it accepts, what to know.
+
+        The mod_revision is 0 where nothing stands there, and -1 where it may not be replaced.
+        """
+        found = sought.found
+        if self._again.of_the_past:
+            note = (
+                "On the live etcd, where the etcd key must be absent; --replace-mod-revision N replaces a value there "
+                "that may be deleted."
+            )
+            return 0, [], note
+        if found is None:
+            return 0, [], ""
+        match deletability_of(found):
+            case Deletability.DELETABLE:
+                return (
+                    found.stored.mod_revision,
+                    risks_to_accept(found),
+                    "What is there now is backed up first.",
+                )
+            case Deletability.DECLARABLE:
+                return (
+                    found.stored.mod_revision,
+                    risks_to_accept(found),
+                    (
+                        "It is refused until the encryption key of the present value is declared lost "
+                        "(--declare-key-lost): look first what API servers still hold, which is newer."
+                    ),
+                )
+            case Deletability.NOT_BROKEN:
+                outcome = found.verdict.outcome
+                return -1, [], f"The present value is {outcome}: what differs is changed through the API."
+            case _:
+                return -1, [], "The present value may not be replaced as things are: save this one."
+
+    def _notes(self, sought: Sought, graded: _Graded, note: str) -> str:
+        granted = "" if self._again.told_of_encryption else GRANTED.strip()
+        leased = "It had a lease: restore says whether that still lives." if graded.copy.lease else ""
+        doubt = _COMPARE if graded.grade is Grade.DOUBTFUL else ""
+        gone = "What it owned may have been collected." if sought.found is None else ""
+        return " ".join(part for part in (doubt, note, leased, gone, granted) if part)
+
+    def _next(self, sought: Sought, copies: Sequence[SurvivingCopy]) -> Remedy | None:
+        """Return what to do first: put back the best copy, or save it where nothing puts it back."""
+        best = next((copy for copy in copies if copy.grade is not Grade.UNUSABLE), None)
+        if best is None:
+            return None
+        curable = {Deletability.CURABLE, Deletability.DECLARABLE, Deletability.MOVED}
+        if best.later_writes != 0 and sought.found is not None and deletability_of(sought.found) in curable:
+            return Remedy(
+                "See first how the present value is read again: with a copy, what was written later is lost",
+                self._again.explain(sought.key),
+                "",
+            )
+        if best.put_back:
+            return Remedy("Put back the best copy: a dry run first", best.put_back, best.note)
+        return Remedy("Save the best copy", best.save or best.see, best.note)
+
+    def _object(
+        self, sought: Sought, now: _ObjectNow, copies: list[SurvivingCopy], left_out: int
+    ) -> ObjectCopies:
+        found, layout = sought.found, self._layout
+        directory, shared = layout.locate(sought.key)
+        if found is not None:
+            directory, namespace, name = found.directory, found.namespace, found.name
+        else:
+            where = layout.split(sought.key, directory, shared, namespaced=directory.namespaced)
+            namespace, name = where.namespace, where.name
+        verdict = found.verdict if found is not None else None
+        stored = found.stored if found is not None else None
+        return ObjectCopies(
+            key=display(sought.key),
+            key_base64=key_base64(sought.key),
+            group=directory.group,
+            resource=directory.resource,
+            namespace=namespace,
+            name=name,
+            state=_state(sought),
+            outcome=verdict.outcome if verdict is not None else None,
+            cause=verdict.cause.value if verdict is not None and verdict.cause is not None else None,
+            message=verdict.message if verdict is not None and not verdict.is_plain else "",
+            mod_revision=stored.mod_revision if stored is not None else None,
+            create_revision=stored.create_revision if stored is not None else None,
+            version=stored.version if stored is not None else None,
+            value_sha256=sought.value_sha256 or None,
+            uid=now.uid,
+            good=sum(copy.grade is Grade.GOOD for copy in copies),
+            doubtful=sum(copy.grade is Grade.DOUBTFUL for copy in copies),
+            left_out=left_out,
+            next=self._next(sought, copies),
+            copies=copies,
+        )
+
+
+def _of_this_history(place: CopyPlace, copy: FoundCopy) -> bool:
+    """Say whether the revisions of a copy are those of the datastore: of a backup its audit log must say it."""
+    if place.history is not Fit.SAME:
+        return False
+    return place.kind in _OF_HISTORY or (place.kind is PlaceKind.BACKUP and not copy.doubt)
+
+
+def _is_present(sought: Sought, copy: FoundCopy) -> bool:
+    """Say whether a copy is the very value that stands there: nothing is gained with it."""
+    present = sought.found.stored.mod_revision if sought.found is not None else 0
+    return bool(present) and copy.mod_revision == present and copy.value_sha256 == sought.value_sha256
+
+
+def _contradicts(sought: Sought, copy: FoundCopy) -> bool:
+    """Say whether a copy has other bytes than the present value, and the same mod_revision."""
+    present = sought.found.stored.mod_revision if sought.found is not None else 0
+    return (
+        bool(present) and copy.mod_revision == present and copy.value_sha256 not in {"", sought.value_sha256}
+    )
+
+
+class _Last:
+    """What the copies of one history say of the object that stands at an etcd key, or stood there last.
+
+    Attributes:
+        uids: By create revision; "" where two copies say different ones.
+        newest: The last value before the deletion, where that is known.
+    """
+
+    def __init__(self) -> None:
+        self.uids: dict[int, str] = {}
+        self.newest: FoundCopy | None = None
+
+    def add(self, copy: FoundCopy) -> None:
+        generation = copy.create_revision
+        if copy.uid and generation and len(self.uids) < _MOST_GENERATIONS:
+            known = self.uids.setdefault(generation, copy.uid)
+            self.uids[generation] = copy.uid if copy.uid == known else ""
+        if copy.last and (self.newest is None or copy.mod_revision > self.newest.mod_revision):
+            self.newest = copy
+
+
+class _ObjectNow(NamedTuple):
+    """The object that stands at an etcd key, or stood there last.
+
+    Attributes:
+        generation: Its create revision; 0 for unknown.
+        version: How many times it was written; 0 for unknown.
+        uid: "" for unknown.
+    """
+
+    generation: int
+    version: int
+    uid: str
+
+    @classmethod
+    def of(cls, sought: Sought, last: _Last) -> _ObjectNow:
+        """Return what is known of it: of a key that is gone, only what is known to be its last value tells."""
+        if sought.found is not None:
+            generation, version, uid = (
+                sought.found.stored.create_revision,
+                sought.found.stored.version,
+                sought.uid,
+            )
+        elif last.newest is not None:
+            generation, version, uid = last.newest.create_revision, last.newest.version, last.newest.uid
+        else:
+            return cls(0, 0, "")
+        told = last.uids.get(generation)
+        if told == "" or (uid and told and told != uid):  # one of them lies
+            return cls(0, 0, uid)
+        return cls(generation, version, uid or told or "")
+
+    def fits(self, copy: FoundCopy, *, same_history: bool) -> Fit:
+        """Say whether a copy is one of this object."""
+        if self.uid and copy.uid:
+            return Fit.SAME if self.uid == copy.uid else Fit.OTHER
+        same_generation = bool(self.generation) and copy.create_revision == self.generation
+        same_generation = same_generation and copy.version <= self.version
+        return Fit.SAME if same_history and same_generation else Fit.UNKNOWN
+
+    def later_writes(self, copy: FoundCopy) -> int | None:
+        """Return how many writes of its generation came after a copy; None where that is not known."""
+        if not self.version or not copy.version or copy.create_revision != self.generation:
+            return None
+        return max(self.version - copy.version, 0)
+
+
+class _Graded(NamedTuple):
+    copy: FoundCopy
+    place: CopyPlace
+    grade: Grade
+    why: str
+    uid_fits: Fit
+    later_writes: int | None
+
+
+def _wrong(place: CopyPlace, copy: FoundCopy, uid_fits: Fit) -> str:
+    """Return why a copy is unusable; "" where nothing contradicts."""
+    if copy.identity is Fit.OTHER:
+        return "it is another object than the one that its etcd key names"
+    if place.history is Fit.OTHER:
+        return f"other-history: {place.detail}"
+    if copy.outcome is not Outcome.READABLE:
+        return copy.message or "whether it reads could not be told"
+    if uid_fits is Fit.OTHER:
+        return "it is of another object of that name: its uid is another one"
+    return ""
+
+
+def _best_first(graded: _Graded) -> tuple[int, int, int, int]:
+    copy = graded.copy
+    return (_GRADES.index(graded.grade), -copy.mod_revision, _KINDS.index(graded.place.kind), copy.place)
+
+
+def _state(sought: Sought) -> ObjectState:
+    if sought.found is None:
+        return ObjectState.DELETED
+    match sought.found.verdict.outcome:
+        case Outcome.DECRYPT_FAILURE | Outcome.DECODE_FAILURE:
+            return ObjectState.UNREADABLE
+        case Outcome.UNDETERMINED:
+            return ObjectState.UNDETERMINED
+        case Outcome.INCONSISTENT:
+            return ObjectState.INCONSISTENT
+        case _:
+            return ObjectState.READABLE

@@ -1,0 +1,136 @@
+"""Is an older snapshot of the same cluster, and of the same history, as the datastore that is read?
+
+The uid of kube-system alone does not tell: a clone, and an etcd that was restored from a snapshot, share it, and their
+revisions too up to the day when they parted. So every etcd key is compared. What stands there now with a mod_revision
+that is not newer than the snapshot stood there when it was taken, exactly so; and what was created before then and
+still stands was there, in the same generation. One key that says otherwise, and the snapshot is of another history.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from etcdfix.examine import Examiner
+from etcdfix.examine_all import Progress
+from etcdfix.model import StoredValue
+from etcdfix.operations.look.copies_gather import Sought
+from etcdfix.reports.copies_model import Fit
+from etcdfix.sources.base import Source
+from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.storagekey import display
+from etcdfix.text.safetext import safe_text
+
+_KUBE_SYSTEM: Final = b"namespaces/kube-system"
+_LEAST_AGREEING: Final = 3
+"""Keys that must agree where no namespace kube-system says which cluster it is."""
+_LONGEST_KEY: Final = 120
+
+
+def history_of(
+    source: Source,
+    older: SnapshotSource,
+    examiner: Examiner,
+    *,
+    uid: str | None,
+    sought: Iterable[Sought],
+    progress: Progress,
+) -> tuple[str | None, Fit, str]:
+    """Say which cluster a snapshot comes from, whether its history is that of the source, and why.
+
+    Args:
+        source: The datastore; read at one revision, or at later ones where etcd compacted that.
+        older: The snapshot.
+        examiner: Of the source; what it sees of the snapshot speaks for nothing else.
+        uid: Of the source's kube-system; None where it cannot be read.
+        sought: In the order of their keys; their values may have been changed on disk.
+        progress: Counts keys for a display.
+
+    Raises:
+        SourceError: One of them cannot be read.
+    """
+    theirs = examiner.apart().kube_system_uid(older)
+    if uid and theirs and uid != theirs:
+        return (
+            theirs,
+            Fit.OTHER,
+            f"its kube-system has uid {safe_text(theirs)}, and that of this cluster has {safe_text(uid)}",
+        )
+    revision, now = older.describe().revision, source.describe().revision
+    if now and revision > now:
+        return theirs, Fit.UNKNOWN, f"it is of revision {revision}, which is newer than what is read ({now})"
+    prefix = examiner.layout.prefix_bytes
+    agreed = 0
+    kube_system = False
+    exempt = _Keys(sought)
+    pairs = _paired(progress(source.current(prefix), "keys compared", None), older.current(prefix))
+    for here, there in pairs:
+        if here.create_revision > revision:
+            continue
+        wrong = _contradiction(
+            here, there, revision, whole=not older.problems, same_bytes=here.key not in exempt
+        )
+        if wrong:
+            return theirs, Fit.OTHER, f"{wrong} (etcd key {_shown(here.key)})"
+        agreed += there is not None
+        kube_system = kube_system or (here.key == prefix + _KUBE_SYSTEM and there is not None)
+    if agreed >= _LEAST_AGREEING or kube_system:
+        return theirs, Fit.SAME, f"{agreed} keys that stand unchanged, or in the same generation, agree"
+    return theirs, Fit.UNKNOWN, "too few keys stand in both to tell whether it is of the same history"
+
+
+def _contradiction(
+    here: StoredValue, there: StoredValue | None, revision: int, *, whole: bool, same_bytes: bool
+) -> str:
+    """Return what shows that two values of a key are not of one history; "" for nothing.
+
+    Args:
+        here: What stands there now; created at the snapshot's revision or before.
+        there: What the snapshot holds; None for nothing.
+        revision: Of the snapshot.
+        whole: The snapshot is not damaged: there a value may be missing, or an older one show.
+        same_bytes: Values of one revision must be equal.
+    """
+    if there is None:
+        return "it lacks what was there when it was taken" if whole else ""
+    if here.mod_revision > revision:
+        if there.create_revision == here.create_revision and there.version < here.version:
+            return ""
+        return "it holds another generation" if whole or there.create_revision > here.create_revision else ""
+    if there.mod_revision == here.mod_revision:
+        if (there.create_revision, there.version) != (here.create_revision, here.version):
+            return "it holds another write of the same mod_revision"
+        if same_bytes and hashlib.sha256(there.value).digest() != hashlib.sha256(here.value).digest():
+            return "it holds other bytes at the same mod_revision"
+        return ""
+    return "it holds another write" if whole or there.mod_revision > here.mod_revision else ""
+
+
+def _paired(
+    here: Iterable[StoredValue], there: Iterator[StoredValue]
+) -> Iterator[tuple[StoredValue, StoredValue | None]]:
+    """Yield each present value with what the snapshot holds under its key; both come in the order of the keys."""
+    other = next(there, None)
+    for stored in here:
+        while other is not None and other.key < stored.key:
+            other = next(there, None)
+        yield stored, (other if other is not None and other.key == stored.key else None)
+
+
+class _Keys:
+    """Says of keys that come in order whether they are among others that do."""
+
+    def __init__(self, sought: Iterable[Sought]) -> None:
+        self._rest = iter(sought)
+        self._next = next(self._rest, None)
+
+    def __contains__(self, key: bytes) -> bool:
+        while self._next is not None and self._next.key < key:
+            self._next = next(self._rest, None)
+        return self._next is not None and self._next.key == key
+
+
+def _shown(key: bytes) -> str:
+    text = safe_text(display(key))
+    return text if len(text) <= _LONGEST_KEY else f"{text[:_LONGEST_KEY]}…"

@@ -1,0 +1,256 @@
+"""Looks into the places where copies may be, one after the other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from etcdfix.errors import BackupUnreadable, SourceError
+from etcdfix.examine import Examiner
+from etcdfix.examine_all import Progress
+from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.operations.look.backups import account_of
+from etcdfix.operations.look.copies_gather import ExaminedCopies, Gathered, Sought
+from etcdfix.operations.look.copies_history import history_of
+from etcdfix.remediation.backup.account import Account
+from etcdfix.remediation.backup.directory import FileKind, FoundFile, look_into
+from etcdfix.remediation.backup.file import read_backup
+from etcdfix.remediation.places import RecordPaths
+from etcdfix.reports.copies_model import CopyPlace, Fit, PlaceKind
+from etcdfix.reports.origin import shown_word
+from etcdfix.sources.base import Source
+from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.text.safetext import safe_text
+
+
+class Search:
+    """One search through all places.
+
+    Args:
+        source: The datastore.
+        examiner: Of it.
+        gathered: Takes what is found.
+        uid: Of its kube-system; None for unknown.
+        progress: Counts for a display.
+
+    Attributes:
+        places: What was looked into; copies name them by their number.
+        problems: Why not everything was seen.
+    """
+
+    def __init__(
+        self, source: Source, examiner: Examiner, gathered: Gathered, *, uid: str | None, progress: Progress
+    ) -> None:
+        self._source = source
+        self._examiner = examiner
+        self._gathered = gathered
+        self._uid = uid
+        self._progress = progress
+        self._examined = ExaminedCopies(examiner)
+        self.places: list[CopyPlace] = []
+        self.problems: list[str] = []
+
+    def own_revisions(self, *, by_history: bool) -> None:
+        """Look at what the datastore itself still keeps.
+
+        Args:
+            by_history: Ask for the history of each key; otherwise what is kept was gathered already.
+
+        Raises:
+            KMSPending: Only while plugins defer.
+        """
+        description = self._source.describe()
+        place = self._place(
+            CopyPlace(
+                kind=PlaceKind.REVISION,
+                path="",
+                searched=True,
+                revision=description.revision,
+                kube_system_uid=self._uid,
+                history=Fit.SAME,
+            )
+        )
+        try:
+            if by_history:
+                for sought in self._counted(self._gathered.all_sought()):
+                    self._history_of(sought, place, description.revision)
+                return
+            compacted = self._source.compacted_revision() or 0
+            last = b""
+            for key, stored in self._gathered.kept():
+                gone = key != last  # the newest of each comes first
+                last = key
+                self._add(stored, place, at=max(stored.mod_revision, compacted), last=gone)
+        except SourceError as exc:
+            self._lost(place, f"what etcd keeps could not be read: {exc.message}")
+
+    def _history_of(self, sought: Sought, place: int, revision: int) -> None:
+        """Take what is kept of one key, but for its present value."""
+        present = sought.found.stored.mod_revision if sought.found is not None else 0
+        before: StoredValue | None = None
+        for kept in self._source.history(sought.key):
+            if revision and kept.revision.main > revision:
+                break  # a file that is read at an older revision
+            if before is not None:
+                gone = kept.stored is None
+                self._add(before, place, at=kept.revision.main - 1, last=gone)
+            before = kept.stored
+        if before is not None and before.mod_revision != present:
+            self._add(before, place, at=before.mod_revision)
+
+    def older_snapshot(self, path: Path) -> None:
+        """Look into an older snapshot: one pass over it, and one look at each object that is sought."""
+        shown = shown_word(str(path))
+        try:
+            with SnapshotSource(path) as older:
+                self._older_snapshot(older, shown)
+        except SourceError as exc:
+            self._place(
+                CopyPlace(kind=PlaceKind.SNAPSHOT, path=shown, searched=False, detail=safe_text(exc.message))
+            )
+            self.problems.append(exc.message)
+
+    def _older_snapshot(self, older: SnapshotSource, path: str) -> None:
+        sought = self._gathered.all_sought()
+        uid, history, why = history_of(
+            self._source, older, self._examiner, uid=self._uid, sought=sought, progress=self._progress
+        )
+        place = self._place(
+            CopyPlace(
+                kind=PlaceKind.SNAPSHOT,
+                path=path,
+                searched=True,
+                revision=older.describe().revision,
+                kube_system_uid=uid,
+                history=history,
+                detail=why,
+            )
+        )
+        for one in self._counted(sought):
+            before: StoredValue | None = None
+            for kept in older.history(one.key):
+                if before is not None:
+                    self._add(before, place, at=kept.revision.main - 1)
+                before = kept.stored
+            if before is not None:
+                self._add(before, place, at=0, newest=True)
+        if older.problems:
+            self.problems += [f"{path}: {problem}" for problem in older.problems]
+
+    def backups(self, records: RecordPaths, identity: ClusterIdentity) -> None:
+        """Look into the directories of backups; a default one that is not there is no place.
+
+        Args:
+            records: Where they are, and the audit log that knows them.
+            identity: Of the cluster.
+        """
+        named = bool(records.backup_directories)
+        for directory in records.directories:
+            if not named and not os.path.lexists(directory):
+                continue
+            shown = shown_word(str(directory))
+            try:
+                files = list(look_into(directory))
+            except BackupUnreadable as exc:
+                self._place(
+                    CopyPlace(
+                        kind=PlaceKind.BACKUP, path=shown, searched=False, detail=safe_text(exc.message)
+                    )
+                )
+                if named:
+                    self.problems.append(exc.message)
+                continue
+            account, _state, warnings = account_of(records.log_path, files)
+            place = self._place(
+                CopyPlace(
+                    kind=PlaceKind.BACKUP,
+                    path=shown,
+                    searched=True,
+                    history=Fit.SAME,
+                    detail=safe_text("; ".join(warnings)) if any(file.backup for file in files) else "",
+                )
+            )
+            self._backups(files, account, identity, place)
+
+    def _backups(
+        self, files: Sequence[FoundFile], account: Account | None, identity: ClusterIdentity, place: int
+    ) -> None:
+        for file in files:
+            if file.kind is FileKind.DAMAGED and not file.marked:
+                self.problems.append(file.what)
+        held: dict[bytes, list[FoundFile]] = {}
+        for file in files:
+            if file.backup is not None:
+                held.setdefault(file.backup.content.key_base64, []).append(file)
+        others: dict[bool | None, int] = {}
+        for one in self._gathered.all_sought() if held else ():
+            for file in held.get(one.key, ()):
+                assert file.backup is not None
+                same = identity.is_same(file.backup.content.cluster.named)
+                where = place
+                if same is not True:
+                    if same not in others:
+                        others[same] = self._elsewhere(place, same)
+                    where = others[same]
+                try:
+                    stored = read_backup(file.path).content.stored
+                except BackupUnreadable as exc:  # it was whole a moment ago
+                    self.problems.append(exc.message)
+                    continue
+                self._add(
+                    stored,
+                    where,
+                    path=shown_word(str(file.path)),
+                    doubt=_doubt_about(file, account),
+                )
+
+    def _elsewhere(self, place: int, same: bool | None) -> int:
+        """Return the number of a place for those backups in it that are not known to be of this cluster."""
+        history, why = (
+            (Fit.OTHER, "the backup is of another cluster")
+            if same is False
+            else (Fit.UNKNOWN, "whether the backup is of this cluster cannot be told")
+        )
+        return self._place(msgspec.structs.replace(self.places[place], history=history, detail=why))
+
+    def _place(self, place: CopyPlace) -> int:
+        self.places.append(place)
+        return len(self.places) - 1
+
+    def _lost(self, place: int, problem: str) -> None:
+        self.places[place] = msgspec.structs.replace(self.places[place], detail=safe_text(problem))
+        self.problems.append(problem)
+
+    def _counted(self, sought: Sequence[Sought]) -> Iterator[Sought]:
+        return self._progress(iter(sought), "objects", len(sought))
+
+    def _add(
+        self,
+        stored: StoredValue,
+        place: int,
+        *,
+        at: int = 0,
+        newest: bool = False,
+        last: bool = False,
+        path: str = "",
+        doubt: str = "",
+    ) -> None:
+        copy = self._examined.copy_of(stored, place)
+        self._gathered.add(
+            msgspec.structs.replace(copy, at=at, newest=newest, last=last, path=path, doubt=doubt)
+        )
+
+
+def _doubt_about(file: FoundFile, account: Account | None) -> str:
+    """Say why a backup may not be what was stored; "" where the audit log knows it."""
+    assert file.backup is not None
+    if account is not None and account.listing(file.backup) is not None:
+        return ""
+    if file.marked:
+        return "its marker stands beside the backup: nothing says that it was ever completed"
+    if account is None:
+        return "no audit log says that the backup is what was stored: name its log with --audit-log"
+    return "the audit log does not know the backup, or not as it is: it may have been edited"

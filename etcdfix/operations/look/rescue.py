@@ -1,0 +1,404 @@
+"""Saves what running API servers still have in memory of objects that cannot be read. Reads only.
+
+First each server is asked for some of the objects in the ordinary way, as it reads them from etcd: one that reads such
+an object has the encryption key, and then nothing is lost but a configuration. After that each object is asked for at
+one server after the other, until one gives it as etcd has it. Each that is given is on disk before the next is asked
+for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+
+from etcdfix.apiserver.fleet import Absent, Fleet
+from etcdfix.apiserver.memory import Memory, Remembered
+from etcdfix.apiserver.objects import Answer, Said, look_for
+from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable
+from etcdfix.model import GroupResource
+from etcdfix.operations.look.ask_memory import Pace, ServerMemory
+from etcdfix.operations.look.rescue_targets import Target, Targets
+from etcdfix.remediation.rescue.record import BATCH, RescueRecord
+from etcdfix.remediation.rescue.store import Origin, RescueStore
+from etcdfix.reports.model import ReportConfiguration
+from etcdfix.reports.origin import TOOL, shown_word, timestamp
+from etcdfix.reports.rescue_model import Rescued, RescuedObject, RescueKind, RescueReport, RescueServer
+from etcdfix.reports.saved_report import SavedReport
+from etcdfix.rescued import Fit, SavedObject
+from etcdfix.rules import Rule, refuse
+from etcdfix.storagekey import display
+from etcdfix.text.safetext import key_base64
+from etcdfix.text.words import counted
+
+DEFAULT_PER_SECOND: Final = 10.0
+
+_MOST_SAMPLES: Final = 3
+"""So many of the objects that fail alike are asked for in the ordinary way, at each server."""
+_MOST_REASONS: Final = 3
+
+
+class RescueProgress(Protocol):
+    """Shows how far a rescue is."""
+
+    def __call__(self, items: Iterable[Target], count: int, /) -> Iterable[Target]:
+        """Yield the items."""
+
+
+class RescueRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be saved.
+
+    Attributes:
+        targets: The objects.
+        report: That named them; None where keys were named.
+        reason: For the record, "" for none.
+        per_second: Most requests a second, all servers together.
+    """
+
+    targets: Targets
+    report: SavedReport | None = None
+    reason: str = ""
+    per_second: float = DEFAULT_PER_SECOND
+
+
+class RescueResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rescue came to.
+
+    Attributes:
+        report: As it is published.
+        ended: What ended it early; None where nothing did.
+    """
+
+    report: RescueReport
+    ended: EndedEarly | None = None
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one object; the words of :class:`RescuedObject`."""
+
+    state: Rescued
+    saved: SavedObject | None = None
+    detail: str = ""
+
+
+def announcement(request: RescueRequest) -> str:
+    """Return how many objects of what are about to be asked for, from which report."""
+    counts = Counter(str(target.resource) for target in request.targets.objects)
+    named = ", ".join(f"{count} {resource}" for resource, count in counts.most_common(_MOST_REASONS))
+    more = len(counts) - _MOST_REASONS
+    what = named + (f" and {counted(more, 'more kind')}" if more > 0 else "")
+    source = (
+        f", named by {shown_word(request.report.path)} ({request.report.sha256})" if request.report else ""
+    )
+    return f"contents of {what} asked of API servers{source}"
+
+
+def run_rescue(
+    request: RescueRequest,
+    fleet: Fleet,
+    store: RescueStore,
+    record: RescueRecord,
+    *,
+    progress: RescueProgress = lambda items, _count: items,
+    sleep: Callable[[float], None] | None = None,
+) -> RescueResult:
+    """Save what can be saved, and say what became of each object.
+
+    Args:
+        request: What.
+        fleet: The servers, at least one.
+        store: Where to.
+        record: Says beforehand that contents are asked for, and afterwards what was saved.
+        progress: Shows how far it is.
+        sleep: Waits so many seconds; the system's by default.
+
+    Raises:
+        RefusedByRule: A server reads an object that the report calls unreadable.
+        UnsafePlace: The audit log is not safe.
+        AuditError: Nothing could be recorded beforehand.
+    """
+    pace = Pace(request.per_second) if sleep is None else Pace(request.per_second, sleep=sleep)
+    work = _Rescue(request, fleet, store, record, pace)
+    work.look_plainly()
+    on_record = record.announce(announcement(request))
+    ended: EndedEarly | None = None
+    try:
+        work.rescue(progress)
+    except KeyboardInterrupt as exc:
+        ended = EndedEarly.of(exc)
+    finally:
+        work.put_on_record(on_record)
+    return RescueResult(report=work.report(ended), ended=ended)
+
+
+class _Rescue:
+    """One run; what became of each object stands in ``outcomes``."""
+
+    def __init__(
+        self, request: RescueRequest, fleet: Fleet, store: RescueStore, record: RescueRecord, pace: Pace
+    ) -> None:
+        self.outcomes: dict[bytes, Outcome] = {}
+        self._request = request
+        self._fleet = fleet
+        self._store = store
+        self._record = record
+        self._pace = pace
+        self._servers = [ServerMemory(fleet, server, pace) for server in fleet.servers]
+        self._given: Counter[str] = Counter()
+        self._problems: list[str] = []
+        self._warnings: list[str] = []
+        self._unrecorded: list[SavedObject] = []
+        self._began = timestamp()
+
+    def look_plainly(self) -> None:
+        """Ask each server for some objects as it reads them from etcd.
+
+        Raises:
+            RefusedByRule: It reads one, as it stood when the report was made.
+        """
+        alike: dict[tuple[str, ...], list[Target]] = {}
+        for target in self._request.targets.objects:
+            alike.setdefault(target.alike, []).append(target)
+        for group in alike.values():
+            samples = [group[0], group[len(group) // 2], group[-1]]
+            for target in {sample.key: sample for sample in samples[:_MOST_SAMPLES]}.values():
+                self._look_plainly_for(target)
+
+    def _look_plainly_for(self, target: Target) -> None:
+        found_at_all = False
+        for server in self._fleet.servers:
+            self._pace.wait()
+            said = self._fleet.within(partial(look_for, server, target.thing, certain=True))
+            if said is None or said.answer is not Answer.READS_IT:
+                found_at_all = found_at_all or said is None or said.answer is not Answer.NOT_FOUND
+                if said is None or said.answer is Answer.NO_ANSWER:
+                    why = said.detail if said is not None else "it does not answer in time"
+                    self._warnings.append(
+                        f"{server.address} did not say whether it reads {target.thing} from etcd: {why}"
+                    )
+                continue
+            found_at_all = True
+            if _later(said, target):
+                detail = (
+                    f"{server.address} reads it: written anew after the report, at {said.resource_version}"
+                )
+                self.outcomes[target.key] = Outcome(state=Rescued.READABLE, detail=detail)
+                continue
+            raise refuse(
+                Rule.CONFIGURATION_WRONG,
+                f"the API server at {server.address} reads {target.thing} from etcd: it needs no rescue, and the "
+                "configuration by which it was called unreadable is wrong or old"
+                if self._request.report is not None
+                else f"the API server at {server.address} reads {target.thing} from etcd: it needs no rescue",
+                hint="compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix; "
+                "then scan again",
+            )
+        if not found_at_all:
+            self._warnings.append(
+                f"no API server finds {target.thing}: it was deleted after the report, or they read another etcd"
+            )
+
+    def rescue(self, progress: RescueProgress) -> None:
+        """Ask for each object, and save what is given."""
+        targets = [target for target in self._request.targets.objects if target.key not in self.outcomes]
+        for target in progress(targets, len(targets)):
+            try:
+                self.outcomes[target.key] = self._rescue_one(target)
+            except NotDurable as exc:
+                # What could not be kept must not be asked for.
+                self._problems.append(f"saving ended: {exc.message}{f' ({exc.hint})' if exc.hint else ''}")
+                return
+
+    def _rescue_one(self, target: Target) -> Outcome:
+        before = self._store.has(target.key, target.mod_revision) if target.mod_revision else None
+        if before is not None:
+            return Outcome(state=Rescued.ALREADY_SAVED, saved=before)
+        best: SavedObject | None = None
+        new = False
+        said: list[tuple[str, Remembered]] = []
+        for server in self._servers:
+            why_not = server.why_not(target.resource)
+            if why_not is not None:
+                said.append((server.address, why_not))
+                continue
+            found = server.ask(target.thing, target.kind)
+            said.append((server.address, found))
+            if found.identity is None:
+                continue
+            self._given[server.address] += 1
+            saved, is_new = self._save(target, found, server.address)
+            new = new or is_new
+            if best is None or int(saved.resource_version) > int(best.resource_version):
+                best = saved
+            if fit_now(best, target) is Fit.EQUAL:
+                break
+        if best is None:
+            return _without(said)
+        return Outcome(state=Rescued.SAVED if new else Rescued.ALREADY_SAVED, saved=best)
+
+    def _save(self, target: Target, found: Remembered, server: str) -> tuple[SavedObject, bool]:
+        assert found.identity is not None  # it was given
+        origin = Origin(
+            server=server,
+            at=datetime.now(UTC),
+            cluster_uid=self._fleet.cluster.uid,
+            mod_revision=target.mod_revision,
+        )
+        saved, new = self._store.save(target.key, target.thing, found.identity, found.raw, origin)
+        if new:
+            self._unrecorded.append(saved)
+            if len(self._unrecorded) >= BATCH:
+                self._put(self._unrecorded)
+                self._unrecorded = []
+        return saved, new
+
+    def _put(self, objects: Sequence[SavedObject]) -> None:
+        try:
+            self._record.saved(objects)
+        except EtcdfixError as exc:
+            self._problems.append(
+                f"the digests of {counted(len(objects), 'saved object')} are not on record: {exc.message} (run again)"
+            )
+
+    def put_on_record(self, on_record: frozenset[str]) -> None:
+        """Record the digests of what was saved, now or by an earlier run that could not record them."""
+        now = {saved.sha256 for saved in self._unrecorded}
+        earlier = [
+            outcome.saved
+            for outcome in self.outcomes.values()
+            if outcome.state is Rescued.ALREADY_SAVED
+            and outcome.saved is not None
+            and outcome.saved.sha256 not in on_record | now
+        ]
+        if self._unrecorded or earlier:
+            self._put([*self._unrecorded, *earlier])
+        self._unrecorded = []
+
+    def report(self, ended: EndedEarly | None) -> RescueReport:
+        """Return what it came to."""
+        objects = [
+            _object(target, self.outcomes.get(target.key, Outcome(state=Rescued.NOT_ASKED)))
+            for target in self._request.targets.objects
+        ]
+        kinds = _kinds(objects)
+        saved_report = self._request.report
+        reasons = [*([ended.reason] if ended is not None else []), *self._problems, *_reasons(kinds)]
+        if reasons:
+            reasons += [f"{absent.server} could not be asked: {absent.why}" for absent in self._fleet.absent]
+        anchor = [self._record.anchor_problem] if self._record.anchor_problem else []
+        return RescueReport(
+            tool=TOOL,
+            generated_at=self._began,
+            report=ReportConfiguration(shown_word(saved_report.path), saved_report.sha256)
+            if saved_report is not None
+            else None,
+            kube_system_uid=self._fleet.cluster.uid or None,
+            directory=shown_word(str(self._store.path)),
+            audit_log=shown_word(str(self._record.log)),
+            servers=[*map(self._server, self._servers), *map(_absent, self._fleet.absent)],
+            kinds=kinds,
+            objects=objects,
+            left_out=self._request.targets.left_out,
+            warnings=[
+                *(saved_report.problems if saved_report is not None else ()),
+                *self._fleet.warnings,
+                *self._warnings,
+                *self._record.warnings,
+            ],
+            complete=not reasons and not anchor,
+            incomplete_reasons=[*reasons, *anchor],
+            finished_at=timestamp(),
+        )
+
+    def _server(self, server: ServerMemory) -> RescueServer:
+        lost = [f"{resource}: {why.detail}" for resource, why in server.lost.items()]
+        return RescueServer(
+            server=server.address,
+            asked=True,
+            requests=server.requests,
+            given=self._given[server.address],
+            detail="; ".join([*([server.gone.detail] if server.gone is not None else []), *lost]),
+        )
+
+
+def _absent(absent: Absent) -> RescueServer:
+    return RescueServer(server=absent.server, asked=False, detail=absent.why)
+
+
+def fit_now(saved: SavedObject, target: Target) -> Fit:
+    """Return how a saved object stands to the mod revision of this report, which may be newer than the one it had."""
+    return msgspec.structs.replace(saved, mod_revision=target.mod_revision).fit
+
+
+def _later(said: Said, target: Target) -> bool:
+    """Say whether what a server reads was written after the report; unknown revisions prove nothing."""
+    with suppress(ValueError):
+        return 0 < target.mod_revision < int(said.resource_version)
+    return False
+
+
+_DENIED: Final = frozenset({Memory.DENIED, Memory.UNKNOWN_USER, Memory.OTHER_OBJECT})
+_EMPTY: Final = frozenset({Memory.NOT_HELD, Memory.CACHE_LOST, Memory.READ_ERROR, Memory.NOT_SERVED})
+
+
+def _without(said: Sequence[tuple[str, Remembered]]) -> Outcome:
+    """Return what it means that no server gave an object: the most hopeful of what they said."""
+    words = {found.word for _server, found in said}
+    state = Rescued.NOT_HELD
+    if words - _DENIED - _EMPTY:
+        state = Rescued.NOT_ASKED
+    elif words & _DENIED:
+        state = Rescued.REFUSED
+    detail = "; ".join(f"{server}: {found.detail or found.word.value}" for server, found in said)
+    return Outcome(state=state, detail=detail)
+
+
+def _object(target: Target, outcome: Outcome) -> RescuedObject:
+    saved = outcome.saved
+    return RescuedObject(
+        key=display(target.key),
+        key_base64=key_base64(target.key),
+        group=target.thing.group,
+        resource=target.thing.resource,
+        namespace=target.thing.namespace,
+        name=target.thing.name,
+        state=outcome.state,
+        mod_revision=target.mod_revision,
+        resource_version=saved.resource_version if saved is not None else "",
+        fit=fit_now(saved, target) if saved is not None else Fit.UNKNOWN,
+        file=saved.file if saved is not None else "",
+        sha256=saved.sha256 if saved is not None else "",
+        server=saved.server if saved is not None else "",
+        detail=outcome.detail,
+    )
+
+
+def _kinds(objects: Iterable[RescuedObject]) -> list[RescueKind]:
+    counts: dict[GroupResource, Counter[str]] = {}
+    for one in objects:
+        count = counts.setdefault(GroupResource(one.group, one.resource), Counter())
+        count["objects"] += 1
+        count[one.state.replace("-", "_")] += 1
+        count["older"] += one.fit is Fit.OLDER
+    return [
+        RescueKind(group=resource.group, resource=resource.resource, **count)
+        for resource, count in counts.items()
+    ]
+
+
+def _reasons(kinds: Iterable[RescueKind]) -> Iterator[str]:
+    for kind in kinds:
+        name = GroupResource(kind.group, kind.resource)
+        for count, what in (
+            (kind.not_held, "not in the memory of any server that could be asked"),
+            (kind.refused, "refused"),
+            (kind.not_asked, "not asked for to the end: may still be held, run again"),
+            (kind.older, "saved in an older state than etcd has"),
+        ):
+            if count:
+                yield f"{count} of {counted(kind.objects, 'object')} of {name} {what}"

@@ -1,0 +1,131 @@
+"""Formats of ``etcdfix rescue``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import BinaryIO, Final
+
+from etcdfix.model import GroupResource
+from etcdfix.reports.base import Output
+from etcdfix.reports.formats.machine import write_document, write_yaml
+from etcdfix.reports.formats.text import shown
+from etcdfix.reports.rescue_model import Rescued, RescuedObject, RescueKind, RescueReport
+from etcdfix.rescued import INDEX_NAME, Fit
+from etcdfix.text.safetext import quote_command, safe_text
+from etcdfix.text.words import counted
+
+_SAVED: Final = frozenset({Rescued.SAVED, Rescued.ALREADY_SAVED})
+_MOST_SHOWN: Final = 20
+
+
+def write_table(report: RescueReport, stream: BinaryIO) -> None:
+    """Write what is saved in numbers, what to do next, the kinds, the servers, and the objects that are not saved."""
+    output = Output(stream)
+    for text in _head(report):
+        output.line(text)
+    output.line()
+    heads = ("KIND", "OBJECTS", "SAVED", "BEFORE", "OLDER", "READABLE", "NOT HELD", "REFUSED", "NOT ASKED")
+    output.table(heads, [_kind_row(kind) for kind in report.kinds])
+    output.line()
+    rows = [
+        (
+            shown(one.server),
+            "yes" if one.asked else "no",
+            str(one.requests),
+            str(one.given),
+            safe_text(one.detail) or "-",
+        )
+        for one in report.servers
+    ]
+    output.table(
+        ("API SERVER", "ASKED", "REQUESTS", "GAVE", "WHAT IT LACKS"), rows, key="WHAT IT LACKS", prose=True
+    )
+    for text in _not_saved(report):
+        output.line(text)
+    if report.warnings:
+        output.line()
+        for warning in report.warnings:
+            output.line(f"warning: {safe_text(warning)}")
+    if report.incomplete_reasons:
+        output.line()
+        output.line("INCOMPLETE: not everything is saved as etcd has it.")
+        for reason in report.incomplete_reasons:
+            output.line(f"  - {safe_text(reason)}")
+
+
+def _head(report: RescueReport) -> Iterator[str]:
+    saved = sum(one.state in _SAVED for one in report.objects)
+    needless = sum(one.state is Rescued.READABLE for one in report.objects)
+    wanted = len(report.objects) - needless
+    more = f"; {counted(needless, 'more object')} can be read and need no rescue" if needless else ""
+    yield f"{saved} of {counted(wanted, 'unreadable object')} saved in {safe_text(report.directory)}{more}."
+    yield "Do not restart an API server, and delete none of these objects: either ends what servers still hold."
+    uid = shown(report.kube_system_uid or "unknown")
+    yield f"etcdfix {report.tool.version} · kube-system uid {uid} · index {safe_text(report.directory)}/{INDEX_NAME}"
+    yield f"Digests are on record in {safe_text(report.audit_log)}. The files hold contents unmasked."
+    yield from _next(report)
+
+
+def _next(report: RescueReport) -> Iterator[str]:
+    held = any(
+        one.state in {Rescued.NOT_ASKED, Rescued.REFUSED} or one.fit is Fit.OLDER for one in report.objects
+    )
+    if held:
+        yield "Next: see below what is missing, and run the same command again: it goes on where this one ended."
+    elif any(one.state in _SAVED for one in report.objects):
+        yield "Next: have an API server write the objects anew, from memory:"
+        source = ["--from-report", report.report.path] if report.report is not None else ["KEY"]
+        words = [
+            "etcdfix",
+            "heal",
+            *source,
+            "--saved",
+            report.directory,
+            "--kubeconfig",
+            "FILE",
+            "--reason",
+            "TEXT",
+        ]
+        yield f"  {safe_text(quote_command([*words, '--dry-run']))}"
+
+
+def _kind_row(kind: RescueKind) -> tuple[str, ...]:
+    numbers = (
+        kind.objects, kind.saved, kind.already_saved, kind.older, kind.readable, kind.not_held, kind.refused,
+        kind.not_asked,
+    )  # fmt: skip
+    return shown(GroupResource(kind.group, kind.resource)), *map(str, numbers)
+
+
+def _not_saved(report: RescueReport) -> Iterator[str]:
+    missing = [one for one in report.objects if one.state not in _SAVED | {Rescued.READABLE}]
+    older = [one for one in report.objects if one.state in _SAVED and one.fit is Fit.OLDER]
+    if missing:
+        yield ""
+        yield f"Not saved ({len(missing)}):"
+        yield from _listed(
+            missing, lambda one: f"{one.state}: {one.detail}" if one.detail else one.state.value
+        )
+    if older:
+        yield ""
+        yield f"Saved in an older state than etcd has ({len(older)}): the last write is not in it"
+        yield from _listed(
+            older,
+            lambda one: f"saved at {one.resource_version}, in etcd at {one.mod_revision} ({one.server})",
+        )
+
+
+def _listed(objects: list[RescuedObject], said: Callable[[RescuedObject], str]) -> Iterator[str]:
+    for one in objects[:_MOST_SHOWN]:
+        yield f"  {shown(one.key)}"
+        yield f"    {safe_text(said(one))}"
+    if len(objects) > _MOST_SHOWN:
+        yield f"  … {len(objects) - _MOST_SHOWN} more; -o json shows them"
+
+
+RESCUE_FORMATS: Final[Mapping[str, Callable[[RescueReport, BinaryIO], None]]] = {
+    "table": write_table,
+    "json": write_document,
+    "yaml": write_yaml,
+}
+"""What ``-o`` takes."""

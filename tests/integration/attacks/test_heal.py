@@ -1,0 +1,484 @@
+"""Attacks on ``etcdfix heal``: a PATCH that must not be sent, a heal that is none, a value that must not be lost."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from etcdfix.operations.change import heal_sender as heal_module
+from etcdfix.remediation import patcher
+from tests.support.apiserver import Answer, Request
+from tests.support.certificates import CertificateAuthority
+from tests.support.change_runs import Ran
+from tests.support.etcd_server import EtcdServer
+from tests.support.healing import DATA, NEW, OLD, RESOURCES, THIRD, LostKeyCluster, beside, lost_key_cluster
+from tests.support.objects import IDENTITY, KEY_2, aescbc, configuration_yaml, provider, secret
+
+pytestmark = pytest.mark.etcd
+
+
+@pytest.fixture
+def cluster(
+    etcd: EtcdServer,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+) -> Iterator[LostKeyCluster]:
+    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority, ("one", "two", "three")) as cluster:
+        cluster.rescue()
+        cluster.p1.requests.clear()
+        yield cluster
+
+
+def _refused(cluster: LostKeyCluster, *arguments: str, rule: str | None, says: str = "") -> dict[str, object]:
+    """Assert that nothing is healed: no PATCH, no write, the rule, and words; return the refusal."""
+    with cluster.unwritten():
+        told = cluster.told(*(arguments or ("one",)), code=4)
+    refusal = told["refusal"]
+    assert refusal["rule"] == rule, refusal
+    assert says in refusal["message"], refusal
+    assert cluster.patches() == []
+    assert told["objects"] == []
+    return dict(refusal)
+
+
+def _at_patch(cluster: LostKeyCluster, action: Callable[[], object]) -> None:
+    """Do something when a PATCH arrives, before the server looks at it; once."""
+    done: list[Request] = []
+
+    def arrived(request: Request) -> None:
+        if request.method == "PATCH" and not done:
+            done.append(request)
+            action()
+
+    cluster.p1.before.append(arrived)
+
+
+# Our configuration, or a server's, is another one.
+
+
+def test_a_server_that_reads_the_object_shows_that_the_configuration_is_wrong(
+    cluster: LostKeyCluster,
+) -> None:
+    cluster.p1.reload(OLD)
+    _refused(cluster, rule="configuration-wrong", says=cluster.p1.url)
+
+
+def test_one_of_two_servers_has_not_loaded_the_new_key(cluster: LostKeyCluster) -> None:
+    with beside(cluster, OLD) as p2:
+        _refused(cluster, "--from-report", str(cluster.report()), rule="configuration-wrong", says=p2.url)
+
+
+def test_a_server_without_the_write_key_ends_the_run_after_the_first(cluster: LostKeyCluster) -> None:
+    """It reads neither the old value nor the new one: only the first healed object shows it."""
+    report = cluster.report()
+    with beside(cluster, THIRD) as p2:
+        told = cluster.told("--from-report", str(report), code=3)
+    (one,) = told["objects"]
+    assert one["result"] == "healed"
+    assert any(p2.url in warning and "write key" in warning for warning in one["warnings"])
+    assert len(cluster.patches()) == 1
+    assert told["to_heal"] == 3
+
+
+def test_the_server_writes_with_another_key_than_ours(cluster: LostKeyCluster) -> None:
+    cluster.config.write_bytes(
+        configuration_yaml(
+            provider("aescbc", key3=b"abcdefghijklmnop", key2=KEY_2), IDENTITY, resources=RESOURCES
+        )
+    )
+    told = cluster.told("one", code=3)
+    (one,) = told["objects"]
+    assert one["result"] == "healed"
+    assert any("not today's write key" in warning for warning in one["warnings"])
+
+
+def test_the_server_writes_with_a_key_that_we_do_not_have(cluster: LostKeyCluster) -> None:
+    cluster.config.write_bytes(THIRD)
+    told = cluster.told("--from-report", str(cluster.report()), code=3)
+    (one,) = told["objects"]
+    assert one["result"] == "anomaly"
+    assert len(cluster.patches()) == 1
+
+
+def test_without_encryption_nothing_is_written(cluster: LostKeyCluster) -> None:
+    plain = configuration_yaml(IDENTITY, provider("aescbc", key2=KEY_2), resources=RESOURCES)
+    cluster.config.write_bytes(plain)
+    cluster.p1.reload(plain)
+    _refused(cluster, rule="write-key")
+
+
+def test_another_cluster(cluster: LostKeyCluster) -> None:
+    cluster.p1.behaviour.instead["/api/v1/namespaces/kube-system"] = Answer(
+        200, json.dumps({"kind": "Namespace", "metadata": {"name": "kube-system", "uid": "other"}}).encode()
+    )
+    _refused(cluster, rule=None, says="another cluster")
+
+
+# Servers that do not answer, or not to us.
+
+
+def test_a_server_that_does_not_answer_has_to_be_accepted(cluster: LostKeyCluster) -> None:
+    with beside(cluster, NEW) as p2:
+        gone = p2.url
+    refusal = _refused(cluster, rule="server-unchecked", says=gone)
+    assert f"--accept-unchecked-server {gone}" in str(refusal["next_step"])
+    told = cluster.told("one", "--accept-unchecked-server", gone)
+    assert told["objects"][0]["result"] == "healed"
+    assert any(
+        f"--accept-unchecked-server {gone}" in event.annotations.accepted for event in cluster.events()
+    )
+
+
+@pytest.mark.parametrize("verb", ["patch", "get"])
+def test_without_the_right_no_request_is_sent(cluster: LostKeyCluster, verb: str) -> None:
+    cluster.p1.behaviour.denied.add((verb, "secrets"))
+    _refused(cluster, rule="server-unchecked" if verb == "get" else None)
+
+
+# What is not to be healed.
+
+
+def test_a_readable_value(cluster: LostKeyCluster) -> None:
+    assert cluster.heal("one").code == 0
+    cluster.p1.requests.clear()
+    _refused(cluster, "one", rule="readable")
+
+
+def test_a_value_damaged_in_etcd(cluster: LostKeyCluster) -> None:
+    key = cluster.key("shop/broken")
+    cluster.etcd.put(key, aescbc(secret("broken"), KEY_2, "key2")[:-21])
+    _refused(cluster, "broken", rule="not-healable", says="value-truncated")
+
+
+def test_an_object_that_is_being_deleted(
+    etcd: EtcdServer,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+) -> None:
+    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority, ()) as cluster:
+        cluster.p1.reload(OLD)
+        when = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/hold"]}
+        cluster.p1.create("v1", "Secret", "dying", "shop", type="Opaque", data={"p": DATA}, metadata=when)
+        cluster.p1.wait()
+        cluster.p1.reload(NEW)
+        cluster.rescue()
+        _refused(cluster, "dying", rule="not-healable", says="deletionTimestamp")
+        cluster.p1.lose_cache("secrets")
+        _refused(cluster, "dying", rule="not-healable", says="deletionTimestamp")
+
+
+def test_a_cache_that_is_behind(cluster: LostKeyCluster) -> None:
+    """Another server wrote it since, under a key that nobody here has: the newest write is not in memory."""
+    key = cluster.key("shop/one")
+    cluster.p1.behaviour.given_up_after = 60
+    cluster.etcd.put(key, aescbc(secret("one"), b"abcdefghijklmnop", "key3"))
+    refusal = _refused(cluster, "one", rule="not-healable", says="another resourceVersion")
+    assert "restore --from-object" in str(refusal["next_step"])
+
+
+# What was not saved first.
+
+
+def test_nothing_is_healed_before_it_is_rescued(
+    etcd: EtcdServer,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+) -> None:
+    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+        ran = cluster.heal("one")
+        assert (ran.code, cluster.patches()) == (2, [])  # there is no index at all
+        cluster.rescue("two")
+        _refused(cluster, "one", rule="not-rescued", says="shop/one")
+        cluster.rescue("one")
+        assert cluster.heal("one").code == 0
+
+
+def test_another_object_of_the_kind_was_not_rescued(
+    etcd: EtcdServer,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+) -> None:
+    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+        cluster.rescue("one")
+        _refused(cluster, "one", rule="not-rescued", says="shop/two")
+
+
+def test_a_saved_copy_that_was_changed(cluster: LostKeyCluster) -> None:
+    for path in cluster.saved.glob("*.json"):
+        path.write_bytes(path.read_bytes() + b" ")
+    _refused(cluster, rule="not-rescued", says="its digest is")
+
+
+def test_a_saved_copy_of_another_object(cluster: LostKeyCluster) -> None:
+    _edit_index(cluster, "uid", "00000000-0000-0000-0000-000000000000")
+    _refused(cluster, rule="other-object")
+
+
+def test_a_saved_copy_of_another_cluster(cluster: LostKeyCluster) -> None:
+    _edit_index(cluster, "cluster_uid", "00000000-0000-0000-0000-000000000000")
+    _refused(cluster, rule="other-cluster")
+
+
+def _edit_index(cluster: LostKeyCluster, field: str, value: str) -> None:
+    path = cluster.saved / "index.jsonl"
+    lines = [json.loads(line) | {field: value} for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+# Between the look and the PATCH, and on its way.
+
+
+def test_the_key_moves_before_the_request(cluster: LostKeyCluster) -> None:
+    key, other = cluster.key("shop/one"), aescbc(secret("one"), b"abcdefghijklmnop", "key3")
+
+    def asked(request: Request) -> None:
+        if "selfsubjectaccessreviews" in request.path and cluster.stored(key) != other:
+            cluster.etcd.put(key, other)
+
+    cluster.p1.behaviour.given_up_after = 60
+    cluster.p1.before.append(asked)
+    told = cluster.told("one", code=4)
+    assert told["refusal"]["rule"] in {"moved", "not-healable"}
+    assert (cluster.patches(), cluster.stored(key)) == ([], other)
+
+
+def test_the_key_moves_while_the_request_is_on_its_way(cluster: LostKeyCluster) -> None:
+    key, other = cluster.key("shop/one"), aescbc(secret("one"), b"abcdefghijklmnop", "key3")
+    _at_patch(cluster, lambda: cluster.etcd.put(key, other))
+    told = cluster.told("one", code=4)
+    assert told["refusal"]["rule"] == "moved"
+    assert cluster.stored(key) == other
+    assert cluster.outcomes() == ["refused"]
+
+
+def test_somebody_else_heals_it_meanwhile(cluster: LostKeyCluster) -> None:
+    key, healed = cluster.key("shop/one"), aescbc(secret("one"), KEY_2, "key2")
+    _at_patch(cluster, lambda: cluster.etcd.put(key, healed))
+    told = cluster.told("one", code=4)
+    assert told["refusal"]["rule"] == "moved"
+    assert cluster.stored(key) == healed
+
+
+def test_the_key_is_deleted_meanwhile(cluster: LostKeyCluster) -> None:
+    _at_patch(cluster, lambda: cluster.etcd.delete(cluster.key("shop/one")))
+    told = cluster.told("one", code=4)
+    assert told["refusal"]["rule"] == "moved"
+    assert cluster.stored(cluster.key("shop/one")) is None
+
+
+def test_the_cache_ends_between_two_requests(cluster: LostKeyCluster) -> None:
+    """The process still holds the objects: the second is healed with the uid of its saved copy."""
+    report = cluster.report()
+    _at_patch(cluster, lambda: cluster.p1.lose_cache("secrets"))
+    told = cluster.told("--from-report", str(report))
+    assert [each["result"] for each in told["objects"]] == ["healed", "healed", "healed"]
+
+
+def test_the_server_is_restarted_between_two_requests(cluster: LostKeyCluster) -> None:
+    report = cluster.report()
+    reached: list[Request] = []
+
+    def second(request: Request) -> None:
+        if request.method == "PATCH":
+            reached.append(request)
+            if len(reached) == 2:
+                cluster.p1.restart()
+
+    cluster.p1.before.append(second)
+    told = cluster.told("--from-report", str(report), code=4)
+    assert [each["result"] for each in told["objects"]] == ["healed"]
+    assert told["refusal"]["rule"] == "server-refused"
+    assert cluster.outcomes() == ["healed", "refused"]
+
+
+# What the server answers, and what it did.
+
+
+def test_admission_forbids_the_update(cluster: LostKeyCluster) -> None:
+    cluster.p1.behaviour.refuse.add("shop")
+    with cluster.unwritten():
+        told = cluster.told("--from-report", str(cluster.report()), code=4)
+    assert told["refusal"]["rule"] == "server-refused"
+    assert "refused, reason not told" in told["refusal"]["message"]
+    assert len(cluster.patches()) == 1
+    assert cluster.outcomes() == ["refused"]
+
+
+@pytest.mark.parametrize("status", [422, 403, 404, 409, 429, 503])
+def test_the_body_of_a_refusal_is_shown_nowhere(cluster: LostKeyCluster, status: int) -> None:
+    quoting = json.dumps({"kind": "Status", "message": f"the object: {DATA} never-to-be-shown"}).encode()
+    for name in ("one",):
+        path = f"/api/v1/namespaces/shop/secrets/{name}?fieldManager=etcdfix"
+        cluster.p1.behaviour.instead[path] = Answer(status, quoting)
+    with cluster.unwritten():
+        ran = cluster.heal("one")
+    assert ran.code == 4
+    assert str(status) in ran.err
+    cluster.shows_nothing(ran)
+    assert cluster.outcomes() == ["refused"]
+
+
+def test_a_server_that_says_200_and_writes_nothing(cluster: LostKeyCluster) -> None:
+    path = "/api/v1/namespaces/shop/secrets/one?fieldManager=etcdfix"
+    cluster.p1.behaviour.instead[path] = Answer(200, b"{}")
+    with cluster.unwritten():
+        told = cluster.told("one", code=3)
+    assert told["objects"][0]["result"] == "anomaly"
+
+
+def test_the_server_dies_after_it_wrote(cluster: LostKeyCluster) -> None:
+    """The answer never comes; etcd shows that it was done. What the dead server reads now nobody knows: stop."""
+    _at_patch(cluster, lambda: cluster.p1.die_after(1, answering=False))
+    told = cluster.told("--from-report", str(cluster.report()), code=3)
+    (one,) = told["objects"]
+    assert one["result"] == "healed"
+    assert any("gave no answer" in warning for warning in one["warnings"])
+    assert cluster.outcomes() == ["healed"]
+
+
+def test_the_server_dies_before_it_wrote(cluster: LostKeyCluster) -> None:
+    _at_patch(cluster, lambda: cluster.p1.die_after(0))
+    with cluster.unwritten():
+        told = cluster.told("one", code=3)
+    assert told["objects"][0]["result"] == "unknown"
+    assert any("audit reconcile" in step["command"] for step in told["follow_ups"])
+    assert _reconciled(cluster).out.count("not-applied") == 1
+    cluster.p1.restart()
+
+
+def test_an_answer_that_comes_too_late(cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unknown while nothing moved; what the server does afterwards is settled by what the value carries."""
+    monkeypatch.setattr(patcher, "ANSWER_SECONDS", 0.3)
+    _at_patch(cluster, lambda: time.sleep(1.2))
+    told = cluster.told("one", code=3)
+    assert told["objects"][0]["result"] == "unknown"
+    ends = time.monotonic() + 10
+    key = cluster.key("shop/one")
+    while not (cluster.stored(key) or b"").startswith(b"k8s:enc:aescbc:v1:key2:"):
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+    assert "healed" in _reconciled(cluster).out
+    assert cluster.outcomes()[-1] == "healed"
+
+
+@pytest.mark.parametrize(
+    ("died_at", "settled"),
+    [("heal: compare", "not-applied"), ("heal: answer", "healed"), ("heal: request", "not-applied")],
+)
+def test_an_open_intent_is_settled(
+    cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch, died_at: str, settled: str
+) -> None:
+    class Died(Exception):
+        pass
+
+    original = heal_module.HealSender.send
+
+    def dying(self: heal_module.HealSender, expected: object, *, step: object) -> object:
+        def reached(name: str) -> None:
+            if name == died_at:
+                raise Died
+
+        return original(self, expected, step=reached)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(heal_module.HealSender, "send", dying)
+    ran = cluster.heal("one")
+    assert ran.code not in {0, 4}
+    monkeypatch.undo()
+    ran = _reconciled(cluster)
+    assert ran.code == 0, ran
+    assert settled in ran.out
+
+
+def test_an_open_intent_and_the_write_of_somebody_else(cluster: LostKeyCluster) -> None:
+    _at_patch(cluster, lambda: cluster.p1.die_after(0))
+    cluster.told("one", code=3)
+    reconcile = ["audit", "reconcile", "--endpoints", cluster.endpoints, "--etcd-prefix", cluster.prefix]
+    cluster.etcd.put(cluster.key("shop/one"), aescbc(secret("one"), KEY_2, "key2"))
+    ran = cluster.run(*reconcile, str(cluster.log))
+    assert ran.code == 4, ran  # without a configuration nothing can be told, and it stays open
+    assert "--encryption-config" in ran.out
+    assert "applied-or-gone" in _reconciled(cluster).out
+
+
+def _reconciled(cluster: LostKeyCluster) -> Ran:
+    common = ["--endpoints", cluster.endpoints, "--etcd-prefix", cluster.prefix]
+    return cluster.run(
+        "audit", "reconcile", *common, "--encryption-config", str(cluster.config), str(cluster.log)
+    )
+
+
+# After the caches have ended.
+
+
+def test_no_copy_says_the_uid(
+    etcd: EtcdServer,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+) -> None:
+    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+        cluster.rescue("two")
+        cluster.p1.lose_cache("secrets")
+        _refused(cluster, "one", rule="not-healable", says="no saved copy says its uid")
+
+
+def test_a_wrong_uid_from_a_saved_copy_writes_nothing(cluster: LostKeyCluster) -> None:
+    _edit_index(cluster, "uid", "00000000-0000-0000-0000-000000000000")
+    cluster.p1.lose_cache("secrets")
+    with cluster.unwritten():
+        told = cluster.told("one", code=4)
+    assert told["refusal"]["rule"] == "server-refused"
+
+
+def test_a_server_that_was_restarted_holds_nothing(cluster: LostKeyCluster) -> None:
+    cluster.p1.restart()
+    with cluster.unwritten():
+        told = cluster.told("one", code=4)
+    assert told["refusal"]["rule"] == "server-refused"
+    assert "still holds it" in told["refusal"]["message"]
+
+
+def test_the_second_server_still_holds_it(cluster: LostKeyCluster) -> None:
+    with beside(cluster, NEW):  # started since: it holds nothing, and the first one's cached reads have ended
+        cluster.p1.lose_cache("secrets")
+        told = cluster.told("one")
+    assert told["objects"][0]["result"] == "healed"
+    assert told["objects"][0]["server"] == cluster.p1.url
+
+
+# The person.
+
+
+def test_without_a_terminal_only_yes_confirms(cluster: LostKeyCluster) -> None:
+    report = str(cluster.report())
+    with cluster.unwritten():
+        assert cluster.heal("one", yes=False).code == 4
+        assert cluster.heal("--from-report", report, yes=False).code == 4
+    assert cluster.patches() == []
+
+
+def test_a_report_of_another_cluster(cluster: LostKeyCluster) -> None:
+    report = cluster.report()
+    document = json.loads(report.read_text())
+    document["source"]["kube_system_uid"] = "00000000-0000-0000-0000-000000000000"
+    report.write_text(json.dumps(document))
+    _refused(cluster, "--from-report", str(report), rule="other-cluster")
+
+
+def test_only_patches_and_reads_reach_the_servers(cluster: LostKeyCluster) -> None:
+    assert cluster.heal("--from-report", str(cluster.report())).code == 0
+    assert cluster.p1.methods == {"GET", "PATCH"}
+    assert all("dryRun" not in request.path for request in cluster.p1.requests)

@@ -1,0 +1,352 @@
+"""``etcdfix encryption recover`` on a real etcd: a rotation of k3s, and all that may be wrong with what it kept."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.encryption.config import load_configuration
+from etcdfix.operations.look.encryption import recovered_files
+from tests.support.etcd_server import EtcdServer
+from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, bootstrap, files, path, seal
+from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s
+
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
+
+
+@pytest.fixture(scope="module")
+def server(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+    return start_etcd()
+
+
+@pytest.fixture
+def k3s(
+    server: EtcdServer, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> K3s:
+    """Return an empty datastore: nothing of the test before is kept."""
+    monkeypatch.setattr(recovered_files, "default_audit_log", lambda: tmp_path / "state" / "audit.jsonl")
+    server.etcdctl("del", "--prefix", "")
+    server.compact()
+    return K3s(server, tmp_path, capfd)
+
+
+def states(report: dict[str, Any]) -> list[str]:
+    return [value["state"] for value in report["values"]]
+
+
+def test_a_snapshot_and_the_token_give_the_keys_back(k3s: K3s) -> None:
+    k3s.keep(OLD)
+    k3s.node("server-1", OLD)
+    k3s.node("agent-1", None)
+    for number in range(3):
+        k3s.secret(f"web-{number}", OLD_KEY, OLD_NAME)
+    snapshot = k3s.snapshot()
+    for where in (snapshot, None):
+        code, report = k3s.report(snapshot=where)
+        assert (code, report["complete"], report["tried"], report["opened"]) == (0, True, 3, 3)
+        (one,) = report["configurations"]
+        assert (one["name"], one["opens"], one["named_by_nodes"], one["nodes"]) == (
+            "recovered-1",
+            3,
+            "all",
+            ["server-1"],
+        )
+        assert (one["current"], one["stage"], one["stage_fits"], one["usable"]) == (True, "start", True, True)
+        assert [key["transformer"] for key in one["rules"][0]["keys"]] == ["aescbc/v1/aescbckey", "identity"]
+        assert one["file"] is None
+        assert report["values"] == [
+            {"key": "/bootstrap/<withheld>", "mod_revision": one["last_mod_revision"], "current": True,
+             "log_index": None, "confidence": "certain", "state": "recovered", "reason": "", "token_form": "password",
+             "form": "files", "configuration": "recovered-1"}
+        ]  # fmt: skip
+        assert "--save-dir DIR" in report["next"]["command"]
+
+
+def test_a_rotation_keeps_both_configurations_until_it_is_compacted(k3s: K3s) -> None:
+    first = k3s.keep(OLD)
+    k3s.secret("old", OLD_KEY, OLD_NAME)
+    second = k3s.keep(NEW, stage="reencrypt_finished")
+    k3s.secret("new", NEW_KEY, NEW_NAME)
+    k3s.node("server-1", NEW, "reencrypt_finished")
+    code, report = k3s.report()
+    assert (code, report["tried"], report["opened"]) == (0, 2, 2)
+    newest, oldest = report["configurations"]
+    assert (newest["last_mod_revision"], newest["current"], newest["opens"], newest["named_by_nodes"]) == (
+        second, True, 1, "all",
+    )  # fmt: skip
+    assert (oldest["last_mod_revision"], oldest["current"], oldest["opens"], oldest["named_by_nodes"]) == (
+        first, False, 1, "none",
+    )  # fmt: skip
+    k3s.server.compact()
+    code, report = k3s.report()
+    assert (code, report["opened"], len(report["configurations"])) == (1, 1, 1)
+    assert "opened by none of them" in " ".join(report["notes"])
+
+
+def test_a_snapshot_in_the_middle_of_a_rotation_lacks_the_new_key_and_says_so(k3s: K3s) -> None:
+    k3s.keep(OLD)
+    k3s.secret("old", OLD_KEY, OLD_NAME)
+    k3s.secret("new", NEW_KEY, NEW_NAME)
+    k3s.node("server-1", NEW, "rotate")
+    ran = k3s.recover()
+    assert ran.code == 1
+    assert "the Nodes name a configuration that was not found" in ran.out
+    _, report = k3s.report()
+    assert report["configurations"][0]["named_by_nodes"] == "none"
+    assert report["nodes"][0]["configuration"] is None
+    assert "lacks the new key" in " ".join(report["notes"])
+
+
+def test_nodes_that_disagree_are_said_and_a_request_names_nothing(k3s: K3s) -> None:
+    k3s.keep(OLD)
+    k3s.keep(NEW)
+    k3s.node("server-1", OLD)
+    k3s.node("server-2", NEW, annotation="rke2.io/encryption-config-hash")
+    k3s.node("server-3", NEW, "reencrypt_request")
+    _, report = k3s.report()
+    assert [one["named_by_nodes"] for one in report["configurations"]] == ["some", "some"]
+    assert [one["nodes"] for one in report["configurations"]] == [["server-2"], ["server-1"]]
+    assert "name different configurations" in " ".join(report["notes"])
+
+
+def test_a_deleted_key_of_a_former_token_is_found_with_that_token(k3s: K3s) -> None:
+    k3s.keep(OLD, "former")
+    k3s.keep(NEW)
+    k3s.server.delete(path("former").encode())
+    _, report = k3s.report()
+    assert len(report["configurations"]) == 1
+    former = k3s.token_file("former", "former")
+    _, report = k3s.report(tokens=[k3s.token, former])
+    assert len(report["configurations"]) == 2
+    assert report["bootstrap_keys"] == 1
+    assert report["token_files"] == [str(k3s.token), str(former)]
+
+
+@pytest.mark.parametrize(("token", "form"), [("", "empty"), (TOKEN, "as-given")])
+def test_the_forms_of_old_servers_are_tried(k3s: K3s, token: str, form: str) -> None:
+    k3s.keep(OLD, token, old_form=True)
+    code, report = k3s.report()
+    assert (code, report["values"][0]["token_form"], report["values"][0]["form"]) == (0, form, "contents")
+    assert "in the form of old releases" in k3s.recover().out
+
+
+def test_nothing_under_bootstrap_is_no_cluster_of_k3s(k3s: K3s) -> None:
+    k3s.secret("web", OLD_KEY, OLD_NAME)
+    ran = k3s.recover()
+    assert ran.code == 1
+    assert ran.out.startswith("NOTHING RECOVERED: no key lies under /bootstrap/")
+    assert "kubeadm" in ran.out
+    code, report = k3s.report()
+    assert (code, report["tried"], report["values"], report["configurations"]) == (1, None, [], [])
+
+
+def test_another_token_is_a_count_and_no_path(k3s: K3s) -> None:
+    k3s.keep(OLD, "one")
+    k3s.keep(OLD, "two")
+    ran = k3s.recover()
+    assert ran.code == 1
+    assert "2 belong to other tokens than were given" in ran.out
+    assert path("one") not in ran.out
+    assert "--token-file FILE" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("value", "state"),
+    [
+        (b"", "lock"),
+        (b"no such value", "damaged"),
+        (bootstrap(OLD)[:-8] + b"AAAAAAA=", "damaged"),
+        (bootstrap(None), "not-enabled"),
+        (seal(CA_KEY), "not-understood"),
+        (seal(files(OLD)[:-9]), "not-understood"),
+    ],
+)
+def test_what_gives_nothing_says_why(k3s: K3s, value: bytes, state: str) -> None:
+    k3s.server.put(path().encode(), value)
+    k3s.secret("web", OLD_KEY, OLD_NAME)
+    code, report = k3s.report()
+    assert (code, states(report), report["configurations"]) == (1, [state], [])
+    assert report["next"]["action"]
+    out = k3s.recover().out
+    assert out.startswith("NOTHING RECOVERED: 1 key under /bootstrap/")
+
+
+def test_an_earlier_whole_value_helps_where_the_newest_is_damaged(k3s: K3s) -> None:
+    k3s.keep(OLD)
+    k3s.server.put(path().encode(), bootstrap(NEW)[:-30])
+    k3s.secret("web", OLD_KEY, OLD_NAME)
+    code, report = k3s.report()
+    assert (code, states(report), report["opened"]) == (0, ["recovered", "damaged"], 1)
+    assert not report["configurations"][0]["current"]
+
+
+DAMAGED = [
+    OLD[:-10] + b"PRIVATE-KEY-OF-THE-CA",
+    OLD.replace(b"EncryptionConfiguration", b"PRIVATE-KEY-OF-THE-CA"),
+    OLD.replace(b'"secret":"b', b'"secret":"PRIVATE-KEY-OF-THE-CA*'),
+    OLD.replace(b'"providers"', b'"PRIVATE-KEY-OF-THE-CA"'),
+    CA_KEY,
+    b"{" * 5000,
+]
+
+
+@pytest.mark.parametrize("config", DAMAGED)
+def test_a_configuration_that_servers_refuse_is_withheld_whole(
+    k3s: K3s, config: bytes, tmp_path: Path
+) -> None:
+    k3s.keep(config)
+    folder = tmp_path / "saved"
+    code, report = k3s.report("--save-dir", folder)
+    (one,) = report["configurations"]
+    assert (code, one["usable"], one["rules"], one["file"]) == (1, False, [], None)
+    assert not folder.exists()
+    assert "refused by API servers" in k3s.recover().out
+
+
+def logged(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "audit.jsonl").read_text().splitlines()]
+
+
+def test_what_is_saved_is_for_its_owner_marked_and_on_record(k3s: K3s, tmp_path: Path) -> None:
+    k3s.keep(OLD)
+    k3s.keep(NEW)
+    k3s.secret("old", OLD_KEY, OLD_NAME)
+    k3s.secret("new", NEW_KEY, NEW_NAME)
+    folder, log = tmp_path / "saved", tmp_path / "audit.jsonl"
+    words = ("--save-dir", folder, "--audit-log", log)
+    code, report = k3s.report(*words)
+    assert code == 0
+    written = [Path(one["file"]["path"]) for one in report["configurations"]]
+    assert sorted(written) == sorted(folder.iterdir())
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for file, key in zip(written, (NEW_KEY, OLD_KEY), strict=True):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        configuration = load_configuration(file)
+        assert configuration.made_by == "recover"
+        (provider, _) = configuration.rules[0].providers
+        assert provider.keys[0].material.expose() == key  # type: ignore[union-attr]
+        assert CA_KEY not in file.read_bytes()
+        assert PASSWORD.encode() not in file.read_bytes()
+        assert path()[11:].encode() not in file.read_bytes()
+    records = logged(tmp_path)
+    assert [record["verb"] for record in records] == ["reveal", "reveal"]
+    assert {record["objectRef"]["name"] for record in records} == {str(file) for file in written}
+    assert len(report["audit_records"]) == 2
+    assert all(hidden not in log.read_text() for hidden in (TOKEN, PASSWORD, path()[11:]))
+    assert "etcdfix scan" in report["next"]["command"]
+
+    before = [file.read_bytes() for file in written]
+    code, report = k3s.report(*words)
+    assert (code, [file.read_bytes() for file in written]) == (0, before)
+    assert len(logged(tmp_path)) == 4
+
+
+def test_a_saved_configuration_reads_and_never_writes(
+    k3s: K3s, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    k3s.keep(OLD)
+    key = k3s.secret("web", OLD_KEY, OLD_NAME)
+    broken = k3s.secret("broken", NEW_KEY, OLD_NAME)
+    _, report = k3s.report("--save-dir", tmp_path / "saved")
+    file = report["configurations"][0]["file"]["path"]
+    where = ["--endpoints", k3s.server.endpoint, "--encryption-config", file]
+    capfd.readouterr()
+    assert run(["get", *where, key.decode()]) == 0
+    reason = ["--reason", "test", "--yes", "--backup-dir", str(tmp_path / "backups")]
+    acknowledged = "--ignore-store-read-error-with-cluster-breaking-potential"
+    for words in (
+        ["delete", broken.decode(), acknowledged],
+        ["restore", "--from-revision", "1", broken.decode()],
+        ["reencrypt", broken.decode(), "--candidate-config", file],
+        ["repair", broken.decode()],
+    ):
+        assert run([words[0], *where, *reason, "--audit-log", str(tmp_path / "log"), *words[1:]]) in {2, 4}
+        assert "was made by etcdfix encryption recover: it is for reading" in capfd.readouterr().err
+
+
+def test_a_file_that_is_there_is_never_written_over(k3s: K3s, tmp_path: Path) -> None:
+    k3s.keep(OLD)
+    folder = tmp_path / "saved"
+    _, report = k3s.report("--save-dir", folder)
+    file = Path(report["configurations"][0]["file"]["path"])
+    text = file.read_bytes()
+    for other in (b"mine", text + b"\n", text[:-1]):
+        file.write_bytes(other)
+        ran = k3s.recover("--save-dir", folder)
+        assert (ran.code, file.read_bytes()) == (2, other)
+        assert "is there already" in ran.err
+    (tmp_path / "copy").write_bytes(text)
+    file.unlink()
+    file.symlink_to(tmp_path / "copy")
+    assert k3s.recover("--save-dir", folder).code == 2
+
+
+def test_an_unsafe_directory_or_log_stops_it_before_anything_is_written(k3s: K3s, tmp_path: Path) -> None:
+    k3s.keep(OLD)
+    open_to_all = tmp_path / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    ran = k3s.recover("--save-dir", open_to_all)
+    assert (ran.code, list(open_to_all.iterdir())) == (4, [])
+    folder = tmp_path / "saved"
+    ran = k3s.recover("--save-dir", folder, "--audit-log", open_to_all / "audit.jsonl")
+    assert (ran.code, list(folder.iterdir())) == (4, [])
+    ran = k3s.recover("--save-dir", tmp_path / "no" / "such" / "place")
+    assert ran.code == 4
+    assert not (tmp_path / "no").exists()
+
+
+def test_without_a_log_it_is_said_that_there_is_no_record(
+    k3s: K3s, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    k3s.keep(OLD)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(recovered_files, "default_audit_log", lambda: tmp_path / "file" / "audit.jsonl")
+    ran = k3s.recover("--save-dir", tmp_path / "saved")
+    assert ran.code == 0
+    assert "NOT RECORDED in an audit log" in ran.out
+
+
+def test_todays_configuration_leaves_what_it_opens_out(k3s: K3s, tmp_path: Path) -> None:
+    k3s.keep(OLD)
+    k3s.secret("old", OLD_KEY, OLD_NAME)
+    k3s.secret("new", NEW_KEY, NEW_NAME)
+    today = tmp_path / "today.json"
+    today.write_bytes(NEW)
+    code, report = k3s.report("--encryption-config", today, "--save-dir", tmp_path / "saved")
+    assert (code, report["tried"], report["opened"]) == (0, 1, 1)
+    assert "encryption merge" in report["next"]["command"]
+    code, report = k3s.report("configmaps")
+    assert (code, report["tried"]) == (0, 0)
+    assert "There are no values that are encrypted" in k3s.recover("configmaps").out
+
+
+def test_who_may_read_the_storage_prefix_alone_is_told(
+    start_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    k3s = K3s(start_etcd(), tmp_path, capfd)
+    k3s.keep(OLD)
+    k3s.server.require_login(b"/registry/")
+    ran = k3s.recover("--user", "reader", "--password", "reads:one prefix")
+    assert ran.code == 5
+    assert "permission" in ran.err
+
+
+def test_a_token_in_the_place_of_its_file_is_not_repeated(k3s: K3s) -> None:
+    ran = k3s.recover(tokens=[Path(TOKEN)])
+    assert ran.code == 2
+    assert "name withheld" in ran.err
+
+
+def test_other_formats_say_the_same(k3s: K3s) -> None:
+    k3s.keep(OLD)
+    k3s.token.chmod(0o644)
+    ran = k3s.recover("-o", "yaml")
+    assert "kind: EncryptionRecoverReport" in ran.out
+    assert "others than its owner" in ran.err

@@ -1,0 +1,114 @@
+"""``etcdfix heal`` against stand-ins of API servers and a real etcd: what it does, and what it tells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.certificates import CertificateAuthority
+from tests.support.etcd_server import EtcdServer
+from tests.support.healing import DATA, NEW, LostKeyCluster, beside, lost_key_cluster
+
+pytestmark = pytest.mark.etcd
+
+
+@pytest.fixture
+def cluster(
+    etcd: EtcdServer,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+) -> Iterator[LostKeyCluster]:
+    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+        cluster.rescue()
+        cluster.p1.requests.clear()
+        yield cluster
+
+
+def test_one_object(cluster: LostKeyCluster) -> None:
+    key = cluster.key("shop/one")
+    before = cluster.stored_value(key)
+    ran = cluster.heal("one")
+    assert ran.code == 0, ran
+    cluster.shows_nothing(ran)
+    after = cluster.stored_value(key)
+    assert f"HEALED {key.decode()} at revision {after.mod_revision}, by {cluster.p1.url}." in ran.out
+    assert after.value.startswith(b"k8s:enc:aescbc:v1:key2:")
+    assert (after.create_revision, after.version) == (before.create_revision, before.version + 1)
+    (patch,) = cluster.patches()
+    assert set(patch["metadata"]) == {"uid", "resourceVersion", "annotations"}
+    assert patch["metadata"]["resourceVersion"] == str(before.mod_revision)
+    assert list(patch["metadata"]["annotations"]) == ["etcdfix.io/healed-at"]
+    assert [event.verb for event in cluster.events()] == ["heal", "heal"]
+    assert cluster.outcomes() == ["healed"]
+    (backup,) = cluster.kept()
+    assert backup.content.stored.value == before.value
+    shown = json.loads(
+        cluster.run(
+            "get", key.decode(), "--endpoints", cluster.endpoints, "--etcd-prefix", cluster.prefix,
+            "--encryption-config", str(cluster.config), "-o", "json", "--reveal",
+        ).out
+    )  # fmt: skip
+    assert shown["data"] == {"password": DATA}
+    assert shown["metadata"]["annotations"] == patch["metadata"]["annotations"]
+
+
+def test_everything_of_a_report(cluster: LostKeyCluster) -> None:
+    report = cluster.report()
+    ran = cluster.heal("--from-report", str(report))
+    assert ran.code == 0, ran
+    assert "Healed 2 of 2." in ran.out
+    assert cluster.outcomes() == ["healed", "healed"]
+    again = cluster.told("--from-report", str(report), code=4)
+    assert again["refusal"]["rule"] == "readable"
+    assert [alone["rule"] for alone in again["left_alone"]] == ["readable", "readable"]
+
+
+def test_a_second_run_goes_on(cluster: LostKeyCluster) -> None:
+    report = cluster.report()
+    assert cluster.heal("one").code == 0
+    told = cluster.told("--from-report", str(report))
+    assert [each["result"] for each in told["objects"]] == ["healed"]
+    assert [each["rule"] for each in told["left_alone"]] == ["readable"]
+    assert (told["to_heal"], told["refusal"], told["exit_code"]) == (1, None, 0)
+
+
+def test_dry_run_sends_no_change(cluster: LostKeyCluster) -> None:
+    with cluster.unwritten():
+        ran = cluster.heal("--from-report", str(cluster.report()), "--dry-run", yes=False)
+    assert ran.code == 0, ran
+    assert cluster.patches() == []
+    assert "dryRun=All" in ran.err
+    assert ran.out.count("DRY RUN: ") == 2
+    assert [event.annotations.type for event in cluster.events()] == ["dry-run", "dry-run"]
+
+
+def test_what_admission_changes_is_told_by_its_path(cluster: LostKeyCluster) -> None:
+    cluster.p1.behaviour.stamp = {"shop": {"team": "never-a-value"}}
+    told = cluster.told("one")
+    (one,) = told["objects"]
+    assert one["result"] == "healed"
+    assert [path for path in one["changed_fields"] if path.startswith("metadata.labels")]
+    assert "never-a-value" not in json.dumps(told) + cluster.log.read_text()
+
+
+def test_two_servers_one_without_memory(cluster: LostKeyCluster) -> None:
+    with beside(cluster, NEW) as p2:
+        told = cluster.told("--from-report", str(cluster.report()))
+        assert [each["server"] for each in told["objects"]] == [cluster.p1.url, cluster.p1.url]
+        assert cluster.patches(p2) == []
+
+
+def test_cached_reads_have_ended(cluster: LostKeyCluster) -> None:
+    cluster.p1.lose_cache("secrets")
+    told = cluster.told("one")
+    (one,) = told["objects"]
+    assert one["result"] == "healed"
+    assert one["changed_fields"] == []
+    kept = Path(one["saved_file"])
+    assert kept.parent == cluster.saved
+    assert json.loads(kept.read_text())["metadata"]["resourceVersion"] == str(one["revision"])

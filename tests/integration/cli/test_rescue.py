@@ -1,0 +1,538 @@
+"""``etcdfix rescue`` against a stand-in API server: what is saved, what is not, and what ends it."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.operations.look import ask_memory
+from etcdfix.remediation.audit.search import saved_digests, trouble_with
+from etcdfix.remediation.audit.verify import read_records
+from etcdfix.rescued import INDEX_NAME, Fit, read_index, read_saved
+from tests.support.apiserver import Answer, MemoryStore, Request, StandIn
+from tests.support.certificates import CertificateAuthority
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, provider
+
+OLD = configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY)
+NEW = configuration_yaml(provider("aescbc", key2=KEY_2), IDENTITY)
+CONTENTS = "bmV2ZXIgc2hvd24gYW55d2hlcmU="
+SECRETS = "/api/v1/namespaces/shop/secrets"
+
+
+class Out(NamedTuple):
+    """What a run came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def report(self) -> Any:
+        return json.loads(self.out)
+
+    def states(self) -> dict[str, str]:
+        return {one["name"]: one["state"] for one in self.report["objects"]}
+
+
+class Ground:
+    """One store, servers on it, a report of what cannot be read, and a place to save."""
+
+    def __init__(
+        self, authority: CertificateAuthority, folder: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        self.folder = folder
+        self.store = MemoryStore()
+        self.servers: list[StandIn] = []
+        self.saved = folder / "rescued"
+        self.saved.mkdir(mode=0o700)
+        self.log = folder / "audit" / "audit.jsonl"
+        self.log.parent.mkdir(mode=0o700)
+        self._authority = authority
+        self._capfd = capfd
+        self.server = self.start()
+
+    def start(self, configuration: bytes = OLD) -> StandIn:
+        server = StandIn(self._authority, store=self.store, configuration=configuration, given_up_after=0.2)
+        self.servers.append(server)
+        return server
+
+    def stop(self) -> None:
+        for server in self.servers:
+            server.stop()
+
+    def fill(self, *names: str, kind: str = "Secret") -> list[bytes]:
+        return [self.server.create("v1", kind, name, "shop", data={"password": CONTENTS}) for name in names]
+
+    def lose_key(self) -> None:
+        for server in self.servers:
+            server.wait()
+            server.reload(NEW)
+
+    def report(self, keys: list[bytes], **changes: Any) -> Path:
+        path = self.folder / "report.json"
+        findings = []
+        for key in keys:
+            entry = self.store.get(key)
+            assert entry is not None
+            findings.append(
+                {
+                    "key": key.decode("utf-8", "backslashreplace"), "outcome": "decrypt-failure",
+                    "cause": "key-name-missing", "mod_revision": entry.mod_revision,
+                    "value_sha256": f"sha256:{hashlib.sha256(entry.value).hexdigest()}",
+                    "transformer": "aescbc/v1/key1", "rule": "secrets",
+                }
+                | changes
+            )  # fmt: skip
+        document = {
+            "apiVersion": "etcdfix/v1alpha2", "kind": "ScanReport", "generated_at": "2026-11-23T10:00:00Z",
+            "source": {"kube_system_uid": self.server.uid, "revision": self.store.revision()},
+            "encryption_config": None, "scope": {"etcd_prefix": "/registry"}, "findings": findings,
+            "complete": True, "incomplete_reasons": [],
+        }  # fmt: skip
+        path.write_text(json.dumps(document))
+        return path
+
+    def rescue(
+        self, *words: str | Path, reveal: bool = True, output: str = "json", token: str | None = None
+    ) -> Out:
+        given = {} if token is None else {"token": token}
+        kubeconfig = self.server.kubeconfig(self.folder, **given)
+        code = run(
+            ["rescue", *map(str, words), "--kubeconfig", str(kubeconfig), "--save-dir", str(self.saved),
+             "--audit-log", str(self.log), "--rate", "1000", "-o", output, *(["--reveal"] if reveal else [])]
+        )  # fmt: skip
+        out, err = self._capfd.readouterr()
+        assert CONTENTS not in out + err
+        assert "Traceback" not in err
+        if self.log.exists():
+            assert CONTENTS not in self.log.read_text()
+            assert trouble_with(self.log) == ""
+        for server in self.servers:
+            assert server.methods <= {"GET"}
+        return Out(code, out, err)
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.saved.iterdir() if path.name != INDEX_NAME)
+
+    def asked(self, server: StandIn | None = None) -> list[str]:
+        """Paths of the requests for objects in memory."""
+        requests = (server or self.server).requests
+        return [
+            r.path for r in requests if r.path.endswith("?resourceVersion=0") and "kube-system" not in r.path
+        ]
+
+
+@pytest.fixture
+def ground(
+    authority: CertificateAuthority, tmp_path: Path, capfd: pytest.CaptureFixture[str], no_variables: None
+) -> Iterator[Ground]:
+    found = Ground(authority, tmp_path, capfd)
+    yield found
+    found.stop()
+
+
+def test_everything_that_a_report_names_is_saved_byte_for_byte(ground: Ground) -> None:
+    keys = ground.fill("one", "two", "three")
+    ground.fill("settings", kind="ConfigMap")
+    ground.lose_key()
+    found = ground.rescue("--from-report", ground.report(keys))
+    assert (found.code, found.report["complete"]) == (0, True)
+    assert found.states() == dict.fromkeys(["one", "two", "three"], "saved")
+    index = read_index(ground.saved)
+    assert sorted(saved.key for saved in index.objects) == sorted(keys)
+    for saved in index.objects:
+        entry = ground.store.get(saved.key)
+        assert entry is not None
+        raw = read_saved(ground.saved, saved)
+        assert json.loads(raw)["data"] == {"password": CONTENTS}
+        assert saved.fit is Fit.EQUAL
+        assert saved.resource_version == str(entry.mod_revision)
+        assert saved.cluster_uid == ground.server.uid
+        assert stat.S_IMODE((ground.saved / saved.file).stat().st_mode) == 0o600
+    assert stat.S_IMODE((ground.saved / INDEX_NAME).stat().st_mode) == 0o600
+    assert saved_digests(ground.log, ground.server.uid) == {saved.sha256 for saved in index.objects}
+    assert sorted(ground.asked()) == sorted(
+        f"{SECRETS}/{name}?resourceVersion=0" for name in ("one", "two", "three")
+    )
+
+
+def test_the_record_comes_before_the_first_object_is_asked_for(ground: Ground) -> None:
+    keys = ground.fill("one")
+    ground.lose_key()
+    seen: list[int] = []
+
+    def look(request: Request) -> None:
+        if request.path == f"{SECRETS}/one?resourceVersion=0":
+            seen.append(sum(1 for _ in read_records(ground.log)))
+
+    ground.server.before.append(look)
+    assert ground.rescue("--from-report", ground.report(keys), "--reason", "key lost").code == 0
+    assert seen == [1]
+    (_, first), (_, second) = read_records(ground.log)
+    assert [first.annotations.type, second.annotations.type] == ["reveal", "rescued"]
+    assert first.verb == second.verb == "rescue"
+    assert first.annotations.reason == "key lost"
+
+
+def test_without_reveal_nothing_is_asked(ground: Ground) -> None:
+    keys = ground.fill("one")
+    found = ground.rescue("--from-report", ground.report(keys), reveal=False)
+    assert found.code == 2
+    assert "--reveal" in found.err
+    assert ground.server.requests == []
+    assert not ground.log.exists()
+
+
+def test_a_server_that_reads_the_object_ends_it_before_anything_is_revealed(ground: Ground) -> None:
+    keys = ground.fill("one")
+    found = ground.rescue("--from-report", ground.report(keys))
+    assert found.code == 4
+    assert "configuration" in found.err
+    assert ground.files() == []
+    assert ground.asked() == []
+    assert not ground.log.exists()
+
+
+def test_so_does_another_server_of_the_cluster_alone(ground: Ground) -> None:
+    keys = ground.fill("one")
+    other = ground.start(OLD)
+    other.wait()
+    ground.server.wait()
+    ground.server.reload(NEW)
+    ground.server.behaviour.listed = [("127.0.0.1", other.port)]
+    found = ground.rescue("--from-report", ground.report(keys))
+    assert found.code == 4
+    assert other.url in found.err
+    assert ground.files() == []
+
+
+def test_what_was_written_anew_after_the_report_needs_no_rescue(ground: Ground) -> None:
+    keys = ground.fill("one", "two")
+    ground.lose_key()
+    report = ground.report(keys)
+    document = json.loads(report.read_text())
+    entry = ground.store.get(keys[0])
+    assert entry is not None
+    ground.store.delete(keys[0], mod_revision=entry.mod_revision)
+    ground.server.lose_cache("secrets")
+    again = ground.server.create("v1", "Secret", "one", "shop", data={"a": CONTENTS})
+    assert again == keys[0]
+    report.write_text(json.dumps(document))
+    found = ground.rescue("--from-report", report)
+    assert found.states()["one"] == "readable"
+    assert found.code == 3  # the other is lost with the cache
+
+
+def test_a_key_by_itself(ground: Ground) -> None:
+    keys = ground.fill("one", "two")
+    ground.lose_key()
+    found = ground.rescue(keys[0].decode())
+    assert found.code == 0
+    assert found.states() == {"one": "saved"}
+    assert read_index(ground.saved).objects[0].fit is Fit.UNKNOWN
+
+
+def test_a_key_with_a_report_takes_all_of_its_kind(ground: Ground) -> None:
+    keys = ground.fill("one", "two")
+    others = ground.fill("settings", kind="ConfigMap")
+    ground.lose_key()
+    found = ground.rescue(keys[0].decode(), "--from-report", ground.report([*keys, *others]))
+    assert found.states() == {"one": "saved", "two": "saved"}
+
+
+def test_a_second_run_asks_for_nothing_that_is_saved(ground: Ground) -> None:
+    keys = ground.fill("one", "two")
+    ground.lose_key()
+    report = ground.report(keys)
+    assert ground.rescue("--from-report", report).code == 0
+    before, files = len(ground.asked()), ground.files()
+    found = ground.rescue("--from-report", report)
+    assert found.code == 0
+    assert set(found.states().values()) == {"already-saved"}
+    assert (len(ground.asked()), ground.files()) == (before, files)
+    assert len(read_index(ground.saved).objects) == 2
+
+
+def test_a_server_that_dies_midway_leaves_what_was_saved_and_the_next_run_goes_on(ground: Ground) -> None:
+    names = [f"secret-{number:02}" for number in range(12)]
+    keys = ground.fill(*names)
+    ground.lose_key()
+    report = ground.report(keys)
+    ground.server.die_after(2 + 3 + 4 + 1)  # kube-system, endpoints, samples, objects
+    found = ground.rescue("--from-report", report)
+    assert found.code == 3
+    saved = [name for name, state in found.states().items() if state == "saved"]
+    assert 0 < len(saved) < 12
+    assert set(found.states().values()) == {"saved", "not-asked"}
+    assert len(ground.files()) == len(saved)
+    assert "given up after 3 objects" in found.report["servers"][0]["detail"]
+    assert saved_digests(ground.log, "") == {one.sha256 for one in read_index(ground.saved).objects}
+
+
+def test_another_server_gives_what_the_first_has_lost(ground: Ground) -> None:
+    keys = ground.fill("one", "two", "three")
+    other = ground.start()
+    ground.lose_key()
+    ground.server.restart()
+    ground.server.behaviour.listed = [("127.0.0.1", other.port)]
+    found = ground.rescue("--from-report", ground.report(keys))
+    assert found.code == 0
+    first, second = found.report["servers"]
+    assert (first["given"], second["given"]) == (0, 3)
+    assert "lost its memory" in first["detail"]
+    objects = [path for path in ground.asked() if path.startswith(SECRETS)]
+    assert len(objects) == 1  # and a LIST, which told that it has lost the kind
+
+
+def test_when_no_server_has_it_any_more_that_is_said(ground: Ground) -> None:
+    keys = ground.fill("one", "two")
+    ground.lose_key()
+    ground.server.restart()
+    found = ground.rescue("--from-report", ground.report(keys))
+    assert found.code == 3
+    assert set(found.states().values()) == {"not-held"}
+    assert ground.files() == []
+
+
+def test_a_memory_that_ends_between_two_requests(ground: Ground) -> None:
+    keys = ground.fill("one", "three", "two")
+    ground.lose_key()
+
+    def lose(request: Request) -> None:
+        if request.path == f"{SECRETS}/three?resourceVersion=0":
+            ground.server.lose_cache("secrets")
+
+    ground.server.before.append(lose)
+    found = ground.rescue("--from-report", ground.report(keys))
+    assert found.code == 3
+    assert found.states() == {"one": "saved", "three": "not-held", "two": "not-held"}
+
+
+def test_an_older_state_is_saved_and_called_so(ground: Ground) -> None:
+    keys = ground.fill("one")
+    ground.lose_key()
+    report = ground.report(keys, mod_revision=10**6)
+    found = ground.rescue("--from-report", report)
+    assert found.code == 3
+    (one,) = found.report["objects"]
+    assert (one["state"], one["fit"]) == ("saved", "older")
+    table = ground.rescue("--from-report", report, output="table")
+    assert "older state" in table.out
+    assert len(ground.files()) == 1
+
+
+def test_an_overloaded_server_is_asked_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = ground.fill("one", "two")
+    ground.lose_key()
+    monkeypatch.setattr(ask_memory, "_SHORTEST_WAIT", 0.01)
+    monkeypatch.setattr(ask_memory, "_LONGEST_WAIT", 0.01)
+    times: list[str] = []
+
+    def overload(request: Request) -> None:
+        if request.path == f"{SECRETS}/one?resourceVersion=0":
+            times.append(request.path)
+            ground.server.behaviour.overloaded = 1 if len(times) < 4 else 0
+
+    ground.server.before.append(overload)
+    found = ground.rescue("--from-report", ground.report(keys))
+    assert found.code == 0
+    assert len(times) == 4
+
+
+def test_one_that_stays_overloaded_may_still_hold_it(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = ground.fill("one", "two", "three", "four")
+    ground.lose_key()
+    monkeypatch.setattr(ask_memory, "_SHORTEST_WAIT", 0.001)
+    monkeypatch.setattr(ask_memory, "_LONGEST_WAIT", 0.001)
+    busy = Answer(429, b"Too many requests, please try again later.\n", (("Retry-After", "1"),))
+    for name in ("one", "two", "three", "four"):
+        ground.server.behaviour.instead[f"{SECRETS}/{name}?resourceVersion=0"] = busy
+    found = ground.rescue("--from-report", ground.report(keys))
+    assert found.code == 3
+    assert set(found.states().values()) == {"not-asked"}
+    assert len(ground.asked()) == 3 * 9  # then it was left alone
+
+
+def test_an_answer_that_is_another_object_is_not_kept(ground: Ground) -> None:
+    keys = ground.fill("one", "two")
+    ground.lose_key()
+    other = json.dumps(
+        {"kind": "Secret", "apiVersion": "v1", "data": {"p": CONTENTS},
+         "metadata": {"name": "two", "namespace": "shop", "uid": "u", "resourceVersion": "7"}}
+    )  # fmt: skip
+    ground.server.behaviour.instead[f"{SECRETS}/one?resourceVersion=0"] = Answer(200, other.encode())
+    found = ground.rescue("--from-report", ground.report(keys))
+    assert found.code == 3
+    assert found.states() == {"one": "refused", "two": "saved"}
+
+
+def test_rights_that_are_missing_are_told(ground: Ground) -> None:
+    keys = ground.fill("one", "two", "three", "four")
+    ground.lose_key()
+    ground.server.behaviour.denied.add(("get", "secrets"))
+    found = ground.rescue("--from-report", ground.report(keys))
+    assert found.code == 3
+    assert set(found.states().values()) == {"refused"}
+    assert len(ground.asked()) == 3
+
+
+def test_no_server_to_be_asked(ground: Ground) -> None:
+    keys = ground.fill("one")
+    ground.lose_key()
+    report = ground.report(keys)
+    denied = ground.rescue("--from-report", report, token="nobody-knows-it")
+    assert denied.code == 4
+    assert "401" in denied.err
+    ground.server.die_after(0)
+    gone = ground.rescue("--from-report", report)
+    assert gone.code == 5
+    assert ground.files() == []
+
+
+def test_servers_of_another_cluster_are_refused(ground: Ground) -> None:
+    keys = ground.fill("one")
+    ground.lose_key()
+    report = ground.report(keys)
+    report.write_text(report.read_text().replace(ground.server.uid, "another-cluster"))
+    found = ground.rescue("--from-report", report)
+    assert found.code == 4
+    assert "another cluster" in found.err
+    assert ground.files() == []
+
+
+# Places.
+
+
+def test_a_directory_that_others_may_write_to_is_refused(ground: Ground) -> None:
+    keys = ground.fill("one")
+    ground.lose_key()
+    for mode in (0o770, 0o777):
+        ground.saved.chmod(mode)
+        found = ground.rescue("--from-report", ground.report(keys))
+        assert found.code == 4
+        assert "others may write" in found.err
+    ground.saved.chmod(0o700)
+    ground.saved = ground.folder / "missing"
+    assert ground.rescue("--from-report", ground.report(keys)).code == 4
+    (ground.folder / "link").symlink_to(ground.folder / "rescued")
+    ground.saved = ground.folder / "link"
+    assert ground.rescue("--from-report", ground.report(keys)).code == 4
+
+
+def test_a_log_that_cannot_take_the_record_ends_it_before_anything_is_revealed(ground: Ground) -> None:
+    keys = ground.fill("one")
+    ground.lose_key()
+    ground.log.parent.chmod(0o777)
+    found = ground.rescue("--from-report", ground.report(keys))
+    assert found.code == 4
+    assert ground.asked() == []
+    assert ground.files() == []
+
+
+def test_a_full_disk_ends_it_with_what_is_whole(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    from etcdfix.remediation import durable
+
+    keys = ground.fill("one", "three", "two")
+    ground.lose_key()
+    write = durable.write_fully
+    written: list[int] = []
+
+    def full(descriptor: int, data: bytes) -> None:
+        if data.startswith(b'{"kind":"Secret"'):
+            written.append(len(data))
+            if len(written) == 2:
+                os.write(descriptor, data[:10])
+                raise OSError(errno.ENOSPC, "No space left on device")
+        write(descriptor, data)
+
+    monkeypatch.setattr(durable, "write_fully", full)
+    found = ground.rescue("--from-report", ground.report(keys))
+    assert found.code == 3
+    assert found.states() == {"one": "saved", "three": "not-asked", "two": "not-asked"}
+    assert "No space left" in found.report["incomplete_reasons"][0]
+    assert len(ground.files()) == 1
+    assert f"{SECRETS}/two?resourceVersion=0" not in ground.asked()
+    monkeypatch.undo()
+    again = ground.rescue("--from-report", ground.report(keys))
+    assert again.states() == {"one": "already-saved", "three": "saved", "two": "saved"}
+
+
+def test_names_of_strangers_lead_nowhere(ground: Ground) -> None:
+    keys = ground.fill("one")
+    ground.lose_key()
+    report = ground.report(keys)
+    document = json.loads(report.read_text())
+    for name in ("..", "a%2fb", "x\u202ey\x1b[31m"):
+        document["findings"].append(document["findings"][0] | {"key": f"/registry/secrets/shop/{name}"})
+    document["findings"].append(document["findings"][0] | {"key": "/registry/secrets/shop/a/b"})
+    report.write_text(json.dumps(document))
+    found = ground.rescue("--from-report", report)
+    assert found.report["left_out"] == {"no-request-can-name-it": 3}
+    assert found.states()["one"] == "saved"
+    assert "\x1b" not in ground.rescue("--from-report", report, output="table").out
+    assert all(len(name) < 60 for name in ground.files())
+
+
+def test_a_saved_file_that_somebody_changed_is_not_written_over(ground: Ground) -> None:
+    keys = ground.fill("one")
+    ground.lose_key()
+    report = ground.report(keys)
+    assert ground.rescue("--from-report", report).code == 0
+    (name,) = ground.files()
+    (ground.saved / name).write_bytes(b"changed")
+    found = ground.rescue("--from-report", report)
+    assert found.code == 3
+    assert "other bytes stand there" in found.report["incomplete_reasons"][0]
+    assert (ground.saved / name).read_bytes() == b"changed"
+
+
+def test_custom_resources_in_the_version_that_the_server_gives(ground: Ground) -> None:
+    group = msgspec.json.encode(
+        {"kind": "APIGroup", "preferredVersion": {"version": "v1"}, "versions": [{"version": "v1"}]}
+    )
+    path = "/apis/example.com/v1/namespaces/shop/widgets/w1"
+    widget = msgspec.json.encode(
+        {"kind": "Widget", "apiVersion": "example.com/v1",
+         "metadata": {"name": "w1", "namespace": "shop", "uid": "u-1", "resourceVersion": "77"}}
+    )  # fmt: skip
+    instead = ground.server.behaviour.instead
+    instead["/apis/example.com"] = Answer(200, group)
+    instead[path] = Answer(500, b"{}")
+    instead[f"{path}?resourceVersion=0"] = Answer(200, widget)
+    found = ground.rescue("/registry/example.com/widgets/shop/w1")
+    assert found.code == 0
+    (saved,) = read_index(ground.saved).objects
+    assert (saved.group, saved.version, saved.kind) == ("example.com", "v1", "Widget")
+
+
+def test_the_table_tells_a_tired_person_what_to_do(ground: Ground) -> None:
+    keys = ground.fill("one", "two")
+    ground.lose_key()
+    found = ground.rescue("--from-report", ground.report(keys), output="table")
+    lines = found.out.splitlines()
+    assert lines[0] == f"2 of 2 unreadable objects saved in {ground.saved}."
+    assert lines[1].startswith("Do not restart an API server, and delete none of these objects")
+    assert "etcdfix heal" in found.out
+    assert "only API servers that got ready" in found.out.replace("\n", " ")
+
+
+def test_a_report_of_nothing_that_could_be_rescued(ground: Ground) -> None:
+    keys = ground.fill("one")
+    found = ground.rescue(
+        "--from-report", ground.report(keys, outcome="undetermined", cause="no-configuration")
+    )
+    assert found.code == 2
+    assert "1 undetermined" in found.err
+    assert ground.rescue().code == 2
+    assert ground.rescue("secrets").code == 2
+    assert ground.rescue("/registry/ranges/serviceips").code == 2

@@ -1,0 +1,181 @@
+"""The stand-in API server over HTTPS and over a real etcd: what the recordings do not show by themselves."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.support.apiserver import TOKEN, EtcdStore, MemoryStore, StandIn
+from tests.support.apiserver.store import Store
+from tests.support.certificates import CertificateAuthority
+from tests.support.etcd_server import EtcdServer
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, provider
+
+OLD = configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY)
+NEW = configuration_yaml(provider("aescbc", key2=KEY_2), IDENTITY)
+SECRETS = "/api/v1/namespaces/shop/secrets"
+HEAL = {"metadata": {"annotations": {"etcdfix.io/healed-at": "now"}}}
+
+
+class Got(NamedTuple):
+    """An answer as a client sees it."""
+
+    status: int
+    text: str
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.text)
+
+
+class Client:
+    """Somebody with the token of the tests."""
+
+    def __init__(self, server: StandIn) -> None:
+        self._port = server.port
+        self._context = ssl.create_default_context(cafile=str(server.authority.cert))
+
+    def send(
+        self, method: str, path: str, body: Any = None, kind: str = "application/merge-patch+json"
+    ) -> Got:
+        connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._context, timeout=20)
+        headers = {"Authorization": f"Bearer {TOKEN}", "Accept": "application/json", "Content-Type": kind}
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            return Got(answer.status, answer.read().decode())
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Got:
+        return self.send("GET", path)
+
+
+@pytest.fixture(params=["memory", "etcd"])
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    if request.param == "memory":
+        yield MemoryStore()
+        return
+    etcd: EtcdServer = request.getfixturevalue("etcd")
+    store = EtcdStore(etcd.endpoint)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def server(store: Store, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StandIn]:
+    authority = CertificateAuthority(tmp_path / "ca")
+    prefix = f"/standin-{abs(hash(request.node.name))}"
+    with StandIn(authority, store=store, configuration=OLD, given_up_after=0.3, prefix=prefix) as server:
+        for name in ("one", "two"):
+            server.create("v1", "Secret", name, "shop", data={"password": "bmV2ZXIgc2hvd24="})
+        server.create("v1", "ConfigMap", "settings", "shop", data={"a": "b"})
+        yield server
+
+
+def _until(condition: Any) -> None:
+    ends = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+def test_a_lost_key_leaves_cached_reads_and_a_patch_heals(server: StandIn) -> None:
+    client = Client(server)
+    before = client.get(f"{SECRETS}/one").body
+    server.reload(NEW)
+    assert client.get(f"{SECRETS}/one").status == 500
+    assert client.get(f"{SECRETS}/one?resourceVersion=0").body == before
+    assert len(client.get(SECRETS).body["items"]) == 2
+    healed = client.send("PATCH", f"{SECRETS}/one", HEAL)
+    assert healed.status == 200
+    assert healed.body == client.get(f"{SECRETS}/one").body
+    assert healed.body["metadata"]["uid"] == before["metadata"]["uid"]
+    assert healed.body["data"] == before["data"]
+    assert int(healed.body["metadata"]["resourceVersion"]) > int(before["metadata"]["resourceVersion"])
+    assert server.methods == {"GET", "PATCH"}
+
+
+def test_a_deletion_in_etcd_ends_the_cached_reads_of_the_kind_and_patch_still_heals(server: StandIn) -> None:
+    client = Client(server)
+    server.reload(NEW)
+    key = f"{server.process.prefix}/secrets/shop/two".encode()
+    entry = server.store.get(key)
+    assert entry is not None
+    server.store.delete(key, mod_revision=entry.mod_revision)
+    _until(lambda: client.get(f"{SECRETS}?resourceVersion=0").status == 429)
+    assert client.get("/api/v1/namespaces/shop/configmaps").status == 200
+    assert client.get(f"{SECRETS}/one?resourceVersion=0").status == 500
+    assert client.send("PATCH", f"{SECRETS}/one", HEAL).status == 200
+    _until(lambda: client.get(f"{SECRETS}?resourceVersion=0").status == 200)
+
+
+def test_what_a_heal_must_not_do_is_the_same_500_and_writes_nothing(server: StandIn) -> None:
+    client = Client(server)
+    uid = client.get(f"{SECRETS}/one").body["metadata"]["uid"]
+    server.reload(NEW)
+    at = server.store.revision()
+    for patch in ({}, {"metadata": {"uid": "x", **HEAL["metadata"]}}, {"metadata": {"resourceVersion": "1"}}):
+        assert client.send("PATCH", f"{SECRETS}/one", patch).status == 500
+    assert client.send("PATCH", f"{SECRETS}/one?dryRun=All", HEAL).status == 500
+    assert client.send("PATCH", f"{SECRETS}/absent", HEAL).status == 404
+    server.behaviour.refuse.add("shop")
+    assert client.send("PATCH", f"{SECRETS}/one", HEAL).status == 500
+    assert server.store.revision() == at
+    server.behaviour.refuse.clear()
+    assert client.send("PATCH", f"{SECRETS}/one", HEAL).body["metadata"]["uid"] == uid
+
+
+def test_a_restart_leaves_nothing(server: StandIn) -> None:
+    client = Client(server)
+    server.reload(NEW)
+    server.restart()
+    assert client.get(f"{SECRETS}/one?resourceVersion=0").status == 500
+    assert client.send("PATCH", f"{SECRETS}/one", HEAL).status == 500
+    lost = client.get(SECRETS)
+    assert (lost.status, lost.body["reason"]) == (429, "TooManyRequests")
+    assert client.get("/readyz").status == 500
+    server.behaviour.overloaded = 1
+    overloaded = client.get(SECRETS)
+    assert (overloaded.status, overloaded.text) == (429, "Too many requests, please try again later.\n")
+
+
+def test_a_server_dies_before_or_after_its_last_deed(server: StandIn) -> None:
+    client = Client(server)
+    server.reload(NEW)
+    at = server.store.revision()
+    server.die_after(0)
+    with pytest.raises(http.client.RemoteDisconnected):
+        client.send("PATCH", f"{SECRETS}/one", HEAL)
+    assert server.store.revision() == at
+    server.die_after(1, answering=False)
+    with pytest.raises(http.client.RemoteDisconnected):
+        client.send("PATCH", f"{SECRETS}/one", HEAL)
+    assert server.store.revision() > at
+    with pytest.raises(http.client.RemoteDisconnected):
+        client.get("/version")
+
+
+def test_admission_adds_a_label(server: StandIn) -> None:
+    client = Client(server)
+    server.reload(NEW)
+    server.behaviour.stamp["shop"] = {"stamped": "yes"}
+    assert client.send("PATCH", f"{SECRETS}/one", HEAL).body["metadata"]["labels"] == {"stamped": "yes"}
+
+
+def test_two_servers_over_one_store(server: StandIn, tmp_path: Path) -> None:
+    prefix = server.process.prefix
+    with StandIn(
+        server.authority, store=server.store, configuration=OLD, prefix=prefix, given_up_after=0.3
+    ) as other:
+        server.reload(NEW)
+        assert Client(server).send("PATCH", f"{SECRETS}/one", HEAL).status == 200
+        assert Client(other).get(f"{SECRETS}/one").status == 500
+        _until(lambda: Client(other).get(f"{SECRETS}?resourceVersion=0").status == 429)

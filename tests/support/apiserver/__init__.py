@@ -1,0 +1,27 @@
+"""A stand-in for kube-apiserver 1.36.2, written from recordings of a real one.
+
+It is a real HTTPS server over a real etcd (:class:`EtcdStore`) or a dictionary (:class:`MemoryStore`), with what
+matters around values that cannot be read: a watch cache in memory for each resource, an EncryptionConfiguration that
+can be replaced while it runs, writes that start from memory. What it answers is compared with the recordings exchange
+by exchange in ``tests/vectors/test_apiserver_http.py``; where the two differ, the recordings are right.
+
+Example::
+
+    with StandIn(authority, store=EtcdStore(etcd.endpoint), configuration=yaml_bytes) as server:
+        key = server.create("v1", "Secret", "web", "shop", data={"password": "c2VjcmV0"})
+        server.reload(other_yaml)            # the key is lost, the cache stays
+        kubeconfig = server.kubeconfig(folder)
+        ...
+        assert {request.method for request in server.requests} == {"GET"}
+"""
+
+from __future__ import annotations
+
+from tests.support.apiserver.answers import Answer
+from tests.support.apiserver.process import ADMIN, TOKEN, Behaviour
+from tests.support.apiserver.requests import Request
+from tests.support.apiserver.rights import User
+from tests.support.apiserver.standin import StandIn
+from tests.support.apiserver.store import EtcdStore, MemoryStore
+
+__all__ = ["ADMIN", "TOKEN", "Answer", "Behaviour", "EtcdStore", "MemoryStore", "Request", "StandIn", "User"]

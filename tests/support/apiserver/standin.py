@@ -1,0 +1,300 @@
+"""The HTTPS server around a stand-in's process: a thread for each connection, every request written down."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import ssl
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self
+
+from etcdfix.model import GroupResource
+from tests.support.apiserver.answers import Answer
+from tests.support.apiserver.kinds import Resource
+from tests.support.apiserver.process import TOKEN, Behaviour, Configuration, Process, configuration_of
+from tests.support.apiserver.reading import sleep_a_little
+from tests.support.apiserver.requests import Request
+from tests.support.apiserver.serving import Serving
+from tests.support.apiserver.store import MemoryStore, Store
+from tests.support.certificates import CertificateAuthority
+
+# What a server's own certificate carries besides its addresses.
+HOSTS = ("kubernetes.default.svc", "kubernetes.default", "kubernetes", "localhost", "10.0.0.1", "127.0.0.1")
+
+
+class StandIn:
+    """One API server, running.
+
+    Attributes:
+        behaviour: What a test may set at any time: users, rights, admission, times, overload.
+        requests: Every request that arrived, in order.
+        before: Called with each request before it is answered; it may change the server, etcd or the behaviour.
+        process: The process that answers; another one after a restart.
+
+    Args:
+        authority: Signs its certificate.
+        store: Where its objects are: a dictionary unless given. Several servers may share one.
+        configuration: Its EncryptionConfiguration: parsed, a file's bytes, or its JSON; None for none.
+        gate: The feature gate AllowUnsafeMalformedObjectDeletion.
+        given_up_after: Seconds until the cache of a kind is given up whose watch cannot be read.
+        hosts: What the certificate carries.
+        tls: Speak HTTPS.
+        furnished: Make the namespaces ``kube-system`` and ``default`` where the store has none.
+    """
+
+    def __init__(
+        self,
+        authority: CertificateAuthority,
+        *,
+        store: Store | None = None,
+        configuration: Configuration = None,
+        prefix: str = "/registry",
+        gate: bool = False,
+        given_up_after: float = 30.0,
+        hosts: tuple[str, ...] = HOSTS,
+        tls: bool = True,
+        furnished: bool = True,
+    ) -> None:
+        self.authority = authority
+        self.store: Store = MemoryStore() if store is None else store
+        self.behaviour = Behaviour(given_up_after=given_up_after)
+        self.requests: list[Request] = []
+        self.before: list[Callable[[Request], None]] = []
+        self._prefix = prefix
+        self._gate = gate
+        self._configuration = configuration_of(configuration)
+        self._dies_after: int | None = None
+        self._dies_answering = True
+        self._stopping = threading.Event()
+        self.process = self._new_process()
+        self._serving = Serving(self.process)
+        self._server = _Server(("127.0.0.1", 0), self._handler())
+        if tls:
+            files = authority.issue(f"standin-{self._server.server_port}", hosts=hosts)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(files.cert, files.key)
+            self._server.socket = context.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        self._scheme = "https" if tls else "http"
+        for name in ("kube-system", "default") if furnished else ():
+            if self.store.get(f"{prefix}/namespaces/{name}".encode()) is None:
+                self.create("v1", "Namespace", name)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
+        self._thread.start()
+        self._keeping_up = threading.Thread(target=self._keep_up, daemon=True)
+        self._keeping_up.start()
+
+    # -- where it is
+
+    @property
+    def port(self) -> int:
+        return self._server.server_port
+
+    @property
+    def url(self) -> str:
+        return f"{self._scheme}://127.0.0.1:{self.port}"
+
+    @property
+    def methods(self) -> set[str]:
+        """The methods of the requests that arrived; a review of what oneself may do is none that changes anything."""
+        reviews = "/selfsubject"
+        return {r.method for r in self.requests if not (r.method == "POST" and reviews in r.path)}
+
+    @property
+    def uid(self) -> str:
+        """The uid of its kube-system namespace."""
+        key = f"{self._prefix}/namespaces/kube-system".encode()
+        return str(self.process.caches[GroupResource("", "namespaces")].memory[key].value["metadata"]["uid"])
+
+    def kubeconfig(
+        self, folder: Path, *, token: str = TOKEN, change: Callable[[dict[str, Any]], None] | None = None
+    ) -> Path:
+        """Write a kubeconfig for this server; ``change`` may alter it first. JSON is YAML."""
+        config: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "here",
+            "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [
+                {
+                    "name": "c",
+                    "cluster": {"server": self.url, "certificate-authority": str(self.authority.cert)},
+                }
+            ],
+            "users": [{"name": "u", "user": {"token": token}}],
+        }
+        if change is not None:
+            change(config)
+        path = folder / "kubeconfig"
+        path.write_text(json.dumps(config))
+        return path
+
+    # -- what is done to it
+
+    def reload(self, configuration: Configuration) -> None:
+        """Replace its EncryptionConfiguration; what is in memory stays."""
+        self._configuration = configuration_of(configuration)
+        self.process.reload(self._configuration)
+
+    def restart(self) -> None:
+        """Start the process again: its memory is gone, and what cannot be read is not cached any more."""
+        old = self.process
+        self.process = self._new_process()
+        self._serving = Serving(self.process)
+        old.close()
+        self._dies_after = None
+
+    def lose_cache(self, name: str) -> None:
+        """Give up the cache of a resource now: ``secrets``, ``widgets.example.com``."""
+        self.process.lose_cache(name)
+
+    def die_after(self, requests: int, *, answering: bool = True) -> None:
+        """Die after so many more requests: connections close without an answer, new ones too, until a restart.
+
+        Args:
+            requests: How many are still carried out.
+            answering: The last of them is answered; else it is carried out, and the answer never comes.
+        """
+        self._dies_after = requests
+        self._dies_answering = answering
+
+    def create(self, api_version: str, kind: str, name: str, namespace: str = "", **fields: Any) -> bytes:
+        """Make an object as a client would, without a request being counted; return its etcd key."""
+        metadata: dict[str, Any] = {"name": name, **fields.pop("metadata", {})}
+        if namespace:
+            metadata["namespace"] = namespace
+        resource = self._resource(api_version, kind)
+        body = json.dumps({"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}).encode()
+        group = f"apis/{api_version}" if resource.group else f"api/{api_version}"
+        place = f"/namespaces/{namespace}" if namespace else ""
+        request = Request(
+            "POST",
+            f"/{group}{place}/{resource.name}",
+            body,
+            f"Bearer {self._an_admin()}",
+            user_agent="kubectl/v1",
+        )
+        answer = self._serving.answer(request)
+        assert answer.status == 201, answer.body
+        return resource.key(self._prefix, namespace, name)
+
+    def wait(self) -> None:
+        """Wait until everything that etcd has is known here."""
+        self.process.catch_up(self.store.revision())
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        self._keeping_up.join()
+        self.process.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop()
+
+    # -- inside
+
+    def _new_process(self) -> Process:
+        return Process(self.store, self._configuration, self.behaviour, prefix=self._prefix, gate=self._gate)
+
+    def _an_admin(self) -> str:
+        return next(token for token, user in self.behaviour.users.items() if user.groups)
+
+    def _resource(self, api_version: str, kind: str) -> Resource:
+        return next(
+            r for r in self.process.resources.values() if (r.api_version, r.kind) == (api_version, kind)
+        )
+
+    def _keep_up(self) -> None:
+        while not self._stopping.wait(0.05):
+            with contextlib.suppress(Exception):  # etcd may be gone already at the end of a test
+                self.process.catch_up()
+
+    def _take(self, request: Request) -> Answer | None:
+        """Answer a request; None for a connection that closes without an answer."""
+        self.requests.append(request)
+        for call in self.before:
+            call(request)
+        if self._dies_after is not None:
+            if self._dies_after <= 0:
+                return None
+            self._dies_after -= 1
+        answer = self._serving.answer(request)
+        if self._dies_after == 0 and not self._dies_answering:
+            return None
+        return answer
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        played = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            wbufsize = 1 << 16  # headers and body in one piece: else each answer waits 40 ms for the client
+
+            def _serve(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                request = Request(
+                    self.command,
+                    self.path,
+                    self.rfile.read(length),
+                    self.headers.get("Authorization"),
+                    self.headers.get("Accept") or "application/json",
+                    self.headers.get("Content-Type") or "",
+                    self.headers.get("User-Agent") or "",
+                )
+                answer = played._take(request)
+                if answer is None:
+                    self.close_connection = True
+                    return
+                self.send_response(answer.status)
+                self.send_header("Content-Type", answer.content_type)
+                for name, value in answer.headers:
+                    self.send_header(name, value)
+                if answer.lines is not None:
+                    self._stream(answer)
+                    return
+                self.send_header("Content-Length", str(len(answer.body)))
+                self.end_headers()
+                self.wfile.write(answer.body)
+
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815 - the names that it calls
+
+            def _stream(self, answer: Answer) -> None:
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                assert answer.lines is not None
+                for line in answer.lines:
+                    if played._stopping.is_set():
+                        break
+                    if not line:
+                        sleep_a_little()
+                        continue
+                    self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
+                    self.wfile.flush()
+                self.wfile.write(b"0\r\n\r\n")
+
+            def handle(self) -> None:
+                # A client that hangs up, or does not trust us, is part of the play.
+                with contextlib.suppress(OSError):
+                    super().handle()
+
+            def log_message(self, *_arguments: object) -> None:
+                return
+
+        return Handler
+
+
+class _Server(ThreadingHTTPServer):
+    # A client may keep its connection, or stall; none is waited for.
+    daemon_threads = True
+    block_on_close = False

@@ -1,0 +1,182 @@
+"""A cluster that lost an encryption key while its API servers ran: stand-ins over a real etcd, and the commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.apiserver.fleet import open_fleet
+from etcdfix.apiserver.memory import Memory, remember
+from etcdfix.apiserver.objects import APIObject
+from etcdfix.apiserver.servers import APIAccess
+from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.remediation.rescue.store import Origin, RescueStore
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.live import LiveSource
+from tests.support.apiserver import EtcdStore, StandIn
+from tests.support.audit_logs import own_directory
+from tests.support.certificates import CertificateAuthority
+from tests.support.change_runs import Ran, Registry
+from tests.support.etcd_server import EtcdServer
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, provider
+
+RESOURCES = ("secrets", "configmaps")
+OLD = configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY, resources=RESOURCES)
+NEW = configuration_yaml(provider("aescbc", key2=KEY_2), IDENTITY, resources=RESOURCES)
+THIRD = configuration_yaml(provider("aescbc", key3=b"abcdefghijklmnop"), IDENTITY, resources=RESOURCES)
+DATA = "bmV2ZXItdG8tYmUtc2hvd24="
+"""``never-to-be-shown``, as a Secret has it."""
+
+
+class LostKeyCluster(Registry):
+    """One or two API servers that have Secrets in memory which nobody can read from etcd any more.
+
+    Attributes:
+        p1: The server of the kubeconfig; it has loaded the new configuration, and keeps its cache.
+        kubeconfig: Its path.
+        saved: Directory of what was rescued.
+    """
+
+    def __init__(
+        self,
+        etcd: EtcdServer,
+        prefix: bytes,
+        folder: Path,
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        super().__init__(etcd, prefix, folder, capfd, furnished=False)
+        self.config.write_bytes(NEW)
+        self.saved = own_directory(folder / "saved")
+
+    def serve(self, p1: StandIn) -> None:
+        """Take a server for the one of the kubeconfig."""
+        self.p1 = p1
+        self.kubeconfig = p1.kubeconfig(self.folder)
+
+    @property
+    def keys(self) -> list[bytes]:
+        """The etcd keys of all Secrets."""
+        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+            return [stored.key for stored in source.current(self.key(""))]
+
+    def stored_value(self, key: bytes) -> StoredValue:
+        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+            found = source.get(key)
+        assert found is not None
+        return found
+
+    def rescue(self, *names: str, resource: str = "secrets") -> None:
+        """Save what the first server has in memory: of these objects in namespace shop, or of all."""
+        keys = [self.key(f"shop/{name}", resource) for name in names] if names else self.keys
+        identity = ClusterIdentity.by_uid(self.p1.uid)
+        with open_fleet(APIAccess(self.kubeconfig), identity) as fleet, RescueStore.open(self.saved) as store:
+            for key in keys:
+                namespace, name = key.decode().rsplit("/", 2)[1:]
+                thing = APIObject("", "v1", resource, namespace, name)
+                found = remember(fleet.servers[0], thing)
+                assert found.word is Memory.HELD
+                assert found.identity is not None
+                origin = Origin(
+                    server=self.p1.url,
+                    at=datetime.now(UTC),
+                    cluster_uid=identity.uid,
+                    mod_revision=int(found.identity.resource_version),
+                )
+                store.save(key, thing, found.identity, found.raw, origin)
+
+    def heal(self, *arguments: str, yes: bool = True, **common: Any) -> Ran:
+        """Run the command; without ``--from-report`` the first argument names a Secret of namespace shop."""
+        words = list(arguments)
+        if "--from-report" not in words and not words[0].startswith(("/", "-")):
+            words[0] = self.key(f"shop/{words[0]}").decode()
+        given = [
+            "--saved",
+            str(self.saved),
+            "--kubeconfig",
+            str(self.kubeconfig),
+            *(["--yes"] if yes else []),
+        ]
+        return self.run("heal", *words, *given, *self.common(**common))
+
+    def told(self, *arguments: str, code: int = 0, **common: Any) -> dict[str, Any]:
+        """Run the command, and return its document."""
+        ran = self.heal(*arguments, "-o", "json", **common)
+        assert ran.code == code, ran
+        self.shows_nothing(ran)
+        return dict(json.loads(ran.out))
+
+    def report(self) -> Path:
+        """Scan, and return the report."""
+        arguments = ["--endpoints", self.endpoints, "--etcd-prefix", self.prefix, "--encryption-config"]
+        ran = self.run("scan", *arguments, str(self.config), "-o", "json")
+        path = self.folder / "scan.json"
+        path.write_text(ran.out)
+        return path
+
+    def shows_nothing(self, ran: Ran) -> None:
+        """Assert that nothing of a Secret is shown or recorded, and no token."""
+        recorded = self.log.read_text() if self.log.exists() else ""
+        for secret in ("never-to-be-shown", DATA, "token-of-the-test"):
+            assert secret not in ran.out + ran.err + recorded
+
+    def patches(self, server: StandIn | None = None) -> list[dict[str, Any]]:
+        """The bodies of all PATCHes that a server got."""
+        return [dict(r.body) for r in (server or self.p1).requests if r.method == "PATCH"]
+
+    @contextmanager
+    def unwritten(self) -> Iterator[None]:
+        """Assert that the block changes nothing in etcd."""
+        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+            before = list(source.current(self.prefix.encode() + b"/"))
+        yield
+        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+            assert list(source.current(self.prefix.encode() + b"/")) == before
+
+    def outcomes(self) -> list[str]:
+        """What the log says became of each intent, in order."""
+        return [event.annotations.outcome for event in self.events() if event.annotations.outcome]
+
+
+@contextmanager
+def lost_key_cluster(
+    etcd: EtcdServer,
+    prefix: bytes,
+    folder: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+    names: tuple[str, ...] = ("one", "two"),
+) -> Iterator[LostKeyCluster]:
+    """Make Secrets of namespace shop under the old key, then give the server the new one."""
+    store = EtcdStore(etcd.endpoint)
+    cluster = LostKeyCluster(etcd, prefix, folder, capfd)
+    with StandIn(authority, store=store, configuration=OLD, prefix=cluster.prefix, given_up_after=0.2) as p1:
+        p1.create("v1", "Namespace", "shop")
+        for name in names:
+            p1.create("v1", "Secret", name, "shop", type="Opaque", data={"password": DATA})
+        p1.wait()
+        cluster.serve(p1)
+        p1.reload(NEW)
+        p1.requests.clear()
+        yield cluster
+    store.close()
+
+
+@contextmanager
+def beside(cluster: LostKeyCluster, configuration: bytes) -> Iterator[StandIn]:
+    """Run a second API server of the same cluster, started now; it is listed by the first one."""
+    with StandIn(
+        cluster.p1.authority,
+        store=cluster.p1.store,
+        configuration=configuration,
+        prefix=cluster.prefix,
+        given_up_after=0.2,
+        furnished=False,
+    ) as p2:
+        cluster.p1.behaviour.listed = [("127.0.0.1", cluster.p1.port), ("127.0.0.1", p2.port)]
+        yield p2

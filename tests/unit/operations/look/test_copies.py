@@ -1,0 +1,334 @@
+"""Every copy that survives: found, examined, and never offered where it is of something else."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.model import Outcome
+from etcdfix.operations.look.copies import CopiesRequest, find_copies
+from etcdfix.remediation.places import RecordPaths
+from etcdfix.reports.copies_model import (
+    CopiesReport,
+    Fit,
+    Grade,
+    ObjectCopies,
+    ObjectState,
+    PlaceKind,
+)
+from etcdfix.reports.formats.copies import COPIES_FORMATS
+from etcdfix.scope import ScopeRequest
+from etcdfix.sources.base import Source
+from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.storagekey import StorageLayout
+from etcdfix.text.commands import RepeatedOptions
+from tests.support.etcd_history import KUBE_SYSTEM, LiveHistory, RememberedEtcd
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    aescbc,
+    config_map,
+    configuration,
+    json_object,
+    namespace_object,
+    provider,
+    secret,
+)
+
+CBC = configuration(provider("aescbc", key1=KEY_1), IDENTITY)
+LIVE = RepeatedOptions(source=("--endpoints", "10.0.0.1:2379"), reading=("--encryption-config", "c.yaml"))
+KEY = b"/registry/secrets/shop/web"
+WHOLE = aescbc(secret("web"))
+CUT = WHOLE[:-5]
+NOWHERE = Path("/nonexistent/etcdfix")
+
+
+@pytest.fixture(autouse=True)
+def _no_backups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: NOWHERE)
+
+
+def web(uid: str, name: str = "web", **data: str) -> bytes:
+    """Return a Secret as JSON with a uid of its own."""
+    document = json.loads(json_object("v1", "Secret", name, data=data))
+    document["metadata"]["uid"] = uid
+    document["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    return json.dumps(document).encode()
+
+
+def etcd_with(*values: bytes | None, key: bytes = KEY) -> RememberedEtcd:
+    """Return one with a ConfigMap besides, where a key held these values one after the other."""
+    etcd = RememberedEtcd()
+    etcd.put(b"/registry/configmaps/shop/settings", config_map())
+    for value in values:
+        etcd.delete(key) if value is None else etcd.put(key, value)
+    return etcd
+
+
+def look(source: Source | RememberedEtcd, *words: str, **changes: Any) -> CopiesReport:
+    if isinstance(source, RememberedEtcd):
+        source = LiveHistory(source)
+    request = CopiesRequest(
+        layout=StorageLayout(),
+        configuration=changes.pop("configuration", CBC),
+        scope=ScopeRequest(words),
+        same_again=changes.pop("again", LIVE),
+        records=changes.pop("records", RecordPaths(audit_log=NOWHERE / "log")),
+        **changes,
+    )
+    report = find_copies(source, request).report
+    for form in COPIES_FORMATS.values():
+        form(report, io.BytesIO(), 100)
+    return report
+
+
+def only(report: CopiesReport) -> ObjectCopies:
+    (one,) = report.objects
+    return one
+
+
+def places(one: ObjectCopies) -> list[tuple[PlaceKind, Grade]]:
+    return [(copy.place, copy.grade) for copy in one.copies]
+
+
+def table(report: CopiesReport) -> str:
+    stream = io.BytesIO()
+    COPIES_FORMATS["table"](report, stream, 100)
+    return stream.getvalue().decode()
+
+
+def test_an_earlier_revision_of_an_unreadable_value() -> None:
+    report = look(etcd_with(WHOLE, WHOLE, CUT))
+    one = only(report)
+    assert (one.state, one.good, one.cause) == (ObjectState.UNREADABLE, 2, "value-truncated")
+    first, second = one.copies
+    assert (first.mod_revision, first.later_writes, second.later_writes) == (5, 1, 2)
+    assert first.put_back.startswith("etcdfix restore --from-revision 5 /registry/secrets/shop/web")
+    assert "--replace-mod-revision 6" in first.put_back
+    assert first.put_back.endswith("--dry-run")
+    assert (report.count, report.with_good_copy, report.without_copy) == (1, 1, 0)
+    assert report.next == one.next
+    assert "1. GOOD: earlier revision" in table(report)
+
+
+@pytest.mark.parametrize("words", [(), ("secrets",), (KEY.decode(),), ("/registry/secrets/shop",)])
+def test_a_deleted_object_by_what_etcd_keeps_of_it(words: tuple[str, ...]) -> None:
+    one = only(look(etcd_with(WHOLE, WHOLE, None), *words))
+    assert (one.state, one.good, one.outcome) == (ObjectState.DELETED, 2, None)
+    assert one.copies[0].put_back.startswith("etcdfix restore --from-revision 5")
+    assert "--replace-mod-revision" not in one.copies[0].put_back
+    assert one.copies[0].uid_fits is Fit.SAME
+
+
+def test_of_two_deleted_objects_of_one_name_the_last_one_counts() -> None:
+    one = only(look(etcd_with(web("u-1"), None, web("u-2"), None)))
+    assert [(copy.grade, copy.uid) for copy in one.copies] == [
+        (Grade.GOOD, "u-2"),
+        (Grade.UNUSABLE, "u-1"),
+    ]
+    assert one.uid == "u-2"
+    assert one.copies[1].put_back == one.copies[1].save == one.copies[1].see == ""
+
+
+def test_an_earlier_object_is_not_offered_for_an_unreadable_one_of_another_uid() -> None:
+    """The later generation never read: nothing tells its uid, so the earlier one is doubtful at most."""
+    one = only(look(etcd_with(web("u-1"), None, aescbc(web("u-2"))[:-5])))
+    assert places(one) == [(PlaceKind.REVISION, Grade.DOUBTFUL)]
+    assert one.copies[0].put_back == ""
+
+
+def test_what_is_deleted_by_its_lease_is_only_counted() -> None:
+    etcd = etcd_with()
+    event = b"/registry/events/shop/e-1"
+    etcd.put(event, json_object("v1", "Event", "e-1"), lease=7)
+    etcd.delete(event)
+    report = look(etcd)
+    assert (report.count, report.expired) == (0, 1)
+    assert "1 deleted key with a lease" in table(report)
+    assert only(look(etcd, event.decode())).state is ObjectState.DELETED
+
+
+def test_a_readable_value_is_told_where_it_is_named_alone() -> None:
+    etcd = etcd_with(web("u-1", a="YQ=="), web("u-1", a="YWE="))
+    assert look(etcd).count == 0
+    one = only(look(etcd, KEY.decode()))
+    assert (one.state, one.good) == (ObjectState.READABLE, 1)
+    assert one.copies[0].put_back == ""
+    assert "changed through the API" in one.copies[0].note
+    assert one.copies[0].save.startswith("etcdfix get")
+
+
+def test_many_keys_are_found_in_one_pass(tmp_path: Path) -> None:
+    etcd = RememberedEtcd()
+    keys = [b"/registry/secrets/shop/s-%03d" % number for number in range(60)]
+    for key in keys:
+        etcd.put(key, aescbc(secret(key.rpartition(b"/")[2].decode())))
+    for number, key in enumerate(keys):
+        etcd.delete(key) if number % 2 else etcd.put(key, b"k8s:enc:aescbc:v1:key1:")
+    live = LiveHistory(etcd)
+    report = look(live)
+    assert (report.count, report.unreadable, report.deleted, report.with_good_copy) == (60, 30, 30, 60)
+    assert live.watched == 0
+    saved = etcd.save(tmp_path / "s.db")
+    with SnapshotSource(saved) as source:
+        again = look(source, again=RepeatedOptions(source=("--snapshot", "s.db")))
+    assert [one.key for one in again.objects] == [one.key for one in report.objects]
+    assert again.with_good_copy == 60
+
+
+class TestOlderSnapshots:
+    def test_one_of_the_same_history(self, tmp_path: Path) -> None:
+        etcd = etcd_with(WHOLE, WHOLE)
+        old = etcd.save(tmp_path / "old.db")
+        etcd.put(KEY, CUT)
+        etcd.compact()
+        report = look(etcd, older_snapshots=(old,))
+        one = only(report)
+        assert places(one)[0] == (PlaceKind.SNAPSHOT, Grade.GOOD)
+        newest, older = one.copies
+        assert (newest.mod_revision, newest.later_writes, newest.uid_fits) == (5, 1, Fit.SAME)
+        assert f"--from-snapshot {old}" in newest.put_back
+        assert "--accept-unlisted-source" in newest.put_back
+        assert older.put_back == ""
+        assert older.save.startswith(f"etcdfix get --snapshot {old} --revision 4")
+        assert "same history" in table(report)
+
+    def test_of_a_deleted_object_nothing_tells_whether_it_was_the_last(self, tmp_path: Path) -> None:
+        etcd = etcd_with(WHOLE)
+        old = etcd.save(tmp_path / "old.db")
+        etcd.delete(KEY)
+        etcd.compact()
+        one = only(look(etcd, KEY.decode(), older_snapshots=(old,)))
+        assert places(one) == [(PlaceKind.SNAPSHOT, Grade.DOUBTFUL)]
+        assert "nothing that was found tells" in one.copies[0].why
+        assert one.copies[0].put_back
+
+    def test_a_clone_that_went_its_own_way(self, tmp_path: Path) -> None:
+        etcd = etcd_with(WHOLE)
+        clone = etcd.clone()
+        clone.put(KEY, aescbc(web("u-2")))
+        clone.put(b"/registry/configmaps/shop/more", config_map("more"))
+        other = clone.save(tmp_path / "clone.db")
+        etcd.put(b"/registry/configmaps/shop/settings", config_map())
+        etcd.put(b"/registry/configmaps/shop/settings", config_map())
+        etcd.put(KEY, CUT)
+        etcd.compact()
+        report = look(etcd, older_snapshots=(other,))
+        one = only(report)
+        assert {copy.grade for copy in one.copies} == {Grade.UNUSABLE}
+        assert all(copy.why.startswith("other-history") and not copy.put_back for copy in one.copies)
+        assert report.places[-1].history is Fit.OTHER
+        assert report.without_copy == 1
+
+    def test_a_clone_in_step_whose_value_alone_differs_is_never_good(self, tmp_path: Path) -> None:
+        etcd = etcd_with(WHOLE)
+        clone = etcd.clone()
+        clone.put(KEY, aescbc(web("u-1")))
+        other = clone.save(tmp_path / "clone.db")
+        etcd.put(KEY, CUT)
+        etcd.compact()
+        one = only(look(etcd, older_snapshots=(other,)))
+        assert one.good == 1  # what both had before they parted
+        assert [copy.mod_revision for copy in one.copies if copy.grade is Grade.GOOD] == [4]
+        assert one.copies[-1].grade is not Grade.GOOD
+
+    def test_a_value_that_the_disk_changed_has_its_copy(self, tmp_path: Path) -> None:
+        etcd = etcd_with(WHOLE)
+        old = etcd.save(tmp_path / "old.db")
+        etcd.damage(KEY, CUT)
+        one = only(look(etcd, older_snapshots=(old,)))
+        assert places(one) == [(PlaceKind.SNAPSHOT, Grade.DOUBTFUL)]
+        assert "changed on disk" in one.copies[0].why
+        assert one.copies[0].later_writes == 0
+
+    def test_other_bytes_elsewhere_at_one_revision_are_another_history(self, tmp_path: Path) -> None:
+        etcd = etcd_with(WHOLE)
+        clone = etcd.clone()
+        clone.put(b"/registry/configmaps/shop/other", config_map("other"))
+        other = clone.save(tmp_path / "clone.db")
+        etcd.put(b"/registry/configmaps/shop/other", json_object("v1", "ConfigMap", "other"))
+        etcd.put(KEY, CUT)
+        report = look(etcd, older_snapshots=(other,))
+        assert report.places[-1].history is Fit.OTHER
+        assert "other bytes at the same mod_revision" in report.places[-1].detail
+
+    def test_another_cluster(self, tmp_path: Path) -> None:
+        other = RememberedEtcd("other-uid")
+        other.put(b"/registry/configmaps/shop/settings", config_map())
+        other.put(KEY, WHOLE)
+        report = look(etcd_with(WHOLE, CUT), older_snapshots=(other.save(tmp_path / "other.db"),))
+        one = only(report)
+        assert [copy.grade for copy in one.copies if copy.place is PlaceKind.SNAPSHOT] == [Grade.UNUSABLE]
+        assert "other-uid" in report.places[-1].detail
+
+    def test_a_cluster_of_which_nothing_is_known(self, tmp_path: Path) -> None:
+        etcd = RememberedEtcd("")
+        etcd.put(KEY, WHOLE)
+        old = etcd.save(tmp_path / "old.db")
+        etcd.put(KEY, CUT)
+        etcd.compact()
+        one = only(look(etcd, older_snapshots=(old,)))
+        assert places(one) == [(PlaceKind.SNAPSHOT, Grade.DOUBTFUL)]
+
+    def test_one_that_is_newer_than_what_is_read(self, tmp_path: Path) -> None:
+        etcd = etcd_with(WHOLE, CUT)
+        before = etcd.clone()
+        etcd.put(KEY, WHOLE)
+        newer = etcd.save(tmp_path / "newer.db")
+        one = only(look(before, older_snapshots=(newer,)))
+        assert {copy.grade for copy in one.copies if copy.place is PlaceKind.SNAPSHOT} == {Grade.DOUBTFUL}
+
+    def test_one_that_is_no_snapshot(self, tmp_path: Path) -> None:
+        text = tmp_path / "notes.txt"
+        text.write_text("not a snapshot")
+        report = look(etcd_with(WHOLE, CUT), older_snapshots=(text,))
+        assert not report.complete
+        assert not report.places[1].searched
+        assert only(report).good == 1
+        assert "NOT LOOKED INTO" in table(report)
+
+    def test_a_key_whose_name_lies(self, tmp_path: Path) -> None:
+        etcd = etcd_with(aescbc(secret("mallory")))
+        old = etcd.save(tmp_path / "old.db")
+        etcd.put(KEY, CUT)
+        etcd.compact()
+        one = only(look(etcd, older_snapshots=(old,)))
+        assert places(one) == [(PlaceKind.SNAPSHOT, Grade.UNUSABLE)]
+        assert one.copies[0].identity is Fit.OTHER
+
+    def test_a_copy_that_does_not_read_today_is_told(self, tmp_path: Path) -> None:
+        etcd = etcd_with(aescbc(secret("web"), KEY_2), CUT)
+        one = only(look(etcd))
+        assert places(one) == [(PlaceKind.REVISION, Grade.UNUSABLE)]
+        assert one.copies[0].outcome is Outcome.DECRYPT_FAILURE
+        assert one.copies[0].why
+        assert one.next is None
+
+
+def test_the_namespace_of_another_generation_is_another_history(tmp_path: Path) -> None:
+    """kube-system was made anew: its uid tells."""
+    etcd = etcd_with(WHOLE)
+    old = etcd.save(tmp_path / "old.db")
+    etcd.delete(KUBE_SYSTEM)
+    etcd.put(KUBE_SYSTEM, namespace_object("kube-system", "new-uid"))
+    etcd.put(KEY, CUT)
+    etcd.compact()
+    assert look(etcd, older_snapshots=(old,)).places[-1].history is Fit.OTHER
+
+
+def test_values_without_a_configuration_are_counted_and_not_sought() -> None:
+    report = look(etcd_with(WHOLE, WHOLE), configuration=None)
+    assert report.count == 0
+    assert not report.complete
+    assert "1 value" in report.incomplete_reasons[0]
+
+
+def test_a_word_that_names_nothing() -> None:
+    one = only(look(etcd_with(WHOLE), "/registry/secrets/shop/never"))
+    assert (one.state, one.copies) == (ObjectState.DELETED, [])
+    assert look(etcd_with(WHOLE), "/registry/secrets/shop").count == 0

@@ -1,0 +1,396 @@
+"""The keys of kine, as every release writes them, against what etcd would hold."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etcdfix.errors import NotAKineFile, RevisionCompacted, SourceError
+from etcdfix.model import KeptRevision, StoredValue
+from etcdfix.sources.base import Segment, Source
+from etcdfix.sources.kine import KineSource
+from etcdfix.sources.problems import DAMAGE_NOTE
+from tests.support.kine import KineWriter, Release
+
+A, B = b"/registry/configmaps/shop/a", b"/registry/configmaps/shop/b"
+BY_RELEASE = pytest.mark.parametrize("release", Release)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+def values(source: KineSource, prefix: bytes = b"") -> dict[bytes, bytes]:
+    return {stored.key: stored.value for stored in source.current(prefix)}
+
+
+def told(kept: KeptRevision) -> tuple[int, bytes | None, bool]:
+    return kept.revision.main, kept.stored.value if kept.stored is not None else None, kept.from_old_value
+
+
+@BY_RELEASE
+def test_the_current_state(path: Path, release: Release) -> None:
+    writer = KineWriter(path, release)
+    for number in range(3):
+        writer.put(A, b"a%d" % number)
+    writer.put(B, b"b", lease=3600)
+    writer.delete(B)
+    writer.fill_gap()
+    again = writer.put(B, b"again", lease=15)
+    with KineSource(path) as kine:
+        source: Source = kine
+        assert list(source.current(b"")) == [
+            StoredValue(A, b"a2", 4, 2, 3, 0),
+            StoredValue(B, b"again", again, again, 1, 15),
+        ]
+        assert source.get(A) == StoredValue(A, b"a2", 4, 2, 3, 0)
+        assert source.get(b"/registry/none") is None
+        assert source.before(A, 4) == StoredValue(A, b"a1", 3, 2, 2, 0)
+        assert source.before(A, 2) is None
+        assert source.before(B, again) is None
+        assert source.compacted_revision() == 0
+        assert source.estimate() == 4
+        assert source.problems == []
+        assert sorted(one.value for one in source.superseded()) == [b"a0", b"a1", b"b"]
+        described = source.describe()
+    assert (described.type, described.path, described.revision) == ("kine", str(path), again)
+    assert described.segments == (Segment("", again),)
+    assert described.integrity.startswith("read with ")
+    writer.close()
+
+
+@BY_RELEASE
+def test_what_compaction_leaves(path: Path, release: Release) -> None:
+    writer = KineWriter(path, release)
+    for number in range(5):
+        writer.put(A, b"a%d" % number)  # 2 to 6
+    writer.put(B, b"b")  # 7
+    writer.compact(6)
+    with KineSource(path) as source:
+        assert source.get(A) == StoredValue(A, b"a4", 6, 2, 0, 0)  # how often it was changed is not known
+        assert [told(kept) for kept in source.history(A)] == [(5, b"a3", True), (6, b"a4", False)]
+        assert source.before(A, 6) == StoredValue(A, b"a3", 5, 2, 0, 0)
+        assert source.before(A, 5) is None
+        assert [one.value for one in source.superseded()] == [b"a3"]
+        assert source.compacted_revision() == 6
+    with KineSource(path, revision=5) as source:
+        assert values(source) == {A: b"a3"}
+        assert source.problems == [
+            "revision 5 was compacted, up to 6: what has no row and no old_value from then is missing"
+        ]
+    with KineSource(path, revision=4) as source:
+        assert values(source) == {}
+        with pytest.raises(RevisionCompacted, match="what /registry/configmaps/shop/a held then is not kept"):
+            source.get(A)
+        with pytest.raises(RevisionCompacted):
+            source.get(b"/registry/never/seen")
+    writer.close()
+
+
+@BY_RELEASE
+def test_the_last_value_of_a_deleted_key_stays_as_long_as_its_tombstone(path: Path, release: Release) -> None:
+    writer = KineWriter(path, release)
+    writer.put(A, b"first")  # 2
+    writer.put(A, b"last", lease=60)  # 3
+    writer.delete(A)  # 4
+    writer.put(B, b"b")  # 5
+    writer.connection.execute("DELETE FROM kine WHERE id IN (2, 3)")
+    with KineSource(path) as source:
+        assert [told(kept) for kept in source.history(A)] == [(3, b"last", True), (4, None, False)]
+        [older] = [kept.stored for kept in source.history(A) if kept.stored is not None]
+        # A later release does not say when it was created; no deletion says what lease it had.
+        assert older == StoredValue(A, b"last", 3, 0 if release is Release.NEW else 2, 0, 0)
+        assert values(source) == {B: b"b"}
+        assert [one.value for one in source.superseded()] == [b"last"]
+    writer.compact(4)
+    with KineSource(path) as source:
+        assert list(source.history(A)) == []
+    writer.close()
+
+
+def test_a_key_created_anew_does_not_take_the_deleted_object_for_its_own(path: Path) -> None:
+    """Before 0.16.0 the row that creates holds the value of an object that was deleted."""
+    writer = KineWriter(path, Release.MIDDLE)
+    writer.put(A, b"deleted object")  # 2
+    writer.delete(A)  # 3
+    writer.put(A, b"new object")  # 4
+    writer.compact(4)
+    with KineSource(path) as source:
+        assert [told(kept) for kept in source.history(A)] == [(4, b"new object", False)]
+        assert source.before(A, 4) is None
+        assert source.get(A) == StoredValue(A, b"new object", 4, 4, 1, 0)
+    with KineSource(path, revision=3) as source:
+        assert source.get(A) is None  # the row before it was a deletion
+    with KineSource(path, revision=2) as source, pytest.raises(RevisionCompacted):
+        source.get(A)
+    writer.close()
+
+
+def test_rows_of_three_releases_in_one_file(path: Path) -> None:
+    writer = KineWriter(path, Release.OLD)
+    for release in Release:
+        writer.upgrade(release)
+        writer.put(A, release.value.encode())
+        writer.put(B, release.value.encode())
+        writer.delete(B)
+    with KineSource(path) as source:
+        assert values(source) == {A: b"0.16.3"}
+        assert [told(kept)[1] for kept in source.history(A)] == [b"0.4", b"0.14.16", b"0.16.3"]
+        assert [told(kept)[1] for kept in source.history(B)] == [
+            b"0.4",
+            None,
+            b"0.14.16",
+            None,
+            b"0.16.3",
+            None,
+        ]
+        stored = source.get(A)
+        assert stored is not None
+        assert stored.version == 3
+    writer.close()
+
+
+def test_the_keys_of_kine_itself_are_no_keys(path: Path) -> None:
+    writer = KineWriter(path)
+    writer.put(b"compact_rev_key_apiserver", b"3|1234")
+    writer.put(b"/registry/health", b'{"health":"true"}')
+    with KineSource(path) as source:
+        assert values(source) == {b"/registry/health": b'{"health":"true"}'}
+        assert source.get(b"compact_rev_key_apiserver") is None
+        assert source.get(b"compact_rev_key") is None
+        assert list(source.history(b"compact_rev_key")) == []
+        assert list(source.superseded()) == []
+    writer.close()
+
+
+def test_a_revision_that_is_not_there(path: Path) -> None:
+    writer = KineWriter(path)
+    writer.put(A, b"a")
+    with pytest.raises(RevisionCompacted, match="does not exist yet: the newest is 2"):
+        KineSource(path, revision=3)
+    writer.close()
+
+
+def test_the_row_before_should_be_there(path: Path) -> None:
+    writer = KineWriter(path)
+    writer.put(A, b"1")  # 2
+    writer.put(A, b"2")  # 3
+    renamed = A.replace(b"shop", b"shoq")
+    writer.connection.execute("UPDATE kine SET name = ? WHERE id = 3", (renamed.decode(),))
+    with KineSource(path) as source:
+        stored = source.get(renamed)
+        assert stored is not None
+        assert stored.version == 0
+        assert source.lacks_predecessor(stored)
+        older = source.get(A)
+        assert older is not None
+        assert not source.lacks_predecessor(older)
+    writer.connection.execute("UPDATE kine SET prev_revision = 3 WHERE name = 'compact_rev_key'")
+    with KineSource(path) as source:
+        assert not source.lacks_predecessor(stored)  # that may have been compacted
+    writer.close()
+
+
+@pytest.mark.parametrize("previous", [3, 9, -1])
+def test_an_old_value_of_nowhere_is_left_out(path: Path, previous: int) -> None:
+    writer = KineWriter(path)
+    writer.put(A, b"1")
+    writer.put(A, b"2")  # 3
+    writer.connection.execute(f"UPDATE kine SET prev_revision = {previous} WHERE id = 3")
+    with KineSource(path) as source:
+        assert [told(kept) for kept in source.history(A)] == [(2, b"1", False), (3, b"2", False)]
+    writer.close()
+
+
+def test_a_lost_row_without_an_old_value_is_no_other_row(path: Path) -> None:
+    writer = KineWriter(path)
+    for value in (b"1", b"2", b"3"):
+        writer.put(A, value)  # 2 to 4
+    writer.put(B, b"b")
+    writer.connection.execute("DELETE FROM kine WHERE id = 3")
+    writer.connection.execute("UPDATE kine SET old_value = NULL WHERE id = 4")
+    with KineSource(path, revision=3) as source, pytest.raises(RevisionCompacted):
+        source.get(A)  # not what stood at 2
+    writer.close()
+
+
+def test_a_stopped_file_says_so_once(path: Path) -> None:
+    KineWriter(path).close()
+    notices: list[str] = []
+    with KineSource(path, on_notice=notices.append) as source:
+        described = source.describe()
+    [notice] = notices
+    assert described.integrity in notice
+    assert "right where k3s was stopped" in notice
+
+
+def test_other_journals_are_named(path: Path) -> None:
+    writer = KineWriter(path)
+    writer.put(A, b"1")
+    writer.connection.execute("PRAGMA journal_mode=DELETE").fetchone()
+    writer.close()
+    with KineSource(path) as source:
+        assert source.describe().integrity == "written without a -wal"
+    Path(f"{path}-wal").write_bytes(b"\0" * 4000)
+    with KineSource(path) as source:
+        assert source.describe().integrity == "its -wal holds nothing that was committed"
+
+
+def damaged(path: Path, keys: int = 400) -> int:
+    """Damage a page of the table, and return how many keys are in it."""
+    writer = KineWriter(path)
+    for number in range(keys):
+        writer.put(b"/registry/pods/shop/p%04d" % number, b"x" * 900)
+    writer.close()
+    found = sqlite3.connect(path)
+    found.execute("PRAGMA integrity_check")
+    found.close()
+    content = bytearray(path.read_bytes())
+    # A leaf of the table of rows: header byte 13, values of this size.
+    pages = [
+        p
+        for p in range(1, len(content) // 4096)
+        if content[p * 4096] == 13 and b"x" * 900 in content[p * 4096 : (p + 1) * 4096]
+    ]
+    start = pages[len(pages) // 2] * 4096
+    content[start : start + 8] = b"\x0d\xff\xff\xff\xff\xff\xff\xff"
+    path.write_bytes(content)
+    return keys
+
+
+def test_what_a_damaged_page_hides_is_told_and_the_rest_is_read(path: Path) -> None:
+    keys = damaged(path)
+    with KineSource(path) as source:
+        found = values(source)
+        assert keys - 10 < len(found) < keys
+        problems = source.problems
+        assert source.compacted_revision() is None
+    assert any("the database is damaged" in problem for problem in problems)
+    assert any("could not be read" in problem for problem in problems)
+    assert all("xxxx" not in problem for problem in problems)
+
+
+def test_an_index_that_breaks_off_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = KineWriter(path)
+    writer.put(A, b"1")
+    writer.close()
+    with KineSource(path) as source:
+        whole = source._table.names
+
+        def breaks(prefix: bytes, revision: int) -> Iterator[object]:
+            yield from whole(prefix, revision)
+            raise SourceError("malformed")
+
+        monkeypatch.setattr(source._table, "names", breaks)
+        assert values(source) == {A: b"1"}
+        assert source.problems == ["lost after 2 keys: malformed", DAMAGE_NOTE]
+        monkeypatch.setattr(source._table, "names", lambda *_: BreaksAtOnce())
+        with pytest.raises(SourceError):
+            values(source)
+
+
+class BreaksAtOnce:
+    def __iter__(self) -> Iterator[object]:
+        raise SourceError("malformed")
+
+
+def test_what_is_no_file_of_kine(tmp_path: Path) -> None:
+    with pytest.raises(NotAKineFile):
+        KineSource(tmp_path / "none.db")
+
+
+class Model:
+    """What etcd would hold at each revision."""
+
+    def __init__(self) -> None:
+        self.events: dict[bytes, list[tuple[int, StoredValue | None]]] = {}
+
+    def put(self, key: bytes, value: bytes, revision: int) -> None:
+        events = self.events.setdefault(key, [])
+        last = events[-1][1] if events else None
+        create = last.create_revision if last is not None else revision
+        version = last.version + 1 if last is not None else 1
+        events.append((revision, StoredValue(key, value, revision, create, version, 0)))
+
+    def at(self, key: bytes, revision: int) -> StoredValue | None:
+        found = [stored for at, stored in self.events.get(key, []) if at <= revision]
+        return found[-1] if found else None
+
+
+def same(found: StoredValue | None, expected: StoredValue | None) -> bool:
+    """Equal, but for what kine may not know any more."""
+    if found is None or expected is None:
+        return found is expected
+    return (
+        (found.key, found.value, found.mod_revision) == (expected.key, expected.value, expected.mod_revision)
+        and found.create_revision in {0, expected.create_revision}
+        and found.version in {0, expected.version}
+    )
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "put", "put", "delete", "gap", "compact", "upgrade"]),
+        st.sampled_from([A, B, b"/registry/c", b"7"]),
+        st.integers(0, 30),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS, st.sampled_from(list(Release)))
+def test_any_history_is_that_of_etcd(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, bytes, int]], release: Release
+) -> None:
+    path = tmp_path_factory.mktemp("kine") / "state.db"
+    writer, model, compacted = KineWriter(path, release), Model(), 0
+    for number, (what, key, amount) in enumerate(steps):
+        if what == "put":
+            value = b"%d" % number
+            model.put(key, value, writer.put(key, value))
+        elif what == "delete" and model.at(key, writer.newest) is not None:
+            model.events[key].append((writer.delete(key), None))
+        elif what == "gap":
+            writer.fill_gap()
+        elif what == "compact":
+            compacted = max(compacted, min(amount, writer.newest))
+            writer.compact(compacted)
+        elif what == "upgrade":
+            writer.upgrade(list(Release)[amount % 3])
+    newest = writer.newest
+    for revision in range(1, newest + 1):
+        with KineSource(path, revision=revision) as source:
+            found = {stored.key: stored for stored in source.current(b"")}
+            assert list(found) == sorted(found)
+            for key in model.events:
+                expected = model.at(key, revision)
+                if revision >= compacted:
+                    assert same(found.get(key), expected)
+                    assert same(source.get(key), expected)
+                elif key in found:
+                    assert same(found[key], expected)  # less may be known, and nothing else
+    with KineSource(path) as source:
+        superseded = {(stored.key, stored.mod_revision): stored for stored in source.superseded()}
+        for key, events in model.events.items():
+            kept = list(source.history(key))
+            every = dict(events)
+            assert [one.revision.main for one in kept] == sorted({one.revision.main for one in kept})
+            for one in kept:
+                assert one.revision.main in every
+                assert same(one.stored, every[one.revision.main])
+            known = {one.revision.main for one in kept}
+            assert {at for at, _ in events if at > compacted} <= known
+            current = model.at(key, newest)
+            others = {
+                one.revision.main for one in kept if one.stored is not None and not same(one.stored, current)
+            }
+            assert {at for name, at in superseded if name == key} == others
+    writer.close()
+    shutil.rmtree(path.parent)

@@ -1,0 +1,157 @@
+"""The table of kine, whoever wrote it, and whatever stands in it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from etcdfix.errors import NotAKineFile, SourceError
+from etcdfix.sources.kinetable import KineTable, Names
+from tests.support.kine import KineWriter, Release
+
+
+def changed(path: Path, *statements: str) -> Path:
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    writer = KineWriter(tmp_path / "state.db", Release.MIDDLE)
+    for key in (b"/registry/pods/a/x", b"/registry/pods/a/x", b"/registry/pods/b", b"/registryother"):
+        writer.put(key, key)
+    writer.close()
+    return tmp_path / "state.db"
+
+
+@pytest.mark.parametrize(
+    ("statements", "what"),
+    [
+        (("DROP TABLE kine",), "no table `kine`"),
+        (("DROP TABLE kine", "CREATE TABLE key_value (name TEXT)"), "k3s before kine"),
+        (("DROP TABLE kine", "CREATE TABLE kine (id INTEGER PRIMARY KEY, name TEXT)"), "no table `kine`"),
+        (("ALTER TABLE kine RENAME TO other", "CREATE VIEW kine AS SELECT * FROM other"), "no table `kine`"),
+        (
+            (
+                "DROP TABLE kine",
+                "CREATE TABLE kine (id TEXT PRIMARY KEY, name, created, deleted, create_revision, prev_revision, lease, value, old_value)",  # noqa: E501
+            ),
+            "no row number",
+        ),
+    ],
+)
+def test_what_is_no_table_of_kine(path: Path, statements: tuple[str, ...], what: str) -> None:
+    with pytest.raises(NotAKineFile, match=what):
+        KineTable(changed(path, *statements))
+
+
+@pytest.mark.parametrize("release", Release)
+def test_keys_that_look_like_numbers_stand_where_etcd_has_them(tmp_path: Path, release: Release) -> None:
+    writer = KineWriter(tmp_path / "state.db", release)
+    keys = [b"/", b"/registry/a", b"0", b"12", b"5", b"a", b"-3", b"zz"]
+    for key in keys:
+        writer.put(key, key)
+    table = KineTable(tmp_path / "state.db")
+    found = [names.name for names in table.names(b"", table.newest)]
+    assert [name for name in found if name != b"compact_rev_key"] == sorted(keys)
+    for key in keys:
+        assert [names.name for names in table.names(key, table.newest)] == [
+            one for one in sorted(keys) if one.startswith(key)
+        ]
+        assert [row.value for row in table.rows_of(key)] == [key]
+    # Under the old declaration this is the same number.
+    assert list(table.rows_of(b"05")) == []
+    table.close()
+    writer.close()
+
+
+def test_a_prefix_ends_where_it_ends(path: Path) -> None:
+    table = KineTable(path)
+    assert [n.name for n in table.names(b"/registry/pods/", table.newest)] == [
+        b"/registry/pods/a/x",
+        b"/registry/pods/b",
+    ]
+    assert list(table.names(b"/registry/q", table.newest)) == []
+    assert list(table.names(b"/", 2)) == [
+        Names(b"/registry/pods/a/x", 2, 3),
+        Names(b"/registry/pods/b", 0, 4),
+        Names(b"/registryother", 0, 5),
+    ]
+    assert table.around(b"/registry/pods/a/x", 2) == Names(b"/registry/pods/a/x", 2, 3)
+    assert table.count() == 4
+    table.close()
+
+
+def test_any_bytes_are_a_name(tmp_path: Path) -> None:
+    writer = KineWriter(tmp_path / "state.db")
+    key = b"/registry/\xff\xfe\0x/\xe2\x80\xae%_'\";--"
+    writer.put(key, b"v")
+    table = KineTable(tmp_path / "state.db")
+    assert [row.name for row in table.rows_of(key)] == [key]
+    assert [names.name for names in table.names(b"/registry/\xff", table.newest)] == [key]
+    table.close()
+    writer.close()
+
+
+def test_columns_that_hold_anything(path: Path) -> None:
+    table = KineTable(
+        changed(
+            path,
+            "INSERT INTO kine VALUES (90, '/odd', 'x', NULL, 'y', x'ff', 1e300, 5, 'text')",
+            "INSERT INTO kine VALUES (91, x'2f616263', 1, 0, 0, 0, 0, x'00', NULL)",
+            "INSERT INTO kine VALUES (92, NULL, 1, 0, 0, 0, 0, x'00', NULL)",
+        )
+    )
+    [row] = table.rows_of(b"/odd")
+    assert row[:6] == (90, b"/odd", 0, 0, 0, 0)
+    assert (row.value, row.old_value) == (b"5", b"text")
+    assert table.faults == ["2 rows whose name is no text: left out"]
+    assert b"/abc" not in [names.name for names in table.names(b"", table.newest)]
+    table.close()
+
+
+@pytest.mark.parametrize(("said", "kept"), [("500", 5), ("-3", 0), ("'x'", 0)])
+def test_a_compaction_that_cannot_be(path: Path, said: str, kept: int) -> None:
+    table = KineTable(changed(path, f"UPDATE kine SET prev_revision = {said} WHERE name = 'compact_rev_key'"))
+    assert table.compacted == kept
+    assert bool(table.faults) == (said != "'x'")
+    table.close()
+
+
+def test_of_two_compactions_the_later_counts(path: Path) -> None:
+    row = "(name, created, deleted, create_revision, prev_revision, lease) VALUES ('compact_rev_key', 1, 0, 0, 3, 0)"
+    table = KineTable(
+        changed(path, f"INSERT INTO kine {row}", "UPDATE kine SET prev_revision = 2 WHERE id = 1")
+    )
+    assert table.compacted == 3
+    table.close()
+
+
+def test_a_damaged_page_is_found(path: Path) -> None:
+    writer = KineWriter(path)
+    for number in range(200):
+        writer.put(b"/registry/pods/p%d" % number, b"x" * 900)
+    writer.close()
+    content = bytearray(path.read_bytes())
+    content[4096 * 20 : 4096 * 20 + 200] = b"\xff" * 200
+    path.write_bytes(content)
+    table = KineTable(path)
+    assert table.faults
+    with pytest.raises(SourceError, match="malformed"):
+        list(table.all_rows())
+    table.close()
+
+
+def test_a_table_without_its_indexes_is_read_all_the_same(path: Path) -> None:
+    found = sqlite3.connect(path).execute("SELECT name FROM sqlite_master WHERE type = 'index'").fetchall()
+    before = KineTable(path)
+    after = KineTable(changed(path, *(f"DROP INDEX {name}" for (name,) in found)))
+    assert list(before.names(b"", 5)) == list(after.names(b"", 5))
+    assert list(before.all_rows()) == list(after.all_rows())
+    before.close()
+    after.close()

@@ -49,7 +49,6 @@ class Rule(StrEnum):
     OTHER_OBJECT = "other-object"
     UNKNOWN_UID = "unknown-uid"
     OBJECT_FILE = "object-file"
-    OTHER_HISTORY = "other-history"
     LOGGED_ONLY = "logged-only"
     NOT_READABLE = "not-readable"
     PRESENT = "present"

@@ -142,7 +142,7 @@ def command(
         same_again=inputs.same_again(),
     )
     files = (
-        inputs.snapshot,
+        inputs.file,
         inputs.encryption_config,
         options.get("manifest"),
         from_report,

@@ -60,7 +60,6 @@ class Assessor:
         again: Options that commands must repeat.
         layout: Storage prefix.
         revision: At which the datastore was read; 0 for unknown.
-        kubeconfig: With which API servers were asked; "" where none was.
     """
 
     def __init__(
@@ -69,10 +68,8 @@ class Assessor:
         again: RepeatedOptions,
         layout: StorageLayout,
         revision: int,
-        kubeconfig: str = "",
     ) -> None:
         self._places = places
-        self._kubeconfig = kubeconfig
         self._again = again
         self._layout = layout
         self._revision = revision
@@ -207,7 +204,7 @@ class Assessor:
                     key, self._layout.locate(key)[0].group_resource, at, elsewhere
                 )
             case PlaceKind.API_SERVER:
-                return "", again.rescue(key_arguments(key), self._kubeconfig)
+                return "", again.rescue(key_arguments(key))
             case _:
                 return "", ""
 
@@ -282,7 +279,7 @@ class Assessor:
             )
         if self._again.of_the_past:
             return "", "What the live etcd holds now was not looked at: save it."
-        command = self._again.heal(key_arguments(sought.key), self._kubeconfig)
+        command = self._again.heal(key_arguments(sought.key))
         return command, (
             "First save everything of its kind (etcdfix rescue); DIR is where that went. Restart no API server and "
             "delete nothing before that. No write is lost."

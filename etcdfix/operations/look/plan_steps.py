@@ -27,11 +27,9 @@ from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, deletion_
 from etcdfix.reports.remedies import save_command
 from etcdfix.reports.rows import Rows
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
 from etcdfix.verdicts.severity import Rank
 
-_MOST_RESOURCES: Final = 10
 _MOST_NAMED: Final = 5
 _ACCEPT: Final = "--accept-risk "
 _UNDETERMINED: Final = "undetermined"
@@ -40,7 +38,7 @@ _UNDETERMINED: Final = "undetermined"
 def steps_for(
     entries: Sequence[PlanEntry],
     groups: Sequence[PlanGroup],
-    lists: dict[tuple[str, str], str],
+    report: str,
     again: RepeatedOptions,
 ) -> list[PlanStep]:
     """Return the steps; none where nothing is broken.
@@ -48,7 +46,7 @@ def steps_for(
     Args:
         entries: In their order.
         groups: Of the entries.
-        lists: ``(group, resource)`` to the path of its LIST in the API.
+        report: The saved report of which the plan is made, as a command names it.
         again: What a command must repeat.
     """
     if not entries:
@@ -56,7 +54,7 @@ def steps_for(
     counts = _Counts()
     for entry in entries:
         counts.add(entry)
-    return [*_before(counts, groups, lists, again), *_deletions(counts, again)]
+    return [*_before(counts, groups, report, again), *_deletions(counts, again)]
 
 
 class _Counts(msgspec.Struct):
@@ -118,26 +116,26 @@ class _Counts(msgspec.Struct):
 def _before(
     counts: _Counts,
     groups: Sequence[PlanGroup],
-    lists: dict[tuple[str, str], str],
+    report: str,
     again: RepeatedOptions,
 ) -> Iterator[PlanStep]:
     yield PlanStep(
         "Do not restart the API servers",
         "Their caches may still hold the keys and the objects; a restart throws both away.",
     )
+    words = ("--from-report", report)
+    lost = any(group.declaration for group in groups)
+    heal = " What a lost key hides, they can write anew from memory, under the same uid (etcdfix heal): a dry run."
     yield PlanStep(
-        "Save what the caches hold",
-        "From each API server in turn, by its own address. Keep the files as you would keep the Secrets themselves.",
-        [
-            quote_command(["kubectl", "get", "--raw", f"{lists[place]}?resourceVersion=0"])
-            for place in list(lists)[:_MOST_RESOURCES]
-        ],
+        "Save what API servers still have in memory",
+        f"Keep the files as you would keep the Secrets themselves.{heal if lost and not again.of_kine else ''}",
+        [again.rescue(words), *([again.heal(words)] if lost and not again.of_kine else [])],
     )
-    lost = _patterns(group for group in groups if group.declaration)
-    if lost:
+    patterns = _patterns(group for group in groups if group.declaration)
+    if patterns:
         yield PlanStep(
             "Look for the encryption key",
-            f"{lost}: that is the key or the configuration, not the objects. A key that is found makes this plan "
+            f"{patterns}: that is the key or the configuration, not the objects. A key that is found makes this plan "
             "needless; until it is declared lost, their deletion is refused.",
             [again.scan_of(reading=again.with_configuration)],
         )
@@ -164,6 +162,12 @@ def _before(
             f"nothing of them is lost. {which} dry runs:",
             [again.repair(_key(entry)) for entry in first],
         )
+    yield PlanStep(
+        "Look for every other copy",
+        "In etcd's write-ahead log, older snapshots, backups: of each it says how it is put back. To put one back is "
+        "better than to delete. Leave out what there is not.",
+        [again.copies_of_report(report, *again.other_places)],
+    )
     others = _patterns(group for group in groups if not group.declaration)
     if others:
         yield PlanStep(

@@ -74,7 +74,7 @@ def command(
     output_file: Path | None,
     **options: Any,
 ) -> int:
-    """Show every revision of one key that etcd, or the snapshot, still keeps, the newest first. Reads only.
+    r"""Show every revision of one key that etcd, or the snapshot, still keeps, the newest first. Reads only.
 
     KEY is a complete etcd key (/registry/secrets/shop/db), also of an object that was deleted. For each revision: what
     it is, when the object says that it was written, which fields differ from the one before (never their values), and
@@ -90,8 +90,7 @@ def command(
     Examples:
       etcdfix history /registry/secrets/shop/db
       etcdfix history /registry/secrets/shop/db --wal /var/lib/etcd/member/wal
-      etcdfix history /registry/secrets/shop/db --wal member-1/wal \\
-        --wal member-2/wal --older-snapshot monday.db
+      etcdfix history /registry/secrets/shop/db --wal member-1/wal --older-snapshot monday.db
     """
     wanted = wanted_key(key, key_base64)
     if older and not logs:

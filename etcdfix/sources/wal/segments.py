@@ -215,15 +215,15 @@ class SegmentReader:
                 window.forget()
                 retried = place
                 continue
-            if last and _is_torn(segment, place, header, frame):
-                yield Damage(f"{_at(segment, place)}: the last write is not whole", torn=True)
-                return
             after = (
                 _next_that_fits(window, place + frame.size, {frame.crc, computed})
                 if frame is not None
                 else None
             )
             after = after or _whole_frame_behind(window, place)
+            if last and after is None and _is_torn(segment, place, header, frame):
+                yield Damage(f"{_at(segment, place)}: the last write is not whole", torn=True)
+                return
             yield Damage(_told(segment, place, after), torn=False)
             if after is None:
                 self.crc = None

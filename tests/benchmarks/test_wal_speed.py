@@ -1,7 +1,7 @@
 """How fast a write-ahead log is read, and in how much memory. Prints figures.
 
-``pytest -m benchmark -s tests/benchmarks/test_wal_speed.py``; ``ETCDFIX_BENCH_WRITES`` changes the number of writes behind
-the 200 that are looked for (50,000 of 6 KB, about 300 MB).
+``pytest -m benchmark -s tests/benchmarks/test_wal_speed.py``; ``ETCDFIX_BENCH_WRITES`` changes the number of writes
+behind the 200 that are looked for (50,000 of 6 KB, about 300 MB).
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def test_a_large_log(tmp_path: Path) -> None:
         whole = time.monotonic() - at
         children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
         print(
-            f"\n{machine()}\n{entries} entries, {size / 1e6:.0f} MB: {right} of {OBJECTS} certain at the right revision; "
-            f"frames {size / 1e6 / (opened - begin):.0f} MB/s, frames and replay {size / 1e6 / (known - begin):.0f} MB/s "
-            f"({known - begin:.1f} s), 200 keys {end - known:.2f} s; history {whole:.1f} s; "
+            f"\n{machine()}\n{entries} entries, {size / 1e6:.0f} MB: {right} of {OBJECTS} certain at the right"
+            f" revision; frames {size / 1e6 / (opened - begin):.0f} MB/s, with replay"
+            f" {size / 1e6 / (known - begin):.0f} MB/s ({known - begin:.1f} s), 200 keys {end - known:.2f} s; history {whole:.1f} s; "
             f"memory {peak:.0f} MB here, {children:.0f} MB of the largest child (etcd is one)"
         )
     finally:

@@ -93,10 +93,8 @@ def test_one_revision_for_each_request_that_changes_something() -> None:
     played = Played()
     assert played.put(b"a").revision == 2
     assert played.apply(request(DELETE, delete_range(b"none"))).revision == 0
-    both = played.txn(
-        [],
-        [op_put(put(b"b", b"1")), op_txn(txn([], [op_put(put(b"c", b"2"))])), op_delete(delete_range(b"a"))],
-    )
+    nested = op_txn(txn([], [op_put(put(b"c", b"2"))]))
+    both = played.txn([], [op_put(put(b"b", b"1")), nested, op_delete(delete_range(b"a"))])
     assert both.revision == 3
     assert [(change.number, change.key) for change in both.changes] == [(0, b"b"), (1, b"c"), (2, b"a")]
     assert played.txn([], [op_range(b"b")]).revision == 0

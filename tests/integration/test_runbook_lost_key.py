@@ -1,4 +1,4 @@
-"""The runbook of a lost encryption key, from top to bottom: its commands, as they stand there, on stand-ins over etcd."""
+"""The runbook of a lost encryption key, top to bottom: its commands as they stand there, on stand-ins over etcd."""
 
 from __future__ import annotations
 

@@ -99,7 +99,8 @@ def read_values(
         SourceError: Nothing can be read under the prefix.
     """
     standing = {stored.key: stored for stored in islice(source.current(BOOTSTRAP_PREFIX), _MOST_KEYS + 1)}
-    problems = []
+    problems: list[str] = []
+    known: set[tuple[bytes, int]] = set()
     if len(standing) > _MOST_KEYS:
         problems.append(
             f"more than {_MOST_KEYS} keys lie under {BOOTSTRAP_PREFIX.decode()}: the rest was not looked at"
@@ -109,10 +110,9 @@ def read_values(
         shown = display(etcd_key)
         now = standing.get(etcd_key)
         at = now.mod_revision if now is not None else 0
-        seen: set[int] = set()
         try:
             for revision, value in _history(source, etcd_key):
-                seen.add(revision)
+                known.add((etcd_key, revision))
                 opened = open_bootstrap(etcd_key, value, tokens)
                 values.append(
                     KeptValue(shown_key=shown, opened=opened, mod_revision=revision, current=revision == at)
@@ -120,10 +120,11 @@ def read_values(
         except SourceError as problem:
             # Not its message: it may name the key.
             problems.append(f"the earlier values of a bootstrap key could not be read ({problem.code})")
-        if now is not None and at not in seen:
+        if now is not None and (etcd_key, at) not in known:
+            known.add((etcd_key, at))
             opened = open_bootstrap(etcd_key, now.value, tokens)
             values.append(KeptValue(shown_key=shown, opened=opened, mod_revision=at, current=True))
-    values += _opened(logged, tokens)
+    values += _opened((one for one in logged if (one.etcd_key, one.mod_revision) not in known), tokens)
     return BootstrapValues(keys=len(standing), values=tuple(values), problems=tuple(problems))
 
 

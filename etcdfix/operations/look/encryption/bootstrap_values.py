@@ -17,6 +17,8 @@ from etcdfix.storagekey import display
 
 # There is one, and after a rotation of the token two.
 _MOST_KEYS: Final = 1000
+# A server writes one when it starts, and for a rotation. Each costs some milliseconds for each token.
+_MOST_VALUES: Final = 10_000
 
 
 class KeptValue(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +114,11 @@ def read_values(
         at = now.mod_revision if now is not None else 0
         try:
             for revision, value in _history(source, etcd_key):
+                if len(values) >= _MOST_VALUES:
+                    problems.append(
+                        f"more than {_MOST_VALUES} values are kept: not all earlier ones were looked at"
+                    )
+                    break
                 known.add((etcd_key, revision))
                 opened = open_bootstrap(etcd_key, value, tokens)
                 values.append(
@@ -124,7 +131,8 @@ def read_values(
             known.add((etcd_key, at))
             opened = open_bootstrap(etcd_key, now.value, tokens)
             values.append(KeptValue(shown_key=shown, opened=opened, mod_revision=at, current=True))
-    values += _opened((one for one in logged if (one.etcd_key, one.mod_revision) not in known), tokens)
+    new = (one for one in logged if (one.etcd_key, one.mod_revision) not in known)
+    values += _opened(islice(new, _MOST_VALUES), tokens)
     return BootstrapValues(keys=len(standing), values=tuple(values), problems=tuple(problems))
 
 

@@ -70,6 +70,25 @@ def test_the_search_for_keys_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None
     assert [one.usable for one in found.configurations] == [True]
 
 
+def test_the_search_for_values_has_an_end_and_the_newest_is_always_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Many(MemorySource):
+        def history(self, key: bytes) -> Iterator[KeptRevision]:
+            for kept in super().history(key):
+                for main in (2, 3, 4, 5):
+                    yield KeptRevision(
+                        kept.revision._replace(main=main), stored(key, b"old", mod_revision=main)
+                    )
+                yield kept
+
+    monkeypatch.setattr(bootstrap_values, "_MOST_VALUES", 3)
+    found = report(Many({**KUBE_SYSTEM, path(): bootstrap(OLD)}))
+    assert found.incomplete_reasons == ["more than 3 values are kept: not all earlier ones were looked at"]
+    assert [value.current for value in found.values] == [False, False, False, True]
+    assert found.configurations[0].current
+
+
 def test_the_current_one_comes_first_whatever_the_others_claim() -> None:
     class Later(MemorySource):
         def history(self, key: bytes) -> Iterator[KeptRevision]:

@@ -471,6 +471,13 @@ class LogHistory:
             return _Sure(revision, Confidence.LIKELY, doubt, None, None)
         return _Sure(None, Confidence.POSSIBLE, f"{doubt}, and no later compare confirms it", after, before)
 
+    def replayed_until(self, entry: int) -> int:
+        """Return the revision up to which everything after an entry is told, with none missing; 0 for unknown."""
+        run = self._run_of(entry)
+        if run is None or run.replay is None or run.stopped:
+            return 0
+        return run.replay.revision
+
     # --- which keys
 
     def keys(self, prefix: bytes = b"") -> Iterator[bytes]:

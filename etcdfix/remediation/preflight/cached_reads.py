@@ -15,9 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
+from etcdfix.apiserver.client import Server
 from etcdfix.apiserver.fleet import Fleet, open_fleet
-from etcdfix.apiserver.memory import Memory, Remembered, caches
-from etcdfix.apiserver.objects import Answer, APIObject
+from etcdfix.apiserver.memory import Memory, Remembered, caches, remember, served_versions
+from etcdfix.apiserver.objects import Answer, APIObject, Said
 from etcdfix.apiserver.servers import APIAccess, ServerAnswers
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import ClusterIdentity, StoredValue
@@ -185,7 +188,7 @@ def check_cached_reads(
 def _holding(fleet: Fleet, thing: APIObject) -> Iterator[str]:
     """Yield the servers that have a kind in memory, or may have, and why."""
     for server in fleet.servers:
-        said = fleet.within(partial(caches, server, thing)) or _NO_ANSWER
+        said = fleet.within(partial(_kind_of, server, thing)) or _NO_ANSWER
         if said.word is Memory.HELD:
             yield f"{server.address} holds them"
         elif said.word not in _LOST:
@@ -193,3 +196,19 @@ def _holding(fleet: Fleet, thing: APIObject) -> Iterator[str]:
     for absent in fleet.absent:
         if absent.denied:
             yield f"{absent.server} may hold them: {absent.why}"
+
+
+def _kind_of(server: Server, thing: APIObject) -> Remembered:
+    """Return what a server says of its memory of a kind, by one object of it that etcd holds and nobody can read.
+
+    A server that gives that from memory has its memory of the kind; one that has lost it reads etcd, and fails. No
+    right is needed beyond the one to get that object, unless it is too new for the server's memory.
+    """
+    versions = (thing.version,) if thing.version else served_versions(server, thing)
+    if isinstance(versions, Said):
+        return Remembered(word=Memory.NO_ANSWER, detail=versions.detail)
+    for version in versions:
+        found = remember(server, msgspec.structs.replace(thing, version=version), metadata_only=True)
+        if found.word not in {Memory.NOT_SERVED, Memory.NOT_HELD}:
+            return found
+    return caches(server, thing)

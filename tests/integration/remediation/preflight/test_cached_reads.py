@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from etcdfix.apiserver.client import Reply, Server
+from etcdfix.apiserver.memory import Memory
+from etcdfix.apiserver.objects import APIObject
+from etcdfix.remediation.preflight import cached_reads
 from etcdfix.rescued import INDEX_NAME, read_index
 from tests.support.apiserver import Answer, EtcdStore, StandIn
 from tests.support.audit_logs import own_directory
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran, Registry
 from tests.support.etcd_server import EtcdServer
-from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, provider
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, provider, secret
 
 pytestmark = pytest.mark.etcd
 
@@ -141,16 +145,67 @@ def test_a_server_that_has_lost_the_kind_holds_nothing(ground: Ground) -> None:
 
 
 def test_a_server_that_does_not_say_may_hold_them(ground: Ground) -> None:
-    path = "/api/v1/secrets?resourceVersion=0"
+    path = "/api/v1/namespaces/shop/secrets/one?resourceVersion=0"
     ground.server.behaviour.instead[path] = Answer(
         429, b"Too many requests, please try again later.\n", "text/plain"
     )
     ran = ground.refused_for_others(ground.keys[0])
     assert "may hold them: it is overloaded (429)" in ran.err
-    ground.server.behaviour.instead.clear()
-    ground.server.behaviour.denied.add(("list", "secrets"))
+
+
+def test_a_server_that_does_not_know_the_user_may_hold_them(
+    ground: Ground, authority: CertificateAuthority
+) -> None:
+    with StandIn(authority, store=ground.store, configuration=NEW, prefix=ground.prefix) as other:
+        other.behaviour.users.clear()
+        ran = ground.refused_for_others(ground.keys[0], "--server", other.url)
+        ground.server.lose_cache("secrets")
+        assert f"{other.url} may hold them" in ran.err
+        assert ground.refused_for_others(ground.keys[0], "--server", other.url)
+
+
+def test_an_object_that_is_too_new_for_the_memory_is_no_proof(ground: Ground) -> None:
+    status = {"kind": "Status", "apiVersion": "v1", "details": {"name": "one"}, "code": 404}
+    path = "/api/v1/namespaces/shop/secrets/one?resourceVersion=0"
+    ground.server.behaviour.instead[path] = Answer(404, json.dumps(status).encode())
     ran = ground.refused_for_others(ground.keys[0])
-    assert "may hold them: it does not let the kubeconfig's user get it (403)" in ran.err
+    assert f"{ground.server.url} holds them" in ran.err
+
+
+def test_only_some_are_named_and_those_that_can_be_read_do_not_count(ground: Ground) -> None:
+    value = ground.stored(ground.keys[0])
+    assert value is not None
+    ground.server.behaviour.given_up_after = 60  # the server cannot read what is written here
+    for number in range(3):
+        ground.put(f"shop/more-{number}", value)
+    ground.put("shop/plain", secret("plain"))
+    ran = ground.refused_for_others(ground.keys[0])
+    assert "5 other values of secrets" in ran.err
+    assert "shop/more-2, …)" in ran.err
+
+
+class Replies:
+    """A server that answers by path, and knows no other."""
+
+    def __init__(self, **replies: Reply) -> None:
+        self.replies = replies
+
+    def send(self, method: str, path: str, **_how: Any) -> Reply:
+        assert method == "GET"
+        return self.replies.get(path.rpartition("/")[2], Reply(404, b""))
+
+
+def test_a_kind_in_the_version_that_the_server_serves() -> None:
+    """Of a custom resource only the server can tell the version; one that does not tell may hold the kind."""
+    thing = APIObject("example.com", "", "widgets", "shop", "w1")
+    group = b'{"kind":"APIGroup","versions":[{"version":"v1"}]}'
+    name = "w1?resourceVersion=0"
+    for replies, word in (
+        ({"example.com": Reply(500, b"")}, Memory.NO_ANSWER),
+        ({"example.com": Reply(200, group), name: Reply(500, b"")}, Memory.READ_ERROR),
+        ({"example.com": Reply(200, group)}, Memory.NOT_SERVED),
+    ):
+        assert cached_reads._kind_of(cast("Server", Replies(**replies)), thing).word is word
 
 
 def test_a_server_that_cannot_be_reached_is_told(ground: Ground) -> None:

@@ -12,6 +12,7 @@ class Rule(StrEnum):
 
     NOT_ONE_KEY = "not-one-key"
     SNAPSHOT_SOURCE = "snapshot-source"
+    KINE = "kine"
     NO_CONFIGURATION = "no-configuration"
     MARKED_CONFIGURATION = "marked-configuration"
     GONE = "gone"
@@ -48,7 +49,6 @@ class Rule(StrEnum):
     OTHER_OBJECT = "other-object"
     UNKNOWN_UID = "unknown-uid"
     OBJECT_FILE = "object-file"
-    OTHER_HISTORY = "other-history"
     LOGGED_ONLY = "logged-only"
     NOT_READABLE = "not-readable"
     PRESENT = "present"

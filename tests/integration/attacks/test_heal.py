@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran
 from tests.support.etcd_server import EtcdServer
 from tests.support.healing import DATA, NEW, OLD, RESOURCES, THIRD, LostKeyCluster, beside, lost_key_cluster
-from tests.support.objects import IDENTITY, KEY_2, aescbc, configuration_yaml, provider, secret
+from tests.support.objects import IDENTITY, KEY_2, aescbc, config_map, configuration_yaml, provider, secret
 
 pytestmark = pytest.mark.etcd
 
@@ -208,6 +210,20 @@ def test_a_cache_that_is_behind(cluster: LostKeyCluster) -> None:
     cluster.etcd.put(key, aescbc(secret("one"), b"abcdefghijklmnop", "key3"))
     refusal = _refused(cluster, "one", rule="not-healable", says="another resourceVersion")
     assert "restore --from-object" in str(refusal["next_step"])
+
+
+def test_a_name_that_no_request_can_carry(cluster: LostKeyCluster) -> None:
+    at = cluster.key("shop/a%2fb")
+    cluster.etcd.put(at, aescbc(secret("a%2fb"), b"abcdefghijklmnop", "key3"))
+    _refused(cluster, at.decode(), rule="not-healable", says="no request of the API can name it")
+
+
+def test_a_kind_that_no_server_serves(cluster: LostKeyCluster) -> None:
+    at = cluster.key("shop/odd", "configmaps")
+    cluster.etcd.put(at, aescbc(config_map("odd"), b"abcdefghijklmnop", "key3"))
+    place = "/api/v1/namespaces/shop/configmaps/odd"
+    cluster.p1.behaviour.instead[f"{place}?resourceVersion=0"] = Answer(404, b"404 page not found\n")
+    _refused(cluster, at.decode(), rule="not-healable", says="no API server serves configmaps")
 
 
 # What was not saved first.
@@ -486,6 +502,31 @@ def test_the_second_server_still_holds_it(cluster: LostKeyCluster) -> None:
 
 
 # The person.
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_waits_for_the_outcome_and_no_other_object_is_begun(
+    cluster: LostKeyCluster, number: signal.Signals, code: int
+) -> None:
+    report = str(cluster.report())
+    _at_patch(cluster, lambda: os.kill(os.getpid(), number))
+    told = cluster.told("--from-report", report, code=code)
+    assert [each["result"] for each in told["objects"]] == ["healed"]
+    assert (told["to_heal"], told["exit_code"]) == (3, code)
+    assert cluster.outcomes() == ["healed"]
+    assert len(cluster.patches()) == 1
+
+
+def test_the_time_of_a_run_is_over(cluster: LostKeyCluster) -> None:
+    """It does not count between intent and outcome, and goes on counting after it."""
+    report = str(cluster.report())
+    _at_patch(cluster, lambda: time.sleep(1.5))
+    ran = cluster.heal("--from-report", report, "--timeout", "1400ms", "-o", "json")
+    assert ran.code in {3, 5}, ran
+    told = json.loads(ran.out)
+    assert len(told["objects"]) <= 1
+    assert len(cluster.patches()) == len(told["objects"])
+    assert set(cluster.outcomes()) <= {"healed"}
 
 
 def test_without_a_terminal_only_yes_confirms(cluster: LostKeyCluster) -> None:

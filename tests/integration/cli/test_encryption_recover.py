@@ -190,7 +190,7 @@ def test_an_earlier_whole_value_helps_where_the_newest_is_damaged(k3s: K3s) -> N
 DAMAGED = [
     OLD[:-10] + b"PRIVATE-KEY-OF-THE-CA",
     OLD.replace(b"EncryptionConfiguration", b"PRIVATE-KEY-OF-THE-CA"),
-    OLD.replace(b'"secret":"b', b'"secret":"PRIVATE-KEY-OF-THE-CA*'),
+    OLD.replace(b'"secret":"', b'"secret":"PRIVATE-KEY-OF-THE-CA*'),
     OLD.replace(b'"providers"', b'"PRIVATE-KEY-OF-THE-CA"'),
     CA_KEY,
     b"{" * 5000,

@@ -112,3 +112,23 @@ def test_cached_reads_have_ended(cluster: LostKeyCluster) -> None:
     kept = Path(one["saved_file"])
     assert kept.parent == cluster.saved
     assert json.loads(kept.read_text())["metadata"]["resourceVersion"] == str(one["revision"])
+
+
+def test_rescue_then_heal(
+    etcd: EtcdServer,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+) -> None:
+    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+        report = str(cluster.report())
+        rescued = cluster.run(
+            "rescue", "--from-report", report, "--kubeconfig", str(cluster.kubeconfig), "--save-dir",
+            str(cluster.saved), "--reveal", "--audit-log", str(cluster.log),
+        )  # fmt: skip
+        assert rescued.code == 0, rescued
+        told = cluster.told("--from-report", report)
+        assert [each["result"] for each in told["objects"]] == ["healed", "healed"]
+        assert [each["changed_fields"] for each in told["objects"]] == [[], []]
+        assert cluster.run("audit", "verify", str(cluster.log)).code == 0

@@ -172,10 +172,22 @@ def test_a_value_that_is_bound_to_another_path_is_read_there(cause: Cause) -> No
 
 def test_a_moved_value_points_at_the_key_that_it_belongs_to() -> None:
     found = examination(cause=Cause.VALUE_MOVED, belongs_to=b"/registry/secrets/shop/a b")
-    first, *rest = remedies_for(found)
-    assert first.command == "etcdfix scan '/registry/secrets/shop/a b'"
-    assert "only copy" in first.note
+    back, look, *rest = remedies_for(found)
+    assert back.command.startswith(
+        "etcdfix restore --from-key /registry/secrets/shop/web '/registry/secrets/shop/a b' --accept-unlisted-source"
+    )
+    assert back.command.endswith("--reason REASON --dry-run")
+    assert look.command == "etcdfix scan '/registry/secrets/shop/a b'"
+    assert "only copy" in look.note
     assert not any(is_deletion(remedy) for remedy in rest)
+    (first, *_rest) = remedies_for(found, RepeatedOptions(source=("--snapshot", "s.db")))
+    assert first.command.startswith("etcdfix scan")  # a file cannot be changed
+    strange = msgspec.structs.replace(
+        found, stored=msgspec.structs.replace(found.stored, key=b"/registry/secrets/a/\xff")
+    )
+    assert remedies_for(strange)[0].command.startswith(
+        "etcdfix restore --from-key base64:L3JlZ2lzdHJ5L3NlY3JldHMvYS// "
+    )
 
 
 NOW = ReadableRevision(11, 9, True)
@@ -473,7 +485,11 @@ def test_commands_hold_together_whatever_the_key(cause: Cause, outcome: Outcome,
         words = shlex.split(remedy.command)
         assert shlex.join(words) == remedy.command
         assert words[0] in {"etcdfix", "kubectl", "curl"}
-        if words[:2] == ["etcdfix", "scan"]:
+        if words[:2] == ["etcdfix", "restore"]:
+            other = words[words.index("--from-key") + 1]
+            named = base64.b64decode(other[7:]) if other.startswith("base64:") else other.encode()
+            assert named == key
+        elif words[:2] == ["etcdfix", "scan"]:
             named = base64.b64decode(words[-1]) if words[-2] == "--key-base64" else words[-1].encode()
             assert named == key
         elif words[:2] == ["etcdfix", "delete"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -17,10 +17,10 @@ from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
+from etcdfix.operations.look.encryption.bootstrap_log import LoggedValues
 from etcdfix.operations.look.encryption.bootstrap_values import (
     BootstrapValues,
     KeptValue,
-    LoggedValue,
     read_values,
 )
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, Tried, TryRequest, try_candidates
@@ -115,18 +115,19 @@ class Outcome(msgspec.Struct, frozen=True):
     tried: Tried | None
 
 
-def find_configurations(source: Source, request: RecoverRequest, logged: Sequence[LoggedValue] = ()) -> Found:
+def find_configurations(source: Source, request: RecoverRequest, logged: LoggedValues | None = None) -> Found:
     """Find every configuration that is still kept, and what the Nodes say of theirs.
 
     Args:
         source: The datastore.
         request: Has the tokens.
-        logged: What write-ahead logs have besides.
+        logged: What write-ahead logs have besides; None for no log.
 
     Raises:
         SourceError: Nothing can be read.
     """
-    values = read_values(source, request.tokens, logged)
+    logged = logged if logged is not None else LoggedValues()
+    values = read_values(source, request.tokens, logged.values)
     examiner = Examiner.of(request)
     recovered = [
         Recovered(name=name, file=file, configuration=_marked(file, name))
@@ -135,7 +136,7 @@ def find_configurations(source: Source, request: RecoverRequest, logged: Sequenc
         )
     ]
     return Found(
-        values=values,
+        values=msgspec.structs.replace(values, problems=(*values.problems, *logged.problems)),
         stages=read_node_stages(source, examiner),
         cluster=examiner.kube_system_uid(source),
         recovered=tuple(recovered),

@@ -56,13 +56,11 @@ class RescueRequest(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         targets: The objects.
         report: That named them; None where keys were named.
-        reason: For the record, "" for none.
         per_second: Most requests a second, all servers together.
     """
 
     targets: Targets
     report: SavedReport | None = None
-    reason: str = ""
     per_second: float = DEFAULT_PER_SECOND
 
 

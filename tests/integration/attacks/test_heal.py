@@ -126,6 +126,13 @@ def test_without_encryption_nothing_is_written(cluster: LostKeyCluster) -> None:
     _refused(cluster, rule="write-key")
 
 
+def test_a_kind_that_the_configuration_does_not_cover(cluster: LostKeyCluster) -> None:
+    some = configuration_yaml(provider("aescbc", key2=KEY_2), IDENTITY, resources=("configmaps",))
+    cluster.config.write_bytes(some)
+    cluster.p1.reload(some)
+    _refused(cluster, rule="write-key", says="without encryption")
+
+
 def test_another_cluster(cluster: LostKeyCluster) -> None:
     cluster.p1.behaviour.instead["/api/v1/namespaces/kube-system"] = Answer(
         200, json.dumps({"kind": "Namespace", "metadata": {"name": "kube-system", "uid": "other"}}).encode()

@@ -13,11 +13,12 @@ import pytest
 from etcdfix.cli.root import run
 from etcdfix.encryption.config import load_configuration
 from etcdfix.operations.look.encryption import recovered_files
-from tests.support.etcd_server import EtcdServer
+from tests.support.etcd_server import EtcdServer, EtcdServers
 from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, bootstrap, files, path, seal, stage_line
 from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s, node
 from tests.support.kine import KineWriter
 from tests.support.objects import aescbc, secret
+from tests.support.wal_writer import ModelEtcd
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
@@ -347,6 +348,50 @@ def test_a_token_in_the_place_of_its_file_is_not_repeated(k3s: K3s) -> None:
     assert "name withheld" in ran.err
 
 
+def test_what_was_compacted_comes_out_of_the_log_of_a_running_etcd(
+    start_etcd: Callable[..., EtcdServer],
+    etcd_servers: EtcdServers,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    if etcd_servers.kind != "process":
+        pytest.skip("the log of an etcd in a container is out of reach")
+    k3s = K3s(start_etcd(flags=(f"--data-dir={tmp_path / 'data'}",)), tmp_path, capfd)
+    log = tmp_path / "data" / "member" / "wal"
+    former = k3s.token_file("former", "former")
+    first = k3s.keep(OLD, "former")
+    k3s.server.delete(path("former").encode())
+    k3s.keep(NEW)
+    k3s.node("server-1", NEW)
+    for number in range(4):
+        k3s.secret(f"old-{number}", OLD_KEY, OLD_NAME)
+    k3s.server.compact()
+    code, report = k3s.report(tokens=[k3s.token, former])
+    assert (code, report["opened"], len(report["configurations"])) == (1, 0, 1)
+    for live in (True, False):
+        code, report = k3s.report("--wal", log, tokens=[k3s.token, former], live=live)
+        assert (code, report["tried"], report["opened"]) == (0, 4, 4)
+        (logged,) = [value for value in report["values"] if value["log_index"] is not None]
+        assert (logged["mod_revision"], logged["current"], logged["configuration"]) == (
+            first,
+            False,
+            "recovered-2",
+        )
+        assert report["write_ahead_logs"] == [str(log)]
+    assert "write-ahead log, entry" in k3s.recover("--wal", log, tokens=[k3s.token, former]).out
+
+
+def test_a_log_of_another_etcd_is_refused(k3s: K3s, tmp_path: Path) -> None:
+    k3s.keep(OLD)
+    other = ModelEtcd()
+    for number in range(8):
+        k3s.node(f"server-{number}", OLD)
+        other.update(f"/registry/minions/server-{number}".encode(), b"elsewhere")
+    ran = k3s.recover("--wal", other.log.write(tmp_path / "wal"))
+    assert (ran.code, ran.out) == (5, "")
+    assert k3s.recover("--wal", tmp_path / "nowhere").code == 5
+
+
 def test_sqlite_of_k3s_gives_its_keys_back_beside_its_writer(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -367,6 +412,9 @@ def test_sqlite_of_k3s_gives_its_keys_back_beside_its_writer(
         (True, "all"), (False, "none"),
     ]  # fmt: skip
     assert path() not in out
+    where = ["--kine", str(kine.path), "--wal", str(tmp_path), "--token-file", str(token)]
+    assert run(["encryption", "recover", *where]) == 2
+    assert "no log of one is of the other" in capfd.readouterr().err
 
 
 def test_other_formats_say_the_same(k3s: K3s) -> None:

@@ -81,12 +81,14 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         stages: What the Nodes say.
         cluster: uid of kube-system; None where it cannot be read.
         recovered: The newest configuration first.
+        doubt: Whether a write-ahead log is of this etcd, one sentence; "" where it is, and without one.
     """
 
     values: BootstrapValues
     stages: NodeStages
     cluster: str | None
     recovered: tuple[Recovered, ...]
+    doubt: str = ""
 
     @property
     def usable(self) -> list[EncryptionConfiguration]:
@@ -140,6 +142,7 @@ def find_configurations(source: Source, request: RecoverRequest, logged: LoggedV
         stages=read_node_stages(source, examiner),
         cluster=examiner.kube_system_uid(source),
         recovered=tuple(recovered),
+        doubt=logged.doubt,
     )
 
 
@@ -268,7 +271,7 @@ def _report(
     )
     return msgspec.structs.replace(
         without_advice,
-        notes=notes(without_advice),
+        notes=[*notes(without_advice), *([found.doubt] if found.doubt else [])],
         next=next_step(
             without_advice,
             request.same_again,

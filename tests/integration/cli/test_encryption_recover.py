@@ -381,15 +381,18 @@ def test_what_was_compacted_comes_out_of_the_log_of_a_running_etcd(
     assert "write-ahead log, entry" in k3s.recover("--wal", log, tokens=[k3s.token, former]).out
 
 
-def test_a_log_that_cannot_be_compared_is_said_to_be_one(k3s: K3s, tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_compared_is_said_to_be_one_and_another_is_refused(
+    k3s: K3s, tmp_path: Path
+) -> None:
     k3s.keep(OLD)
     other = ModelEtcd()
     for number in range(8):
         other.update(f"/registry/leases/n/{number}".encode(), b"elsewhere")
-    other.put(path().encode(), bootstrap(NEW))
-    other.log.commit()
     _, report = k3s.report("--wal", other.log.write(tmp_path / "wal"))
     assert "nothing shows that the write-ahead log is of this etcd" in " ".join(report["notes"])
+    other.log.commit()
+    ran = k3s.recover("--wal", other.log.write(tmp_path / "other"))
+    assert (ran.code, ran.out) == (5, "")
     assert k3s.recover("--wal", tmp_path / "nowhere").code == 5
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -340,6 +341,21 @@ def test_who_may_read_the_storage_prefix_alone_is_told(
     ran = k3s.recover("--user", "reader", "--password", "reads:one prefix", live=True)
     assert ran.code == 5
     assert "permission" in ran.err
+
+
+def test_who_may_read_the_bootstrap_data_alone_gets_it(
+    start_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    k3s = K3s(start_etcd(), tmp_path, capfd)
+    k3s.keep(OLD)
+    k3s.server.require_login(b"/bootstrap/")
+    words = ("--user", "reader", "--password", "reads:one prefix", "--save-dir", tmp_path / "saved")
+    ran = k3s.recover(*words, "--audit-log", tmp_path / "audit.jsonl", live=True)
+    assert ran.code == 3
+    assert "They were tried on nothing" in ran.out
+    assert re.search(r"recovered-1 .* not tried", ran.out)
+    assert "WRITTEN: recovered-1" in ran.out
+    assert "what the Nodes say could not be read" in ran.err
 
 
 def test_a_token_in_the_place_of_its_file_is_not_repeated(k3s: K3s) -> None:

@@ -14,7 +14,7 @@ from etcdfix.encryption.config_text import Element, Part, configuration_file
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.server_token import ServerToken
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.errors import ConfigurationError
+from etcdfix.errors import ConfigurationError, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.operations.look.encryption.bootstrap_log import LoggedValues
@@ -126,7 +126,7 @@ def find_configurations(source: Source, request: RecoverRequest, logged: LoggedV
         logged: What write-ahead logs have besides; None for no log.
 
     Raises:
-        SourceError: Nothing can be read.
+        SourceError: Nothing can be read under the prefix of the bootstrap data.
     """
     logged = logged if logged is not None else LoggedValues()
     values = read_values(source, request.tokens, logged.values)
@@ -137,10 +137,17 @@ def find_configurations(source: Source, request: RecoverRequest, logged: LoggedV
             (f"recovered-{at}", file) for at, file in enumerate(values.files.values(), start=1)
         )
     ]
+    problems = [*values.problems, *logged.problems]
+    stages, cluster = NodeStages((), 0), None
+    try:
+        cluster = examiner.kube_system_uid(source)
+        stages = read_node_stages(source, examiner)
+    except SourceError as problem:  # what was recovered is worth more
+        problems.append(f"what the Nodes say could not be read: {problem.message}")
     return Found(
-        values=msgspec.structs.replace(values, problems=(*values.problems, *logged.problems)),
-        stages=read_node_stages(source, examiner),
-        cluster=examiner.kube_system_uid(source),
+        values=msgspec.structs.replace(values, problems=tuple(problems)),
+        stages=stages,
+        cluster=cluster,
         recovered=tuple(recovered),
         doubt=logged.doubt,
     )
@@ -200,7 +207,6 @@ def try_recovered(
 
     Raises:
         ConfigurationError: The scope names something that does not exist.
-        SourceError: Nothing could be read.
     """
     saved = saved if saved is not None else Saved()
     candidates = tuple(
@@ -218,7 +224,12 @@ def try_recovered(
             candidates=candidates,
             scope=request.scope,
         )
-        tried = try_candidates(source, try_request, plugins=plugins, progress=progress)
+        try:
+            tried = try_candidates(source, try_request, plugins=plugins, progress=progress)
+        except SourceError as problem:  # what was recovered, and written, is told all the same
+            lost = f"which values they open could not be read: {problem.message}"
+            values = msgspec.structs.replace(found.values, problems=(*found.values.problems, lost))
+            found = msgspec.structs.replace(found, values=values)
     return Outcome(_report(source, request, found, saved, tried), tried)
 
 

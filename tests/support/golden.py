@@ -24,14 +24,14 @@ def golden_folder(name: str) -> Path:
 
 
 @functools.cache
-def api_samples(release: str) -> dict[str, bytes]:
-    """The ``.pb`` samples of one release (``v1.36.0``) by file name without suffix, sorted."""
+def api_samples(release: str, suffix: str = ".pb") -> dict[str, bytes]:
+    """The samples of one release (``v1.36.0``) by file name without suffix, sorted: ``.pb``, or ``.json``."""
     samples = {}
     with tarfile.open(golden_folder("kubernetes-api") / f"{release}.tar.xz") as archive:
         for member in archive:
             path = Path(member.name)
             content = archive.extractfile(member)
-            if path.suffix == ".pb" and content is not None:
+            if path.suffix == suffix and content is not None:
                 samples[path.stem] = content.read()
     return dict(sorted(samples.items()))
 

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from etcdfix.errors import SourceLocked
 from etcdfix.model import ClusterIdentity, Confidence, Outcome
 from etcdfix.operations.change.candidate import Candidate, identify_file
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import read_key
 from etcdfix.remediation.preflight.same_object import newest_readable, uid_of
 from etcdfix.rules import Rule, refuse
-from etcdfix.sources.wal.log import LogHistory, WriteAheadLog, database_beside
+from etcdfix.sources.base import Source
+from etcdfix.sources.wal.history import LogHistory
+from etcdfix.sources.wal.log import WriteAheadLog, database_beside
 from etcdfix.sources.wal.model import Kinship, LoggedWrite, WriteKind
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_arguments, quote_command
+from etcdfix.text.words import counted
 
 _MOST_WRITES: Final = 64
 """The newest ones of the key are looked at, where no entry is named. All of them are in memory at once."""
@@ -41,56 +46,62 @@ def of_log(cluster: Cluster, key: bytes, directory: Path, entry: int | None = No
         entry: Raft index of an entry; None for the newest write that will do.
 
     Raises:
-        RefusedByRule: The log is of another history, or holds no such write.
+        RefusedByRule: It holds no such write.
+        OtherHistory: The log is of another history.
         SourceError: The log, or the database beside it, cannot be read.
     """
+    with ExitStack() as stack:
+        log = stack.enter_context(WriteAheadLog.open(directory))
+        base, running = _database(directory, stack)
+        history = log.history(cluster.source, others=[base] if base is not None else [])
+        stack.callback(history.close)
+        log.require_same_history(history)
+        chosen, told = _choose(cluster, key, directory, entry, history)
+        stored = chosen.stored()
+        assert stored is not None  # it has a value
+        named: ClusterIdentity | None = ClusterIdentity()
+        if history.agreement.kinship is Kinship.SAME_HISTORY:
+            same_id = log.description.cluster_id == cluster.source.describe().cluster_id
+            if base is not None:
+                named = identify_file(cluster, base)
+            elif running and same_id:
+                # The log that this very etcd writes: its newest writes are what is stored now.
+                named = None
+    return Candidate(
+        stored=stored,
+        origin=f"entry {chosen.entry_index} of the write-ahead log in {directory}",
+        cluster=named,
+        told=told,
+    )
+
+
+def _database(directory: Path, stack: ExitStack) -> tuple[Source | None, bool]:
+    """Open the database beside a log, None where there is none; and say whether a running etcd holds it."""
     from etcdfix.sources.snapshot import SnapshotSource  # noqa: PLC0415 - only where there is a file
 
     database = database_beside(directory)
-    with WriteAheadLog.open(directory) as log:
-        if database is None:
-            return _of_history(cluster, key, directory, entry, log.history(cluster.source), ClusterIdentity())
-        with SnapshotSource(database) as base:
-            named = identify_file(cluster, base)
-            return _of_history(cluster, key, directory, entry, log.history(cluster.source, base=base), named)
-
-
-def _of_history(
-    cluster: Cluster,
-    key: bytes,
-    directory: Path,
-    entry: int | None,
-    history: LogHistory,
-    named: ClusterIdentity,
-) -> Candidate:
+    if database is None:
+        return None, False
     try:
-        if history.agreement.kinship is Kinship.OTHER_HISTORY:
-            raise refuse(
-                Rule.OTHER_HISTORY,
-                f"the log in {directory} is of another history than this etcd: {history.agreement.sentence}",
-                hint="name the member/wal of a member of this very etcd",
-            )
-        if entry is not None:
-            write = _of_entry(key, directory, entry, history.writes(key))
-        else:
-            write = _newest(cluster, key, directory, deque(history.writes(key), maxlen=_MOST_WRITES))
-        newer = sum(other.entry_index > write.entry_index for other in history.writes(key))
-        told = [_sureness(write), history.agreement.sentence, *history.problems]
-    finally:
-        history.close()
+        return stack.enter_context(SnapshotSource(database)), False
+    except SourceLocked:
+        return None, True
+
+
+def _choose(
+    cluster: Cluster, key: bytes, directory: Path, entry: int | None, history: LogHistory
+) -> tuple[LoggedWrite, tuple[str, ...]]:
+    """Return the write, and what is to be known of it."""
+    if entry is not None:
+        write = _of_entry(key, directory, entry, history.writes(key))
+    else:
+        write = _newest(cluster, key, directory, deque(history.writes(key), maxlen=_MOST_WRITES))
+    told = [_sureness(write), history.agreement.sentence, *history.problems]
+    newer = sum(other.entry_index > write.entry_index for other in history.writes(key))
     if newer:
-        told.append(
-            f"{newer} later writes of the key stand in the log; what they changed is not in this value"
-        )
-    stored = write.stored()
-    assert stored is not None  # it has a value
-    compared = history.agreement.kinship is Kinship.SAME_HISTORY
-    return Candidate(
-        stored=stored,
-        origin=f"entry {write.entry_index} of the write-ahead log in {directory}",
-        cluster=named if compared else ClusterIdentity(),
-        told=tuple(told),
-    )
+        stands = "stands" if newer == 1 else "stand"
+        told.append(f"{counted(newer, 'later write')} of the key {stands} in the log, and not in this value")
+    return write, tuple(told)
 
 
 def _of_entry(key: bytes, directory: Path, entry: int, writes: Iterable[LoggedWrite]) -> LoggedWrite:

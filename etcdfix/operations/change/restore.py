@@ -177,7 +177,6 @@ def run_restore(
     check_digest(request)
     found = cluster.examiner.apart().examine(candidate.stored)
     source = check_source(cluster, request, found, identity, reading, step)
-    proof = _check_write_key(cluster, request, found, identity, reading, step)
     replaced: Preflight | OwnWrite | None = None
     warnings: list[str] = []
     if reading.stored is None:
@@ -203,6 +202,7 @@ def run_restore(
             replaced = _check_replaced(cluster, request, reading.stored, progress, step)
         warnings += replaced.warnings
         servers = replaced.servers
+    proof = _check_write_key(cluster, request, found, identity, reading, step)
     step("check: space")
     require_space(cluster.source.client)
     step("check: lease")

@@ -120,7 +120,7 @@ def check_source(
         AuditLogUnreadable: The log cannot be read, or its chain is broken.
         SourceError: What etcd keeps of the key could not be read.
     """
-    candidate, directories = request.candidate, request.record_paths.directories
+    candidate = request.candidate
     intent = _intent_behind(candidate, request.record_paths.log_path)
     if intent is not None:
         return Source(intent=intent)
@@ -132,7 +132,7 @@ def check_source(
         flags.append(_UNLISTED)
     step("check: same object")
     same = bool(candidate.revision) and check_same_object(cluster, reading, found)
-    same = same or check_uid(cluster, reading, found, identity, directories)
+    same = same or check_uid(cluster, reading, found, identity, request.record_paths)
     if not same:
         _check_unknown_uid(request, found)
         flags.append(_UNKNOWN_UID)

@@ -6,15 +6,16 @@ of another one would come back over what was made since. Of a value from elsewhe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from etcdfix.errors import BackupUnreadable
+from etcdfix.errors import AuditLogUnreadable, BackupUnreadable
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.readable_revision import Kept, kept_of_history, newest_kept, reads
-from etcdfix.remediation.backup.file import read_backup
-from etcdfix.remediation.backup.write import name_of
+from etcdfix.remediation.backup.file import BackupContent, read_backup
+from etcdfix.remediation.backup.write import intent_of, name_of
+from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.rules import Rule, refuse
@@ -63,19 +64,19 @@ def check_uid(
     reading: KeyReading,
     found: Examination,
     identity: ClusterIdentity,
-    directories: Sequence[Path] = (),
+    places: RecordPaths,
 ) -> bool:
     """Say whether a readable value from elsewhere has the uid of a key's present object, or of its last one.
 
-    What etcd keeps says that uid, or a backup of ours of the same generation. Revisions that the value itself names
-    prove nothing: a restored etcd repeats them.
+    What etcd keeps says that uid, or a backup of the same generation that our audit log lists. Revisions that the
+    value itself names prove nothing: a restored etcd repeats them.
 
     Args:
         cluster: Whose etcd it is.
         reading: The linearizable read of the key.
         found: The value.
         identity: Which cluster it is.
-        directories: Where backups lie; one that is missing tells nothing.
+        places: Where backups lie, and the audit log that speaks for them.
 
     Returns:
         False where nothing tells the uid of that object.
@@ -93,7 +94,7 @@ def check_uid(
             f"mod_revision {newest.examination.stored.mod_revision} in etcd",
         )
     if not there:
-        there, origin = _in_backups(cluster, last_stored(cluster, reading, key), key, identity, directories)
+        there, origin = _in_backups(cluster, last_stored(cluster, reading, key), key, identity, places)
     if not here or not there:
         return False
     if here == there:
@@ -136,18 +137,14 @@ def _in_backups(
     last: StoredValue | None,
     key: bytes,
     identity: ClusterIdentity,
-    directories: Sequence[Path],
+    places: RecordPaths,
 ) -> tuple[str, str]:
     """Return the uid that the newest backup of the key says, and which; one of another generation says nothing."""
     newest, told = 0, ("", "")
     examiner = cluster.examiner.apart()
-    for path in _backups_of(key, directories):
-        try:
-            content = read_backup(path).content
-        except BackupUnreadable:
-            continue
+    for path, content in _backups_of(key, places):
         another = last is not None and content.create_revision != last.create_revision
-        if content.key_base64 != key or another or not content.cluster.named.is_same(identity):
+        if another or not content.cluster.named.is_same(identity):
             continue
         found = examiner.examine(content.stored)
         uid = uid_of(found) if reads(found) else ""
@@ -156,12 +153,14 @@ def _in_backups(
     return told
 
 
-def _backups_of(key: bytes, directories: Sequence[Path]) -> list[Path]:
-    found: list[Path] = []
-    for directory in directories:
-        with suppress(OSError):
-            found += sorted(directory.glob(f"{name_of(key)}*.json"))
-    return found
+def _backups_of(key: bytes, places: RecordPaths) -> Iterator[tuple[Path, BackupContent]]:
+    """Yield the backups of a key that the audit log lists: anybody may have put a file there."""
+    for directory in places.directories:
+        for path in sorted(directory.glob(f"{name_of(key)}*.json")):
+            with suppress(BackupUnreadable, AuditLogUnreadable):
+                backup = read_backup(path)
+                if backup.content.key_base64 == key and intent_of(backup, places.log_path) is not None:
+                    yield path, backup.content
 
 
 def _newest_readable(cluster: Cluster, reading: KeyReading, key: bytes) -> Kept | None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from etcdfix.errors import OtherHistory
 from etcdfix.sources.base import Source
-from etcdfix.sources.wal.model import Agreement, LogDescription, LoggedWrite
+from etcdfix.sources.wal.entries import LogEntries, MemberLog, join
+from etcdfix.sources.wal.history import LogHistory
+from etcdfix.sources.wal.model import Kinship, LogDescription
+
+__all__ = ["LogHistory", "WriteAheadLog", "database_beside"]
 
 
 def database_beside(directory: Path) -> Path | None:
@@ -17,81 +22,95 @@ def database_beside(directory: Path) -> Path | None:
     return found if found.is_file() else None
 
 
-class LogHistory:
-    """What the log did to each key; made by :meth:`WriteAheadLog.history`.
-
-    Attributes:
-        agreement: Whether it is of the same history as what is stored now. Of another one nothing is given.
-        replayed: From where it was replayed, one clause; "" where there was no base, so that nothing is certain.
-    """
-
-    agreement: Agreement
-    replayed: str
-
-    def writes(self, key: bytes) -> Iterator[LoggedWrite]:
-        """Yield every write of one key, oldest first, values read from the files as they are asked for.
-
-        Range deletions and lease revocations that reached the key are among them.
-        """
-        raise NotImplementedError
-
-    def keys(self, prefix: bytes = b"") -> Iterator[bytes]:
-        """Yield every key below a prefix that some entry names, or a replay found in a range, in byte order."""
-        raise NotImplementedError
-
-    def deleted(self, prefix: bytes = b"") -> Iterator[bytes]:
-        """Yield, in byte order, every key whose last write in the log may be a deletion, whatever is stored now."""
-        raise NotImplementedError
-
-    @property
-    def problems(self) -> list[str]:
-        """Reasons why what is given is not everything: one sentence each."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Let go of temporary files."""
-
-
 class WriteAheadLog:
     """The write-ahead log of a member, or those of several members of one cluster.
 
     Opening reads all frames once: checksums, superseded entries, commits. ``history`` reads the entries that count.
     The end of each file is where it was when it was opened, so that a running etcd may write on.
+
+    Attributes:
+        description: What it holds.
     """
 
-    description: LogDescription
+    def __init__(self, entries: LogEntries) -> None:
+        self._entries = entries
+        runs = entries.runs
+        self.description = LogDescription(
+            directories=tuple(map(str, entries.directories)),
+            cluster_id=f"{entries.cluster_id:x}" if entries.cluster_id else "",
+            first_index=runs[0].first if runs else 0,
+            last_index=runs[-1].last if runs else 0,
+            committed_index=entries.committed,
+            entries=sum(len(run.places) for run in runs),
+            superseded=entries.superseded,
+            segments=len(entries.segments),
+            size_bytes=entries.size,
+            gaps=tuple(entries.gaps()),
+        )
 
     @classmethod
     def open(cls, *directories: Path, progress: Callable[[int], None] = lambda _bytes: None) -> WriteAheadLog:
         """Open the log of each directory (``member/wal``), and join them.
 
+        Args:
+            directories: One for each member.
+            progress: Told the size of each segment that was read, bytes.
+
         Raises:
             NotALog: No such directory, or no segment of a log in it.
             LogsDisagree: Two of them are not of one history.
+            SourceError: A segment cannot be read.
         """
-        raise NotImplementedError
+        logs: list[MemberLog] = []
+        try:
+            logs.extend(MemberLog(directory, progress) for directory in directories)
+            return cls(join(logs))
+        except BaseException:
+            for log in logs:
+                log.close()
+            raise
 
     @property
     def problems(self) -> list[str]:
-        """Damage that was walked around, one sentence each."""
-        raise NotImplementedError
+        """Damage that was walked around, and gaps, one sentence each."""
+        gaps = [
+            f"entries {gap.first} to {gap.last} of the log are missing ({gap.why})"
+            for gap in self.description.gaps
+        ]
+        return [*self._entries.problems, *gaps]
 
-    def history(self, present: Source | None, *, base: Source | None = None) -> LogHistory:
+    def history(self, present: Source | None, *, others: Sequence[Source] = ()) -> LogHistory:
         """Work out what each entry did.
 
         Args:
             present: What is stored now: a live etcd, or a later file. The newest writes of the log are compared with
                 it; None leaves everything at most ``likely``.
-            base: A database file of the same history whose ``consistent_index`` lies in the log, to replay from.
-                Without one, a log that begins with the cluster is replayed from the empty store.
+            others: Database files of the same history, as the ``snap/db`` beside, or older snapshots. Each may be the
+                base of a replay: where its ``consistent_index`` lies in the log. A log that begins with the cluster is
+                replayed from the empty store.
 
         Raises:
             SourceError: A source, or the log, cannot be read.
         """
-        raise NotImplementedError
+        return LogHistory(self._entries, present, others)
+
+    def require_same_history(self, history: LogHistory) -> None:
+        """Refuse a log of another history: nothing of it is offered.
+
+        Raises:
+            OtherHistory: Nothing shows that it is of the history of what is stored.
+        """
+        if history.agreement.kinship is Kinship.OTHER_HISTORY:
+            raise OtherHistory(
+                f"{', '.join(self.description.directories)}: nothing shows that this log is of the history of what is"
+                f" stored now: {history.agreement.sentence}",
+                hint="name the log of a member of this very cluster, not of a restored copy; as long as etcd refuses"
+                " writes (NOSPACE), its newest writes show nothing",
+            )
 
     def close(self) -> None:
         """Let go of the files."""
+        self._entries.close()
 
     def __enter__(self) -> Self:
         return self

@@ -158,6 +158,11 @@ class Replay:
         found = self._get(key)
         return None if found is None else (found.mod, found.value, found.number)
 
+    def writer(self, key: bytes) -> int:
+        """Return the entry that wrote a key last; 0 where the base holds it, or nothing does."""
+        found = self._get(key)
+        return 0 if found is None else found.entry
+
     def _transaction(self, entry: int, transaction: Transaction) -> Applied:
         witnessed: list[int] = []
         try:
@@ -180,6 +185,8 @@ class Replay:
         touched = {change.key for change in changes}
         self._contested -= touched
         self._contest(transaction, touched)
+        # Where either branch writes a key, its revision alone does not say which one was taken.
+        self._contested.update(write.step.key for write in writes_of(transaction) if write.fallback)
         if changes:
             self.revision += 1
         return Applied(self.revision if changes else 0, changes, witnessed)

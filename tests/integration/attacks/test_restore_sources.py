@@ -140,8 +140,12 @@ def test_healthy_values_under_a_wrong_configuration(registry: Attacked, declared
     registry.keyed("aesgcm", WRONG)
     with registry.nothing_changes():
         ran = over(registry, object_for(registry), *EVERYTHING, *declared)
-        assert ran.code == 4, ran
-        assert "nothing shows that the API servers hold the key of aesgcm/v1/key1" in ran.err
+        says = (
+            "nothing shows that the API servers hold the key of"
+            if declared
+            else "the configuration alone can cure"
+        )
+        registry.refused(ran, says, hint="create a new one" if declared else "fix the configuration")
     assert registry.stored(at) == seal("aesgcm", secret("target"), at)
 
 
@@ -183,10 +187,11 @@ def test_a_uid_that_nothing_tells(registry: Attacked) -> None:
 
 def test_without_encryption_over_what_was_encrypted(registry: Attacked) -> None:
     target(registry, damaged(registry))
-    for providers in ((IDENTITY, provider("aesgcm", key1=TRUE)), (IDENTITY,)):
+    lost = ("--declare-key-lost", "aesgcm/v1/key1")
+    for providers, declared in (((IDENTITY, provider("aesgcm", key1=TRUE)), ()), ((IDENTITY,), lost)):
         registry.rules(("secrets", providers))
         with registry.nothing_changes():
-            ran = over(registry, object_for(registry), *EVERYTHING)
+            ran = over(registry, object_for(registry), *EVERYTHING, *declared)
         registry.refused(ran, "would leave its contents unencrypted", hint="kubectl create -f")
     key = registry.key("shop/target")
     file = saved(registry.folder, object_for(registry))

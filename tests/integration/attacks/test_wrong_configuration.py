@@ -15,6 +15,7 @@ from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran, Registry, candidate_config
 from tests.support.etcd_server import EtcdServer
 from tests.support.kubernetes_api import ACCESS_REVIEW, KubernetesAPI, status_answer
+from tests.support.object_files import json_secret, saved
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
@@ -74,7 +75,7 @@ def writers(registry: Registry, name: str, *arguments: str) -> Iterator[tuple[st
             "--replace-mod-revision", str(present), *arguments,
         ),
     )  # fmt: skip
-    file = saved(registry.folder, json_secret(name, uid=UID.decode(), resource_version=present))
+    file = saved(registry.folder, json_secret(name, resource_version=present))
     yield (
         "restore --from-object",
         registry.restore(

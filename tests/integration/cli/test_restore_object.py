@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from etcdfix.remediation.backup.file import digest
+from tests.support.attacks import TRUE, seal
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import BROKEN, Ran, Registry
+from tests.support.golden import needs_golden
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.object_files import json_secret, managed, saved
 from tests.support.objects import (
@@ -22,9 +24,12 @@ from tests.support.objects import (
     aescbc,
     aesgcm,
     config_map,
+    configuration_yaml,
+    namespace_object,
     provider,
     secret,
 )
+from tests.support.sample_objects import samples
 
 pytestmark = pytest.mark.etcd
 
@@ -52,8 +57,9 @@ def from_object(
 
 def served(registry: Registry, name: str = "shop/broken") -> Any:
     """Return what an API server would serve of a Secret."""
+    key = name if "/" in name and name.count("/") > 1 else f"secrets/{name}"
     ran = registry.run(
-        "get", registry.key(name).decode(), "--reveal", "-o", "json", "--endpoints", registry.endpoints,
+        "get", f"{registry.prefix}/{key}", "--reveal", "-o", "json", "--endpoints", registry.endpoints,
         "--etcd-prefix", registry.prefix, "--encryption-config", str(registry.config),
     )  # fmt: skip
     assert ran.code == 0, ran.err
@@ -188,6 +194,37 @@ def test_a_lease_is_kept(registry: Registry) -> None:
     registry.etcd.put(registry.key("shop/good-1"), aescbc(secret("good-1")))
     assert from_object(registry, json_secret(), NO_SERVER, UNKNOWN_UID).code == 0
     assert registry.lease(key) == int(lease, 16)
+
+
+_SAMPLED = (
+    "apps.v1.Deployment", "apps.v1.StatefulSet", "autoscaling.v1.HorizontalPodAutoscaler", "batch.v1.Job",
+    "core.v1.Pod", "core.v1.Service", "networking.k8s.io.v1.Ingress", "policy.v1.PodDisruptionBudget",
+)  # fmt: skip
+
+
+@needs_golden
+def test_samples_of_many_kinds(registry: Registry) -> None:
+    """What an API server gives of them is what etcdfix gives of them afterwards."""
+    registry.config.write_bytes(configuration_yaml(provider("aesgcm", key1=TRUE), resources=("*.*",)))
+    registry.put("kube-system", namespace_object("kube-system"), resource="namespaces")
+    done = set()
+    for sample in samples("v1.36.0"):
+        if sample.name not in _SAMPLED:
+            continue
+        done.add(sample.name)
+        newest = sample.key(registry.prefix) + b"-newest"
+        value = json.loads(json.dumps(sample.value))
+        value["metadata"]["name"] += "-newest"
+        del value["metadata"]["resourceVersion"]
+        registry.etcd.put(newest, seal("aesgcm", json.dumps(value).encode(), newest, TRUE))
+        key = sample.key(registry.prefix).decode()
+        file = saved(registry.folder, sample.value)
+        ran = registry.restore("--from-object", str(file), key, UNLISTED, UNKNOWN_UID, NO_SERVER)
+        assert ran.code == 0, (sample.name, ran.err)
+        now = served(registry, key.removeprefix(f"{registry.prefix}/"))
+        now["metadata"]["resourceVersion"] = sample.value["metadata"]["resourceVersion"]
+        assert now == sample.value, sample.name
+    assert done == set(_SAMPLED)
 
 
 # From another key.

@@ -7,13 +7,19 @@ from collections.abc import Iterator
 import pytest
 
 from etcdfix.errors import RefusedByRule
-from etcdfix.model import StoredValue
+from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import read_key
-from etcdfix.remediation.preflight.same_object import check_same_object
+from etcdfix.remediation.preflight.same_object import (
+    check_same_object,
+    check_uid,
+    last_stored,
+    newest_readable,
+)
 from etcdfix.sources.live import LiveSource
 from tests.support.change_runs import BROKEN, Registry
-from tests.support.objects import UID, aescbc, secret
+from tests.support.object_files import json_secret, saved
+from tests.support.objects import KUBE_SYSTEM_UID, UID, aescbc, secret
 from tests.support.protobytes import block, object_meta, unknown
 
 pytestmark = pytest.mark.etcd
@@ -109,3 +115,91 @@ def test_compacted_in_the_meantime(registry: Registry, cluster: Cluster) -> None
     assert not examined(cluster, key, stored)
     registry.etcd.put(key, BROKEN)
     assert not examined(cluster, key, stored)
+
+
+# A value from elsewhere: its uid alone says it.
+
+
+def uid_fits(registry: Registry, cluster: Cluster, value: bytes, *, uid: str = KUBE_SYSTEM_UID) -> bool:
+    key = registry.key("shop/web")
+    found = cluster.examiner.apart().examine(StoredValue(key, value, 0, 0, 0, 0))
+    reading = read_key(cluster.source.client, key)
+    return check_uid(cluster, reading, found, ClusterIdentity.by_uid(uid), registry.places)
+
+
+def test_the_uid_of_what_etcd_keeps(registry: Registry, cluster: Cluster) -> None:
+    key = registry.key("shop/web")
+    registry.etcd.put(key, WHOLE)
+    registry.etcd.put(key, BROKEN)
+    for _ in range(2):
+        assert uid_fits(registry, cluster, WHOLE)
+        assert not uid_fits(registry, cluster, WITHOUT_UID)
+        with pytest.raises(RefusedByRule, match="is of the object with uid 99999999") as caught:
+            uid_fits(registry, cluster, OF_ANOTHER)
+        assert caught.value.rule == "other-object"
+        registry.etcd.delete(key)
+    registry.etcd.put(key, BROKEN)  # a generation of which nothing reads
+    assert not uid_fits(registry, cluster, WHOLE)
+    assert not uid_fits(registry, cluster, OF_ANOTHER)
+
+
+def test_an_object_without_a_uid_is_known_by_none(registry: Registry, cluster: Cluster) -> None:
+    registry.etcd.put(registry.key("shop/web"), WITHOUT_UID)
+    assert not uid_fits(registry, cluster, WITHOUT_UID)
+    assert not uid_fits(registry, cluster, WHOLE)
+
+
+def test_the_uid_of_a_backup_that_the_log_lists(registry: Registry, cluster: Cluster) -> None:
+    """An object put back over a broken value, and undone: the backup of that has the object."""
+    key = registry.key("shop/web")
+    registry.etcd.put(key, BROKEN)
+    registry.etcd.put(registry.key("shop/good-1"), aescbc(secret("good-1")))
+    file = saved(registry.folder, json_secret("web", uid=UID.decode()))
+    given = (
+        "--accept-unlisted-source",
+        "--accept-unknown-uid",
+        "--accept-no-api-server",
+        "--replace-mod-revision",
+    )
+    ran = registry.restore("--from-object", str(file), key.decode(), *given, str(registry.mod_revision(key)))
+    assert ran.code == 0, ran.err
+    ran = registry.restore(
+        str(registry.kept()[-1].path), "--replace-mod-revision", str(registry.mod_revision(key))
+    )
+    assert ran.code == 0, ran.err
+    registry.etcd.compact()
+    assert uid_fits(registry, cluster, WHOLE)
+    with pytest.raises(RefusedByRule, match=r"has uid 11111111-.* \(backup "):
+        uid_fits(registry, cluster, OF_ANOTHER)
+    assert not uid_fits(registry, cluster, WHOLE, uid="of-another-cluster")
+    registry.etcd.delete(key)
+    registry.etcd.compact()
+    assert uid_fits(registry, cluster, WHOLE)  # nothing of the key is left in etcd
+    registry.etcd.put(key, BROKEN)
+    assert not uid_fits(registry, cluster, WHOLE)  # another generation
+    registry.etcd.delete(key)
+    registry.etcd.compact()
+    for backup in registry.kept():
+        backup.path.with_name(f"{backup.path.name[:-5]}-copy.json").write_bytes(b"{}")
+    assert uid_fits(registry, cluster, WHOLE)
+    registry.log.write_bytes(b"")
+    assert not uid_fits(registry, cluster, WHOLE)  # no log lists it
+
+
+def test_the_last_record_of_a_key(registry: Registry, cluster: Cluster) -> None:
+    key = registry.key("shop/web")
+    for step in (None, "put", "deleted", "compacted"):
+        if step == "put":
+            registry.etcd.put(key, WHOLE)
+        elif step == "deleted":
+            registry.etcd.delete(key)
+        elif step == "compacted":
+            registry.etcd.compact()
+        reading = read_key(cluster.source.client, key)
+        last = last_stored(cluster, reading, key)
+        newest = newest_readable(cluster, reading, key)
+        there = step in {"put", "deleted"}
+        assert (last is not None and last.value == WHOLE) is there
+        assert (newest is not None and newest.stored == last) is there
+    registry.etcd.put(key, BROKEN)
+    assert newest_readable(cluster, read_key(cluster.source.client, key), key) is None

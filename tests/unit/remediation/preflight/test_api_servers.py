@@ -11,7 +11,7 @@ from etcdfix.apiserver.servers import APIAccess, ServerAnswer, ServerAnswers
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.preflight import api_servers
-from etcdfix.remediation.preflight.api_servers import check_api_servers
+from etcdfix.remediation.preflight.api_servers import check_api_servers, require_api
 from etcdfix.remediation.preflight.cluster import Acceptances
 from tests.support.examinations import examination
 
@@ -34,3 +34,19 @@ def test_only_who_was_denied_needs_a_permission(
         check_api_servers(examination(), ClusterIdentity(), APIAccess(Path("kubeconfig")), Acceptances())
     assert caught.value.rule == "no-api-server"
     assert caught.value.hint.startswith("have the user allowed" if granted else "name another one")
+
+
+@pytest.mark.parametrize("key_lost", ["", "aescbc/v1/key1"])
+@pytest.mark.parametrize("always", ["", "--from-object"])
+def test_who_must_be_asked(key_lost: str, always: str) -> None:
+    accepted = Acceptances(key_lost=key_lost)
+    named = APIAccess(Path("kubeconfig"))
+    require_api(named, accepted, always=always)
+    require_api(None, Acceptances(key_lost=key_lost, no_api_server=True), always=always)
+    if not (key_lost or always):
+        require_api(None, accepted, always=always)
+        return
+    with pytest.raises(RefusedByRule) as caught:
+        require_api(None, accepted, always=always)
+    assert caught.value.rule == "no-api-server"
+    assert caught.value.message.startswith("--declare-key-lost: no" if key_lost else "--from-object: no")

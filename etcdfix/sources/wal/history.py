@@ -1,0 +1,541 @@
+"""What a log did to each key, and how sure that is. The reasoning stands in ``docs/wal.md``."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from etcdfix.model import Confidence, StoredValue
+from etcdfix.sources.base import Source
+from etcdfix.sources.wal.base import Base, EmptyBase, FileBase
+from etcdfix.sources.wal.entries import LogEntries, Run
+from etcdfix.sources.wal.model import Agreement, Kinship, LoggedWrite, WriteKind
+from etcdfix.sources.wal.requests import Delete, Put, asked_by, in_range, writes_of
+from etcdfix.sources.wal.revisions import Claim, Points, claims_of
+from etcdfix.sources.wal.trace import CHANGED, UNCHANGED, KeyRecord, LastWrite, RunTrace, Trace
+from etcdfix.text.words import counted
+from etcdfix.wire import raft
+
+_MOST_CONTRADICTED: Final = 2
+"""So many of the newest keys may differ in a log whose newest writes were refused."""
+
+_AGREED_BACK: Final = 3
+"""The log is of this history up to the third-newest key that agrees: one alone may be chance."""
+
+
+class _Compared(NamedTuple):
+    """What the comparison with stored values showed, by entry."""
+
+    agreed: list[int]
+    contradicted: list[int]
+    claims: list[Claim]
+
+
+class LogHistory:
+    """What the log did to each key; made by ``WriteAheadLog.history``.
+
+    Args:
+        log: The entries.
+        present: What is stored now; None where nobody knows.
+        others: Database files: each may be a base to replay from, and each is compared with the end of a replay.
+
+    Attributes:
+        agreement: Whether it is of the same history as what is stored now. Of another one nothing is given.
+        replayed: From where it was replayed, one clause; "" where there was no base, so that nothing is certain.
+
+    Raises:
+        SourceError: A source, or the log, cannot be read.
+    """
+
+    def __init__(self, log: LogEntries, present: Source | None, others: Sequence[Source] = ()) -> None:
+        self._log = log
+        self._present = present
+        self._stores = [source for source in (present, *others) if source is not None]
+        self._problems: list[str] = []
+        bases = self._bases()
+        self._trace = Trace(log, bases)
+        try:
+            self._claims = self._all_claims()
+            compared = self._compare()
+            if compared.contradicted and bases:
+                self._problems.append(
+                    "replaying the log does not lead to what is stored now: etcd refused requests for a reason that is"
+                    " not in the log; nothing of it is certain"
+                )
+                self._trace.close()
+                self._trace = Trace(log, {})
+                self._claims = self._all_claims()
+                compared = self._compare()
+            self._finish(compared)
+        except BaseException:
+            self._trace.close()
+            raise
+
+    def _finish(self, compared: _Compared) -> None:
+        self._points = self._all_points(compared.claims)
+        self._newest_agreed = max(compared.agreed, default=0)
+        self._newest_stored = max((store.describe().revision for store in self._stores), default=0)
+        self.agreement = self._judge(compared)
+        known = [run for run in self._trace.runs if run.base is not None and run.end > run.begin]
+        self.replayed = "; ".join(run.base.name for run in known if run.base is not None)
+        self._certain = {run.run.first: self._certain_of(run) for run in known}
+        for run in known:
+            if run.stopped:
+                self._problems.append(f"nothing after it is certain: {run.stopped}")
+        if self._trace.lost_ranges:
+            self._problems.append(f"{counted(self._trace.lost_ranges, 'range deletion')} are left out")
+
+    def _bases(self) -> dict[int, Base]:
+        """Return what each run can be replayed from: the earliest state that lies in it."""
+        files = [base for base in map(FileBase.of, self._stores) if base is not None]
+        found: dict[int, Base] = {}
+        for run in self._log.runs:
+            if self._begins_empty(run):
+                found[run.first] = EmptyBase()
+                continue
+            fitting = [
+                base
+                for base in files
+                if run.first - 1 <= base.applied.entry < run.last and self._same_term(base)
+            ]
+            if fitting:
+                found[run.first] = min(fitting, key=lambda base: base.applied.entry)
+        return found
+
+    def _same_term(self, base: FileBase) -> bool:
+        place = self._log.place_of(base.applied.entry)
+        if place is None or base.applied.term is None:
+            return True
+        return self._log.entry(place)[0].term == base.applied.term
+
+    def _begins_empty(self, run: Run) -> bool:
+        """Say whether a run begins with the store itself.
+
+        A restored snapshot begins a log at 1 too, and names a snapshot (``etcdutl snapshot restore``) at the last of
+        its changes of membership.
+        """
+        if run.first != 1:
+            return False
+        before = 0
+        for entry, _ in self._log.entries(run):
+            if entry.type == raft.NORMAL and entry.data_at < entry.data_end:
+                break
+            before = entry.at
+        return not any(0 < snapshot <= before for snapshot in self._log.snapshots)
+
+    def _run_of(self, entry: int) -> RunTrace | None:
+        at = bisect_right(self._trace.runs, entry, key=_first) - 1
+        run = self._trace.runs[at] if at >= 0 else None
+        return run if run is not None and entry <= run.run.last else None
+
+    # --- the comparison with what is stored
+
+    def _all_claims(self) -> dict[int, set[Claim]]:
+        """Return what compares say, for the first index of each run."""
+        by_run: dict[int, set[Claim]] = {run.run.first: set() for run in self._trace.runs}
+        for _, records in self._trace.by_key():
+            for claim in claims_of(records, self._log.committed, self._run_of):
+                run = self._run_of(claim.entry)
+                assert run is not None
+                by_run[run.run.first].add(claim)
+        return by_run
+
+    def _all_points(self, anchors: list[Claim]) -> dict[int, Points]:
+        """Return the claims that fit together, those of stored values included, for the first index of each run."""
+        stored: dict[int, set[Claim]] = {}
+        for claim in anchors:
+            run = self._run_of(claim.entry)
+            assert run is not None
+            stored.setdefault(run.run.first, set()).add(claim)
+        return {
+            run.run.first: Points(run, self._claims[run.run.first] | stored.get(run.run.first, set()))
+            for run in self._trace.runs
+        }
+
+    def _compare(self) -> _Compared:
+        """Compare the sample of last writes with each store."""
+        compared = _Compared([], [], [])
+        points = self._all_points([]) if self._stores else {}
+        for store in self._stores:
+            for key, last in self._trace.last_writes.items():
+                run = self._run_of(last.entry)
+                assert run is not None
+                stored = store.get(key)
+                revision = store.describe().revision  # a live etcd tells it with its first answer
+                if run.replay is not None and run.begin <= last.entry - run.run.first < run.end:
+                    if not run.stopped:
+                        self._compare_replayed(key, last, run, stored, revision, compared)
+                elif store is self._present and last.plain:
+                    self._compare_claimed(key, last, stored, revision, points, compared)
+            for run in self._trace.runs:
+                self._compare_revision(run, store, compared)
+        return compared
+
+    def _compare_replayed(
+        self,
+        key: bytes,
+        last: LastWrite,
+        run: RunTrace,
+        stored: StoredValue | None,
+        revision: int,
+        compared: _Compared,
+    ) -> None:
+        """Compare a key with the state at the end of a replay."""
+        assert run.replay is not None
+        end = run.replay.revision
+        writer, revision_then, value = self._held_at(key, run, revision)
+        if not writer:
+            return
+        if value is None and stored is None:
+            return
+        if stored is not None and stored.mod_revision > min(end, revision):
+            return  # written after the log ends
+        if stored is None and revision > end:
+            return
+        same = (
+            stored is not None
+            and value is not None
+            and (stored.mod_revision, stored.value) == (revision_then, value)
+        )
+        if not same:
+            compared.contradicted.append(last.entry)
+            return
+        compared.agreed.append(writer)
+        run.witnessed[writer - run.run.first] = 1
+
+    def _held_at(self, key: bytes, run: RunTrace, revision: int) -> tuple[int, int, bytes | None]:
+        """Return which replayed entry wrote a key last up to a revision, its own revision, and the value after it.
+
+        0 where no entry did, or the value is not in the log; no value after a deletion.
+        """
+        assert run.replay is not None
+        if revision >= run.replay.revision:
+            held, writer = run.replay.held(key), run.replay.writer(key)
+            if held is None or not writer:
+                # Of a deletion nothing is kept but that the key is gone; which entry did it matters to nobody.
+                return (run.run.last if held is None else 0), 0, None
+            mod, entry, number = held
+            return (writer, mod, self._trace.value_of(entry, number)) if entry else (0, 0, None)
+        found: tuple[int, int, bytes | None] = (0, 0, None)
+        for record in self._trace.of_key(key):
+            place = record.entry - run.run.first
+            if not record.changed or not run.begin <= place < run.end or run.revisions[place] > revision:
+                continue
+            value = None
+            if record.kind is WriteKind.PUT:
+                if record.keeps_value:
+                    found = (0, 0, None)
+                    continue
+                value = self._trace.value_of(record.entry, record.number)
+            found = (record.entry, run.revisions[place], value)
+        return found
+
+    def _compare_revision(self, run: RunTrace, store: Source, compared: _Compared) -> None:
+        """Compare the revision of a whole store with that of a replay at the same entry."""
+        if run.replay is None or run.stopped:
+            return
+        file = FileBase.of(store)
+        if file is None:
+            if store.describe().revision == run.replay.revision and compared.agreed:
+                compared.agreed.extend(run.last_changed(run.end))
+        elif run.first_replayed <= file.applied.entry < run.first_replayed + run.end - run.begin:
+            behind = file.applied.entry - run.run.first + 1
+            changed = run.last_changed(behind)
+            if not changed:
+                return
+            if run.revisions[changed[0] - run.run.first] == file.applied.revision:
+                compared.agreed.append(changed[0])
+            else:
+                compared.contradicted.append(changed[0])
+
+    def _compare_claimed(
+        self,
+        key: bytes,
+        last: LastWrite,
+        stored: StoredValue | None,
+        revision: int,
+        points: dict[int, Points],
+        compared: _Compared,
+    ) -> None:
+        """Compare a key with its last write, of which nothing says yet whether it took effect."""
+        run = self._run_of(last.entry)
+        assert run is not None
+        known = points[run.run.first]
+        if stored is not None and last.put and self._trace.value_of(last.entry, last.number) == stored.value:
+            claim = Claim(last.entry, stored.mod_revision)
+            if known.fits(claim):
+                compared.agreed.append(last.entry)
+                compared.claims.append(claim)
+            return
+        least = points[self._trace.runs[-1].run.first].least_at_end()
+        most = known.most_at(last.entry)
+        if least is None or most is None or most > revision or last.leased:
+            return  # the store was read before the write, or nobody knows
+        if self._taken_along(key, last.entry):
+            return
+        if stored is None:
+            if last.put and revision <= least:
+                compared.contradicted.append(last.entry)
+        else:
+            exact, after, _ = known.revision(last.entry)
+            before_it = stored.mod_revision <= (after or 0) or stored.mod_revision < (exact or 0)
+            if stored.mod_revision <= least and (last.put or before_it):
+                compared.contradicted.append(last.entry)
+
+    def _taken_along(self, key: bytes, entry: int) -> bool:
+        return any(one.entry > entry and in_range(key, one.begin, one.end) for one in self._trace.ranges)
+
+    def _judge(self, compared: _Compared) -> Agreement:
+        agreed, contradicted = sorted(set(compared.agreed)), sorted(set(compared.contradicted))
+        newest = agreed[-1] if agreed else 0
+        later = [entry for entry in contradicted if entry > newest]
+        told = (
+            f"of the keys that were compared, {len(agreed)} hold just what the log wrote last, {len(contradicted)} what"
+            " it does not allow"
+        )
+        if not self._stores:
+            kinship, told = Kinship.NOT_COMPARED, "it was compared with nothing that is stored"
+        elif not self._trace.last_writes:
+            kinship, told = Kinship.NOT_COMPARED, "it writes no key"
+        elif not agreed or len(later) > _MOST_CONTRADICTED or len(contradicted) > len(agreed):
+            kinship = Kinship.OTHER_HISTORY
+        else:
+            kinship = Kinship.SAME_HISTORY
+        return Agreement(
+            kinship=kinship,
+            agreed=len(agreed),
+            contradicted=len(contradicted),
+            newest_agreed_index=agreed[-min(_AGREED_BACK, len(agreed))] if agreed else 0,
+            sentence=told,
+        )
+
+    # --- how sure a write is
+
+    def _certain_of(self, trace: RunTrace) -> bytearray:
+        """Mark the entries of a run for which the replay and independent witnesses agree.
+
+        Between two witnessed entries the revision grew by a known number. Where each entry between asked for a change
+        and by the replay made one, none can have been refused: etcd would be behind. Where the replay itself refused
+        one, the two could have been swapped for a reason unknown, so only what is witnessed itself is certain.
+        """
+        certain = bytearray(len(trace.run.places))
+        if self.agreement.kinship is not Kinship.SAME_HISTORY:
+            return certain
+        begin = trace.begin
+        clean = True
+        for place in range(trace.begin, trace.end):
+            if trace.effects[place] == UNCHANGED:
+                clean = False
+            if trace.witnessed[place]:
+                certain[place] = 1
+                if clean:
+                    for between in range(begin, place):
+                        certain[between] = trace.effects[between] == CHANGED
+                begin, clean = place + 1, True
+        agreed = self.agreement.newest_agreed_index - trace.run.first
+        for place in range(max(agreed + 1, 0), len(certain)):
+            certain[place] = 0
+        return certain
+
+    def writes(self, key: bytes) -> Iterator[LoggedWrite]:
+        """Yield every write of one key, oldest first, values read from the files as they are asked for.
+
+        Range deletions and lease revocations that reached the key are among them, ``possible`` where nothing tells
+        whether they did. What a replay refuses is told with ``refused``.
+
+        Raises:
+            SourceError: The log cannot be read any more.
+        """
+        if self.agreement.kinship is Kinship.OTHER_HISTORY:
+            return
+        records = list(self._trace.of_key(key))
+        claim = self._present_claim(key, records)
+        for record in sorted(
+            [*records, *self._reaching(key, records)], key=lambda one: (one.entry, one.number)
+        ):
+            yield self._told(key, record, claim)
+
+    def _present_claim(self, key: bytes, records: list[KeyRecord]) -> Claim | None:
+        """Return which entry wrote the value that is stored now, where it is the last put of the key."""
+        if self._present is None or not records:
+            return None
+        last = records[-1]
+        if (
+            last.kind is not WriteKind.PUT
+            or last.fallback
+            or last.keeps_value
+            or last.entry > self._log.committed
+        ):
+            return None
+        stored = self._present.get(key)
+        if stored is None or self._trace.value_of(last.entry, last.number) != stored.value:
+            return None
+        run = self._run_of(last.entry)
+        assert run is not None
+        claim = Claim(last.entry, stored.mod_revision)
+        return claim if self._points[run.run.first].fits(claim) else None
+
+    def _reaching(self, key: bytes, records: list[KeyRecord]) -> Iterator[KeyRecord]:
+        """Yield range deletions and lease revocations that may have reached a key, where no replay tells."""
+        for one in self._trace.ranges:
+            if in_range(key, one.begin, one.end):
+                yield _unsure(one.entry, one.number, WriteKind.DELETE, 0)
+        held = {record.lease for record in records if record.kind is WriteKind.PUT and record.lease > 0}
+        for lease in held:
+            for entry in self._trace.revoked.get(lease, ()):
+                before = [record for record in records if record.entry < entry]
+                if before and before[-1].kind is WriteKind.PUT and before[-1].lease in {lease, -1}:
+                    yield _unsure(entry, 0, WriteKind.LEASE_REVOCATION, lease)
+
+    def _told(self, key: bytes, record: KeyRecord, claim: Claim | None) -> LoggedWrite:
+        run = self._run_of(record.entry)
+        place = self._log.place_of(record.entry)
+        assert run is not None
+        assert place is not None
+        entry, data = self._log.entry(place)
+        asked = asked_by(entry, data)
+        value, range_end = None, b""
+        for write, _ in writes_of(asked.action):
+            if write.number == record.number and record.kind is not WriteKind.LEASE_REVOCATION:
+                if isinstance(write, Put):
+                    value = None if write.keeps_value else write.value
+                elif isinstance(write, Delete):
+                    range_end = write.range_end
+        sure = self._sure(record, run, claim)
+        known = (
+            sure.confidence is not Confidence.POSSIBLE
+            and record.replayed
+            and record.changed
+            and record.create
+        )
+        return LoggedWrite(
+            key=key,
+            kind=record.kind,
+            entry_index=record.entry,
+            operation=record.number,
+            term=entry.term,
+            value=value,
+            keeps_value=record.keeps_value,
+            lease=None if record.lease < 0 else record.lease,
+            mod_revision=sure.revision,
+            create_revision=record.create if known else None,
+            version=record.version if known else None,
+            confidence=sure.confidence,
+            doubt=sure.doubt,
+            after_revision=sure.after,
+            before_revision=sure.before,
+            user=asked.user,
+            range_end=range_end,
+            refused=record.replayed and not record.changed,
+        )
+
+    def _sure(self, record: KeyRecord, run: RunTrace, claim: Claim | None) -> _Sure:
+        """Grade one write."""
+        points = self._points[run.run.first]
+        if record.entry > self._log.committed:
+            _, after, _ = points.revision(record.entry)
+            return _Sure(None, Confidence.POSSIBLE, "it stands above the last commit of the log", after, None)
+        revision, after, before = points.revision(record.entry)
+        place = record.entry - run.run.first
+        if record.replayed:
+            if not record.changed:
+                why = "replayed, it changed nothing: a compare did not hold, or etcd refused it"
+                return _Sure(None, Confidence.POSSIBLE, why, after, before)
+            made = run.revisions[place]
+            if self._certain[run.run.first][place]:
+                return _Sure(made, Confidence.CERTAIN, "", None, None)
+            if self.agreement.kinship is Kinship.NOT_COMPARED:
+                why = "nothing that is stored was compared with the end of the log"
+            elif record.entry > self._newest_agreed and made <= self._newest_stored:
+                why = "nothing that is stored shows that the log is of this history up to there"
+                return _Sure(None, Confidence.POSSIBLE, why, after, before)
+            elif record.entry > self.agreement.newest_agreed_index:
+                why = "nothing that is stored shows yet that it took effect"
+            else:
+                why = "requests beside it were refused, and no compare confirms this one"
+            return _Sure(made, Confidence.LIKELY, why, None, None)
+        doubt = "the log was not replayed from a known state up to it"
+        if record.fallback:
+            return _Sure(None, Confidence.POSSIBLE, "it stands in the branch for failure", after, before)
+        if record.taken_along:
+            why = "nothing tells whether the key was in that range, or under that lease, then"
+            return _Sure(None, Confidence.POSSIBLE, why, after, before)
+        if claim is not None and claim.entry == record.entry:
+            return _Sure(claim.revision, Confidence.LIKELY, doubt, None, None)
+        compared = self.agreement.kinship is Kinship.SAME_HISTORY
+        if compared and record.entry > self._newest_agreed:
+            why = "nothing that is stored shows that the log is of this history up to there"
+            return _Sure(None, Confidence.POSSIBLE, why, after, before)
+        if revision is not None:
+            return _Sure(revision, Confidence.LIKELY, doubt, None, None)
+        return _Sure(None, Confidence.POSSIBLE, f"{doubt}, and no later compare confirms it", after, before)
+
+    def replayed_until(self, entry: int) -> int:
+        """Return the revision up to which everything after an entry is told, with none missing; 0 for unknown."""
+        run = self._run_of(entry)
+        if run is None or run.replay is None or run.stopped:
+            return 0
+        return run.replay.revision
+
+    # --- which keys
+
+    def keys(self, prefix: bytes = b"") -> Iterator[bytes]:
+        """Yield every key below a prefix that some entry names, or a replay found in a range, in byte order."""
+        if self.agreement.kinship is Kinship.OTHER_HISTORY:
+            return
+        for key, _ in self._trace.by_key(prefix):
+            yield key
+
+    def deleted(self, prefix: bytes = b"") -> Iterator[bytes]:
+        """Yield, in byte order, every key whose last write in the log may be a deletion, whatever is stored now."""
+        if self.agreement.kinship is Kinship.OTHER_HISTORY:
+            return
+        for key, records in self._trace.by_key(prefix):
+            effective = [record for record in records if record.changed or not record.replayed]
+            if not effective:
+                continue
+            if effective[-1].kind is not WriteKind.PUT or any(
+                one.entry > effective[-1].entry for one in self._reaching(key, records)
+            ):
+                yield key
+
+    @property
+    def problems(self) -> list[str]:
+        """Reasons why what is given is not everything: one sentence each."""
+        return list(self._problems)
+
+    def close(self) -> None:
+        """Let go of temporary files."""
+        self._trace.close()
+
+
+def _first(trace: RunTrace) -> int:
+    return trace.run.first
+
+
+class _Sure(NamedTuple):
+    """How sure a write is."""
+
+    revision: int | None
+    confidence: Confidence
+    doubt: str
+    after: int | None
+    before: int | None
+
+
+def _unsure(entry: int, number: int, kind: WriteKind, lease: int) -> KeyRecord:
+    return KeyRecord(
+        entry,
+        number,
+        kind,
+        fallback=False,
+        replayed=False,
+        changed=False,
+        taken_along=True,
+        keeps_value=False,
+        expected=-1,
+        create=0,
+        version=0,
+        lease=lease,
+    )

@@ -1,0 +1,199 @@
+"""``etcdfix restore --from-wal``: a value that was overwritten comes back as it was, from the log of a running etcd."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.change_runs import BROKEN, Ran, Registry
+from tests.support.etcd_server import EtcdServer, EtcdServers
+from tests.support.objects import UID, aescbc, secret
+
+pytestmark = pytest.mark.etcd
+
+UNLISTED = "--accept-unlisted-source"
+UNKNOWN_UID = "--accept-unknown-uid"
+WHOLE = aescbc(secret("lost"))
+OTHER_UID = b"99999999-2222-3333-4444-555555555555"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("member") / "data"
+
+
+@pytest.fixture(scope="module")
+def logged(start_etcd: Callable[..., EtcdServer], etcd_servers: EtcdServers, data: Path) -> EtcdServer:
+    """An etcd whose files are at hand."""
+    if etcd_servers.kind != "process":
+        pytest.skip("the log of an etcd in a container is out of reach")
+    return start_etcd(flags=(f"--data-dir={data}",))
+
+
+@pytest.fixture
+def registry(
+    logged: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> Registry:
+    return Registry(logged, prefix, tmp_path, capfd)
+
+
+def from_wal(registry: Registry, data: Path, *arguments: str, name: str = "shop/lost") -> Ran:
+    key = registry.key(name)
+    there = registry.stored(key) is not None
+    replace = ("--replace-mod-revision", str(registry.mod_revision(key))) if there else ()
+    return registry.restore("--from-wal", str(data / "member" / "wal"), key.decode(), *replace, *arguments)
+
+
+def lose(registry: Registry, *, deleted: bool = False) -> bytes:
+    """Write a value, overwrite or delete it, and compact all of its history away; return its key."""
+    key = registry.put("shop/lost", WHOLE)
+    if deleted:
+        registry.etcd.delete(key)
+    else:
+        registry.etcd.put(key, BROKEN)
+    registry.etcd.put(registry.key("shop/good-1"), aescbc(secret("good-1")))
+    registry.etcd.compact()
+    return key
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_what_is_compacted_comes_back_byte_for_byte(registry: Registry, data: Path, deleted: bool) -> None:
+    key = lose(registry, deleted=deleted)
+    with registry.untouched():
+        ran = from_wal(registry, data)
+    registry.refused(ran, "of the write-ahead log in", "is no backup", hint=UNLISTED)
+    with registry.untouched():
+        ran = from_wal(registry, data, UNLISTED)
+    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint=f"the uid {UID.decode()}")
+    ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID)
+    assert ran.code == 0, ran.err
+    assert "etcd applied it at mod_revision" in ran.err
+    assert "1 later write of the key" in ran.err
+    assert registry.stored(key) == WHOLE
+    detail = registry.events()[-2].annotations.detail
+    assert detail.startswith("from entry ")
+    if not deleted:
+        backup = registry.kept()[-1]
+        ran = registry.restore(str(backup.path), "--replace-mod-revision", str(registry.mod_revision(key)))
+        assert ran.code == 0, ran.err
+        assert registry.stored(key) == BROKEN
+
+
+def test_an_entry_by_its_index(registry: Registry, data: Path) -> None:
+    key = lose(registry)
+    ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--dry-run")
+    (entry,) = [
+        word
+        for line in ran.err.splitlines()
+        if line.startswith("From")
+        for word in line.split()
+        if word.isdecimal()
+    ]
+    with registry.untouched():
+        ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", str(int(entry) + 1))
+    registry.refused(ran, "is decrypt-failure", hint="only a readable value")
+    with registry.untouched():
+        ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", str(int(entry) + 2))
+    registry.refused(
+        ran, f"entry {int(entry) + 2} of the log in", "is no write of", hint="etcdfix history --wal"
+    )
+    ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", entry)
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) == WHOLE
+
+
+def test_a_deletion_is_no_value(registry: Registry, data: Path) -> None:
+    lose(registry, deleted=True)
+    ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--dry-run")
+    (entry,) = [
+        word
+        for line in ran.err.splitlines()
+        if line.startswith("From")
+        for word in line.split()
+        if word.isdecimal()
+    ]
+    ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", str(int(entry) + 1))
+    registry.refused(ran, "a deletion: it holds no value", hint="etcdfix history --wal")
+
+
+def test_the_newest_of_the_object_that_is_there(registry: Registry, data: Path) -> None:
+    """Another object's value is newer in the log; the present one is known by a revision that etcd keeps."""
+    key = registry.put("shop/lost", aescbc(secret("lost").replace(UID, OTHER_UID)))
+    registry.etcd.delete(key)
+    registry.etcd.put(key, WHOLE)
+    registry.etcd.put(key, BROKEN)
+    registry.etcd.put(registry.key("shop/good-1"), aescbc(secret("good-1")))
+    ran = from_wal(registry, data, UNLISTED)
+    assert ran.code == 0, ran.err
+    assert "it has the uid of the object that is at the key, or was there last" in ran.err
+    assert registry.stored(key) == WHOLE
+
+
+def test_only_another_object_is_in_the_log(registry: Registry, data: Path) -> None:
+    key = registry.put("shop/lost", aescbc(secret("lost").replace(UID, OTHER_UID)))
+    registry.etcd.delete(key)
+    registry.etcd.put(key, BROKEN)
+    registry.etcd.put(registry.key("shop/good-1"), aescbc(secret("good-1")))
+    with registry.untouched():
+        ran = from_wal(registry, data, UNLISTED)
+    assert ran.code == 4, ran
+    assert registry.stored(key) == BROKEN
+
+
+def test_a_value_that_reads_is_not_replaced(registry: Registry, data: Path) -> None:
+    registry.put("shop/lost", WHOLE)
+    registry.put("shop/lost", aescbc(secret("lost") + b""))
+    with registry.untouched():
+        ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID)
+    registry.refused(ran, "the object is readable", hint="kubectl edit")
+
+
+def test_a_key_that_the_log_does_not_know(registry: Registry, data: Path) -> None:
+    with registry.untouched():
+        ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, name="shop/never")
+    registry.refused(ran, "no write of", "(0 looked at)", hint="another member's log")
+
+
+def test_a_log_of_another_history(
+    registry: Registry, data: Path, start_etcd: Callable[..., EtcdServer], tmp_path: Path
+) -> None:
+    """The same keys in another etcd: what its log says was never here."""
+    lose(registry)
+    elsewhere = start_etcd(flags=(f"--data-dir={tmp_path / 'other'}",))
+    for number in range(20):
+        elsewhere.put(registry.key(f"shop/good-{number}"), aescbc(secret("others")))
+    elsewhere.put(registry.key("shop/lost"), WHOLE)
+    with registry.untouched():
+        ran = registry.restore(
+            "--from-wal", str(tmp_path / "other" / "member" / "wal"), registry.key("shop/lost").decode(),
+            "--replace-mod-revision", str(registry.mod_revision(registry.key("shop/lost"))),
+            UNLISTED, UNKNOWN_UID, "--accept-unknown-cluster",
+        )  # fmt: skip
+    assert ran.code == 5, ran
+    assert "nothing shows that this log is of the history of what is stored now" in ran.err
+
+
+def test_a_log_without_its_database(registry: Registry, data: Path, tmp_path: Path) -> None:
+    """Nothing says of which cluster it is."""
+    key = lose(registry)
+    shutil.copytree(data / "member" / "wal", tmp_path / "copy")
+    given = (
+        "--from-wal", str(tmp_path / "copy"), key.decode(),
+        "--replace-mod-revision", str(registry.mod_revision(key)), UNLISTED, UNKNOWN_UID,
+    )  # fmt: skip
+    with registry.untouched():
+        ran = registry.restore(*given)
+    registry.refused(ran, "does not say which cluster it comes from", hint="--accept-unknown-cluster")
+    ran = registry.restore(*given, "--accept-unknown-cluster")
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) == WHOLE
+
+
+def test_no_log(registry: Registry, data: Path, tmp_path: Path) -> None:
+    key = lose(registry)
+    ran = registry.restore("--from-wal", str(tmp_path), key.decode(), UNLISTED)
+    assert ran.code == 5, ran
+    assert str(tmp_path) in ran.err

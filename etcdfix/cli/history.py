@@ -57,8 +57,8 @@ def command(
     KEY is a complete etcd key (/registry/secrets/shop/db), also of an object that was deleted. For each revision: what
     it is, when the object says that it was written, which fields differ from the one before (never their values), and
     the commands that show it and put it back. etcd keeps revisions until it compacts them, which an API server has it
-    do every five minutes; a snapshot keeps what etcd kept when it was taken. kine (--kine) keeps the value before the last one even after that:
-    it stands here as kept in an old_value.
+    do every five minutes; a snapshot keeps what etcd kept when it was taken. kine (--kine) keeps the value before the
+    last one even after that: it stands here as kept in an old_value.
     """
     wanted = wanted_key(key, key_base64)
     with single_key(options, wanted, output_file) as opened:

@@ -12,6 +12,7 @@ class Rule(StrEnum):
 
     NOT_ONE_KEY = "not-one-key"
     SNAPSHOT_SOURCE = "snapshot-source"
+    KINE = "kine"
     NO_CONFIGURATION = "no-configuration"
     MARKED_CONFIGURATION = "marked-configuration"
     GONE = "gone"
@@ -38,6 +39,7 @@ class Rule(StrEnum):
     DECLARATION = "declaration"
     CONFIGURATION_WRONG = "configuration-wrong"
     NO_API_SERVER = "no-api-server"
+    ENDS_CACHED_READS = "ends-cached-reads"
     UNKNOWN_CLUSTER = "unknown-cluster"
     OTHER_CLUSTER = "other-cluster"
     PROTECTED = "cluster-breaking"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.storagekey import ResourcePrefix, StorageLayout, builtin_directories, find_resources
+from etcdfix.storagekey import ResourcePrefix, StorageLayout, builtin_directories, display, find_resources
 from etcdfix.text.safetext import key_arguments
 
 
@@ -117,7 +117,7 @@ def _named(request: ScopeRequest, known: Sequence[ResourcePrefix]) -> list[Resou
         found = find_resources(name, known)
         if not found:
             raise ConfigurationError(
-                f"unknown resource {name!r}",
+                f"unknown resource {display(name.encode('utf-8', 'surrogateescape'))!r}",
                 hint=_suggestion(name, known, prefixes_count=request.prefixes_count),
             )
         choices = sorted({str(d.group_resource) for d in found})

@@ -141,6 +141,21 @@ def caches(server: Server, thing: APIObject) -> Remembered:
     Returns:
         ``held`` where it has; ``cache-lost`` or ``read-error`` where it has not; else why nothing is known.
     """
+    found = _caches(server, thing) if thing.version else Remembered(word=Memory.NOT_SERVED)
+    if found.word is not Memory.NOT_SERVED:
+        return found
+    versions = served_versions(server, thing)
+    if isinstance(versions, Said):
+        return Remembered(word=Memory.NO_ANSWER, detail=versions.detail)
+    for version in versions:
+        if version != thing.version:
+            found = _caches(server, msgspec.structs.replace(thing, version=version))
+            if found.word is not Memory.NOT_SERVED:
+                break
+    return found
+
+
+def _caches(server: Server, thing: APIObject) -> Remembered:
     path = api_path(thing.group, thing.version, thing.resource, "", None)
     reply = server.send("GET", f"{path}?resourceVersion=0", accept=_LIST_METADATA, longest=_LONGEST_STATUS)
     if isinstance(reply, NoReply):

@@ -12,6 +12,7 @@ from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import option_group, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
+from etcdfix.cli.safety import api_access
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.copies import CopiesRequest, CopiesResult, find_copies
@@ -37,6 +38,11 @@ _place_options = option_group(
         help="Look for what this report of etcdfix scan found (-o json or jsonl), instead of scanning.",
     ),
     click.option(
+        "--wal", "logs", type=_PATH, multiple=True, metavar="DIR",
+        help="Look into this write-ahead log, too: a member's member/wal, live or copied, with snap/db beside it; one "
+        "for each member.",
+    ),
+    click.option(
         "--older-snapshot", "older_snapshots", type=_PATH, multiple=True, metavar="FILE",
         help="Look into this older snapshot, or copied member/snap/db, too (may be repeated).",
     ),
@@ -46,7 +52,20 @@ _place_options = option_group(
     ),
     click.option(
         "--audit-log", type=_PATH, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
-        help="The audit log that knows these backups.  [default: as for delete]",
+        help="The audit log that knows these backups, and what was rescued.  [default: as for delete]",
+    ),
+    click.option(
+        "--rescued", type=_PATH, multiple=True, metavar="DIR",
+        help="Look into what etcdfix rescue saved there, too (may be repeated).",
+    ),
+    click.option(
+        "--kubeconfig", type=_PATH, metavar="FILE",
+        help="Ask API servers, too, what they still hold in memory: names and revisions alone, no contents.",
+    ),
+    click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
+    click.option(
+        "--server", "servers", multiple=True, metavar="URL",
+        help="Ask this API server too, with the same credentials (may be repeated).",
     ),
 )  # fmt: skip
 
@@ -63,9 +82,11 @@ def command(
     namespaces: tuple[str, ...],
     keys: tuple[str, ...],
     from_report: Path | None,
+    logs: tuple[Path, ...],
     older_snapshots: tuple[Path, ...],
     backup_dirs: tuple[Path, ...],
     audit_log: Path | None,
+    rescued: tuple[Path, ...],
     output: str,
     output_file: Path | None,
     max_rows: int,
@@ -97,6 +118,7 @@ def command(
     if from_report is not None and not wanted.everything:
         raise click.UsageError("--from-report names the objects already: leave the others out")
     report = load_report(from_report) if from_report is not None else None
+    api = api_access(options)
     inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
     request = CopiesRequest(
         layout=StorageLayout(inputs.etcd_prefix),
@@ -104,15 +126,18 @@ def command(
         kubernetes_minor=inputs.kubernetes_minor,
         scope=wanted,
         report=report,
+        logs=logs,
         older_snapshots=older_snapshots,
         records=RecordPaths(
             tuple(dict.fromkeys(path.absolute() for path in backup_dirs)),
             audit_log.absolute() if audit_log is not None else None,
         ),
+        api=api,
+        rescued=rescued,
         same_again=inputs.same_again(),
     )
     files = (
-        inputs.snapshot,
+        inputs.file,
         inputs.encryption_config,
         options.get("manifest"),
         from_report,

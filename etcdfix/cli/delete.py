@@ -34,6 +34,10 @@ from etcdfix.text.commands import ACKNOWLEDGEMENT
     help="A plan of at most 15 minutes (etcdfix plan -o json) that must list the key as it stands now: refuse where "
     "anything differs.",
 )
+@click.option(
+    "--rescued", type=click.Path(path_type=Path), metavar="DIR",
+    help="What etcdfix rescue has saved of other objects: a deletion ends what API servers still hold of its kind.",
+)  # fmt: skip
 @present_value_options
 @risk_options
 @etcd_options
@@ -43,6 +47,7 @@ def command(
     key_base64: str | None,
     acknowledged: bool,
     plan: Path | None,
+    rescued: Path | None,
     **options: Any,
 ) -> int:
     """Delete exactly one key that is proven unreadable, after a backup and with a record.
@@ -74,6 +79,7 @@ def command(
                 plan=planned[0] if planned else None,
                 plan_file=str(plan or ""),
                 again=again,
+                rescued=rescued,
                 **change.request,
             ),
             change.confirmer,

@@ -25,6 +25,7 @@ from etcdfix.operations.look.get import (
 )
 from etcdfix.operations.look.get_lines import WRONG, Lines
 from etcdfix.operations.opening import open_plugins, open_source
+from etcdfix.reports.origin import shown_word
 from etcdfix.reports.printers.writers import WRITERS
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
@@ -188,7 +189,7 @@ def _wanted(
     names = (name, *words[1:]) if slash else tuple(words[1:])
     if not resource or any(not name or "/" in name for name in names):
         raise ConfigurationError(
-            f"{' '.join(words)!r} names no objects",
+            f"{' '.join(map(shown_word, words))!r} names no objects",
             hint="write RESOURCE NAME, RESOURCE/NAME, or a KEY that starts with /",
         )
     return Wanted(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from etcdfix.errors import ConfigurationError
+from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
 from etcdfix.text.commands import RepeatedOptions
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from etcdfix.sources.base import Source
     from etcdfix.sources.connection import EtcdConnection
     from etcdfix.sources.etcd.client import EtcdClient
+    from etcdfix.sources.live import LiveSource
 
 Say = Callable[[str], None]
 """Takes a sentence for standard error."""
@@ -274,7 +275,7 @@ def open_cluster(
         say: Takes what makes the connection less than safe.
 
     Raises:
-        RefusedByRule: The source is a snapshot, or etcdfix itself made the EncryptionConfiguration.
+        RefusedByRule: The source is a snapshot, or kine; or etcdfix itself made the EncryptionConfiguration.
         ConfigurationError: It is an old revision, or options or the EncryptionConfiguration make no sense.
         SourceError: etcd cannot be reached.
     """
@@ -286,6 +287,8 @@ def open_cluster(
             Rule.SNAPSHOT_SOURCE, "a snapshot file cannot be changed, and says nothing about now",
             hint="name the live etcd: --endpoints",
         )  # fmt: skip
+    if inputs.kine is not None:
+        raise _kine(str(inputs.kine))
     if inputs.revision:
         raise ConfigurationError(
             "--revision: a change is decided by what stands there now", hint="leave it out"
@@ -293,8 +296,11 @@ def open_cluster(
     configuration = configure(inputs)
     _refuse_marked(configuration)
     main = main_etcd(inputs, say=say)
-    with open_source(inputs, say=say) as source, open_examiner(source, inputs, configuration) as examiner:
-        assert isinstance(source, LiveSource)  # what open_source gives without a snapshot
+    with contextlib.ExitStack() as stack:
+        source = stack.enter_context(open_source(inputs, say=say))
+        assert isinstance(source, LiveSource)  # what open_source gives without a file
+        _refuse_kine(source, StorageLayout(inputs.etcd_prefix))
+        examiner = stack.enter_context(open_examiner(source, inputs, configuration))
         digest = configuration.sha256 if configuration is not None else ""
         yield Cluster(
             source,
@@ -306,6 +312,26 @@ def open_cluster(
             main=main,
             main_named=inputs.main_named,
         )
+
+
+def _refuse_kine(source: LiveSource, layout: StorageLayout) -> None:
+    """Refuse what answers like etcd, and is none: kine has no members and no cluster id, and compares little.
+
+    Raises:
+        RefusedByRule: It is kine.
+        SourceError: It does not answer.
+    """
+    if not source.client.cluster_id:
+        source.get(layout.prefix_bytes)  # an answer of a server that may not be asked for its status
+    if not source.client.cluster_id:
+        raise _kine(", ".join(source.endpoints))
+
+
+def _kine(where: str) -> RefusedByRule:
+    return refuse(
+        Rule.KINE, f"{where} is kine, not etcd: what is compared before a change, and how, it does not know",
+        hint="let an API server change the object; --kine FILE on a command that looks shows what is stored",
+    )  # fmt: skip
 
 
 def _refuse_marked(configuration: EncryptionConfiguration | None) -> None:

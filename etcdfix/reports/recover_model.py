@@ -13,9 +13,6 @@ from etcdfix.reports.configurations_model import ConfiguredKeyName, MergeRecord
 from etcdfix.reports.encryption_model import FindingGroup
 from etcdfix.reports.model import Remedy, ReportConfiguration, SourcedReport
 
-WITHHELD_KEY = "/bootstrap/<withheld>"
-"""What every bootstrap key is called: it is made of the token, and a fast test for a weak one."""
-
 
 class NamedByNodes(StrEnum):
     """Whether the Nodes say that their servers run with a configuration."""
@@ -32,7 +29,7 @@ class BootstrapValue(msgspec.Struct, frozen=True, kw_only=True):
     """One value of the bootstrap data.
 
     Attributes:
-        key: ``/bootstrap/<withheld>``, always.
+        key: ``/bootstrap/<withheld>``, always: the key itself is made of the token, and a fast test for a weak one.
         mod_revision: Its own; null where a write-ahead log does not tell.
         current: It is what its key holds now.
         log_index: Raft index of the entry of a write-ahead log that it comes from; null for one that etcd holds.
@@ -47,7 +44,7 @@ class BootstrapValue(msgspec.Struct, frozen=True, kw_only=True):
         configuration: The name here of the configuration that it holds; null for none.
     """
 
-    key: str = WITHHELD_KEY
+    key: str
     mod_revision: int | None
     current: bool
     log_index: int | None

@@ -34,6 +34,7 @@ UNPACK_SLACK: Final = 64 << 20
 _BLOCK: Final = 1 << 20
 _MAPPED_BLOCK: Final = 128 << 20
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_SQLITE_MAGIC: Final = b"SQLite format 3\0"
 _OTHER_MAGICS: Final = (
     (b"\x28\xb5\x2f\xfd", "zstd-compressed data"),
     (b"\xfd7zXZ\x00", "xz-compressed data"),
@@ -398,6 +399,11 @@ def _open_regular(path: Path) -> IO[bytes]:
 
 def _not_a_database(path: Path, start: bytes, reason: str) -> NotASnapshot:
     """Say what the file looks like instead."""
+    if start.startswith(_SQLITE_MAGIC):
+        return NotASnapshot(
+            f"{path}: a SQLite database, as k3s has one, not an etcd database",
+            hint="name it with --kine FILE",
+        )
     for magic, what in _OTHER_MAGICS:
         if start.startswith(magic):
             return NotASnapshot(

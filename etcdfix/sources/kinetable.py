@@ -259,7 +259,9 @@ class KineTable:
 
     def _rows(self, statement: str, *parameters: object) -> Iterator[tuple[Any, ...]]:
         try:
-            yield from self.copy.connection.execute(statement, parameters)
+            # Not "yield from": that would close the cursor of a walk that was left, after its connection.
+            for row in self.copy.connection.execute(statement, parameters):  # noqa: UP028
+                yield row
         except (sqlite3.Error, OverflowError) as exc:
             raise SourceError(
                 f"{self._path}: {exc}", hint="the file is damaged: read another copy, or an earlier one"

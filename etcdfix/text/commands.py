@@ -258,6 +258,26 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         words += [*self._live, *self.layout, *self._deciding, *self.changing]
         return self._change([*words, "--reason", "REASON", "--dry-run"])
 
+    def rescue(self, words: Sequence[str], kubeconfig: str = "FILE", save_dir: str = "DIR") -> str:
+        """Return the command that saves what API servers still hold in memory.
+
+        Args:
+            words: Of what: keys as words of a command, or ``--from-report`` and a file.
+            kubeconfig: As whom to ask.
+            save_dir: Where it goes.
+        """
+        prefix = self.layout[:2] if self.layout[:1] == ("--etcd-prefix",) else ()
+        places = ("--kubeconfig", kubeconfig, "--save-dir", save_dir, "--reveal")
+        return quote_command(["etcdfix", "rescue", *words, *prefix, *places, "--reason", "REASON"])
+
+    def heal(self, words: Sequence[str], kubeconfig: str = "FILE", save_dir: str = "DIR") -> str:
+        """Return the dry run of having an API server write anew what it holds; see :meth:`rescue`."""
+        places = ("--saved", save_dir, "--kubeconfig", kubeconfig)
+        options = (*self._live, *self.layout, *self._deciding, *self.changing)
+        return quote_command(
+            ["etcdfix", "heal", *words, *places, *options, "--reason", "REASON", "--dry-run"]
+        )
+
     def restore_from_file(self, key: bytes) -> str:
         """Return the dry run that puts back what a key holds in the snapshot that was read: on the default etcd."""
         file = self.source[self.source.index("--snapshot") + 1]

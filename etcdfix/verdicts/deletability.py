@@ -44,6 +44,7 @@ class AcceptRisk(StrEnum):
     MASS_DAMAGE = "mass-damage"
     ONLY_COPY = "only-copy"
     UNPROVEN_REPAIR = "unproven-repair"
+    ENDS_CACHED_READS = "ends-cached-reads"
 
 
 DELETION_RISKS: Final = tuple(risk for risk in AcceptRisk if risk is not AcceptRisk.UNPROVEN_REPAIR)

@@ -59,6 +59,7 @@ class K3s:
         self.server = server
         self.folder = folder
         self._capfd = capfd
+        self._snapshots = 0
         self.token = self.token_file("token", TOKEN + "\n")
         self.server.put(b"/registry/namespaces/kube-system", namespace_object("kube-system"))
 
@@ -82,24 +83,19 @@ class K3s:
         line = stage_line(config, stage) if config is not None else None
         self.server.put(f"/registry/minions/{name}".encode(), node(name, line, **settings))
 
-    def snapshot(self, name: str = "snapshot.db") -> Path:
-        file = self.folder / name
+    def snapshot(self) -> Path:
+        """Save a snapshot, and return it."""
+        self._snapshots += 1
+        file = self.folder / f"snapshot-{self._snapshots}.db"
         self.server.etcdctl("snapshot", "save", file)
         return file
 
-    def recover(
-        self, *words: str | Path, snapshot: Path | None = None, tokens: Sequence[Path] | None = None
-    ) -> Ran:
-        """Run the command; whatever it says holds nothing that must not be said."""
+    def recover(self, *words: str | Path, live: bool = False, tokens: Sequence[Path] | None = None) -> Ran:
+        """Run the command, on a snapshot unless told; whatever it says holds nothing that must not be said."""
+        where = ["--endpoints", self.server.endpoint] if live else ["--snapshot", str(self.snapshot())]
         self._capfd.readouterr()
-        where = (
-            ["--snapshot", str(snapshot)] if snapshot is not None else ["--endpoints", self.server.endpoint]
-        )
-        files = [
-            word
-            for file in (tokens if tokens is not None else [self.token])
-            for word in ("--token-file", str(file))
-        ]
+        named = tokens if tokens is not None else [self.token]
+        files = [word for file in named for word in ("--token-file", str(file))]
         code = run(["encryption", "recover", *where, *files, *map(str, words)])
         captured = self._capfd.readouterr()
         for hidden in NEVER_SHOWN:

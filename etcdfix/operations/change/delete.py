@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -30,6 +31,7 @@ from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome, place_warnings
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import read_landmarks
+from etcdfix.remediation.preflight.cached_reads import RescuedCopies
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
 from etcdfix.remediation.preflight.expectation import expectation_of
@@ -52,6 +54,7 @@ _OF_THE_VALUE: Final = frozenset(
         Rule.PATTERN,
         Rule.DECLARATION,
         Rule.PROTECTED,
+        Rule.ENDS_CACHED_READS,
     }
 )
 """Refusals of a value that cannot be read, for what it is."""
@@ -67,12 +70,14 @@ class DeleteRequest(ChangeRequest, frozen=True, kw_only=True):
         plan: What a reviewed plan expects, which may add a refusal; None without one.
         plan_file: Where it was read from, as named.
         again: Options that the commands of a refusal must repeat.
+        rescued: Directory of objects that were saved from API servers; None for none.
     """
 
     key: bytes
     plan: DeletionPlan | None = None
     plan_file: str = ""
     again: RepeatedOptions = RepeatedOptions()
+    rescued: Path | None = None
 
 
 def run_delete(
@@ -125,6 +130,7 @@ def run_delete(
             backup_directories=request.record_paths.directories,
             api=request.api,
             expected=expected,
+            copies=RescuedCopies.load(request.rescued, request.record_paths.log_path),
             again=request.again,
             progress=progress,
             step=step,

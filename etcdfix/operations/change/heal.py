@@ -29,7 +29,7 @@ from etcdfix.operations.change.heal_look import (
     Ground,
     Healable,
     LeftAlone,
-    check_kind_rescued,
+    check_kind,
     look_at,
     lost_key_or_why,
 )
@@ -200,7 +200,7 @@ def run_heal(
             left(each)
         if not healable:
             raise _nothing_to_heal(request, alone)
-        unread = run.check_rescued(healable)
+        unread = run.check_kinds(healable)
         shown = HealPreview(
             healable=healable, left_alone=alone, unread=unread, saved=request.saved, warnings=warnings
         )
@@ -251,13 +251,13 @@ class _Run:
         alone = lost_key_or_why(found)
         return alone if alone is not None else look_at(ground, target, found)
 
-    def check_rescued(self, healable: Iterable[Healable]) -> dict[str, int]:
-        """Refuse while something of the same resources is held by nothing but an API server's memory."""
-        self._ground.step("check: everything of the kind is rescued")
+    def check_kinds(self, healable: Iterable[Healable]) -> dict[str, int]:
+        """Check everything of the resources that are concerned; say how many values of each do not open."""
+        self._ground.step("check: everything of the kind")
         directories: dict[str, ResourcePrefix] = {
             str(each.found.directory.group_resource): each.found.directory for each in healable
         }
-        return {name: check_kind_rescued(self._ground, each) for name, each in directories.items()}
+        return {name: check_kind(self._ground, each) for name, each in directories.items()}
 
     def go(self, shown: HealPreview, preview: Callable[[HealPreview], None]) -> bool:
         """Show it, have it confirmed, and heal one object after the other; say whether all went well."""

@@ -32,7 +32,7 @@ def heal_preview_lines(cluster: Cluster, shown: HealPreview, *, dry_run: bool) -
     """Yield what will be healed, by whom, and what was checked."""
     healable = shown.healable
     if len(healable) == 1 and not shown.left_alone:
-        yield from _one_lines(healable[0])
+        yield from _each_endedlines(healable[0])
     else:
         yield from _many_lines(shown)
     first = healable[0]
@@ -40,7 +40,8 @@ def heal_preview_lines(cluster: Cluster, shown: HealPreview, *, dry_run: bool) -
     yield from api_lines(first.servers)
     yield f"Rescued      {safe_text(str(shown.saved))}"
     for resource, number in shown.unread.items():
-        yield f"             {counted(number, 'value')} of {safe_text(resource)} cannot be read; none is left unsaved"
+        what = f"{counted(number, 'value')} of {safe_text(resource)} cannot be read from etcd"
+        yield f"             {what}; none is in an API server's memory alone"
     for warning in dict.fromkeys([*shown.warnings, *(text for each in healable for text in each.warnings)]):
         yield f"Warning      {safe_text(warning)}"
     yield ""
@@ -51,7 +52,7 @@ def heal_preview_lines(cluster: Cluster, shown: HealPreview, *, dry_run: bool) -
         yield _DRY_RUN
 
 
-def _one_lines(one: Healable) -> Iterator[str]:
+def _each_endedlines(one: Healable) -> Iterator[str]:
     found = one.found
     where = f" in namespace {found.namespace}" if found.namespace else ""
     yield f"Key          {safe_text(display(one.key))}"
@@ -64,13 +65,14 @@ def _one_lines(one: Healable) -> Iterator[str]:
 def _holder_lines(healable: Sequence[Healable]) -> Iterator[str]:
     ended = [each for each in healable if each.ended]
     held: Counter[str] = Counter(each.holders[0].server.address for each in healable if not each.ended)
+    one = len(healable) == 1
     for address, number in held.items():
-        what = "it" if len(healable) == 1 else counted(number, "object")
-        yield f"Held by      {safe_text(address)}: {what} in memory, as written last"
+        what = "in its memory" if one else f"{counted(number, 'object')} in its memory"
+        yield f"Held by      {safe_text(address)}: {what}, as last written"
     if ended:
-        what = "it" if len(healable) == 1 else f"{counted(len(ended), 'object')} of them"
-        yield f"Held by      nobody gives {what} from memory any more; those are asked that may still hold it:"
-        for address in dict.fromkeys(each.server.address for one in ended for each in one.holders):
+        what = "it" if one else f"{len(ended)} of them"
+        yield f"Held by      no server gives {what} from memory any more; asked is who may hold it all the same:"
+        for address in dict.fromkeys(holder.server.address for each in ended for holder in each.holders):
             yield f"             {safe_text(address)}"
 
 

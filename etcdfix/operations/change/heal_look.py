@@ -20,7 +20,7 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.model import ClusterIdentity, Outcome
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.landmarks import Landmarks
-from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, require_everything
 from etcdfix.remediation.preflight.members import KeyReading, LeaseState
 from etcdfix.remediation.preflight.target import Target, check_writable
 from etcdfix.rescued import RescueIndex, SavedObject, read_saved
@@ -32,6 +32,10 @@ from etcdfix.verdicts.examination import Examination
 
 VERBS: Final = ("patch", "get")
 """What the kubeconfig's user needs: ``get`` too, or nothing shows that other servers read what was written."""
+
+
+SILENT: Final = frozenset({Answer.NO_ANSWER, Answer.DENIED})
+"""Answers that say nothing of a server's configuration; they alone can be accepted."""
 
 
 class LeftAlone(msgspec.Struct, frozen=True):
@@ -137,7 +141,9 @@ def lost_key_or_why(found: Examination) -> LeftAlone | None:
         return LeftAlone(
             key,
             Rule.READABLE,
-            f"today's configuration opens it ({verdict.message})",
+            "today's configuration opens it: there is nothing to heal"
+            if readable
+            else f"today's configuration opens it, and it is {verdict.outcome}: {verdict.message}",
             "" if readable else "its encryption key is not what is wrong: see etcdfix explain KEY",
             well=readable,
         )
@@ -248,19 +254,24 @@ def check_answers(thing: APIObject, answers: tuple[ServerAnswer, ...], unchecked
                 hint="compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix",
             )
     for said in answers:
-        if said.answer is Answer.READ_ERROR or said.server in unchecked:
+        if said.answer is Answer.READ_ERROR or (said.answer in SILENT and said.server in unchecked):
             continue
-        detail = f" ({said.detail})" if said.detail else ""
-        denied = said.answer is Answer.DENIED
+        if said.answer not in SILENT:
+            raise refuse(
+                Rule.OTHER_CLUSTER,
+                f"the API server at {said.server} finds no {thing} that can fail to be read ({said.answer}), and etcd "
+                "holds it: that server reads another etcd, or another prefix",
+                hint="compare with that server's --etcd-servers and --etcd-prefix",
+            )
+        may = can_i("get", thing.group, thing.resource, thing.namespace, thing.name)
+        accept = quote_command(["--accept-unchecked-server", said.server])
         raise refuse(
             Rule.SERVER_UNCHECKED,
-            f"the API server at {said.server} does not say whether it reads {thing}: {said.answer}{detail}; whether it "
-            "has today's write key could not be seen either",
-            hint="have the user allowed: "
-            + can_i("get", thing.group, thing.resource, thing.namespace, thing.name)
-            if denied
-            else "let it answer; or, if it will start with today's configuration: "
-            + quote_command(["--accept-unchecked-server", said.server]),
+            f"the API server at {said.server} does not say whether it reads {thing} ({said.detail or said.answer}), and "
+            "nothing shows whether it has today's write key",
+            hint=f"have the user allowed: {may}"
+            if said.answer is Answer.DENIED
+            else f"let it answer; or, if it will start with today's configuration: {accept}",
         )
     if not any(said.answer is Answer.READ_ERROR for said in answers):
         raise refuse(
@@ -360,39 +371,81 @@ def check_saved(ground: Ground, found: Examination, saved: SavedObject | None, u
         raise refuse(Rule.NOT_RESCUED, exc.message, hint="save it again: etcdfix rescue") from exc
 
 
-def check_kind_rescued(ground: Ground, directory: ResourcePrefix) -> int:
-    """Refuse while an API server still gives an object of a resource that nothing else holds.
+def check_kind(ground: Ground, directory: ResourcePrefix) -> int:
+    """Check all values of a resource before the first of them is healed.
 
-    A heal may be the end of that: what one server writes under a key that another one lacks ends the cached reads of
-    the whole kind there.
+    What one server writes under a key that another one lacks cannot be read by that one, and ends its cached reads of
+    the whole kind. So nothing may be left that only a server's memory holds; and what is stored under today's write
+    key already, where there is any, must be read by every server.
 
     Returns:
         How many values of the resource do not open.
 
     Raises:
-        RefusedByRule: One was not saved.
+        RefusedByRule: One was not saved, or a server does not read what is stored under today's write key.
         SourceError: etcd could not be asked.
     """
     examiner, index = ground.cluster.examiner.apart(), ground.index.by_key()
     unread = 0
+    newest: Examination | None = None
     for stored in ground.cluster.source.current(examiner.layout.directory_prefix(directory)):
         found = examiner.examine(stored)
-        if found.opened or found.verdict.outcome is Outcome.NOT_AN_OBJECT:
+        if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
             continue
-        unread += 1
-        copies = index.get(stored.key, ())
-        if any(int(each.resource_version) == stored.mod_revision for each in copies):
-            continue
-        thing = APIObject(directory.group, directory.version, directory.resource, found.namespace, found.name)
-        saved = {each.resource_version for each in copies}
-        for holder in remembered_by_each(ground.fleet, thing):
-            identity = holder.memory.identity
-            if identity is not None and identity.resource_version not in saved:
-                raise refuse(
-                    Rule.NOT_RESCUED,
-                    f"{display(stored.key)} cannot be read from etcd, the API server at {holder.server.address} still "
-                    f"has it in memory, and it was not saved ({ground.index.directory})",
-                    hint="etcdfix rescue first, with everything of the kind: a heal that goes wrong can end what the "
-                    "servers remember of all of it",
-                )
+        if not found.opened:
+            unread += 1
+            _check_rescued(ground, found, index.get(stored.key, []))
+        elif (
+            found.verdict.outcome is Outcome.READABLE
+            and not found.stale
+            and (newest is None or newest.stored.mod_revision < stored.mod_revision)
+        ):
+            newest = found
+    require_everything(ground.cluster)
+    if newest is not None:
+        _check_read_by_all(ground, newest)
     return unread
+
+
+def _check_rescued(ground: Ground, found: Examination, copies: list[SavedObject]) -> None:
+    """Refuse while an API server still gives an unreadable object that nothing else holds.
+
+    Raises:
+        RefusedByRule: It was not saved.
+    """
+    stored = found.stored
+    saved = {each.resource_version for each in copies}
+    if str(stored.mod_revision) in saved:
+        return
+    for holder in remembered_by_each(ground.fleet, _thing(found)):
+        identity = holder.memory.identity
+        if identity is not None and identity.resource_version not in saved:
+            raise refuse(
+                Rule.NOT_RESCUED,
+                f"{display(stored.key)} cannot be read from etcd, the API server at {holder.server.address} still "
+                f"has it in memory, and it was not saved ({ground.index.directory})",
+                hint="etcdfix rescue first, with everything of the kind: a heal that goes wrong can end what the "
+                "servers remember of all of it",
+            )
+
+
+def _check_read_by_all(ground: Ground, newest: Examination) -> None:
+    """Refuse where a server does not read what is stored under today's write key.
+
+    Raises:
+        RefusedByRule: One does not; what it would be healed to, it could not read either.
+    """
+    for said in read_by_each(ground.fleet, _thing(newest)):
+        if said.answer is Answer.READ_ERROR:
+            raise refuse(
+                Rule.WRITE_KEY,
+                f"the API server at {said.server} does not read {display(newest.stored.key)}, which is stored under "
+                f"today's write key ({newest.transformer}): what is healed it could not read either",
+                hint="give every API server the same EncryptionConfiguration, and wait until each has loaded it (it "
+                "looks once a minute); do not restart those that hold the objects in memory",
+            )
+
+
+def _thing(found: Examination) -> APIObject:
+    directory = found.directory
+    return APIObject(directory.group, directory.version, directory.resource, found.namespace, found.name)

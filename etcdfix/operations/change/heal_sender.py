@@ -12,7 +12,7 @@ from etcdfix.apiserver.objects import NOT_UNDERSTOOD, Answer
 from etcdfix.errors import ConfigurationError, EtcdfixError, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.operations.change.heal_look import Ground, Healable
+from etcdfix.operations.change.heal_look import SILENT, Ground, Healable
 from etcdfix.operations.look.field_changes import Comparable, field_changes
 from etcdfix.remediation.audit.record import Intent, Result
 from etcdfix.remediation.durable import Step
@@ -24,6 +24,7 @@ from etcdfix.reports.printers.objects import Form, Viewer
 from etcdfix.rescued import read_saved
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
+from etcdfix.text.safetext import key_arguments, quote_command
 from etcdfix.verdicts.examination import Examination
 
 _MOST_CHANGES: Final = 20
@@ -101,8 +102,8 @@ class HealSender:
         if self._healable.ended:
             text = f"no API server that was asked still holds it ({said}); nothing was changed"
             hint = (
-                "a server that has run since before the key was lost may: name each with --server URL; else etcdfix "
-                "restore --from-object with the saved copy"
+                "a server that has run since before the key was lost may: name each with --server URL; else the saved "
+                f"copy: {self._from_saved()}"
             )
         elif refusals[-1][1] == 500:
             text = f"refused, reason not told ({said}); nothing was changed"
@@ -114,6 +115,12 @@ class HealSender:
             text = f"refused ({said}); nothing was changed"
             hint = "the answer may quote the object, so it is not shown: see that server's audit log"
         return self._refused(Result.REFUSED, Rule.SERVER_REFUSED, text, hint)
+
+    def _from_saved(self) -> str:
+        """Return the command that puts the newest saved copy back."""
+        key, index = self._healable.key, self._ground.index
+        file = str(index.directory / index.of(key)[0].file)  # its uid was asked with
+        return quote_command(["etcdfix", "restore", "--from-object", file, *key_arguments(key)])
 
     def _refused(self, result: Result, rule: Rule, text: str, hint: str) -> Sent:
         key = display(self._healable.key)
@@ -236,7 +243,8 @@ class HealSender:
             + (f": {said.detail}" if said.detail else "")
             + "): it may lack today's write key"
             for said in answers
-            if said.answer is not Answer.READS_IT and said.server not in self._ground.unchecked_servers
+            if said.answer is not Answer.READS_IT
+            and not (said.answer in SILENT and said.server in self._ground.unchecked_servers)
         ]
 
     def _compare(self, holder: Holder, found: Examination) -> list[str]:

@@ -63,6 +63,12 @@ class Pace:
 class ServerMemory:
     """One API server, and what is known of its memory so far.
 
+    Args:
+        fleet: That it is one of.
+        server: The server.
+        pace: Of all requests.
+        metadata_only: Ask for names and revisions alone, which reveals nothing.
+
     Attributes:
         address: Of the server, as it may be shown.
         requests: How many were sent for objects.
@@ -70,7 +76,7 @@ class ServerMemory:
         lost: Why it is asked for nothing more of a kind, by resource.
     """
 
-    def __init__(self, fleet: Fleet, server: Server, pace: Pace) -> None:
+    def __init__(self, fleet: Fleet, server: Server, pace: Pace, *, metadata_only: bool = False) -> None:
         self.address = server.address
         self.requests = 0
         self.gone: Remembered | None = None
@@ -78,6 +84,7 @@ class ServerMemory:
         self._fleet = fleet
         self._server = server
         self._pace = pace
+        self._metadata_only = metadata_only
         self._versions: dict[GroupResource, str] = {}
         self._row: Counter[GroupResource] = Counter()
         self._unanswered = 0
@@ -128,7 +135,9 @@ class ServerMemory:
         for waits in range(_MOST_WAITS + 1):
             self._pace.wait()
             self.requests += 1
-            asked = self._fleet.within(partial(remember, self._server, thing, kind=kind))
+            asked = self._fleet.within(
+                partial(remember, self._server, thing, kind=kind, metadata_only=self._metadata_only)
+            )
             found = asked or Remembered(word=Memory.NO_ANSWER, detail="it does not answer in time")
             if found.word is not Memory.OVERLOADED or waits == _MOST_WAITS:
                 break

@@ -7,19 +7,21 @@ knows a value of it and none stands there. Then each place is looked into for al
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Ending, Progress, View, examine_all, no_progress
 from etcdfix.model import Outcome
 from etcdfix.operations.look.copies_assess import Assessor
 from etcdfix.operations.look.copies_gather import Gathered, Sought, Wanted, digest_of, uid_of
+from etcdfix.operations.look.copies_log import LogPlace
 from etcdfix.operations.look.copies_places import Search
 from etcdfix.operations.look.in_scope import shown_scope, values_in
 from etcdfix.remediation.identify import identify
@@ -27,7 +29,7 @@ from etcdfix.remediation.places import RecordPaths
 from etcdfix.reports.copies_model import CopiesReport, ObjectCopies, ObjectState
 from etcdfix.reports.head import Stakes
 from etcdfix.reports.model import Remedy
-from etcdfix.reports.origin import report_origin
+from etcdfix.reports.origin import report_origin, shown_word
 from etcdfix.reports.rows import Rows
 from etcdfix.reports.saved_report import SavedReport
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
@@ -55,15 +57,21 @@ class CopiesRequest(Reading, frozen=True, kw_only=True):
     Attributes:
         scope: Which objects.
         report: A scan's report, whose findings are looked for instead; None for none.
+        logs: ``member/wal`` of each member whose write-ahead log is looked into.
         older_snapshots: Files to look into.
         records: Where backups are, and the audit log that knows them.
+        api: Which API servers to ask, and as whom; None to ask none.
+        rescued: Directories of what was saved from their memory.
         same_again: Options that the commands must repeat.
     """
 
     scope: ScopeRequest = ScopeRequest()
     report: SavedReport | None = None
+    logs: tuple[Path, ...] = ()
     older_snapshots: tuple[Path, ...] = ()
     records: RecordPaths = RecordPaths()
+    api: APIAccess | None = None
+    rescued: tuple[Path, ...] = ()
     same_again: RepeatedOptions = RepeatedOptions()
 
 
@@ -105,20 +113,28 @@ def find_copies(
     examiner = Examiner.of_cluster(source, request, plugins)
     uid = examiner.kube_system_uid(source)
     look = _Look(source, request, examiner, _ranges(request, examiner, uid))
-    ending = look.seek(progress)
     search = Search(source, examiner, look.gathered, uid=uid, progress=progress)
-    ended = ending.ended
-    try:
-        with plugins.aside() if plugins is not None else nullcontext():
-            if ended is None:
-                _search(search, source, request, examiner, by_history=look.by_history)
-    except KeyboardInterrupt as exc:
-        ended = EndedEarly.of(exc)
+    with ExitStack() as stack:
+        log = None
+        if request.logs:
+            log = stack.enter_context(LogPlace(request.logs, source, request.older_snapshots))
+            look.know_deleted(log)
+        ending = look.seek(progress)
+        ended = ending.ended
+        try:
+            with plugins.aside() if plugins is not None else nullcontext():
+                if ended is None:
+                    _search(search, source, request, examiner, log, by_history=look.by_history)
+        except KeyboardInterrupt as exc:
+            ended = EndedEarly.of(exc)
     look.gathered.finish()
     problems = [*source.problems, *ending.problems, *look.problems, *search.problems]
     if ended is not None:
         problems.append(f"{ended.reason} before the end")
-    assessor = Assessor(search.places, request.same_again, request.layout, source.describe().revision)
+    kubeconfig = shown_word(str(request.api.kubeconfig)) if request.api is not None else ""
+    assessor = Assessor(
+        search.places, request.same_again, request.layout, source.describe().revision, kubeconfig
+    )
     report = _report(source, request, uid, look, search, assessor, problems)
     empty = look.nothing_there and not any(one.copies for one in report.objects)
     sample = islice(source.current(b""), _SAMPLE) if empty else ()
@@ -126,12 +142,25 @@ def find_copies(
 
 
 def _search(
-    search: Search, source: Source, request: CopiesRequest, examiner: Examiner, *, by_history: bool
+    search: Search,
+    source: Source,
+    request: CopiesRequest,
+    examiner: Examiner,
+    log: LogPlace | None,
+    *,
+    by_history: bool,
 ) -> None:
     search.own_revisions(by_history=by_history)
+    if log is not None:
+        search.log(log)
     for path in request.older_snapshots:
         search.older_snapshot(path)
-    search.backups(request.records, identify(source, examiner, request.records.directories))
+    identity = identify(source, examiner, request.records.directories)
+    search.backups(request.records, identity)
+    for directory in request.rescued:
+        search.rescued(directory, request.records, identity)
+    if request.api is not None:
+        search.api_servers(request.api, identity)
 
 
 def _ranges(request: CopiesRequest, examiner: Examiner, uid: str | None) -> list[KeyRange]:
@@ -206,6 +235,12 @@ class _Look:
                 "or no owner is known; they are not looked for"
             )
         return ending
+
+    def know_deleted(self, log: LogPlace) -> None:
+        """Take note of the etcd keys that a log says were deleted."""
+        for key in log.deleted(b""):
+            if key in self._wanted:
+                self.gathered.know_key(key)
 
     def _know(self, progress: Progress) -> None:
         """Take note of every value that the datastore keeps besides the present ones; a file yields them again."""

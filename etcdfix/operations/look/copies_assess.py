@@ -28,8 +28,15 @@ from etcdfix.reports.model import Remedy
 from etcdfix.reports.remedies import WayKind, readable_way, risks_to_accept, save_command
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
-from etcdfix.text.safetext import key_base64
-from etcdfix.verdicts.deletability import FAILED, AcceptRisk, Deletability, deletability_of
+from etcdfix.text.safetext import key_arguments, key_base64
+from etcdfix.verdicts.deletability import (
+    FAILED,
+    KMS_DOUBTS,
+    LOST_KEY,
+    AcceptRisk,
+    Deletability,
+    deletability_of,
+)
 
 _MOST_EACH: Final = 5
 """So many copies of each place are told, and a few more that read."""
@@ -39,6 +46,8 @@ _KINDS: Final = tuple(PlaceKind)
 _GRADES: Final = tuple(Grade)
 # What these say of revisions is what the datastore itself once said.
 _OF_HISTORY: Final = frozenset({PlaceKind.REVISION, PlaceKind.SNAPSHOT, PlaceKind.LOG, PlaceKind.OLD_VALUE})
+
+_MEMORY: Final = frozenset({PlaceKind.API_SERVER, PlaceKind.RESCUED})
 
 _COMPARE: Final = "Compare it with what you know of the object before you put it back."
 
@@ -51,12 +60,19 @@ class Assessor:
         again: Options that commands must repeat.
         layout: Storage prefix.
         revision: At which the datastore was read; 0 for unknown.
+        kubeconfig: With which API servers were asked; "" where none was.
     """
 
     def __init__(
-        self, places: Sequence[CopyPlace], again: RepeatedOptions, layout: StorageLayout, revision: int
+        self,
+        places: Sequence[CopyPlace],
+        again: RepeatedOptions,
+        layout: StorageLayout,
+        revision: int,
+        kubeconfig: str = "",
     ) -> None:
         self._places = places
+        self._kubeconfig = kubeconfig
         self._again = again
         self._layout = layout
         self._revision = revision
@@ -104,11 +120,18 @@ class Assessor:
     def _grade(self, sought: Sought, now: _ObjectNow, copy: FoundCopy) -> _Graded:
         place = self._places[copy.place]
         uid_fits = now.fits(copy, same_history=_of_this_history(place, copy))
+        from_memory = place.kind in _MEMORY and place.history is Fit.SAME and not copy.doubt
+        at_present = sought.found is not None and copy.mod_revision == sought.found.stored.mod_revision
+        if from_memory and at_present and uid_fits is Fit.UNKNOWN:
+            uid_fits = Fit.SAME  # the resourceVersion of a cached object is the mod_revision of its etcd key
         wrong = _wrong(place, copy, uid_fits)
         if wrong:
             return _Graded(copy, place, Grade.UNUSABLE, wrong, uid_fits, None)
         doubt = self._doubt(sought, place, copy, uid_fits)
-        later = now.later_writes(copy) if place.history is Fit.SAME else None
+        later = 0 if from_memory and at_present else None
+        if later is None and place.history is Fit.SAME:
+            known = now.later_writes(copy)
+            later = copy.later if known is None else known
         return _Graded(copy, place, Grade.DOUBTFUL if doubt else Grade.GOOD, doubt, uid_fits, later)
 
     def _doubt(self, sought: Sought, place: CopyPlace, copy: FoundCopy, uid_fits: Fit) -> str:
@@ -117,10 +140,11 @@ class Assessor:
             return "nothing in it says whether it is the object that its etcd key names"
         if place.history is not Fit.SAME:
             return place.detail or "whether it is of the same cluster and history is not known"
+        if copy.certainty is not Confidence.CERTAIN:
+            why = f": {copy.doubt}" if copy.doubt else ""
+            return f"that the etcd key held it is {copy.certainty}, not certain{why}"
         if copy.doubt:
             return copy.doubt
-        if copy.certainty is not Confidence.CERTAIN:
-            return f"it is {copy.certainty} at most that the etcd key held it"
         stored = sought.found.stored if sought.found is not None else None
         newest = stored.mod_revision if stored is not None else self._revision
         if newest and copy.mod_revision > newest:
@@ -172,7 +196,7 @@ class Assessor:
         """Return the commands that show a copy and save it; "" where there is none."""
         again, key, copy = self._again, sought.key, graded.copy
         match graded.place.kind:
-            case PlaceKind.REVISION:
+            case PlaceKind.REVISION | PlaceKind.OLD_VALUE:
                 return again.get(key, revision=copy.at), save_command(
                     key, self._layout.locate(key)[0].group_resource, copy.at, again
                 )
@@ -182,12 +206,16 @@ class Assessor:
                 return elsewhere.get(key, revision=at), save_command(
                     key, self._layout.locate(key)[0].group_resource, at, elsewhere
                 )
+            case PlaceKind.API_SERVER:
+                return "", again.rescue(key_arguments(key), self._kubeconfig)
             case _:
                 return "", ""
 
     def _put_back(self, sought: Sought, graded: _Graded) -> tuple[str, str]:
         """Return the dry run that puts a copy back, "" for none; and what to know, or why there is none."""
         again, copy, place = self._again, graded.copy, graded.place
+        if again.of_kine and place.kind is not PlaceKind.API_SERVER:
+            return "", "etcdfix writes nothing to kine: save it, and put it back through an API server."
         if place.kind is PlaceKind.REVISION:
             return self._put_back_revision(sought, graded)
         words: Sequence[str]
@@ -203,6 +231,12 @@ class Assessor:
                 words = ("--from-snapshot", place.path)
             case PlaceKind.BACKUP:
                 words, key, unlisted = (copy.path,), None, bool(copy.doubt)
+            case PlaceKind.LOG:
+                words = ("--from-wal", copy.path, "--entry", str(copy.entry))
+            case PlaceKind.RESCUED:
+                words = ("--from-object", copy.path)
+            case PlaceKind.API_SERVER:
+                return self._heal(sought, graded)
             case _:
                 return "", ""
         replacing, accepting, note = self._replacing(sought)
@@ -226,6 +260,33 @@ class Assessor:
         readable = ReadableRevision(copy.at, copy.mod_revision, same, bool(copy.lease))
         way = readable_way(found, readable, again)
         return (way.remedy.command if way.kind is WayKind.PUT_BACK else ""), way.remedy.note
+
+    def _heal(self, sought: Sought, graded: _Graded) -> tuple[str, str]:
+        """Return the dry run of having the API server write the object anew; "" where it would refuse."""
+        found = sought.found
+        assert found is not None  # else no server was asked
+        if graded.grade is not Grade.GOOD or graded.later_writes != 0:
+            return (
+                "",
+                "Save it soon: a restart of the server, or one deletion of an unreadable object, ends it.",
+            )
+        if found.verdict.cause not in LOST_KEY | KMS_DOUBTS:
+            return (
+                "",
+                "Save it at once: of a value that was changed in etcd, a server lets go within 30 seconds.",
+            )
+        if self._again.of_kine:
+            return (
+                "",
+                "Save it soon, before a restart of the API server ends it. etcdfix writes nothing to kine.",
+            )
+        if self._again.of_the_past:
+            return "", "What the live etcd holds now was not looked at: save it."
+        command = self._again.heal(key_arguments(sought.key), self._kubeconfig)
+        return command, (
+            "First save everything of its kind (etcdfix rescue); DIR is where that went. Restart no API server and "
+            "delete nothing before that. No write is lost."
+        )
 
     def _replacing(self, sought: Sought) -> tuple[int, list[AcceptRisk], str]:
         """Return what a restore must say of the present value: its mod_revision, what it accepts, what to know.
@@ -400,7 +461,8 @@ class _ObjectNow(NamedTuple):
         if self.uid and copy.uid:
             return Fit.SAME if self.uid == copy.uid else Fit.OTHER
         same_generation = bool(self.generation) and copy.create_revision == self.generation
-        same_generation = same_generation and copy.version <= self.version
+        if copy.version > self.version > 0:
+            return Fit.UNKNOWN  # it was written more often than what came after it
         return Fit.SAME if same_history and same_generation else Fit.UNKNOWN
 
     def later_writes(self, copy: FoundCopy) -> int | None:
@@ -425,7 +487,7 @@ def _wrong(place: CopyPlace, copy: FoundCopy, uid_fits: Fit) -> str:
         return "it is another object than the one that its etcd key names"
     if place.history is Fit.OTHER:
         return f"other-history: {place.detail}"
-    if copy.outcome is not Outcome.READABLE:
+    if copy.outcome is not Outcome.READABLE and place.kind is not PlaceKind.API_SERVER:
         return copy.message or "whether it reads could not be told"
     if uid_fits is Fit.OTHER:
         return "it is of another object of that name: its uid is another one"

@@ -79,9 +79,11 @@ class FoundCopy(msgspec.Struct, frozen=True, kw_only=True):
         last: The etcd key was deleted after it, and nothing was written there since, as far as its place tells.
         path: Of the file, where the place is a directory.
         entry: Index of its entry in a write-ahead log; 0 for none.
+        later: How many later writes of the key a write-ahead log has; None where it was not counted.
         certainty: That the etcd key held it, and at that revision.
         doubt: What else is not certain about it; "" for nothing.
         uid: That it states, "" for none.
+        resource_version: That an object which was saved as JSON states; "" for none.
         identity: Whether name, namespace and kind are those of the key.
     """
 
@@ -96,6 +98,7 @@ class FoundCopy(msgspec.Struct, frozen=True, kw_only=True):
     last: bool = False
     path: str = ""
     entry: int = 0
+    later: int | None = None
     certainty: Confidence = Confidence.CERTAIN
     doubt: str = ""
     outcome: Outcome | None = None
@@ -103,6 +106,7 @@ class FoundCopy(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     stale: bool = False
     uid: str = ""
+    resource_version: str = ""
     identity: Fit = Fit.UNKNOWN
     value_size: int = 0
     value_sha256: str = ""
@@ -124,6 +128,9 @@ class ExaminedCopies:
     def __init__(self, examiner: Examiner) -> None:
         self._examiner = examiner.apart()
         self._viewer = Viewer(self._examiner)
+        # An object that was saved as JSON is not encrypted.
+        self._plain = Examiner(examiner.layout, None, examiner.decoder)
+        self._plain.know_as(examiner)
 
     def copy_of(self, stored: StoredValue, place: int) -> FoundCopy:
         """Return what a value is, under the etcd key that it is said to have stood at.
@@ -150,6 +157,40 @@ class ExaminedCopies:
             value_sha256=digest_of(stored.value),
             written=newest_stated(self._viewer, found),
         )
+
+    def object_of(self, key: bytes, raw: bytes, place: int) -> FoundCopy:
+        """Return what a saved object is, under the etcd key that it is said to be of.
+
+        Args:
+            key: The etcd key.
+            raw: JSON, as the API gave it.
+            place: Number of the place.
+        """
+        found = self._plain.examine(StoredValue(key, raw, 0, 0, 0, 0))
+        verdict = found.verdict
+        try:
+            version = msgspec.json.decode(raw, type=_Versioned).metadata.resource_version
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            version = ""
+        return FoundCopy(
+            key=key,
+            place=place,
+            outcome=verdict.outcome,
+            cause=verdict.cause.value if verdict.cause is not None else None,
+            message=safe_text(verdict.message),
+            uid=uid_of(found),
+            resource_version=safe_text(version),
+            identity=_identity(found),
+            written=newest_stated(Viewer(self._plain), found),
+        )
+
+
+class _Metadata(msgspec.Struct):
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
+
+
+class _Versioned(msgspec.Struct):
+    metadata: _Metadata
 
 
 def digest_of(value: bytes) -> str:

@@ -8,19 +8,24 @@ from pathlib import Path
 
 import msgspec
 
-from etcdfix.errors import BackupUnreadable, SourceError
+from etcdfix.apiserver.servers import APIAccess
+from etcdfix.errors import AuditLogUnreadable, BackupUnreadable, ConfigurationError, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.operations.look.backups import account_of
-from etcdfix.operations.look.copies_gather import ExaminedCopies, Gathered, Sought
+from etcdfix.operations.look.copies_gather import ExaminedCopies, FoundCopy, Gathered, Sought
 from etcdfix.operations.look.copies_history import history_of
+from etcdfix.operations.look.copies_log import LogPlace
+from etcdfix.operations.look.copies_memory import MemorySearch
+from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.backup.account import Account
 from etcdfix.remediation.backup.directory import FileKind, FoundFile, look_into
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.reports.copies_model import CopyPlace, Fit, PlaceKind
 from etcdfix.reports.origin import shown_word
+from etcdfix.rescued import SavedObject, read_index, read_saved
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.text.safetext import safe_text
@@ -73,10 +78,13 @@ class Search:
                 history=Fit.SAME,
             )
         )
+        old_values = place
+        if description.type == "kine":
+            old_values = self._place(msgspec.structs.replace(self.places[place], kind=PlaceKind.OLD_VALUE))
         try:
             if by_history:
                 for sought in self._counted(self._gathered.all_sought()):
-                    self._history_of(sought, place, description.revision)
+                    self._history_of(sought, (place, old_values), description.revision)
                 return
             compacted = self._source.compacted_revision() or 0
             last = b""
@@ -87,19 +95,36 @@ class Search:
         except SourceError as exc:
             self._lost(place, f"what etcd keeps could not be read: {exc.message}")
 
-    def _history_of(self, sought: Sought, place: int, revision: int) -> None:
-        """Take what is kept of one key, but for its present value."""
+    def _history_of(self, sought: Sought, places: tuple[int, int], revision: int) -> None:
+        """Take what is kept of one key, but for its present value.
+
+        Args:
+            sought: The object.
+            places: Numbers of the place of revisions, and of that of what kine keeps as an ``old_value``.
+            revision: Up to which it is looked at; 0 for all.
+        """
         present = sought.found.stored.mod_revision if sought.found is not None else 0
         before: StoredValue | None = None
+        place = places[0]
         for kept in self._source.history(sought.key):
             if revision and kept.revision.main > revision:
                 break  # a file that is read at an older revision
             if before is not None:
                 gone = kept.stored is None
                 self._add(before, place, at=kept.revision.main - 1, last=gone)
-            before = kept.stored
+            before, place = kept.stored, places[kept.from_old_value]
         if before is not None and before.mod_revision != present:
             self._add(before, place, at=before.mod_revision)
+
+    def log(self, log: LogPlace) -> None:
+        """Look into write-ahead logs."""
+        place = self._place(log.place)
+        self.problems += log.problems
+        try:
+            sought = self._counted(self._gathered.all_sought())
+            log.search(sought, place, self._examined, self._gathered.add)
+        except SourceError as exc:
+            self._lost(place, f"the write-ahead log could not be read to its end: {exc.message}")
 
     def older_snapshot(self, path: Path) -> None:
         """Look into an older snapshot: one pass over it, and one look at each object that is sought."""
@@ -216,6 +241,52 @@ class Search:
         )
         return self._place(msgspec.structs.replace(self.places[place], history=history, detail=why))
 
+    def api_servers(self, api: APIAccess, identity: ClusterIdentity) -> None:
+        """Ask API servers what they hold in memory."""
+        memory = MemorySearch(api, identity)
+        places, copies = memory.search(
+            self._counted(self._gathered.all_sought()), first_place=len(self.places)
+        )
+        self.places += places
+        self.problems += memory.problems
+        for copy in copies:
+            self._gathered.add(copy)
+
+    def rescued(self, directory: Path, records: RecordPaths, identity: ClusterIdentity) -> None:
+        """Look into a directory of objects that were saved from the memory of API servers.
+
+        Args:
+            directory: Of the index.
+            records: The audit log that has the digests.
+            identity: Of the cluster.
+        """
+        shown = shown_word(str(directory))
+        try:
+            index = read_index(directory).by_key()
+            recorded = saved_digests(records.log_path, identity.uid)
+        except (ConfigurationError, AuditLogUnreadable) as exc:
+            self._place(
+                CopyPlace(kind=PlaceKind.RESCUED, path=shown, searched=False, detail=safe_text(exc.message))
+            )
+            self.problems.append(exc.message)
+            return
+        place = self._place(CopyPlace(kind=PlaceKind.RESCUED, path=shown, searched=True, history=Fit.SAME))
+        for one in self._gathered.all_sought() if index else ():
+            for saved in index.get(one.key, ()):
+                try:
+                    raw = read_saved(directory, saved)
+                except ConfigurationError as exc:
+                    self.problems.append(exc.message)
+                    continue
+                copy = self._examined.object_of(one.key, raw, place)
+                doubt = _doubt_about_saved(saved, copy, identity, recorded)
+                path = shown_word(str(directory / saved.file))
+                self._gathered.add(
+                    msgspec.structs.replace(
+                        copy, mod_revision=int(saved.resource_version), path=path, doubt=doubt
+                    )
+                )
+
     def _place(self, place: CopyPlace) -> int:
         self.places.append(place)
         return len(self.places) - 1
@@ -254,3 +325,16 @@ def _doubt_about(file: FoundFile, account: Account | None) -> str:
     if account is None:
         return "no audit log says that the backup is what was stored: name its log with --audit-log"
     return "the audit log does not know the backup, or not as it is: it may have been edited"
+
+
+def _doubt_about_saved(
+    saved: SavedObject, copy: FoundCopy, identity: ClusterIdentity, recorded: frozenset[str]
+) -> str:
+    """Say why a saved object may not be what an API server gave; "" where the audit log says that it is."""
+    if not identity.uid or saved.cluster_uid != identity.uid:
+        return "nothing says that it was saved from an API server of this cluster"
+    if copy.resource_version != saved.resource_version or copy.uid != saved.uid:
+        return "its index says another uid or resourceVersion than the object itself"
+    if saved.sha256 not in recorded:
+        return "the audit log does not have its digest: it may have been edited"
+    return "it was being deleted (deletionTimestamp)" if saved.deleting else ""

@@ -21,6 +21,7 @@ from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import Landmark
 from etcdfix.remediation.preflight.api_servers import check_api_servers, require_api
+from etcdfix.remediation.preflight.cached_reads import Kin, RescuedCopies, check_cached_reads
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cluster, require_everything
 from etcdfix.remediation.preflight.expectation import Expectation
 from etcdfix.remediation.preflight.members import (
@@ -102,6 +103,7 @@ def check_deletion(
     api: APIAccess | None = None,
     expected: Expectation | None = None,
     act: str = "deleting this key",
+    copies: RescuedCopies | None = None,
     again: RepeatedOptions = _ANYWHERE,
     progress: Progress = no_progress,
     step: Step = no_step,
@@ -116,6 +118,7 @@ def check_deletion(
         api: Which API servers to ask; None for none.
         expected: By a plan, which may add a refusal; None without one.
         act: What is to be done, as a refusal names it: a restore lets a value make room.
+        copies: What was saved of other objects; None where nothing is deleted: only a deletion ends cached reads.
         again: Options that a command must repeat.
         progress: Counts the values of the pattern check for a display.
         step: Told the name of each check before it is made.
@@ -152,7 +155,8 @@ def check_deletion(
     step("check: release")
     release_proven = check_release(cluster.source, cluster.examiner, accept_unknown=accepted.unknown_release)
     step("check: everything else")
-    alike, assessment = _look_around(cluster, found, progress)
+    kin = Kin(found, copies, identity) if copies is not None else None
+    alike, assessment = _look_around(cluster, found, progress, kin)
     assert alike.target is not None  # else it would have been refused
     found = alike.target
     if found.verdict.cause is Cause.KMS_UNREACHABLE and cluster.examiner.plugins is None:
@@ -181,6 +185,9 @@ def check_deletion(
         expected.check_verdict(found)
     step("check: API servers")
     servers = check_api_servers(found, identity, api, accepted)
+    if kin is not None:
+        step("check: cached reads")
+        warnings += check_cached_reads(kin, api, servers, identity, accepted)
     step("check: protected")
     protected = protected_reason(found.directory.group_resource, found.namespace) or _breaking(assessment)
     if protected and AcceptRisk.CLUSTER_BREAKING not in accepted.risks:
@@ -208,11 +215,19 @@ def check_deletion(
     )
 
 
-def _look_around(cluster: Cluster, found: Examination, progress: Progress) -> tuple[Alike, Assessment | None]:
+def _look_around(
+    cluster: Cluster, found: Examination, progress: Progress, kin: Kin | None
+) -> tuple[Alike, Assessment | None]:
     """See in one pass what the other values under the same encryption key do, and what depends on this one."""
     key = found.stored.key
     builder = IndexBuilder(cluster.examiner, cluster.source)
-    alike = look_at_all(cluster.source, cluster.examiner, found, progress, see=builder.add)
+
+    def see(other: Examination) -> None:
+        builder.add(other)
+        if kin is not None:
+            kin.see(other)
+
+    alike = look_at_all(cluster.source, cluster.examiner, found, progress, see=see)
     check_no_encryption(cluster, found.stored)
     require_everything(cluster)
     index = builder.finish()

@@ -78,7 +78,8 @@ def _paragraph(one: HistoryRevision) -> Iterator[str]:
     cause = f" ({one.cause}, {one.confidence})" if one.cause and one.confidence else ""
     state = "stands now" if one.present else f"stood up to revision {one.stands_until}"
     again = ", created anew" if one.after_deletion else ", created" if one.version == 1 else ""
-    yield f"{one.mod_revision}  {(one.outcome or '').upper()}{cause}, version {one.version or 'unknown'}{again}, {state}"
+    version = one.version or "unknown"
+    yield f"{one.mod_revision}  {(one.outcome or '').upper()}{cause}, version {version}{again}, {state}"
     if one.cause or one.outcome != "readable":
         yield _row("what", safe_text(one.message))
     where = ", kept as the old_value of the next" if one.from_old_value else ""

@@ -75,6 +75,7 @@ class LogHistory:
     def _finish(self, compared: _Compared) -> None:
         self._points = self._all_points(compared.claims)
         self._newest_agreed = max(compared.agreed, default=0)
+        self._newest_stored = max((store.describe().revision for store in self._stores), default=0)
         self.agreement = self._judge(compared)
         known = [run for run in self._trace.runs if run.base is not None and run.end > run.begin]
         self.replayed = "; ".join(run.base.name for run in known if run.base is not None)
@@ -157,11 +158,11 @@ class LogHistory:
         compared = _Compared([], [], [])
         points = self._all_points([]) if self._stores else {}
         for store in self._stores:
-            revision = store.describe().revision
             for key, last in self._trace.last_writes.items():
                 run = self._run_of(last.entry)
                 assert run is not None
                 stored = store.get(key)
+                revision = store.describe().revision  # a live etcd tells it with its first answer
                 if run.replay is not None and run.begin <= last.entry - run.run.first < run.end:
                     if not run.stopped:
                         self._compare_replayed(key, last, run, stored, revision, compared)
@@ -182,23 +183,53 @@ class LogHistory:
     ) -> None:
         """Compare a key with the state at the end of a replay."""
         assert run.replay is not None
-        held, end = run.replay.held(key), run.replay.revision
-        if held is None:
-            if stored is not None and stored.mod_revision <= end and revision >= end:
-                compared.contradicted.append(last.entry)
+        end = run.replay.revision
+        writer, revision_then, value = self._held_at(key, run, revision)
+        if not writer:
             return
-        mod, entry, number = held
-        if (stored is None and revision > end) or revision < mod:
+        if value is None and stored is None:
             return
-        if stored is None or mod != stored.mod_revision:
-            if stored is None or stored.mod_revision <= end:
-                compared.contradicted.append(last.entry)
-        elif entry:
-            if self._trace.value_of(entry, number) != stored.value:
-                compared.contradicted.append(last.entry)
-            else:
-                compared.agreed.append(run.replay.writer(key))
-                run.witnessed[run.replay.writer(key) - run.run.first] = 1
+        if stored is not None and stored.mod_revision > min(end, revision):
+            return  # written after the log ends
+        if stored is None and revision > end:
+            return
+        same = (
+            stored is not None
+            and value is not None
+            and (stored.mod_revision, stored.value) == (revision_then, value)
+        )
+        if not same:
+            compared.contradicted.append(last.entry)
+            return
+        compared.agreed.append(writer)
+        run.witnessed[writer - run.run.first] = 1
+
+    def _held_at(self, key: bytes, run: RunTrace, revision: int) -> tuple[int, int, bytes | None]:
+        """Return which replayed entry wrote a key last up to a revision, its own revision, and the value after it.
+
+        0 where no entry did, or the value is not in the log; no value after a deletion.
+        """
+        assert run.replay is not None
+        if revision >= run.replay.revision:
+            held, writer = run.replay.held(key), run.replay.writer(key)
+            if held is None or not writer:
+                # Of a deletion nothing is kept but that the key is gone; which entry did it matters to nobody.
+                return (run.run.last if held is None else 0), 0, None
+            mod, entry, number = held
+            return (writer, mod, self._trace.value_of(entry, number)) if entry else (0, 0, None)
+        found: tuple[int, int, bytes | None] = (0, 0, None)
+        for record in self._trace.of_key(key):
+            place = record.entry - run.run.first
+            if not record.changed or not run.begin <= place < run.end or run.revisions[place] > revision:
+                continue
+            value = None
+            if record.kind is WriteKind.PUT:
+                if record.keeps_value:
+                    found = (0, 0, None)
+                    continue
+                value = self._trace.value_of(record.entry, record.number)
+            found = (record.entry, run.revisions[place], value)
+        return found
 
     def _compare_revision(self, run: RunTrace, store: Source, compared: _Compared) -> None:
         """Compare the revision of a whole store with that of a replay at the same entry."""
@@ -416,6 +447,9 @@ class LogHistory:
                 return _Sure(made, Confidence.CERTAIN, "", None, None)
             if self.agreement.kinship is Kinship.NOT_COMPARED:
                 why = "nothing that is stored was compared with the end of the log"
+            elif record.entry > self._newest_agreed and made <= self._newest_stored:
+                why = "nothing that is stored shows that the log is of this history up to there"
+                return _Sure(None, Confidence.POSSIBLE, why, after, before)
             elif record.entry > self.agreement.newest_agreed_index:
                 why = "nothing that is stored shows yet that it took effect"
             else:
@@ -436,6 +470,13 @@ class LogHistory:
         if revision is not None:
             return _Sure(revision, Confidence.LIKELY, doubt, None, None)
         return _Sure(None, Confidence.POSSIBLE, f"{doubt}, and no later compare confirms it", after, before)
+
+    def replayed_until(self, entry: int) -> int:
+        """Return the revision up to which everything after an entry is told, with none missing; 0 for unknown."""
+        run = self._run_of(entry)
+        if run is None or run.replay is None or run.stopped:
+            return 0
+        return run.replay.revision
 
     # --- which keys
 

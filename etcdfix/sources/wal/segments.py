@@ -7,6 +7,7 @@ Format:
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -128,6 +129,27 @@ def open_segments(directory: Path) -> tuple[list[Segment], list[str]]:
         ) from exc
     segments: list[Segment] = []
     problems: list[str] = []
+    with contextlib.ExitStack() as opened:
+        _open_each(directory, names, segments, problems, opened)
+        opened.pop_all()
+    if not segments:
+        inside = directory / "member" / "wal"
+        raise NotALog(
+            f"{directory}: there is no segment of a log (….wal) in it",
+            hint=f"name {inside}"
+            if inside.is_dir()
+            else "name a member's directory member/wal, or a copy of it",
+        )
+    return segments, problems
+
+
+def _open_each(
+    directory: Path,
+    names: list[str],
+    segments: list[Segment],
+    problems: list[str],
+    opened: contextlib.ExitStack,
+) -> None:
     for name in names:
         found = _NAME.fullmatch(name)
         if found is None:
@@ -142,16 +164,8 @@ def open_segments(directory: Path) -> tuple[list[Segment], list[str]]:
             raise
         if segments and segment.sequence != segments[-1].sequence + 1:
             problems.append(f"segments are missing between {segments[-1].path.name} and {name}")
+        opened.callback(segment.close)
         segments.append(segment)
-    if not segments:
-        inside = directory / "member" / "wal"
-        raise NotALog(
-            f"{directory}: there is no segment of a log (….wal) in it",
-            hint=f"name {inside}"
-            if inside.is_dir()
-            else "name a member's directory member/wal, or a copy of it",
-        )
-    return segments, problems
 
 
 class SegmentReader:

@@ -11,7 +11,7 @@ import pytest
 
 from etcdfix.operations.change import heal_sender as heal_module
 from etcdfix.remediation import patcher
-from tests.support.apiserver import Answer, Request
+from tests.support.apiserver import Answer, Request, StandIn
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran
 from tests.support.etcd_server import EtcdServer
@@ -86,6 +86,17 @@ def test_a_server_without_the_write_key_ends_the_run_after_the_first(cluster: Lo
     assert told["to_heal"] == 3
 
 
+def test_a_second_run_does_not_try_it_on_another_object(cluster: LostKeyCluster) -> None:
+    report = cluster.report()
+    with beside(cluster, THIRD) as p2:
+        cluster.told("--from-report", str(report), code=3)
+        with cluster.unwritten():
+            told = cluster.told("--from-report", str(report), code=4)
+    assert told["refusal"]["rule"] == "write-key"
+    assert p2.url in told["refusal"]["message"]
+    assert len(cluster.patches()) == 1
+
+
 def test_the_server_writes_with_another_key_than_ours(cluster: LostKeyCluster) -> None:
     cluster.config.write_bytes(
         configuration_yaml(
@@ -133,6 +144,21 @@ def test_a_server_that_does_not_answer_has_to_be_accepted(cluster: LostKeyCluste
     assert any(
         f"--accept-unchecked-server {gone}" in event.annotations.accepted for event in cluster.events()
     )
+
+
+def test_a_server_that_answers_cannot_be_accepted_unread(cluster: LostKeyCluster) -> None:
+    report = cluster.report()
+    with beside(cluster, THIRD) as p2:
+        told = cluster.told("--from-report", str(report), "--accept-unchecked-server", p2.url, code=3)
+    assert len(told["objects"]) == 1
+
+
+def test_a_server_of_another_etcd(cluster: LostKeyCluster) -> None:
+    with StandIn(cluster.p1.authority, configuration=NEW) as p2:
+        uid = {"kind": "Namespace", "metadata": {"name": "kube-system", "uid": cluster.p1.uid}}
+        p2.behaviour.instead["/api/v1/namespaces/kube-system"] = Answer(200, json.dumps(uid).encode())
+        flags = ["--server", p2.url, "--accept-unchecked-server", p2.url]
+        _refused(cluster, "one", *flags, rule="other-cluster", says=p2.url)
 
 
 @pytest.mark.parametrize("verb", ["patch", "get"])

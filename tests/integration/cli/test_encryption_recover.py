@@ -14,8 +14,10 @@ from etcdfix.cli.root import run
 from etcdfix.encryption.config import load_configuration
 from etcdfix.operations.look.encryption import recovered_files
 from tests.support.etcd_server import EtcdServer
-from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, bootstrap, files, path, seal
-from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s
+from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, bootstrap, files, path, seal, stage_line
+from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s, node
+from tests.support.kine import KineWriter
+from tests.support.objects import aescbc, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
@@ -46,9 +48,8 @@ def test_a_snapshot_and_the_token_give_the_keys_back(k3s: K3s) -> None:
     k3s.node("agent-1", None)
     for number in range(3):
         k3s.secret(f"web-{number}", OLD_KEY, OLD_NAME)
-    snapshot = k3s.snapshot()
-    for where in (snapshot, None):
-        code, report = k3s.report(snapshot=where)
+    for live in (False, True):
+        code, report = k3s.report(live=live)
         assert (code, report["complete"], report["tried"], report["opened"]) == (0, True, 3, 3)
         (one,) = report["configurations"]
         assert (one["name"], one["opens"], one["named_by_nodes"], one["nodes"]) == (
@@ -74,7 +75,7 @@ def test_a_rotation_keeps_both_configurations_until_it_is_compacted(k3s: K3s) ->
     second = k3s.keep(NEW, stage="reencrypt_finished")
     k3s.secret("new", NEW_KEY, NEW_NAME)
     k3s.node("server-1", NEW, "reencrypt_finished")
-    code, report = k3s.report()
+    code, report = k3s.report(live=True)
     assert (code, report["tried"], report["opened"]) == (0, 2, 2)
     newest, oldest = report["configurations"]
     assert (newest["last_mod_revision"], newest["current"], newest["opens"], newest["named_by_nodes"]) == (
@@ -122,7 +123,7 @@ def test_a_deleted_key_of_a_former_token_is_found_with_that_token(k3s: K3s) -> N
     _, report = k3s.report()
     assert len(report["configurations"]) == 1
     former = k3s.token_file("former", "former")
-    _, report = k3s.report(tokens=[k3s.token, former])
+    _, report = k3s.report(tokens=[k3s.token, former], live=True)
     assert len(report["configurations"]) == 2
     assert report["bootstrap_keys"] == 1
     assert report["token_files"] == [str(k3s.token), str(former)]
@@ -239,7 +240,8 @@ def test_what_is_saved_is_for_its_owner_marked_and_on_record(k3s: K3s, tmp_path:
     assert {record["objectRef"]["name"] for record in records} == {str(file) for file in written}
     assert len(report["audit_records"]) == 2
     assert all(hidden not in log.read_text() for hidden in (TOKEN, PASSWORD, path()[11:]))
-    assert "etcdfix scan" in report["next"]["command"]
+    assert report["next"]["command"].startswith("etcdfix encryption merge ")
+    assert all(str(file) in report["next"]["command"] for file in written)
 
     before = [file.read_bytes() for file in written]
     code, report = k3s.report(*words)
@@ -255,6 +257,7 @@ def test_a_saved_configuration_reads_and_never_writes(
     broken = k3s.secret("broken", NEW_KEY, OLD_NAME)
     _, report = k3s.report("--save-dir", tmp_path / "saved")
     file = report["configurations"][0]["file"]["path"]
+    assert report["next"]["command"].startswith("etcdfix scan ")
     where = ["--endpoints", k3s.server.endpoint, "--encryption-config", file]
     capfd.readouterr()
     assert run(["get", *where, key.decode()]) == 0
@@ -333,7 +336,7 @@ def test_who_may_read_the_storage_prefix_alone_is_told(
     k3s = K3s(start_etcd(), tmp_path, capfd)
     k3s.keep(OLD)
     k3s.server.require_login(b"/registry/")
-    ran = k3s.recover("--user", "reader", "--password", "reads:one prefix")
+    ran = k3s.recover("--user", "reader", "--password", "reads:one prefix", live=True)
     assert ran.code == 5
     assert "permission" in ran.err
 
@@ -342,6 +345,28 @@ def test_a_token_in_the_place_of_its_file_is_not_repeated(k3s: K3s) -> None:
     ran = k3s.recover(tokens=[Path(TOKEN)])
     assert ran.code == 2
     assert "name withheld" in ran.err
+
+
+def test_sqlite_of_k3s_gives_its_keys_back_beside_its_writer(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    kine = KineWriter(tmp_path / "state.db")
+    kine.put(path().encode(), bootstrap(OLD))
+    kine.put(path().encode(), bootstrap(NEW))
+    kine.put(b"/registry/secrets/shop/web", aescbc(secret("web"), OLD_KEY, OLD_NAME))
+    kine.put(b"/registry/minions/server-1", node("server-1", stage_line(NEW)))
+    capfd.readouterr()
+    code = run(["encryption", "recover", "--kine", str(kine.path), "--token-file", str(token), "-o", "json"])
+    out = capfd.readouterr().out
+    report = json.loads(out)
+    assert (code, report["opened"], report["source"]["type"]) == (0, 1, "kine")
+    assert [(one["current"], one["named_by_nodes"]) for one in report["configurations"]] == [
+        (True, "all"), (False, "none"),
+    ]  # fmt: skip
+    assert path() not in out
 
 
 def test_other_formats_say_the_same(k3s: K3s) -> None:

@@ -19,7 +19,7 @@ from etcdfix.operations.look import ask_memory
 from etcdfix.remediation.audit.search import saved_digests, trouble_with
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.rescued import INDEX_NAME, Fit, read_index, read_saved
-from tests.support.apiserver import Answer, MemoryStore, Request, StandIn
+from tests.support.apiserver import TOKEN, Answer, MemoryStore, Request, StandIn
 from tests.support.certificates import CertificateAuthority
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, provider
 
@@ -103,10 +103,9 @@ class Ground:
         return path
 
     def rescue(
-        self, *words: str | Path, reveal: bool = True, output: str = "json", token: str | None = None
+        self, *words: str | Path, reveal: bool = True, output: str = "json", token: str = TOKEN
     ) -> Out:
-        given = {} if token is None else {"token": token}
-        kubeconfig = self.server.kubeconfig(self.folder, **given)
+        kubeconfig = self.server.kubeconfig(self.folder, token=token)
         code = run(
             ["rescue", *map(str, words), "--kubeconfig", str(kubeconfig), "--save-dir", str(self.saved),
              "--audit-log", str(self.log), "--rate", "1000", "-o", output, *(["--reveal"] if reveal else [])]
@@ -354,7 +353,7 @@ def test_one_that_stays_overloaded_may_still_hold_it(ground: Ground, monkeypatch
     ground.lose_key()
     monkeypatch.setattr(ask_memory, "_SHORTEST_WAIT", 0.001)
     monkeypatch.setattr(ask_memory, "_LONGEST_WAIT", 0.001)
-    busy = Answer(429, b"Too many requests, please try again later.\n", (("Retry-After", "1"),))
+    busy = Answer(429, b"Too many requests, please try again later.\n", "text/plain", (("Retry-After", "1"),))
     for name in ("one", "two", "three", "four"):
         ground.server.behaviour.instead[f"{SECRETS}/{name}?resourceVersion=0"] = busy
     found = ground.rescue("--from-report", ground.report(keys))

@@ -277,6 +277,39 @@ def test_every_sentence_is_its_own(path: Path) -> None:
     assert not [detail for _, detail in found if detail.endswith(".")]
 
 
+@pytest.mark.parametrize(
+    ("verb", "carries", "result"),
+    [
+        (Verb.HEAL, True, Result.HEALED),
+        (Verb.HEAL, False, Result.APPLIED_OR_GONE),
+        (Verb.HEAL, None, Result.APPLIED_OR_GONE),
+        (Verb.REPAIR, True, Result.APPLIED_OR_GONE),
+    ],
+)
+def test_a_heal_is_known_by_what_the_value_carries(
+    etcd: EtcdServer, path: Path, key: bytes, verb: Verb, carries: bool | None, result: Result
+) -> None:
+    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), verb=verb)
+    written = etcd.put(key, b"k8s:enc:aescbc:v1:key2:" + bytes(64))
+    was_healed = None if carries is None else lambda _intent, stored: carries and stored.key == key
+    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
+        found = reconcile_intent(
+            client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID), was_healed=was_healed
+        )
+        assert log.open_intents() == ()
+    assert found.result is result
+    assert f"mod_revision {written}" in found.detail
+
+
+def test_a_heal_that_was_never_done(etcd: EtcdServer, path: Path, key: bytes) -> None:
+    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), verb=Verb.HEAL)
+    with connected(etcd.endpoint) as client:
+        found = predict(
+            client, intent, cluster=ClusterIdentity.by_uid(UID), was_healed=lambda _intent, _stored: True
+        )
+    assert found.result is Result.NOT_APPLIED  # it did not move: what it carries is not asked
+
+
 def _judged(
     path: Path, verb: Verb, expected: int, header: int, present: tuple[int, int] | None, revision: int
 ) -> Result:

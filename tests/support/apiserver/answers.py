@@ -38,8 +38,10 @@ class Refusal(Exception):
         *,
         details: Mapping[str, Any] | None = None,
         headers: Headers = (),
+        metadata: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
+        self.metadata = metadata or {}
         self.code = code
         self.reason = reason
         self.message = message
@@ -52,7 +54,7 @@ class Refusal(Exception):
         found = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
             "reason": self.reason,

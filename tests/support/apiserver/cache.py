@@ -12,7 +12,7 @@ from tests.support.apiserver.kinds import Resource
 from tests.support.apiserver.objects import Codec, Object, Unreadable
 from tests.support.apiserver.store import Event, Store
 
-RELIST_SECONDS = 1.0
+RELIST_SECONDS = 0.9
 
 
 class Change(NamedTuple):
@@ -117,19 +117,19 @@ class WatchCache:
         if self.ready and not self.stuck:
             self.revision = max(self.revision, revision)
 
-    def lose(self) -> None:
+    def lose(self, since: float | None = None) -> None:
         """Give it up: reads are refused, watches end, and it is listed anew from now on."""
         self._stuck_since = None
         self.ready = False
         self._tried = False
-        self._lost_since = self._clock()
+        self._lost_since = self._clock() if since is None else since
         self._next_try = self._lost_since + RELIST_SECONDS
 
     def tick(self) -> None:
         """Do what is due by now."""
         now = self._clock()
         if self._stuck_since is not None and now - self._stuck_since >= self._given_up_after():
-            self.lose()
+            self.lose(self._stuck_since + self._given_up_after())
         if not self.ready and now >= self._next_try:
             self.relist()
 

@@ -119,6 +119,12 @@ def protobuf(resource: Resource, value: Mapping[str, Any]) -> bytes:
     return unknown(resource.api_version.encode(), resource.kind.encode(), _encode(message, converted.node))
 
 
+def known_fields(resource: Resource) -> frozenset[str]:
+    """Return the names of the fields that an object of a built-in kind has at its top."""
+    message = load_schema(_MINOR).message(_message(resource.group, resource.version, resource.kind))
+    return frozenset({"kind", "apiVersion", *(field.json_name for field in message.fields)})
+
+
 @cache
 def _reader() -> ObjectReader:
     return ObjectReader(shared_decoder(_MINOR))

@@ -32,7 +32,6 @@ NEEDED = frozenset(
         "admissionregistration.k8s.io": "mutatingadmissionpolicies mutatingadmissionpolicybindings "
         "mutatingwebhookconfigurations validatingadmissionpolicies validatingadmissionpolicybindings "
         "validatingwebhookconfigurations",
-        "apiextensions.k8s.io": "customresourcedefinitions",
         "apiregistration.k8s.io": "apiservices",
         "networking.k8s.io": "ipaddresses servicecidrs",
         "rbac.authorization.k8s.io": "clusterrolebindings clusterroles rolebindings roles",
@@ -57,23 +56,31 @@ class Behaviour:
     Attributes:
         given_up_after: Seconds after an event that cannot be read until the cache of its kind is given up.
         patience: Seconds that a read waits for a revision or a cache that does not come.
+        ready_after: Seconds after a start's last trouble until the server's own informers have tried again.
+        paths_after: Seconds after a start until custom resources are served.
         users: By token.
         denied: ``(verb, resource)`` that nobody may do, whatever RBAC says; ``""`` for any resource.
         stamp: Labels that mutating admission adds to what is written in a namespace, by its name.
         refuse: Namespaces in which an admission policy forbids every update.
         listed: ``(address, port)`` of the servers that service default/kubernetes lists; None: it does not exist.
         overloaded: So many requests are answered with the 429 of overload before others are served.
+        anonymous: Who shows no token may look at the version and the health.
+        fairness: Priority and fairness is on, and says so in a header.
         instead: Answers by path (with its query), which win over all others.
     """
 
     given_up_after: float = 30.0
     patience: float = 3.0
+    ready_after: float = 0.0
+    paths_after: float = 0.0
     users: dict[str, User] = field(default_factory=lambda: {TOKEN: ADMIN})
     denied: set[tuple[str, str]] = field(default_factory=set)
     stamp: dict[str, dict[str, str]] = field(default_factory=dict)
     refuse: set[str] = field(default_factory=set)
     listed: list[tuple[str, int]] | None = field(default_factory=list)
     overloaded: int = 0
+    anonymous: bool = False
+    fairness: bool = True
     instead: dict[str, Answer] = field(default_factory=dict)
 
 
@@ -114,6 +121,8 @@ class Process:
         self.lock = threading.RLock()
         self.started = clock()
         self.paths_known = False
+        self._well_since: float | None = None
+        self._crds_since: float | None = None
         self._feed: Feed = store.feed()
         for resource in builtins().values():
             self._serve(resource)
@@ -140,8 +149,7 @@ class Process:
                 cache.progress(at)
                 cache.tick()
             self._learn_custom_resources()
-            if not self.ready:
-                self.ready = all(self.caches[need].ready for need in NEEDED if need in self.caches)
+            self._look_whether_ready()
 
     def cache(self, resource: Resource) -> WatchCache:
         """Return the cache of a resource."""
@@ -164,12 +172,26 @@ class Process:
         """Return the health checks that fail: of ``/livez`` and ``/healthz``, or of ``/readyz``."""
         if self.ready:
             return []
-        found = [] if live else ["informer-sync"]
-        if not self.caches[CRDS].ready and not self.paths_known:
+        found = []
+        own = any(not self.caches[need].ready for need in NEEDED)
+        if not live and (own or self.paths_known):
+            found.append("informer-sync")
+        if not self.paths_known:
             found += ["poststarthook/start-apiextensions-controllers", "poststarthook/crd-informer-synced"]
-        elif self.clock() - self.started < STORAGE_READINESS_SECONDS:
+        if own and self.clock() - self.started < STORAGE_READINESS_SECONDS:
             found.append("poststarthook/storage-readiness")
         return found
+
+    def _look_whether_ready(self) -> None:
+        well = all(self.caches[need].ready for need in (*NEEDED, CRDS))
+        if not well:
+            self._well_since = None
+            return
+        if self._well_since is None:
+            self._well_since = self.clock()
+        # A server whose first try succeeds is ready at once.
+        waits = self.behaviour.ready_after if self._well_since > self.started else 0.0
+        self.ready = self.ready or self.clock() - self._well_since >= waits
 
     def _objects(self, resource: GroupResource) -> Iterable[Mapping[str, Any]]:
         return [cached.value for cached in self.caches[resource].memory.values()]
@@ -189,7 +211,16 @@ class Process:
 
     def _learn_custom_resources(self) -> None:
         crds = self.caches[CRDS]
-        self.paths_known = self.paths_known or crds.ready
+        if not self.paths_known:
+            if not crds.ready:
+                return
+            if self._crds_since is None:
+                self._crds_since = self.clock()
+            late = self._crds_since > self.started
+            waits = self.behaviour.ready_after if late else self.behaviour.paths_after
+            if self.clock() - self._crds_since < waits:
+                return
+            self.paths_known = True
         for cached in crds.memory.values():
             crd: Object = cached.value
             group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]

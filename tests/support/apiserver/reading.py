@@ -8,7 +8,15 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.support.apiserver.answers import Answer, Refusal, internal_error, json_line, not_found, rendered
+from tests.support.apiserver.answers import (
+    Answer,
+    Refusal,
+    internal_error,
+    invalid,
+    json_line,
+    not_found,
+    rendered,
+)
 from tests.support.apiserver.cache import WatchCache
 from tests.support.apiserver.kinds import Resource
 from tests.support.apiserver.objects import Object, Unreadable
@@ -43,9 +51,11 @@ class Reading:
             found = self.from_etcd(resource, key)
         if found is None and (resource.words, target.namespace, target.name) == _SERVICE:
             found = self._service()
-        if found is None:
-            raise not_found(resource.words, target.name)
         warnings = _warnings(resource)
+        if found is None:
+            refusal = not_found(resource.words, target.name)
+            refusal.headers = warnings
+            raise refusal
         body, content_type = rendered(_formed(found, request.accept), request.accept)
         return Answer(200, body, content_type, warnings)
 
@@ -121,57 +131,85 @@ class Reading:
     def listed(self, resource: Resource, target: Target, request: Request) -> Answer:
         """Answer a LIST."""
         query = request.query
+        version, token = query.get("resourceVersion", ""), query.get("continue", "")
+        _check_list_options(version, query.get("resourceVersionMatch", ""), token)
         cache = self._process.cache(resource)
         below = cache.prefix + (f"{target.namespace}/".encode() if target.namespace else b"")
-        version = query.get("resourceVersion", "")
         limit = int(query.get("limit") or 0)
         selects = bool(query.get("labelSelector") or query.get("fieldSelector"))
-        continued = _continued(query.get("continue", ""))
-        after = cache.prefix + continued if continued else b""
-        from_cache = cache.ready
-        if not cache.ready:
-            if not (limit and not selects):
-                raise cache.refusal()
-        elif version not in {"", "0"}:
-            self._wait_for(cache, int(version))
-        elif version == "":
-            revision = self._process.store.revision()
-            self._process.catch_up(revision)
-            if cache.stuck:
-                self._process.sleep(self._process.behaviour.patience)
-                from_cache = False
+        at, after = _continued(token, below)
+        from_cache = self._wait_to_list(cache, version, limited=bool(limit) and not selects)
         if version == "0" and cache.ready:
             limit = 0
         if from_cache:
-            exact = query.get("resourceVersionMatch") == "Exact"
-            memory = cache.at(int(version)) if exact else cache.objects()
+            if query.get("resourceVersionMatch") == "Exact":
+                at = int(version)
+            if at > 0:
+                self._check_known(cache, at, after, below, token)
+            memory = cache.at(at) if at > 0 else cache.objects()
             keys = [key for key in sorted(memory) if key.startswith(below) and key > after]
-            more = bool(limit) and len(keys) > limit
-            chosen = keys[:limit] if more else keys
+            chosen = keys[:limit] if limit else keys
             items = [memory[key] for key in chosen]
-            revision = int(version) if exact else cache.revision
-            left = len(keys) - len(chosen)
+            revision, left = at if at > 0 else cache.revision, len(keys) - len(chosen)
         else:
             items, revision, left, chosen = self._list_etcd(resource, below, after, limit)
-            more = left > 0
         items = [item for item in items if _selected(item, query)]
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
-        if more:
-            metadata["continue"] = _token(revision, chosen[-1], cache.prefix)
+        if left:
+            metadata["continue"] = _token(revision, "/" + _relative(chosen[-1], below))
             if not selects:
                 metadata["remainingItemCount"] = left
         body, content_type = rendered(_as_list(resource, items, metadata, request.accept), request.accept)
         return Answer(200, body, content_type, _warnings(resource))
+
+    def _wait_to_list(self, cache: WatchCache, version: str, *, limited: bool) -> bool:
+        """Return whether the cache serves a list; wait for it as long as the server does.
+
+        Raises:
+            Refusal: It is lost, or does not come to the version.
+        """
+        if not cache.ready:
+            if limited:
+                return False
+            raise cache.refusal()
+        if version not in {"", "0"}:
+            self._wait_for(cache, int(version))
+        elif version == "":
+            self._process.catch_up(self._process.store.revision())
+            if cache.stuck:
+                self._process.sleep(self._process.behaviour.patience)
+                return False
+        return True
+
+    @staticmethod
+    def _check_known(cache: WatchCache, revision: int, after: bytes, below: bytes, token: str) -> None:
+        if revision >= cache.began:
+            return
+        if not token:
+            raise Refusal(410, "Expired", "The resourceVersion for the provided list is too old.")
+        raise Refusal(
+            410,
+            "Expired",
+            "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+            "without the continue parameter, or use the continue token in this response to retrieve the remainder of "
+            "the results. Continuing with the provided token results in an inconsistent list - objects that were "
+            "created, modified, or deleted between the time the first chunk was returned and now may show up in the "
+            "list.",
+            metadata={"continue": _token(-1, _relative(after, below))},
+        )
 
     def _list_etcd(
         self, resource: Resource, below: bytes, after: bytes, limit: int
     ) -> tuple[list[Object], int, int, list[bytes]]:
         entries, revision = self._process.store.range(below)
         entries = [entry for entry in entries if entry.key > after]
-        left = max(0, len(entries) - limit) if limit else 0
-        entries = entries[:limit] if limit else entries
-        items, broken = [], []
+        items: list[Object] = []
+        broken: list[Unreadable] = []
+        scanned: list[bytes] = []
         for entry in entries:
+            if limit and len(items) == limit:
+                break
+            scanned.append(entry.key)
             try:
                 items.append(self._process.codec.read(resource, entry))
             except Unreadable as problem:
@@ -183,7 +221,7 @@ class Reading:
                 broken.append(problem)
         if broken:
             raise self._storage_read_error(resource, broken)
-        return items, revision, left, [entry.key for entry in entries]
+        return items, revision, len(entries) - len(scanned), scanned
 
     def _storage_read_error(self, resource: Resource, broken: list[Unreadable]) -> Refusal:
         causes = []
@@ -298,17 +336,48 @@ def _selected(item: Mapping[str, Any], query: Mapping[str, str]) -> bool:
     return True
 
 
-def _token(revision: int, last: bytes, prefix: bytes) -> str:
-    start = last[len(prefix) :].decode() + "\x00"
-    token = json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": start}, separators=(",", ":"))
+def _token(revision: int, start: str) -> str:
+    token = json.dumps(
+        {"v": "meta.k8s.io/v1", "rv": revision, "start": start + "\x00"}, separators=(",", ":")
+    )
     return base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
 
 
-def _continued(token: str) -> bytes:
+def _relative(key: bytes, below: bytes) -> str:
+    return key[len(below) :].decode()
+
+
+def _continued(token: str, below: bytes) -> tuple[int, bytes]:
+    """Return the revision that a token names (0 without one), and the last key that has been listed."""
     if not token:
-        return b""
-    found = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-    return str(found["start"]).rstrip("\x00").encode()
+        return 0, b""
+    try:
+        found = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    except ValueError:
+        why = "invalid character 'i' looking for beginning of value"
+        text = f"invalid continue token: continue key is not valid: {why}"
+        raise Refusal(400, "BadRequest", text) from None
+    return found["rv"], below + found["start"].strip("/\x00").encode()
+
+
+def _check_list_options(version: str, match: str, token: str) -> None:
+    if version and not version.isdigit():
+        why = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+        text = f'invalid resource version: resourceVersion: Invalid value: "{version}": {why}'
+        raise Refusal(400, "BadRequest", text)
+    if token and version not in {"", "0"}:
+        raise Refusal(400, "BadRequest", "specifying resource version is not allowed when using continue")
+    forbidden = ""
+    if match and not version:
+        forbidden = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+    elif match == "Exact" and version == "0":
+        forbidden = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+    if forbidden:
+        raise invalid(
+            'ListOptions.meta.k8s.io ""',
+            [("FieldValueForbidden", forbidden, "resourceVersionMatch")],
+            details={"group": "meta.k8s.io", "kind": "ListOptions"},
+        )
 
 
 def _warnings(resource: Resource) -> tuple[tuple[str, str], ...]:

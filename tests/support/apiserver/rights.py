@@ -26,6 +26,9 @@ class User(NamedTuple):
         return {"username": self.name, **uid, "groups": [*self.groups, AUTHENTICATED]}
 
 
+ANONYMOUS = User("system:anonymous")
+
+
 class Question(NamedTuple):
     """What somebody wants to do."""
 
@@ -50,17 +53,21 @@ def decide(user: User, asked: Question, objects: Objects) -> Decision:
     """Decide as RBAC does: members of system:masters may do all, else a role says so."""
     if ADMINS in user.groups:
         return Decision(True)
+    troubles = []
     for binding in objects(GroupResource(_RBAC, "clusterrolebindings")):
         found = _by_binding(user, asked, binding, objects, "ClusterRoleBinding")
         if found.allowed:
             return found
+        troubles.append(found.reason)
     if asked.namespace:
         for binding in objects(GroupResource(_RBAC, "rolebindings")):
             if binding["metadata"]["namespace"] == asked.namespace:
                 found = _by_binding(user, asked, binding, objects, "RoleBinding")
                 if found.allowed:
                     return found
-    return Decision(False)
+                troubles.append(found.reason)
+    # Why RBAC could not tell is part of a refusal; that no rule fits is not.
+    return Decision(False, ", ".join(filter(None, troubles)))
 
 
 def _by_binding(
@@ -71,9 +78,11 @@ def _by_binding(
         return Decision(False)
     ref, place = binding["roleRef"], binding["metadata"].get("namespace", "")
     roles = objects(GroupResource(_RBAC, f"{ref['kind'].lower()}s"))
+    known = False
     for role in roles:
         same_place = ref["kind"] == "ClusterRole" or role["metadata"].get("namespace") == place
         is_meant = role["metadata"]["name"] == ref["name"] and same_place
+        known = known or is_meant
         if is_meant and any(_covers(rule, asked) for rule in role.get("rules") or []):
             name = f"{binding['metadata']['name']}/{place}" if place else binding["metadata"]["name"]
             reason = (
@@ -81,7 +90,8 @@ def _by_binding(
                 f'to {subject["kind"]} "{subject["name"]}"'
             )
             return Decision(True, reason)
-    return Decision(False)
+    missing = f'RBAC: {ref["kind"].lower()}.{_RBAC} "{ref["name"]}" not found'
+    return Decision(False, "" if known else missing)
 
 
 def _is(user: User, subject: Mapping[str, Any]) -> bool:

@@ -18,15 +18,16 @@ from tests.support.apiserver.answers import (
     Answer,
     Refusal,
     forbidden,
+    invalid,
     json_line,
     text,
 )
-from tests.support.apiserver.checks import CHECKS
+from tests.support.apiserver.checks import checks
 from tests.support.apiserver.kinds import builtins
 from tests.support.apiserver.process import Process
 from tests.support.apiserver.reading import Reading
 from tests.support.apiserver.requests import Request, Target, target_of
-from tests.support.apiserver.rights import ADMINS, Question, User
+from tests.support.apiserver.rights import ADMINS, ANONYMOUS, Question, User
 from tests.support.apiserver.writing import Writing
 
 _PRIORITY = (
@@ -41,8 +42,15 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete
 _VERSION = {
     "major": "1",
     "minor": "36",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
     "gitVersion": "v1.36.2",
+    "gitCommit": "98b35193b2ac7a23a673325f5e9b830ecd5ba406",
     "gitTreeState": "clean",
+    "buildDate": "2026-08-21T11:29:11Z",
+    "goVersion": "go1.26.6",
     "compiler": "gc",
     "platform": "linux/amd64",
 }
@@ -69,7 +77,8 @@ class Serving:
                 found = UNAUTHORIZED.answer(request.accept)
                 return found._replace(headers=(*NOT_CACHED, *found.headers))
             found = self._for(user, request)
-        return found._replace(headers=(*NOT_CACHED, *_PRIORITY, *found.headers))
+        fairness = _PRIORITY if process.behaviour.fairness else ()
+        return found._replace(headers=(*NOT_CACHED, *fairness, *found.headers))
 
     def _for(self, user: User, request: Request) -> Answer:
         behaviour = self._process.behaviour
@@ -83,7 +92,10 @@ class Serving:
 
     def _user(self, request: Request) -> User | None:
         scheme, _, token = (request.authorization or "").partition(" ")
-        return self._process.behaviour.users.get(token) if scheme == "Bearer" else None
+        behaviour = self._process.behaviour
+        if not request.authorization and behaviour.anonymous:
+            return ANONYMOUS
+        return behaviour.users.get(token) if scheme == "Bearer" else None
 
     # -- what needs no object
 
@@ -103,6 +115,8 @@ class Serving:
             return self._access(user, request)
         if target_of(place) is not None:
             return None
+        if user is ANONYMOUS:
+            raise _path_forbidden(user, place)
         if request.method == "GET" and first in _OPEN:
             return self._discovery([part for part in place.split("/") if part])
         if ADMINS not in user.groups and first not in _OPEN:
@@ -112,8 +126,9 @@ class Serving:
     def _health(self, place: str, *, verbose: bool) -> Answer:
         which, _, single = place.strip("/").partition("/")
         failing = self._process.failing_checks(which != "readyz")
+        known = checks(which, fairness=self._process.behaviour.fairness)
         if single:
-            if single not in CHECKS[which]:
+            if single not in known:
                 return PAGE_NOT_FOUND
             # The path of one check has no such header.
             found = text("ok") if single not in failing else text("internal server error\n", 500)
@@ -121,8 +136,7 @@ class Serving:
         if not failing and not verbose:
             return text("ok")
         lines = [
-            f"[-]{check} failed: reason withheld" if check in failing else f"[+]{check} ok"
-            for check in CHECKS[which]
+            f"[-]{check} failed: reason withheld" if check in failing else f"[+]{check} ok" for check in known
         ]
         result = "failed" if failing else "passed"
         return text("\n".join([*lines, f"{which} check {result}", ""]), 500 if failing else 200)
@@ -151,6 +165,13 @@ class Serving:
         body = request.body
         spec = body["spec"]
         wanted = spec.get("resourceAttributes")
+        if wanted is None and "nonResourceAttributes" not in spec:
+            why = "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"
+            raise invalid(
+                '.authorization.k8s.io ""',
+                [("FieldValueInvalid", why, "spec.resourceAttributes")],
+                details={"group": "authorization.k8s.io"},
+            )
         if wanted is None:
             path = spec["nonResourceAttributes"]["path"]
             allowed, reason = ADMINS in user.groups or path in _OPEN, ""
@@ -282,7 +303,7 @@ def access_denied(user: User, asked: Question) -> Refusal:
 
 def _path_forbidden(user: User, place: str) -> Refusal:
     why = f'forbidden: User "{user.name}" cannot get path "{place}"'
-    return Refusal(403, "Forbidden", why, details={})
+    return Refusal(403, "Forbidden", why, details={}, headers=NO_SNIFFING)
 
 
 def _group(group: str, version: str) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ from tests.support.apiserver.changes import (
     record_update,
 )
 from tests.support.apiserver.kinds import Resource
-from tests.support.apiserver.objects import Object, Unreadable
+from tests.support.apiserver.objects import Object, Unreadable, known_fields
 from tests.support.apiserver.process import Process
 from tests.support.apiserver.reading import Reading
 from tests.support.apiserver.requests import Request, Target
@@ -45,6 +46,12 @@ from tests.support.apiserver.store import Entry
 _UNSAFE = "ignoreStoreReadErrorWithClusterBreakingPotential"
 _UNSAFE_VERB = "unsafe-delete-ignore-read-errors"
 _ALL = "All"
+_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_NAME_RULE = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
 
 Update = Callable[[Object | None], Object]
 
@@ -169,7 +176,8 @@ class Writing:
                     f"the name of the object ({new['metadata'].get('name')}) does not match the name on the URL "
                     f"({target.name})",
                 )
-            self._check_fits(resource, new)
+            self._check_fits(resource, new, target.name)
+            new = self._pruned(resource, new, request)
             return self._checked(resource, target, old, cleaned(new), request)
 
         answer = self._updated(resource, target, request, update, Answer(200))
@@ -193,19 +201,33 @@ class Writing:
             )
 
     @staticmethod
-    def _check_fits(resource: Resource, new: Object) -> None:
+    def _check_fits(resource: Resource, new: Object, name: str) -> None:
         """Refuse what does not fit the type; the server quotes the whole object, and so does this."""
-        texts = [
-            *new["metadata"].get("annotations", {}).values(),
-            *new["metadata"].get("labels", {}).values(),
-        ]
+        metadata = new["metadata"]
+        texts = [*metadata.get("annotations", {}).values(), *metadata.get("labels", {}).values()]
         if resource.words == "secrets":
             texts += new.get("data", {}).values()
-        if all(isinstance(text, str) for text in texts):
-            return
-        quoted = json.dumps(json.dumps(new, separators=(",", ":")), ensure_ascii=False)
-        message = f"Invalid value: {quoted}: unrecognized type: string"
-        raise invalid(' ""', [("FieldValueInvalid", message, "patch")], details={})
+        if not all(isinstance(text, str) for text in texts):
+            raise _quoting(new, "unrecognized type: string")
+        for word in metadata.get("annotations", {}):
+            if not _NAME.fullmatch(word.rpartition("/")[2]):
+                message = f'Invalid value: "{word}": {_NAME_RULE}'
+                raise invalid(
+                    f'{resource.kind} "{name}"',
+                    [("FieldValueInvalid", message, "metadata.annotations")],
+                    details={**about(resource.words, name), "kind": resource.kind},
+                )
+
+    @staticmethod
+    def _pruned(resource: Resource, new: Object, request: Request) -> Object:
+        """Return an object without the fields that its type does not have, or refuse it for them."""
+        if resource.crd is not None:
+            return new
+        known = known_fields(resource)
+        unknown = [name for name in new if name not in known]
+        if unknown and request.query.get("fieldValidation") == "Strict":
+            raise _quoting(new, f'strict decoding error: unknown field "{unknown[0]}"')
+        return {name: value for name, value in new.items() if name in known}
 
     def _applied(
         self, resource: Resource, target: Target, old: Object | None, request: Request, user: User
@@ -410,7 +432,7 @@ class Writing:
                 details=about(resource.words, target.name),
             )
         self._remove(key, entry)
-        return Answer(200, _deleted(resource, target, ""))
+        return Answer(200, _deleted(resource, target, "", kind=resource.kind))
 
     def _remove(self, key: bytes, entry: Entry) -> None:
         revision = self._process.store.delete(key, mod_revision=entry.mod_revision)
@@ -419,11 +441,24 @@ class Writing:
         self._process.catch_up(revision)
 
 
-def _deleted(resource: Resource, target: Target, uid: str) -> bytes:
+def _deleted(resource: Resource, target: Target, uid: str, *, kind: str = "") -> bytes:
     details = about(resource.words, target.name, **({"uid": uid} if uid else {}))
-    return json_line(
-        {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-    )
+    found: Object = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": details,
+    }
+    if kind:
+        details["kind"] = kind
+        found["code"] = 200
+    return json_line(found)
+
+
+def _quoting(new: Object, why: str) -> Refusal:
+    quoted = json.dumps(json.dumps(new, separators=(",", ":"), ensure_ascii=False), ensure_ascii=False)
+    return invalid(' ""', [("FieldValueInvalid", f"Invalid value: {quoted}: {why}", "patch")], details={})
 
 
 def _unsafe_refused(why: str) -> Refusal:

@@ -204,6 +204,7 @@ def test_damaged_meta_is_a_problem(tmp_path: Path, image: bytes) -> None:
         (bytes(8192), "it begins with zero bytes", ""),
         (b"\x00\x01\x02\x03" * 4096, "not an etcd database: meta page 0 at byte 0: magic 0x03020100", ""),
         (b"\xff\xfe", "not an etcd database: meta page 0 at byte 0: 0 of 64 bytes", ""),
+        (b"SQLite format 3\x00\x10\x00", "a SQLite database, as k3s has one", "--kine FILE"),
     ],
 )
 @pytest.mark.parametrize("pack", [False, True])

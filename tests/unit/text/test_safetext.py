@@ -6,7 +6,15 @@ import shlex
 
 import pytest
 
-from etcdfix.text.safetext import is_plain, key_arguments, quote_command, safe_json, safe_text
+from etcdfix.text.safetext import (
+    is_plain,
+    key_arguments,
+    key_base64,
+    quote_command,
+    safe_json,
+    safe_text,
+    shown_key,
+)
 
 
 @pytest.mark.parametrize(
@@ -120,3 +128,58 @@ def test_safe_json_leaves_ordinary_json_alone() -> None:
     encoded = '{"a":"café 😀"}'.encode()
     assert safe_json(encoded) == encoded
     assert safe_json(b'{"a":1}') == b'{"a":1}'
+
+
+TOKEN = b"0123456789ab"
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        (b"/bootstrap/" + TOKEN, b"/bootstrap/<withheld>"),
+        (b"//bootstrap/" + TOKEN, b"//bootstrap/<withheld>"),
+        (b"///bootstrap//" + TOKEN + b"/", b"///bootstrap/<withheld>"),
+        (b"bootstrap/" + TOKEN, b"bootstrap/<withheld>"),
+        (b"/bootstrap/" + TOKEN + b"/more", b"/bootstrap/<withheld>"),
+        (b"/bootstrap/\xff\n" + TOKEN, b"/bootstrap/<withheld>"),
+        # A part of it, as a prefix to look at is one, tells that part.
+        (b"/bootstrap/0", b"/bootstrap/<withheld>"),
+        # Below what a proxy, or the prefix of another program, puts in front.
+        (b"/k3s/bootstrap/" + TOKEN, b"/k3s/bootstrap/<withheld>"),
+        (b"tenant/bootstrap/" + TOKEN * 5, b"tenant/bootstrap/<withheld>"),
+        (b"/registry/bootstrap/" + TOKEN, b"/registry/bootstrap/<withheld>"),
+    ],
+)
+def test_what_is_a_digest_of_a_token_is_withheld(key: bytes, shown: bytes) -> None:
+    assert shown_key(key) == shown
+    assert TOKEN not in shown_key(key)
+    assert key_base64(key) is None
+    [word] = key_arguments(key)
+    assert word == shown.decode()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        b"/bootstrap",
+        b"/bootstrap/",
+        b"/bootstrapped/" + TOKEN,
+        b"/registry/secrets/bootstrap/" + TOKEN,
+        b"/registry/secrets/shop/bootstrap",
+        b"/registry/bootstrap/settings",
+        b"/registry/stable.example.com/bootstrap/web",
+        b"/registry/secrets/kube-system/bootstrap-token-abcdef",
+        b"bootstrap",
+        b"",
+        b"///",
+    ],
+)
+def test_every_other_key_is_shown_as_it_is(key: bytes) -> None:
+    assert shown_key(key) == key
+
+
+def test_no_base64_of_a_withheld_key() -> None:
+    key = b"/bootstrap/\x00" + TOKEN
+    assert not is_plain(key)
+    assert key_base64(key) is None
+    assert key_arguments(key) == ["/bootstrap/<withheld>"]

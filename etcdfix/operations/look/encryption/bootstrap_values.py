@@ -13,15 +13,17 @@ from etcdfix.encryption.server_token import BOOTSTRAP_PREFIX, ServerToken
 from etcdfix.errors import SourceError
 from etcdfix.model import Confidence
 from etcdfix.sources.base import Source
+from etcdfix.storagekey import display
 
 # There is one, and after a rotation of the token two.
 _MOST_KEYS: Final = 1000
 
 
 class KeptValue(msgspec.Struct, frozen=True, kw_only=True):
-    """One value under a bootstrap key, and what became of it; the key itself is a test for the token.
+    """One value under a bootstrap key, and what became of it.
 
     Attributes:
+        shown_key: The key as it may be shown.
         opened: What became of it.
         mod_revision: Its own; None where a log does not tell.
         current: It is what its key holds now.
@@ -29,6 +31,7 @@ class KeptValue(msgspec.Struct, frozen=True, kw_only=True):
         confidence: How sure its revision is.
     """
 
+    shown_key: str
     opened: OpenedBootstrap
     mod_revision: int | None
     current: bool = False
@@ -103,6 +106,7 @@ def read_values(
         )
     values: list[KeptValue] = []
     for etcd_key in dict.fromkeys([*standing, *(token.etcd_key for token in tokens)]):
+        shown = display(etcd_key)
         now = standing.get(etcd_key)
         at = now.mod_revision if now is not None else 0
         seen: set[int] = set()
@@ -110,13 +114,15 @@ def read_values(
             for revision, value in _history(source, etcd_key):
                 seen.add(revision)
                 opened = open_bootstrap(etcd_key, value, tokens)
-                values.append(KeptValue(opened=opened, mod_revision=revision, current=revision == at))
+                values.append(
+                    KeptValue(shown_key=shown, opened=opened, mod_revision=revision, current=revision == at)
+                )
         except SourceError as problem:
             # Not its message: it may name the key.
             problems.append(f"the earlier values of a bootstrap key could not be read ({problem.code})")
         if now is not None and at not in seen:
             opened = open_bootstrap(etcd_key, now.value, tokens)
-            values.append(KeptValue(opened=opened, mod_revision=at, current=True))
+            values.append(KeptValue(shown_key=shown, opened=opened, mod_revision=at, current=True))
     values += _opened(logged, tokens)
     return BootstrapValues(keys=len(standing), values=tuple(values), problems=tuple(problems))
 
@@ -130,6 +136,7 @@ def _history(source: Source, etcd_key: bytes) -> Iterator[tuple[int, bytes]]:
 def _opened(logged: Iterable[LoggedValue], tokens: Sequence[ServerToken]) -> Iterator[KeptValue]:
     for one in logged:
         yield KeptValue(
+            shown_key=display(one.etcd_key),
             opened=open_bootstrap(one.etcd_key, one.value, tokens),
             mod_revision=one.mod_revision,
             log_index=one.log_index,

@@ -279,6 +279,7 @@ def _report(
 def _value(kept: KeptValue, names: Mapping[str, str]) -> BootstrapValue:
     opened = kept.opened
     return BootstrapValue(
+        key=kept.shown_key,
         mod_revision=kept.mod_revision,
         current=kept.current,
         log_index=kept.log_index,

@@ -7,11 +7,12 @@ from typing import Final
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.recover_model import EncryptionRecoverReport, NamedByNodes
 from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
 
 _ELSEWHERE: Final = (
     "servers write their configuration to the datastore again when a rotation ends, so a snapshot of the time "
-    "in between lacks the new key: look into the live datastore, a newer snapshot, or a write-ahead log (--wal DIR)"
+    "in between lacks the new key; the live datastore or a newer snapshot may have it"
 )
 _RESTING: Final = frozenset({"start", "reencrypt_finished", ""})
 
@@ -25,7 +26,7 @@ def notes(report: EncryptionRecoverReport) -> list[str]:
     missing = sorted(named - known)
     if missing and report.configurations:
         told.append(
-            f"the Nodes name a configuration that was not found ({', '.join(missing[:3])}): " + _ELSEWHERE
+            f"the Nodes name a configuration that was not found ({', '.join(missing[:3])}): {_ELSEWHERE}"
         )
     if len(named) > 1:
         told.append(
@@ -49,10 +50,31 @@ def notes(report: EncryptionRecoverReport) -> list[str]:
     left = (report.tried or 0) - report.opened
     if left and not missing:
         told.append(
-            f"{counted(left, 'value')} {'is' if left == 1 else 'are'} opened by none of them, "
-            f"where the key is missing: {_ELSEWHERE}"
+            f"{counted(left, 'value')} {'is' if left == 1 else 'are'} opened by none of them: {_ELSEWHERE}"
         )
     return told
+
+
+def _with_files(report: EncryptionRecoverReport, same_again: RepeatedOptions) -> Remedy | None:
+    """Return how to read with the files that were written, where today's configuration was not named."""
+    if report.encryption_config is not None or not report.opened:
+        return None
+    helping = [one for one in report.configurations if one.opens and one.file is not None]
+    whole = next((one for one in helping if one.opens == report.opened), None)
+    if whole is not None and whole.file is not None:
+        file = whole.file.path
+        reading = tuple(file if word == "FILE" else word for word in same_again.with_configuration)
+        return Remedy(
+            f"Read with {whole.name}: it opens {whole.opens} of {counted(report.tried or 0, 'value')}",
+            same_again.scan_of(reading=reading),
+            "",
+        )
+    files = [one.file.path for one in helping if one.file is not None]
+    return Remedy(
+        "Join those that open something, the newest first, and read with the file that this makes",
+        quote_command(["etcdfix", "encryption", "merge", *files, "--output-file", "FILE"]),
+        "",
+    )
 
 
 def next_step(
@@ -67,7 +89,7 @@ def next_step(
     """
     if any(one.usable for one in report.configurations):
         if any(one.file is not None for one in report.configurations):
-            return saved
+            return _with_files(report, same_again) or saved
         return Remedy(
             "Write them to files, with which everything that only looks can read",
             same_again.recover(report.token_files, "--save-dir", "DIR"),

@@ -108,7 +108,11 @@ def _entry(
     file: ReportConfiguration,
     description: SourceDescription,
 ) -> Entry:
-    source = f"snapshot {shown_word(description.path)}" if description.path is not None else "a live etcd"
+    source = (
+        f"{description.type} {shown_word(description.path)}"
+        if description.path is not None
+        else "a live etcd"
+    )
     return Entry(
         type=RecordType.REVEAL,
         verb=Verb.REVEAL,

@@ -1,0 +1,175 @@
+"""etcd's write-ahead log as a place where copies are: what was written lately, compacted or not.
+
+Committed is not applied: how sure each write is, the log itself says, and nothing less than certain is a good copy.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from etcdfix.errors import SourceError
+from etcdfix.model import Confidence
+from etcdfix.operations.look.copies_gather import ExaminedCopies, FoundCopy, Sought
+from etcdfix.reports.copies_model import CopyPlace, Fit, PlaceKind
+from etcdfix.reports.origin import shown_word
+from etcdfix.sources.base import Source
+from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.sources.wal.log import LogHistory, WriteAheadLog, database_beside
+from etcdfix.sources.wal.model import Kinship, LogDescription, LoggedWrite, WriteKind
+from etcdfix.text.safetext import safe_text
+from etcdfix.text.words import counted
+
+_MOST_WRITES: Final = 64
+"""The newest ones of each etcd key are looked at; all of them are in memory at once."""
+_FITS: Final = {
+    Kinship.SAME_HISTORY: Fit.SAME,
+    Kinship.OTHER_HISTORY: Fit.OTHER,
+    Kinship.NOT_COMPARED: Fit.UNKNOWN,
+}
+
+
+class LogPlace:
+    """The logs of one or several members, opened for one search. Close it, or use it as a context manager.
+
+    What may help to know what was applied is read beside: ``snap/db``, and older snapshots that were named.
+
+    Args:
+        directories: ``member/wal`` of each member.
+        source: What is stored now.
+        older_snapshots: Of the same history, perhaps.
+
+    Attributes:
+        problems: Why not everything was seen.
+
+    Raises:
+        SourceError: A log cannot be read.
+    """
+
+    def __init__(self, directories: Sequence[Path], source: Source, older_snapshots: Sequence[Path]) -> None:
+        self._directories = directories
+        self._stack = ExitStack()
+        self._notes: list[str] = []
+        self._kept_from = source.compacted_revision()
+        self._ranges: list[tuple[Path, LogDescription]] = []
+        try:
+            self._log = self._stack.enter_context(WriteAheadLog.open(*directories))
+            beside = [found for found in map(database_beside, directories) if found is not None]
+            others = [*self._open([*beside, *older_snapshots])]
+            self._history: LogHistory = self._log.history(source, others=others)
+            self._stack.callback(self._history.close)
+            self._ranges = [*self._ranges_of(directories)]
+        except BaseException:
+            self._stack.close()
+            raise
+        self.problems = [
+            f"write-ahead log: {each}" for each in (*self._log.problems, *self._history.problems)
+        ]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _open(self, paths: Iterable[Path]) -> Iterator[Source]:
+        for path in paths:
+            try:
+                yield self._stack.enter_context(SnapshotSource(path))
+            except SourceError as exc:  # a running etcd holds the db beside its log
+                self._notes.append(f"not read beside it: {exc.message}")
+
+    def _ranges_of(self, directories: Sequence[Path]) -> Iterator[tuple[Path, LogDescription]]:
+        """Yield which entries each directory has: a command names one of them."""
+        if len(directories) == 1:
+            yield directories[0], self._log.description
+            return
+        for directory in directories:
+            with WriteAheadLog.open(directory) as log:
+                yield directory, log.description
+
+    @property
+    def place(self) -> CopyPlace:
+        """What is published of it."""
+        agreement, about = self._history.agreement, self._log.description
+        parts = [
+            f"{counted(about.entries, 'entry').replace('entrys', 'entries')} up to index {about.last_index}",
+            agreement.sentence,
+            f"replayed from {self._history.replayed}"
+            if self._history.replayed
+            else "nothing to replay from, so that no write is certain",
+            *self._notes,
+        ]
+        return CopyPlace(
+            kind=PlaceKind.LOG,
+            path=", ".join(shown_word(str(directory)) for directory in self._directories),
+            searched=True,
+            history=_FITS[agreement.kinship],
+            detail=safe_text("; ".join(parts)),
+        )
+
+    def deleted(self, prefix: bytes) -> Iterator[bytes]:
+        """Yield the etcd keys whose last write in the log may be a deletion."""
+        return self._history.deleted(prefix)
+
+    def search(
+        self, sought: Iterable[Sought], place: int, examined: ExaminedCopies, add: Callable[[FoundCopy], None]
+    ) -> None:
+        """Look at the newest writes of each object.
+
+        Args:
+            sought: The objects.
+            place: Number of this place.
+            examined: Says what a value is.
+            add: Takes the copies.
+
+        Raises:
+            SourceError: The log cannot be read any more.
+        """
+        for one in sought:
+            writes = deque(self._history.writes(one.key), maxlen=_MOST_WRITES)
+            effective = [write for write in writes if not write.refused]
+            last = self._last_before_deletion(effective)
+            puts = 0
+            for write in reversed(effective):
+                stored = write.stored()
+                if stored is not None:
+                    copy = examined.copy_of(stored, place)
+                    add(
+                        msgspec.structs.replace(
+                            copy,
+                            entry=write.entry_index,
+                            certainty=write.confidence,
+                            doubt=safe_text(write.doubt),
+                            last=write is last,
+                            later=puts,
+                            path=self._directory_of(write),
+                        )
+                    )
+                puts += write.kind is WriteKind.PUT
+
+    def _last_before_deletion(self, writes: Sequence[LoggedWrite]) -> LoggedWrite | None:
+        """Return the value that was certainly deleted last; None where that is not known."""
+        if len(writes) < 2 or writes[-1].kind is WriteKind.PUT:
+            return None
+        before, deletion = writes[-2:]
+        if before.kind is not WriteKind.PUT or before.confidence is not Confidence.CERTAIN:
+            return None
+        if deletion.confidence is not Confidence.CERTAIN or self._kept_from is None:
+            return None
+        # What came after that, the datastore itself still keeps.
+        return before if self._history.replayed_until(deletion.entry_index) >= self._kept_from else None
+
+    def _directory_of(self, write: LoggedWrite) -> str:
+        for directory, about in self._ranges:
+            if about.first_index <= write.entry_index <= about.last_index:
+                return shown_word(str(directory))
+        return shown_word(str(self._directories[0]))

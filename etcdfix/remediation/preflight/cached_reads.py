@@ -1,0 +1,214 @@
+"""Would a deletion end what API servers still hold of other objects?
+
+A running API server keeps the objects of a kind in memory although the encryption key of their values is lost. It gives
+all of them up as soon as etcd tells it of the deletion of a value that it cannot read. So no such value is deleted
+while others of its kind are neither saved (``etcdfix rescue``) nor healed, and a server has them.
+
+A saved object counts where its digest is on the audit log, its file is unchanged, and its resourceVersion is the mod
+revision at which the value stands now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from etcdfix.apiserver.client import Server
+from etcdfix.apiserver.fleet import Fleet, open_fleet
+from etcdfix.apiserver.memory import Memory, Remembered, caches, remember, served_versions
+from etcdfix.apiserver.objects import Answer, APIObject, Said
+from etcdfix.apiserver.servers import APIAccess, ServerAnswers
+from etcdfix.errors import ConfigurationError
+from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.remediation.audit.search import saved_digests
+from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.rescued import SavedObject, read_index, read_saved
+from etcdfix.rules import Rule, refuse
+from etcdfix.storagekey import display
+from etcdfix.text.words import counted
+from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of
+from etcdfix.verdicts.examination import Examination
+
+_MOST_EXAMPLES: Final = 3
+_NO_ANSWER: Final = Remembered(word=Memory.NO_ANSWER, detail="it does not answer in time")
+_LOST: Final = frozenset({Memory.CACHE_LOST, Memory.READ_ERROR, Memory.NOT_SERVED})
+_ACCEPT: Final = f"--accept-risk {AcceptRisk.ENDS_CACHED_READS}"
+_SAVE_FIRST: Final = (
+    "save them first: etcdfix rescue --from-report FILE --kubeconfig FILE --save-dir DIR --reveal, then --rescued DIR "
+    "here; or have them healed: etcdfix heal"
+)
+
+
+class RescuedCopies:
+    """Saved objects that can be relied upon.
+
+    Args:
+        objects: What the index names, by etcd key.
+        directory: Where the files are.
+        digests: That are on the audit log.
+    """
+
+    def __init__(
+        self, objects: dict[bytes, list[SavedObject]], directory: Path, digests: frozenset[str]
+    ) -> None:
+        self._objects = objects
+        self._directory = directory
+        self._digests = digests
+
+    @classmethod
+    def load(cls, directory: Path | None, log: Path) -> RescuedCopies:
+        """Read an index; None for no directory, which holds nothing.
+
+        Raises:
+            ConfigurationError: There is no index, or it is none.
+            AuditLogUnreadable: The log cannot be read.
+        """
+        if directory is None:
+            return cls({}, Path(), frozenset())
+        return cls(read_index(directory).by_key(), directory, saved_digests(log, ""))
+
+    def has(self, stored: StoredValue, cluster: ClusterIdentity) -> bool:
+        """Say whether the object of a value is saved as that holds it."""
+        return any(
+            saved.resource_version == str(stored.mod_revision)
+            and saved.sha256 in self._digests
+            and (not cluster.uid or saved.cluster_uid in {"", cluster.uid})
+            and self._is_whole(saved)
+            for saved in self._objects.get(stored.key, ())
+        )
+
+    def _is_whole(self, saved: SavedObject) -> bool:
+        try:
+            read_saved(self._directory, saved)
+        except ConfigurationError:
+            return False
+        return True
+
+
+class Kin:
+    """Other values of a kind whose encryption key is lost too, gathered in the pass over everything.
+
+    Attributes:
+        count: How many there are.
+        missing: How many of them are not saved.
+        examples: Keys of some of those.
+    """
+
+    def __init__(self, target: Examination, copies: RescuedCopies, cluster: ClusterIdentity) -> None:
+        self.resource = target.directory.group_resource
+        self.count = 0
+        self.missing = 0
+        self.examples: list[bytes] = []
+        self._target = target
+        self._copies = copies
+        self._cluster = cluster
+
+    @property
+    def thing(self) -> APIObject:
+        """The target, as a request names it; its version is "" where only a server can tell."""
+        directory = self._target.directory
+        return APIObject(
+            directory.group, directory.version, directory.resource, self._target.namespace, self._target.name
+        )
+
+    def see(self, found: Examination) -> None:
+        """Take one value."""
+        same_kind = found.directory.group_resource == self.resource
+        if not same_kind or found.stored.key == self._target.stored.key:
+            return
+        if deletability_of(found) is not Deletability.DECLARABLE:
+            return
+        self.count += 1
+        if not self._copies.has(found.stored, self._cluster):
+            self.missing += 1
+            if len(self.examples) < _MOST_EXAMPLES:
+                self.examples.append(found.stored.key)
+
+    def describe(self) -> str:
+        """Return how many are not saved, and some of them: the subject of a sentence."""
+        others = f"{counted(self.missing, 'other value')} of {self.resource}"
+        named = ", ".join(map(display, self.examples))
+        return f"{others} whose encryption key is lost ({named}{', …' if self.missing > len(self.examples) else ''})"
+
+
+def check_cached_reads(
+    kin: Kin,
+    api: APIAccess | None,
+    servers: ServerAnswers,
+    cluster: ClusterIdentity,
+    accepted: Acceptances,
+) -> list[str]:
+    """Refuse a deletion that would end the cached reads of what nobody has saved; return what to warn of.
+
+    Args:
+        kin: The others of its kind.
+        api: Which servers to ask; None for none.
+        servers: What they said of the value itself.
+        cluster: Which cluster etcd holds.
+        accepted: Says whether it is accepted, or that no server could be asked.
+
+    Raises:
+        RefusedByRule: A server has them, or may have, and that is not accepted.
+        AuthorizationRefused: A server is of another cluster.
+        ConfigurationError: The kubeconfig cannot be used.
+    """
+    if not kin.missing:
+        return []
+    ends = (
+        f"{kin.describe()}: API servers that still hold them in memory give all of them up with this deletion"
+    )
+    if AcceptRisk.ENDS_CACHED_READS in accepted.risks:
+        return [ends]
+    asked = api is not None and any(answer.answer is not Answer.NO_ANSWER for answer in servers.answers)
+    if api is None or not asked:
+        if accepted.no_api_server:
+            return [f"{ends}; none was asked"]
+        raise refuse(
+            Rule.ENDS_CACHED_READS,
+            f"{ends}; no API server was asked whether it holds them",
+            hint=f"--kubeconfig FILE; {_SAVE_FIRST}; only if no API server runs: --accept-no-api-server; if that is "
+            f"understood: {_ACCEPT}",
+        )
+    with open_fleet(api, cluster) as fleet:
+        holding = list(_holding(fleet, kin.thing))
+        warnings = [f"{each.server} may hold {kin.resource} in memory: {each.why}" for each in fleet.absent]
+    if not holding:
+        return warnings
+    raise refuse(
+        Rule.ENDS_CACHED_READS,
+        f"{ends} ({'; '.join(holding)})",
+        hint=f"{_SAVE_FIRST}; if that is understood: {_ACCEPT}",
+    )
+
+
+def _holding(fleet: Fleet, thing: APIObject) -> Iterator[str]:
+    """Yield the servers that have a kind in memory, or may have, and why."""
+    for server in fleet.servers:
+        said = fleet.within(partial(_kind_of, server, thing)) or _NO_ANSWER
+        if said.word is Memory.HELD:
+            yield f"{server.address} holds them"
+        elif said.word not in _LOST:
+            yield f"{server.address} may hold them: {said.detail or said.word.value}"
+    for absent in fleet.absent:
+        if absent.denied:
+            yield f"{absent.server} may hold them: {absent.why}"
+
+
+def _kind_of(server: Server, thing: APIObject) -> Remembered:
+    """Return what a server says of its memory of a kind, by one object of it that etcd holds and nobody can read.
+
+    A server that gives that from memory has its memory of the kind; one that has lost it reads etcd, and fails. No
+    right is needed beyond the one to get that object, unless it is too new for the server's memory.
+    """
+    versions = (thing.version,) if thing.version else served_versions(server, thing)
+    if isinstance(versions, Said):
+        return Remembered(word=Memory.NO_ANSWER, detail=versions.detail)
+    for version in versions:
+        found = remember(server, msgspec.structs.replace(thing, version=version), metadata_only=True)
+        if found.word not in {Memory.NOT_SERVED, Memory.NOT_HELD}:
+            return found
+    return caches(server, thing)

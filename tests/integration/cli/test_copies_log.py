@@ -1,0 +1,109 @@
+"""``etcdfix copies --wal`` on a real etcd: values that were overwritten or deleted and compacted away come back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cli.test_copies import copies
+from tests.support.apiserver import EtcdStore
+from tests.support.change_runs import Registry
+from tests.support.etcd_server import EtcdServer
+from tests.support.objects import aescbc, config_map, secret
+
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
+
+COUNT = 20
+
+
+class Logged(Registry):
+    """A cluster whose values are written as an API server writes them, and the log of its etcd."""
+
+    wal: Path
+
+    def fill(self) -> dict[bytes, tuple[int, bytes]]:
+        """Write, damage or delete, compact, and write more; return what each key held before: revision and value."""
+        store = EtcdStore(self.etcd.endpoint)
+        held: dict[bytes, tuple[int, bytes]] = {}
+        for number in range(COUNT):
+            key, value = self.key(f"shop/s-{number}"), aescbc(secret(f"s-{number}"))
+            first = store.put(key, value, mod_revision=0)
+            assert first is not None
+            second = store.put(key, value, mod_revision=first)
+            assert second is not None
+            held[key] = (second, value)
+        for number, (key, (revision, value)) in enumerate(held.items()):
+            if number % 2:
+                assert store.delete(key, mod_revision=revision) is not None
+            else:
+                assert store.put(key, value[:-5], mod_revision=revision) is not None
+        self.etcd.compact()
+        for name in ("a", "b", "c", "d"):
+            other, at = self.key(f"shop/{name}", "configmaps"), 0
+            for _ in range(50):
+                at = store.put(other, config_map(name), mod_revision=at) or 0
+        self.etcd.compact()
+        store.close()
+        return held
+
+
+@pytest.fixture
+def logged(
+    start_etcd: Callable[..., EtcdServer],
+    etcd_servers: Any,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> Logged:
+    if etcd_servers.kind != "process":
+        pytest.skip("the log of an etcd in a container cannot be reached")
+    data = tmp_path / "data"
+    etcd = start_etcd(flags=(f"--data-dir={data}",))
+    registry = Logged(etcd, prefix, tmp_path, capfd, furnished=False)
+    registry.wal = data / "member" / "wal"
+    return registry
+
+
+def test_every_value_comes_back_at_its_revision(logged: Logged) -> None:
+    held = logged.fill()
+    without = copies(logged)
+    assert without["with_good_copy"] == 0
+    told = copies(logged, "--wal", str(logged.wal))
+    assert told["complete"], told["incomplete_reasons"]
+    assert (told["unreadable"], told["deleted"], told["with_good_copy"]) == (COUNT // 2, COUNT // 2, COUNT)
+    for one in told["objects"]:
+        best = one["copies"][0]
+        assert (best["place"], best["mod_revision"]) == ("write-ahead-log", held[one["key"].encode()][0])
+        assert best["later_writes"] == (1 if one["state"] == "unreadable" else 0)
+
+
+def test_a_log_of_another_cluster_is_never_offered(
+    logged: Logged, start_etcd: Callable[..., EtcdServer], tmp_path: Path
+) -> None:
+    logged.fill()
+    shutil.copytree(logged.wal.parent, tmp_path / "copied")
+    logged.etcd.stop()
+    logged.etcd = start_etcd()
+    logged.endpoints = logged.etcd.endpoint
+    store = EtcdStore(logged.etcd.endpoint)
+    for number in range(60):
+        store.put(
+            logged.key(f"shop/other-{number}", "configmaps"), config_map(f"other-{number}"), mod_revision=0
+        )
+    store.put(logged.key("shop/s-0"), b"k8s:enc:aescbc:v1:key1:", mod_revision=0)
+    told = copies(logged, "--wal", str(tmp_path / "copied" / "wal"))
+    (place,) = [place for place in told["places"] if place["kind"] == "write-ahead-log"]
+    assert place["history"] == "other"
+    assert told["with_good_copy"] == told["with_doubtful_copy"] == 0
+    assert "etcdfix restore" not in json.dumps(told["objects"])
+
+
+def test_no_log_there(logged: Logged, tmp_path: Path) -> None:
+    ran = logged.run("copies", *logged.common(reason=None), "--wal", str(tmp_path / "none"))
+    assert ran.code == 5
+    assert "Traceback" not in ran.err

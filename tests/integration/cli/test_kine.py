@@ -1,0 +1,277 @@
+"""k3s on SQLite beside a real etcd with the same objects: every command that looks says the same of both."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.errors import RefusedByRule
+from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.storagekey import StorageLayout
+from tests.support.collecting import ALPHA, REPOSITORY
+from tests.support.etcd_server import EtcdServer
+from tests.support.kine import KineWriter, Release
+
+pytestmark = pytest.mark.etcd
+
+OUTSIDE = b"/outside/counter"
+COMPACTION = b"compact_rev_key"
+# What names a source, or a command for it, or speaks of the time; and where a file is not a live etcd.
+ABOUT_THE_SOURCE = frozenset(
+    {
+        "action", "at_stake", "command", "commands", "compacted_revision", "do_not_restart", "finished_at",
+        "from_old_value", "generated_at", "get", "next", "note", "readable_revisions_not_sought",
+        "readable_revisions", "remedies",
+        "restore", "restore_note", "save", "source", "steps", "older_versions", "estimate",
+    }
+)  # fmt: skip
+NOT_SOUGHT = "earlier-revision"
+
+
+class Both(NamedTuple):
+    """One history in two stores, revision by revision.
+
+    Attributes:
+        etcd: A live one.
+        state: The file of kine.
+        revision: The newest of both.
+        keys: Some keys of all sorts.
+    """
+
+    etcd: EtcdServer
+    state: Path
+    revision: int
+    keys: list[bytes]
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
+            monkeypatch.delenv(name)
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from tests.support.kine import KineWriter, Release
+
+writer = KineWriter(Path(sys.argv[1]), Release.NEW)
+print("ready", flush=True)
+count = 0
+while True:
+    count += 1
+    # The same row anew: a revision more would not be one of etcd's.
+    value = b"%d" % (count % 10)
+    writer.connection.execute("UPDATE kine SET value = ? WHERE name = '/outside/counter'", (value,))
+    if count % 50 == 0:
+        writer.checkpoint(("FULL", "TRUNCATE")[count // 50 % 2])
+    time.sleep(0.002)
+"""
+
+
+@pytest.fixture(scope="module")
+def both(start_etcd: Callable[..., EtcdServer], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    """The values of a real cluster, some broken, in the rows of three releases; another process goes on writing."""
+    with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
+        values = [stored for stored in source.current(b"") if stored.key != COMPACTION]
+    etcd = start_etcd()
+    state = tmp_path_factory.mktemp("k3s") / "state.db"
+    kine = KineWriter(state, Release.OLD)
+    releases = list(Release)
+    for number, stored in enumerate(values):
+        kine.upgrade(releases[number * len(releases) // len(values)])
+        if number % 7 == 0:  # a generation before
+            assert etcd.put(stored.key, b"gone") == kine.put(stored.key, b"gone")
+            etcd.delete(stored.key)
+            kine.delete(stored.key)
+        if number % 5 == 0:  # an earlier value, and one that reads where the present one does not
+            earlier = values[number - 1].value
+            assert etcd.put(stored.key, earlier) == kine.put(stored.key, earlier)
+        assert etcd.put(stored.key, stored.value) == kine.put(stored.key, stored.value)
+    assert etcd.put(OUTSIDE, b"0") == kine.put(OUTSIDE, b"0")
+    kine.close()
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, state], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield Both(etcd, state, etcd.revision(), [one.key for one in values[::50]])
+    process.kill()
+    process.communicate(timeout=30)
+
+
+def without_source(document: Any) -> Any:
+    """A report without what tells the two sources apart."""
+    if isinstance(document, dict):
+        return {name: without_source(one) for name, one in document.items() if name not in ABOUT_THE_SOURCE}
+    if isinstance(document, list):
+        return [
+            without_source(one)
+            for one in document
+            if not (isinstance(one, dict) and one.get("check") == NOT_SOUGHT)
+        ]
+    return document
+
+
+def told(folder: Path, *words: str | Path) -> tuple[int, Any]:
+    target = folder / "report.json"
+    target.unlink(missing_ok=True)
+    code = run([*map(str, words), "-o", "json", "--output-file", str(target)])
+    return code, json.loads(target.read_bytes()) if target.exists() else None
+
+
+def compare(folder: Path, both: Both, *words: str | Path) -> Any:
+    """Run a command on both, and return what it says of kine."""
+    live_code, live = told(folder, *words, "--endpoints", both.etcd.endpoint)
+    code, found = told(folder, *words, "--kine", both.state)
+    assert code == live_code
+    assert without_source(found) == without_source(live)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("config", ["config-lost.yaml", "config-rotated.yaml", None])
+def test_a_scan(both: Both, tmp_path: Path, config: str | None) -> None:
+    options: list[str | Path] = ["--encryption-config", ALPHA / config] if config else []
+    found = compare(tmp_path, both, "scan", "--no-kms", *options)
+    source = found["source"]
+    assert (source["type"], source["path"], source["revision"]) == ("kine", str(both.state), both.revision)
+    assert source["sha256"].startswith("sha256:")
+    assert source["cluster_id"] is None
+    assert found["summary"]["keys"] > 490
+    commands = json.dumps([one["remedies"] for one in found["findings"]])
+    assert "--kine" in commands
+    for word in ("etcdfix delete", "etcdfix restore", "etcdfix repair", "etcdfix reencrypt", "etcdctl"):
+        assert word not in commands
+
+
+def test_at_an_earlier_revision(both: Both, tmp_path: Path) -> None:
+    compare(tmp_path, both, "scan", "--no-kms", "--revision", str(both.revision // 2))
+
+
+@pytest.mark.parametrize("command", [["orphans"], ["encryption", "usage"], ["namespace", "default"]])
+def test_what_looks_at_everything(both: Both, tmp_path: Path, command: list[str]) -> None:
+    compare(tmp_path, both, *command, "--no-kms", "--encryption-config", ALPHA / "config-rotated.yaml")
+
+
+@pytest.mark.parametrize("command", ["explain", "history", "impact"])
+def test_what_looks_at_one_key(both: Both, tmp_path: Path, command: str) -> None:
+    for key in both.keys:
+        config = ALPHA / "config-rotated.yaml"
+        compare(tmp_path, both, command, key.decode(), "--no-kms", "--encryption-config", config)
+
+
+def test_an_object_at_each_of_its_revisions(both: Both, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    shown = 0
+    for key in both.keys:
+        for at in (both.revision, both.revision // 2, both.revision // 4):
+            answers = []
+            for source in (["--endpoints", both.etcd.endpoint], ["--kine", str(both.state)]):
+                code = run(["get", key.decode(), "--revision", str(at), "--no-kms", "-o", "yaml", *source])
+                answers.append((code, capfdbinary.readouterr().out))
+            assert answers[0] == answers[1]
+            shown += answers[0][0] == 0
+    assert shown > 5
+
+
+def test_a_plan(both: Both, tmp_path: Path) -> None:
+    for option, where in (("--kine", str(both.state)), ("--endpoints", both.etcd.endpoint)):
+        config = ["--encryption-config", str(ALPHA / "config-rotated.yaml"), "--no-kms"]
+        code, report = told(tmp_path, "scan", option, where, *config)
+        saved = tmp_path / f"scan{option}.json"
+        saved.write_text(json.dumps(report))
+        assert code == 3
+        code, plan = told(tmp_path, "plan", "--from-report", saved, option, where, *config)
+        assert plan["entries"]
+        commands = [one["command"] for one in plan["entries"]]
+        assert all(commands) == (option == "--endpoints")
+        assert any(commands) == (option == "--endpoints")
+
+
+def test_nothing_beside_the_file_is_made_or_changed(both: Both, tmp_path: Path) -> None:
+    """Of a copy, whose writer was killed: what is there stays as it was, to the byte and the nanosecond."""
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    for suffix in ("", "-wal", "-shm"):
+        (folder / f"state.db{suffix}").write_bytes(Path(f"{both.state}{suffix}").read_bytes())
+    before = {
+        path.name: (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
+        for path in folder.iterdir()
+    }
+    inode = folder.stat().st_mtime_ns
+    for words in (["scan"], ["history", "/registry/namespaces/default"], ["orphans"], ["doctor"]):
+        run([*words, "--kine", str(folder / "state.db"), "--output-file", str(tmp_path / "out")])
+    after = {
+        path.name: (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
+        for path in folder.iterdir()
+    }
+    assert after == before
+    assert folder.stat().st_mtime_ns == inode
+
+
+def test_the_writer_waits_for_nobody(both: Both) -> None:
+    """No reader holds a checkpoint up: a FULL one is done at once while a source is open."""
+    from etcdfix.sources.kine import KineSource
+
+    with KineSource(both.state) as source:
+        walk = source.current(b"")
+        next(walk)
+        writer = KineWriter(both.state)
+        begun = time.monotonic()
+        writer.connection.execute("UPDATE kine SET lease = lease WHERE name = '/outside/counter'")
+        (busy, in_log, moved) = writer.connection.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+        assert time.monotonic() - begun < 2
+        writer.close()
+    assert busy == 0 or in_log != moved  # the other writer may have it
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (["scan", "--kine", "FILE", "--snapshot", "x"], 2, "--snapshot and --kine name two different sources"),
+        (["scan", "--kine", "FILE", "--endpoints", "x"], 2, "--kine and --endpoints name two different sources"),
+        (["scan", "--kine", "FILE", "--salvage"], 2, "--salvage reads a broken snapshot"),
+        (["scan", "--kine", "/nowhere/state.db"], 5, "No such file"),
+        (["scan", "--kine", "/dev/null"], 5, "no regular file"),
+        (["scan", "--kine", "FILE", "--revision", "99999999"], 5, "does not exist yet"),
+        (["scan", "--snapshot", "FILE"], 5, "--kine"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be(
+    both: Both, capsys: pytest.CaptureFixture[str], words: list[str], code: int, why: str
+) -> None:
+    assert run([str(both.state) if word == "FILE" else word for word in words]) == code
+    said = capsys.readouterr().err
+    assert why in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("command", ["delete", "restore", "reencrypt", "repair", "compare"])
+def test_it_is_no_option_of_what_changes_something(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([command, "/registry/pods/a/b", "--kine", "state.db"]) == 2
+    assert "No such option" in capsys.readouterr().err
+
+
+def test_it_is_no_target_either(both: Both) -> None:
+    from etcdfix.operations.opening import Inputs, open_cluster
+
+    inputs = Inputs(
+        snapshot=None, kine=both.state, connection={}, etcd_prefix=StorageLayout().prefix, revision=0,
+        encryption_config=None, kubernetes_minor=None,
+    )  # fmt: skip
+    with (
+        pytest.raises(RefusedByRule, match="is kine, not etcd"),
+        open_cluster(inputs, lambda _: None, say=print),
+    ):
+        pass

@@ -1,0 +1,286 @@
+"""One deletion ends the cached reads of its kind: it is refused while others of the kind are held and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from etcdfix.apiserver.client import Reply, Server
+from etcdfix.apiserver.memory import Memory
+from etcdfix.apiserver.objects import APIObject
+from etcdfix.remediation.preflight import cached_reads
+from etcdfix.rescued import INDEX_NAME, read_index
+from tests.support.apiserver import Answer, EtcdStore, StandIn
+from tests.support.audit_logs import own_directory
+from tests.support.certificates import CertificateAuthority
+from tests.support.change_runs import Ran, Registry
+from tests.support.etcd_server import EtcdServer
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, provider, secret
+
+pytestmark = pytest.mark.etcd
+
+LOST = "aescbc/v1/key1"
+OLD = configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY)
+NEW = configuration_yaml(provider("aescbc", key2=KEY_2), IDENTITY)
+CONTENTS = "bmV2ZXIgc2hvd24gYW55d2hlcmU="
+ACCEPTED = ("--accept-risk", "ends-cached-reads")
+
+
+class Ground(Registry):
+    """Secrets whose encryption key is lost, and an API server that still has them in memory."""
+
+    def __init__(self, *arguments: Any, authority: CertificateAuthority) -> None:
+        super().__init__(*arguments, furnished=False)
+        self.saved = own_directory(self.folder / "rescued")
+        self.store = EtcdStore(self.etcd.endpoint)
+        self.server = StandIn(
+            authority, store=self.store, configuration=OLD, given_up_after=0.2, prefix=self.prefix
+        )
+        self.keys = [
+            self.server.create("v1", "Secret", name, "shop", data={"password": CONTENTS})
+            for name in ("one", "three", "two")
+        ]
+        self.server.wait()
+        self.server.reload(NEW)
+        self.configure(provider("aescbc", key2=KEY_2), IDENTITY)
+        self.kubeconfig = self.server.kubeconfig(self.folder)
+
+    def stop(self) -> None:
+        self.server.stop()
+        self.store.close()
+
+    def lost(self, key: bytes, *arguments: str | Path, api: bool = True) -> Ran:
+        given = ["--declare-key-lost", LOST, *map(str, arguments)]
+        given += ["--kubeconfig", str(self.kubeconfig)] if api else ["--accept-no-api-server"]
+        ran = self.delete(key, *given)
+        assert CONTENTS not in ran.out + ran.err
+        return ran
+
+    def refused_for_others(self, key: bytes, *arguments: str | Path) -> Ran:
+        with self.untouched():
+            ran = self.lost(key, *arguments)
+        assert ran.code == 4, ran
+        assert "whose encryption key is lost" in ran.err
+        assert "--accept-risk ends-cached-reads" in ran.err
+        return ran
+
+    def rescue(self, *, log: Path | None = None, code: int = 0) -> None:
+        report = self.folder / "report.json"
+        common = [
+            "--endpoints",
+            self.endpoints,
+            "--etcd-prefix",
+            self.prefix,
+            "--encryption-config",
+            str(self.config),
+        ]
+        report.unlink(missing_ok=True)
+        assert self.run("scan", "secrets", *common, "-o", "json", "--output-file", str(report)).code == 1
+        ran = self.run(
+            "rescue", "--from-report", str(report), "--kubeconfig", str(self.kubeconfig), "--reveal", "--rate", "1000",
+            "--save-dir", str(self.saved), "--audit-log", str(log or self.log),
+        )  # fmt: skip
+        assert ran.code == code, ran
+
+
+@pytest.fixture
+def ground(
+    etcd: EtcdServer,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+) -> Iterator[Ground]:
+    found = Ground(etcd, prefix, tmp_path, capfd, authority=authority)
+    yield found
+    found.stop()
+
+
+def test_while_others_are_held_and_not_saved_nothing_is_deleted(ground: Ground) -> None:
+    ran = ground.refused_for_others(ground.keys[0])
+    assert (
+        f"2 other values of secrets whose encryption key is lost ({ground.prefix}/secrets/shop/three, "
+        in ran.err
+    )
+    assert f"{ground.server.url} holds them" in ran.err
+    assert "etcdfix rescue" in ran.err
+
+
+def test_once_they_are_saved_one_may_go(ground: Ground) -> None:
+    ground.rescue()
+    ran = ground.lost(ground.keys[0], "--rescued", ground.saved)
+    assert ran.code == 0, ran.err
+
+
+def test_accepted_it_is_a_warning_and_on_record(ground: Ground) -> None:
+    ran = ground.lost(ground.keys[0], *ACCEPTED)
+    assert ran.code == 0, ran.err
+    assert "give all of them up with this deletion" in ran.err
+    assert "--accept-risk ends-cached-reads" in ground.events()[0].annotations.accepted
+
+
+def test_where_no_api_server_runs_it_is_a_warning(ground: Ground) -> None:
+    ran = ground.lost(ground.keys[0], api=False)
+    assert ran.code == 0, ran.err
+    assert "none was asked" in ran.err
+
+
+def test_the_last_of_its_kind_ends_nothing(ground: Ground) -> None:
+    for key in ground.keys[1:]:
+        ground.etcd.delete(key)
+    ran = ground.lost(ground.keys[0])
+    assert ran.code == 0, ran.err
+    assert "give all of them up" not in ran.err
+
+
+def test_a_server_that_has_lost_the_kind_holds_nothing(ground: Ground) -> None:
+    ground.server.lose_cache("secrets")
+    ran = ground.lost(ground.keys[0])
+    assert ran.code == 0, ran.err
+    assert "holds them" not in ran.err
+
+
+def test_a_server_that_does_not_say_may_hold_them(ground: Ground) -> None:
+    path = "/api/v1/namespaces/shop/secrets/one?resourceVersion=0"
+    ground.server.behaviour.instead[path] = Answer(
+        429, b"Too many requests, please try again later.\n", "text/plain"
+    )
+    ran = ground.refused_for_others(ground.keys[0])
+    assert "may hold them: it is overloaded (429)" in ran.err
+
+
+def test_a_server_that_does_not_know_the_user_may_hold_them(
+    ground: Ground, authority: CertificateAuthority
+) -> None:
+    with StandIn(authority, store=ground.store, configuration=NEW, prefix=ground.prefix) as other:
+        other.behaviour.users.clear()
+        ran = ground.refused_for_others(ground.keys[0], "--server", other.url)
+        ground.server.lose_cache("secrets")
+        assert f"{other.url} may hold them" in ran.err
+        assert ground.refused_for_others(ground.keys[0], "--server", other.url)
+
+
+def test_an_object_that_is_too_new_for_the_memory_is_no_proof(ground: Ground) -> None:
+    status = {"kind": "Status", "apiVersion": "v1", "details": {"name": "one"}, "code": 404}
+    path = "/api/v1/namespaces/shop/secrets/one?resourceVersion=0"
+    ground.server.behaviour.instead[path] = Answer(404, json.dumps(status).encode())
+    ran = ground.refused_for_others(ground.keys[0])
+    assert f"{ground.server.url} holds them" in ran.err
+
+
+def test_only_some_are_named_and_those_that_can_be_read_do_not_count(ground: Ground) -> None:
+    value = ground.stored(ground.keys[0])
+    assert value is not None
+    ground.server.behaviour.given_up_after = 60  # the server cannot read what is written here
+    for number in range(3):
+        ground.put(f"shop/more-{number}", value)
+    ground.put("shop/plain", secret("plain"))
+    ran = ground.refused_for_others(ground.keys[0])
+    assert "5 other values of secrets" in ran.err
+    assert "shop/more-2, …)" in ran.err
+
+
+class Replies:
+    """A server that answers by path, and knows no other."""
+
+    def __init__(self, **replies: Reply) -> None:
+        self.replies = replies
+
+    def send(self, method: str, path: str, **_how: Any) -> Reply:
+        assert method == "GET"
+        return self.replies.get(path.rpartition("/")[2], Reply(404, b""))
+
+
+def test_a_kind_in_the_version_that_the_server_serves() -> None:
+    """Of a custom resource only the server can tell the version; one that does not tell may hold the kind."""
+    thing = APIObject("example.com", "", "widgets", "shop", "w1")
+    group = b'{"kind":"APIGroup","versions":[{"version":"v1"}]}'
+    name = "w1?resourceVersion=0"
+    for replies, word in (
+        ({"example.com": Reply(500, b"")}, Memory.NO_ANSWER),
+        ({"example.com": Reply(200, group), name: Reply(500, b"")}, Memory.READ_ERROR),
+        ({"example.com": Reply(200, group)}, Memory.NOT_SERVED),
+    ):
+        assert cached_reads._kind_of(cast("Server", Replies(**replies)), thing).word is word
+
+
+def test_a_server_that_cannot_be_reached_is_told(ground: Ground) -> None:
+    ground.server.lose_cache("secrets")
+    ran = ground.lost(ground.keys[0], "--server", "https://127.0.0.1:9")
+    assert ran.code == 0, ran.err
+    assert "https://127.0.0.1:9 may hold secrets in memory" in ran.err
+
+
+def test_another_cause_does_not_make_the_deletion_harmless(ground: Ground) -> None:
+    broken = ground.put("shop/broken", b"k8s:enc:aescbc:v1:key2:short")
+    with ground.untouched():
+        ran = ground.delete(broken)
+    assert ran.code == 4
+    assert "no API server was asked whether it holds them" in ran.err
+    assert ground.delete(broken, "--accept-no-api-server").code == 0
+
+
+# What is saved, and is no copy that counts.
+
+
+def test_digests_that_are_on_another_log_do_not_count(ground: Ground) -> None:
+    ground.rescue(log=own_directory(ground.folder / "elsewhere") / "audit.jsonl")
+    ground.refused_for_others(ground.keys[0], "--rescued", ground.saved)
+    ground.rescue()  # asks for nothing anew, and puts the digests on this log
+    assert ground.lost(ground.keys[0], "--rescued", ground.saved).code == 0
+
+
+def test_a_copy_of_an_earlier_write_does_not_count(ground: Ground) -> None:
+    ground.rescue()
+    ground.server.behaviour.given_up_after = 60  # what follows is a change that the server cannot read
+    value = ground.stored(ground.keys[1])
+    assert value is not None
+    ground.etcd.put(ground.keys[1], value)
+    ran = ground.refused_for_others(ground.keys[0], "--rescued", ground.saved)
+    assert "1 other value of secrets" in ran.err
+
+
+def test_a_file_that_was_changed_or_removed_does_not_count(ground: Ground) -> None:
+    ground.rescue()
+    by_key = read_index(ground.saved).by_key()
+    (one,), (two,) = by_key[ground.keys[1]], by_key[ground.keys[2]]
+    path = ground.saved / one.file
+    path.write_bytes(path.read_bytes().replace(CONTENTS.encode(), CONTENTS[::-1].encode()))
+    (ground.saved / two.file).unlink()
+    ran = ground.refused_for_others(ground.keys[0], "--rescued", ground.saved)
+    assert "2 other values of secrets" in ran.err
+
+
+def test_an_index_that_somebody_wrote_does_not_count(ground: Ground) -> None:
+    """A file of the right shape, with a digest that fits it: but nothing says that an API server gave it."""
+    from etcdfix.rescued import digest_of, file_name
+
+    ground.rescue()
+    lines: list[str] = []
+    for saved in read_index(ground.saved).objects:
+        raw = (ground.saved / saved.file).read_bytes().replace(CONTENTS.encode(), b"Zm9yZ2Vk")
+        sha256 = digest_of(raw)
+        name = file_name(saved.key, saved.resource_version, sha256)
+        (ground.saved / name).write_bytes(raw)
+        line = json.loads((ground.saved / INDEX_NAME).read_bytes().splitlines()[len(lines)])
+        lines.append(json.dumps(line | {"sha256": sha256, "file": name, "size": len(raw)}))
+    (ground.saved / INDEX_NAME).write_text("\n".join(lines) + "\n")
+    ground.refused_for_others(ground.keys[0], "--rescued", ground.saved)
+
+
+def test_copies_of_another_cluster_do_not_count(ground: Ground) -> None:
+    ground.rescue()
+    index = ground.saved / INDEX_NAME
+    index.write_bytes(index.read_bytes().replace(ground.server.uid.encode(), b"another-cluster"))
+    ground.refused_for_others(ground.keys[0], "--rescued", ground.saved)
+
+
+def test_a_directory_without_an_index_is_an_error(ground: Ground) -> None:
+    with ground.untouched():
+        ran = ground.lost(ground.keys[0], "--rescued", ground.saved)
+    assert ran.code == 2
+    assert "--save-dir" in ran.err

@@ -1,0 +1,124 @@
+"""All servers asked about one object: who reads it, who has it in memory, and who may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from etcdfix.apiserver import holders as holders_module
+from etcdfix.apiserver.client import Server
+from etcdfix.apiserver.fleet import Absent, Fleet, open_fleet
+from etcdfix.apiserver.holders import authorize_by_first, read_by_each, remembered_by_each
+from etcdfix.apiserver.memory import Memory
+from etcdfix.apiserver.objects import Answer, APIObject
+from etcdfix.apiserver.servers import APIAccess
+from etcdfix.errors import AuthorizationRefused
+from etcdfix.model import ClusterIdentity
+from tests.support.apiserver import MemoryStore, StandIn
+from tests.support.certificates import CertificateAuthority
+from tests.support.healing import NEW, OLD
+
+ONE = APIObject("", "v1", "secrets", "shop", "one")
+
+
+@contextmanager
+def asked(server: StandIn, folder: Path, *others: StandIn) -> Iterator[Fleet]:
+    """Reach these servers."""
+    api = APIAccess(server.kubeconfig(folder), servers=tuple(other.url for other in others))
+    with open_fleet(api, ClusterIdentity.by_uid(server.uid)) as fleet:
+        yield fleet
+
+
+@pytest.fixture
+def server(authority: CertificateAuthority) -> Iterator[StandIn]:
+    """Two Secrets under the old key; it runs with the new one."""
+    with StandIn(authority, store=MemoryStore(), configuration=OLD, given_up_after=0.1) as server:
+        server.create("v1", "Secret", "one", "shop", data={"p": "eA=="})
+        server.wait()
+        server.reload(NEW)
+        yield server
+
+
+def test_one_that_kept_its_memory_and_one_that_was_started_since(
+    server: StandIn, authority: CertificateAuthority, tmp_path: Path
+) -> None:
+    with (
+        StandIn(authority, store=server.store, configuration=NEW, furnished=False) as later,
+        asked(server, tmp_path, later) as fleet,
+    ):
+        assert [said.answer for said in read_by_each(fleet, ONE)] == [Answer.READ_ERROR] * 2
+        first, second = remembered_by_each(fleet, ONE)
+    assert (first.server.address, first.memory.word) == (server.url, Memory.HELD)
+    assert first.path == "/api/v1/namespaces/shop/secrets/one"
+    assert first.memory.identity is not None
+    assert not first.may_hold
+    assert (second.server.address, second.memory.word, second.may_hold) == (
+        later.url,
+        Memory.READ_ERROR,
+        True,
+    )
+
+
+def test_versions_are_tried_until_one_is_held(server: StandIn, tmp_path: Path) -> None:
+    server.create("apps/v1", "Deployment", "web", "shop", spec={})
+    server.wait()
+    with asked(server, tmp_path) as fleet:
+        (found,) = remembered_by_each(fleet, APIObject("apps", "v1beta1", "deployments", "shop", "web"))
+        assert (found.memory.word, found.path) == (
+            Memory.HELD,
+            "/apis/apps/v1/namespaces/shop/deployments/web",
+        )
+        (none,) = remembered_by_each(fleet, APIObject("nobody.example", "", "things", "shop", "web"))
+        assert none.memory.word is Memory.NOT_SERVED
+        assert not none.may_hold
+
+
+def test_those_that_cannot_be_asked_stand_among_the_answers(server: StandIn, tmp_path: Path) -> None:
+    with asked(server, tmp_path) as fleet:
+        fleet.absent = [Absent("https://a", "gone"), Absent("https://b", "no", denied=True)]
+        answers = read_by_each(fleet, ONE)
+    assert [(said.server, said.answer) for said in answers[1:]] == [
+        ("https://a", Answer.NO_ANSWER),
+        ("https://b", Answer.DENIED),
+    ]
+
+
+def test_a_failure_that_nobody_foresaw_is_no_answer(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_server: Server, _thing: APIObject, **_more: object) -> None:
+        raise ZeroDivisionError("never-to-be-shown")
+
+    monkeypatch.setattr(holders_module, "look_for", broken)
+    monkeypatch.setattr(holders_module, "served_versions", broken)
+    with asked(server, tmp_path) as fleet:
+        (said,) = read_by_each(fleet, ONE)
+        assert (said.answer, said.detail) == (Answer.NO_ANSWER, "ZeroDivisionError")
+        (held,) = remembered_by_each(fleet, ONE)
+        assert (held.memory.word, held.memory.detail) == (Memory.NO_ANSWER, "ZeroDivisionError")
+
+
+def test_what_forbids_to_go_on_is_raised(
+    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbids(_server: Server, _thing: APIObject, **_more: object) -> None:
+        raise AuthorizationRefused("no", reason="other-cluster")
+
+    monkeypatch.setattr(holders_module, "look_for", forbids)
+    with asked(server, tmp_path) as fleet, pytest.raises(AuthorizationRefused, match="no"):
+        read_by_each(fleet, ONE)
+
+
+def test_permissions_are_asked_by_name(server: StandIn, tmp_path: Path) -> None:
+    with asked(server, tmp_path) as fleet:
+        allowed = authorize_by_first(fleet, ONE, ("patch", "get"))
+        assert (allowed.server, allowed.verbs) == (server.url, ("patch", "get"))
+        server.behaviour.denied.add(("patch", "secrets"))
+        with pytest.raises(AuthorizationRefused, match="denies the permission to patch secrets shop/one"):
+            authorize_by_first(fleet, ONE, ("patch", "get"))
+        fleet.servers.clear()
+        with pytest.raises(AuthorizationRefused, match="no API server of this cluster can be asked"):
+            authorize_by_first(fleet, ONE, ("patch",))

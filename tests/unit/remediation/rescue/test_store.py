@@ -1,0 +1,216 @@
+"""Where saved objects are kept: whatever fails, what was kept before stays, and the next run goes on."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from etcdfix.apiserver.memory import Identity
+from etcdfix.apiserver.objects import APIObject
+from etcdfix.errors import ConfigurationError, NotDurable, UnsafePlace
+from etcdfix.remediation.rescue import store as store_module
+from etcdfix.remediation.rescue.store import Origin, RescueStore
+from etcdfix.rescued import INDEX_NAME, SavedObject, read_index, read_saved
+
+KEY = b"/registry/secrets/shop/db"
+THING = APIObject("", "v1", "secrets", "shop", "db")
+BODY = b'{"kind":"Secret","apiVersion":"v1"}\n'
+ORIGIN = Origin(
+    server="https://10.0.0.1:6443",
+    at=datetime(2026, 11, 23, 10, tzinfo=UTC),
+    cluster_uid="c",
+    mod_revision=17,
+)
+
+
+def identity(resource_version: str = "17") -> Identity:
+    return Identity(
+        version="v1", kind="Secret", namespace="shop", name="db", uid="u-1", resource_version=resource_version,
+        generation=3, deleting=True,
+    )  # fmt: skip
+
+
+def save(store: RescueStore, body: bytes = BODY, resource_version: str = "17") -> tuple[SavedObject, bool]:
+    return store.save(KEY, THING, identity(resource_version), body, ORIGIN)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "saved"
+    path.mkdir(mode=0o700)
+    return path
+
+
+class Failing:
+    """Fails at one step, once."""
+
+    def __init__(self, at: str, number: int = errno.ENOSPC) -> None:
+        self.at = at
+        self.number = number
+        self.seen: list[str] = []
+
+    def __call__(self, name: str) -> None:
+        self.seen.append(name)
+        if name == self.at:
+            self.at = ""
+            raise OSError(self.number, os.strerror(self.number))
+
+
+def test_what_is_saved_is_named_by_the_index_and_is_ours_alone(folder: Path) -> None:
+    with RescueStore.open(folder) as store:
+        saved, new = save(store)
+        assert new
+        assert store.objects() == [saved]
+    assert read_index(folder).objects == (saved,)
+    assert read_saved(folder, saved) == BODY
+    assert (saved.uid, saved.generation, saved.deleting, saved.mod_revision) == ("u-1", 3, True, 17)
+    assert saved.saved_at == "2026-11-23T10:00:00Z"
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+
+
+def test_the_same_bytes_are_saved_once_and_newer_ones_beside_them(folder: Path) -> None:
+    with RescueStore.open(folder) as store:
+        first, _ = save(store)
+        assert save(store) == (first, False)
+        second, new = save(store, BODY + b" ", "18")
+        assert new
+    with RescueStore.open(folder) as store:
+        assert save(store) == (first, False)
+        assert store.objects() == [first, second]
+        assert store.has(KEY, 17) == first
+        assert store.has(KEY, 18) == second
+        assert store.has(KEY, 19) is None
+        assert store.has(b"/registry/secrets/shop/other", 17) is None
+    assert read_index(folder).objects == (first, second)
+
+
+def test_a_file_that_is_gone_or_changed_is_not_had_and_not_written_over(folder: Path) -> None:
+    with RescueStore.open(folder) as store:
+        saved, _ = save(store)
+        path = folder / saved.file
+        path.unlink()
+        assert store.has(KEY, 17) is None
+        assert save(store) == (saved, False)
+        assert store.has(KEY, 17) == saved
+        path.write_bytes(b"changed")
+        assert store.has(KEY, 17) is None
+        with pytest.raises(NotDurable, match="other bytes stand there"):
+            save(store)
+        assert path.read_bytes() == b"changed"
+        path.unlink()
+        path.mkdir()
+        with pytest.raises(NotDurable):
+            save(store)
+    assert len(read_index(folder).objects) == 1
+
+
+def test_what_a_crash_left_without_a_line_gets_one(folder: Path) -> None:
+    failing = Failing("index of saved objects: before append")
+    with RescueStore.open(folder, step=failing) as store:
+        with pytest.raises(NotDurable, match="No space left"):
+            save(store)
+        assert store.objects() == []
+        assert len(list(folder.iterdir())) == 2
+        saved, new = save(store)
+        assert new
+    assert read_index(folder).objects == (saved,)
+
+
+@pytest.mark.parametrize("step", ["after append", "before fsync", "after fsync"])
+def test_a_line_that_could_not_be_made_durable_is_taken_back(folder: Path, step: str) -> None:
+    with RescueStore.open(folder) as store:
+        first, _ = save(store)
+    with RescueStore.open(folder, step=Failing(f"index of saved objects: {step}")) as store:
+        with pytest.raises(NotDurable):
+            save(store, BODY + b" ", "18")
+        assert read_index(folder).objects == (first,)
+        save(store, BODY + b" ", "18")
+    assert len(read_index(folder).objects) == 2
+
+
+def test_a_line_that_stays_torn_is_mended_by_the_next_run(folder: Path) -> None:
+    with RescueStore.open(folder) as store:
+        first, _ = save(store)
+        assert not store.mended
+    index = folder / INDEX_NAME
+    index.write_bytes(index.read_bytes() + b'{"format":"etcdfix.resc')
+    with pytest.raises(NotDurable, match="truncate|No space"):  # noqa: RUF043 - either word will do
+        RescueStore.open(folder, step=Failing("index of saved objects: before truncate"))
+    with RescueStore.open(folder) as store:
+        assert store.mended
+        assert store.objects() == [first]
+    assert not read_index(folder).torn
+
+
+def test_a_line_that_cannot_be_taken_back_is_mended_later(folder: Path) -> None:
+    def full(name: str) -> None:
+        if name in {"index of saved objects: after append", "index of saved objects: before truncate"}:
+            raise OSError(errno.EIO, "broken")
+
+    with RescueStore.open(folder, step=full) as store, pytest.raises(NotDurable, match="broken"):
+        save(store)
+    with RescueStore.open(folder) as store:
+        assert len(store.objects()) == 1
+
+
+def test_a_full_disk_leaves_no_half_file(folder: Path) -> None:
+    with RescueStore.open(folder, step=Failing("saved object: after write file")) as store:
+        with pytest.raises(NotDurable):
+            save(store)
+        assert [path.name for path in folder.iterdir()] == [INDEX_NAME]
+
+
+def test_only_one_saves_at_a_time(folder: Path) -> None:
+    with RescueStore.open(folder), pytest.raises(NotDurable, match="somebody else is saving"):
+        RescueStore.open(folder)
+    store = RescueStore.open(folder)
+    store.close()
+    store.close()
+
+
+def test_places_that_are_not_ours_alone(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(folder)
+    for path in (tmp_path / "link", tmp_path / "missing"):
+        with pytest.raises(UnsafePlace):
+            RescueStore.open(path)
+    folder.chmod(0o720)
+    with pytest.raises(UnsafePlace, match="others may write"):
+        RescueStore.open(folder)
+    folder.chmod(0o700)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_bytes(b"")
+    index = folder / INDEX_NAME
+    index.symlink_to(elsewhere)
+    with pytest.raises(NotDurable, match="symbolic link"):
+        RescueStore.open(folder)
+    index.unlink()
+    index.hardlink_to(elsewhere)
+    with pytest.raises(UnsafePlace, match="2 names"):
+        RescueStore.open(folder)
+    index.unlink()
+    index.mkdir()
+    with pytest.raises(NotDurable):
+        RescueStore.open(folder)
+
+
+def test_an_index_that_is_none_is_left_as_it_is(folder: Path) -> None:
+    index = folder / INDEX_NAME
+    index.write_bytes(b"notes of mine\n")
+    index.chmod(0o600)
+    with pytest.raises(ConfigurationError, match="line 1"):
+        RescueStore.open(folder)
+    assert index.read_bytes() == b"notes of mine\n"
+
+
+def test_an_index_that_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_descriptor: int, *, limit: int) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(store_module, "read_limited", fail)
+    with pytest.raises(NotDurable, match="Input/output error"):
+        RescueStore.open(folder)

@@ -1,0 +1,84 @@
+"""The one request that changes anything through the API; and that nothing else can send one."""
+
+from __future__ import annotations
+
+import ast
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from etcdfix.apiserver.client import NoReply, Reply, Server, open_access
+from etcdfix.remediation.patcher import HEALED_AT, now_text, patch_annotation
+from tests.support.apiserver import Answer, StandIn
+from tests.support.certificates import CertificateAuthority
+from tests.support.kubernetes_api import KubernetesAPI
+
+PATH = "/api/v1/namespaces/shop/secrets/db"
+PACKAGE = Path(__file__).parents[3] / "etcdfix"
+
+
+def test_it_says_which_object_and_which_write_of_it(authority: CertificateAuthority, tmp_path: Path) -> None:
+    at = "2026-11-23T10:00:00.000000Z"
+    with StandIn(authority) as api:
+        api.behaviour.instead[f"{PATH}?fieldManager=etcdfix"] = Answer(200, b"{}")
+        access = open_access(str(api.kubeconfig(tmp_path)), None, timeout_seconds=10, request_seconds=5)
+        reply = patch_annotation(access.server(api.url), PATH, uid="u-1", resource_version=41, at=at)
+        access.close()
+        (request,) = api.requests
+    assert reply == Reply(200, b"{}")
+    assert (request.method, request.path) == ("PATCH", f"{PATH}?fieldManager=etcdfix")
+    assert request.content_type == "application/merge-patch+json"
+    assert request.body == {
+        "metadata": {"uid": "u-1", "resourceVersion": "41", "annotations": {HEALED_AT: at}}
+    }
+
+
+@pytest.mark.parametrize(("path", "uid", "revision"), [("", "u", 4), (PATH, "", 4), (PATH, "u", 0)])
+def test_it_never_says_less(path: str, uid: str, revision: int) -> None:
+    with pytest.raises(ValueError, match="must not be empty"):
+        patch_annotation(None, path, uid=uid, resource_version=revision, at="now")  # type: ignore[arg-type] # never used
+
+
+def test_no_two_times_are_alike() -> None:
+    first, second = now_text(), now_text()
+    assert first <= second
+    assert datetime.fromisoformat(first).tzinfo == UTC
+
+
+def test_who_was_never_reached_was_sent_nothing(authority: CertificateAuthority, tmp_path: Path) -> None:
+    with KubernetesAPI(authority) as api:
+        access = open_access(str(api.kubeconfig(tmp_path)), None, timeout_seconds=10, request_seconds=5)
+        server: Server = access.server(api.url)
+    reply = patch_annotation(server, PATH, uid="u", resource_version=4, at="now")
+    assert isinstance(reply, NoReply)
+    assert not reply.sent
+    access.close()
+
+
+def test_asking_sends_no_change(authority: CertificateAuthority, tmp_path: Path) -> None:
+    with KubernetesAPI(authority) as api:
+        access = open_access(str(api.kubeconfig(tmp_path)), None, timeout_seconds=10, request_seconds=5)
+        server = access.server(api.url)
+        for method in ("PATCH", "PUT", "DELETE", "patch"):
+            with pytest.raises(ValueError, match=method):
+                server.send(method, PATH)
+        access.close()
+    assert api.requests == []
+
+
+def test_only_this_module_sends_a_patch() -> None:
+    callers = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in {"merge_patch", "_exchange"}
+    }
+    assert callers == {"apiserver/client.py", "remediation/patcher.py"}
+    words = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in {"PATCH", "PUT"}
+    }
+    assert words == {"apiserver/client.py"}

@@ -1,0 +1,136 @@
+"""What a log did to each key: what is certain, likely and possible, against a model that knows."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from etcdfix.model import Confidence
+from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.sources.wal.log import LogHistory, WriteAheadLog
+from etcdfix.sources.wal.model import Kinship, LoggedWrite, WriteKind
+from tests.support.wal_writer import ModelEtcd
+
+
+def busy(etcd: ModelEtcd, rounds: int = 30, keys: int = 7) -> None:
+    for turn in range(rounds):
+        etcd.update(b"/registry/leases/%d" % (turn % keys), b"beat %d of a node that lives" % turn)
+
+
+OPEN = contextlib.ExitStack()
+
+
+@pytest.fixture(autouse=True)
+def close_logs() -> Iterator[None]:
+    with OPEN:
+        yield
+
+
+def opened(*directories: Path) -> WriteAheadLog:
+    return OPEN.enter_context(WriteAheadLog.open(*directories))
+
+
+def history(
+    etcd: ModelEtcd, path: Path, *, keep: int = 0, others: tuple[SnapshotSource, ...] = ()
+) -> LogHistory:
+    etcd.log.commit()
+    found = opened(etcd.log.write(path / "wal", keep=keep)).history(etcd.store(), others=others)
+    OPEN.callback(found.close)
+    return found
+
+
+def all_writes(found: LogHistory) -> list[LoggedWrite]:
+    return [write for key in list(found.keys()) for write in found.writes(key)]
+
+
+def test_a_log_from_its_beginning_tells_every_revision_for_certain(tmp_path: Path) -> None:
+    etcd = ModelEtcd()
+    busy(etcd)
+    etcd.put(b"/registry/secrets/a/b", b"one")
+    etcd.grant(7)
+    etcd.put(b"/registry/events/x", b"event", lease=7)
+    etcd.put(b"/registry/events/y", b"event", lease=7)
+    busy(etcd)
+    etcd.revoke(7)
+    etcd.update(b"/registry/secrets/a/c", b"two")
+    etcd.delete(b"/registry/secrets/", b"/registry/secrets0")
+    busy(etcd)
+    found = history(etcd, tmp_path)
+    assert found.agreement.kinship is Kinship.SAME_HISTORY
+    writes = all_writes(found)
+    assert {(one.entry_index, one.key): (one.mod_revision, one.value) for one in writes} == etcd.truth
+    late = {one.key: one.confidence for one in writes if one.entry_index > etcd.log.index - 3}
+    assert {one.confidence for one in writes if one.key not in late} == {Confidence.CERTAIN}
+    assert {one.kind for one in found.writes(b"/registry/events/x")} == {
+        WriteKind.PUT,
+        WriteKind.LEASE_REVOCATION,
+    }
+    assert set(found.deleted()) == {
+        b"/registry/events/x", b"/registry/events/y", b"/registry/secrets/a/b", b"/registry/secrets/a/c"
+    }  # fmt: skip
+
+
+def test_without_a_base_nothing_is_certain_and_compares_tell_the_revisions(tmp_path: Path) -> None:
+    etcd = ModelEtcd()
+    busy(etcd, 50)
+    etcd.log.commit()
+    etcd.log.cut()
+    etcd.update(b"/registry/secrets/a/b", b"one")
+    busy(etcd, 50)
+    etcd.update(b"/registry/secrets/a/b", b"two")
+    busy(etcd, 50)
+    etcd.update(b"/registry/secrets/a/b", None)
+    busy(etcd, 50)
+    found = history(etcd, tmp_path, keep=1)
+    writes = all_writes(found)
+    assert {one.confidence for one in writes} == {Confidence.LIKELY}
+    for one in writes:
+        if one.mod_revision is not None:
+            assert etcd.truth[one.entry_index, one.key] == (one.mod_revision, one.value)
+    assert [one.confidence for one in found.writes(b"/registry/secrets/a/b")] == [Confidence.LIKELY] * 3
+
+
+def test_a_database_in_the_log_is_a_base(tmp_path: Path) -> None:
+    etcd = ModelEtcd()
+    busy(etcd, 50)
+    etcd.log.commit()
+    etcd.log.cut()
+    busy(etcd, 10)
+    with SnapshotSource(etcd.database(tmp_path / "db")) as base:
+        etcd.update(b"/registry/secrets/a/b", b"one")
+        busy(etcd, 20)
+        etcd.delete(b"/registry/secrets/a/b")
+        busy(etcd, 30)
+        found = history(etcd, tmp_path, keep=1, others=(base,))
+        assert [
+            (one.kind, one.confidence, one.mod_revision) for one in found.writes(b"/registry/secrets/a/b")
+        ] == [(WriteKind.PUT, Confidence.CERTAIN, 62), (WriteKind.DELETE, Confidence.CERTAIN, 83)]
+        assert found.replayed.endswith("db, which shows the entries up to 60")
+
+
+def test_a_request_that_etcd_refused_for_a_reason_unknown_makes_nothing_wrong_certain(tmp_path: Path) -> None:
+    etcd = ModelEtcd()
+    busy(etcd)
+    etcd.update(b"/registry/secrets/a/b", b"never stored", refused=True)
+    etcd.update(b"/registry/secrets/a/b", b"stored")
+    etcd.delete(b"/registry/secrets/a/b")
+    busy(etcd)
+    found = history(etcd, tmp_path)
+    for one in all_writes(found):
+        if one.confidence is Confidence.CERTAIN:
+            assert etcd.truth[one.entry_index, one.key] == (one.mod_revision, one.value)
+    assert Confidence.CERTAIN not in {one.confidence for one in found.writes(b"/registry/secrets/a/b")}
+
+
+def test_a_log_of_another_history_is_never_offered(tmp_path: Path) -> None:
+    etcd, other = ModelEtcd(), ModelEtcd()
+    for one, word in ((etcd, b"ours"), (other, b"theirs")):
+        for turn in range(40):
+            one.update(b"/registry/leases/%d" % (turn % 7), b"beat %d of %s" % (turn, word))
+    other.log.commit()
+    found = opened(other.log.write(tmp_path / "wal")).history(etcd.store())
+    assert found.agreement.kinship is Kinship.OTHER_HISTORY
+    assert all_writes(found) == []

@@ -224,7 +224,7 @@ def _speaks_for(shown: RestorePreview) -> Iterator[str]:
     elif candidate.revision:
         yield "             an earlier value of the same object, as this etcd keeps it"
     else:
-        yield "             it has the uid of the object that is at the key, or was there last"
+        yield "             it is of the object that is at the key, or was there last"
 
 
 def _sealed_lines(shown: RestorePreview) -> Iterator[str]:

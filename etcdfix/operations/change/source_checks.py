@@ -23,7 +23,12 @@ from etcdfix.remediation.backup.write import intent_of
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.members import KeyReading
-from etcdfix.remediation.preflight.same_object import check_same_object, check_uid, uid_of
+from etcdfix.remediation.preflight.same_object import (
+    check_same_object,
+    check_uid,
+    last_stored,
+    uid_of,
+)
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.deletability import AcceptRisk
@@ -133,6 +138,10 @@ def check_source(
     step("check: same object")
     same = bool(candidate.revision) and check_same_object(cluster, reading, found)
     same = same or check_uid(cluster, reading, found, identity, request.record_paths)
+    if not same and candidate.generation:
+        # API servers never change the uid of an object: one generation of a key has one.
+        last = last_stored(cluster, reading, found.stored.key)
+        same = last is not None and last.create_revision == candidate.generation
     if not same:
         _check_unknown_uid(request, found)
         flags.append(_UNKNOWN_UID)

@@ -239,6 +239,17 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         ]
         return self._change([*command, "--reason", "REASON", "--dry-run"])
 
+    @property
+    def other_places(self) -> tuple[str, ...]:
+        """Options of ``copies`` that name where else to look, each to be filled in or left out."""
+        logs = () if self.of_kine else ("--wal", "DIR", "--older-snapshot", "FILE")
+        return (*logs, "--kubeconfig", "FILE")
+
+    def copies_of_report(self, report: str, *options: str) -> str:
+        """Return the command that looks for every copy of what a saved report found."""
+        words = ["etcdfix", "copies", "--from-report", report, *self.source, *self.layout, *self.reading]
+        return quote_command([*words, *options])
+
     def copies(self, key: bytes, *options: str) -> str:
         """Return the command that looks for every copy of one object, with further options behind it."""
         return quote_command(

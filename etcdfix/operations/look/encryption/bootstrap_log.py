@@ -14,6 +14,7 @@ from etcdfix.operations.look.encryption.bootstrap_values import LoggedValue
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.sources.wal.log import LogHistory, WriteAheadLog, database_beside
+from etcdfix.sources.wal.model import Kinship
 
 
 class LoggedValues(msgspec.Struct, frozen=True):
@@ -22,10 +23,12 @@ class LoggedValues(msgspec.Struct, frozen=True):
     Attributes:
         values: Of each key from the oldest to the newest.
         problems: Why that is not everything, one sentence each.
+        doubt: What speaks against their being of this etcd, one sentence; "" for nothing.
     """
 
     values: tuple[LoggedValue, ...] = ()
     problems: tuple[str, ...] = ()
+    doubt: str = ""
 
 
 def read_logs(directories: Sequence[Path], source: Source, tokens: Sequence[ServerToken]) -> LoggedValues:
@@ -53,7 +56,13 @@ def read_logs(directories: Sequence[Path], source: Source, tokens: Sequence[Serv
         log.require_same_history(history)
         keys = dict.fromkeys([*history.keys(BOOTSTRAP_PREFIX), *(token.etcd_key for token in tokens)])
         values = tuple(one for key in keys for one in _of_key(history, key))
-        return LoggedValues(values, (*log.problems, *history.problems))
+        doubt = ""
+        if history.agreement.kinship is not Kinship.SAME_HISTORY:
+            doubt = (
+                f"nothing shows that the write-ahead log is of this etcd: {history.agreement.sentence}; what a token "
+                "opens was written by a server that had this token"
+            )
+        return LoggedValues(values, (*log.problems, *history.problems), doubt)
 
 
 def _of_key(history: LogHistory, key: bytes) -> Iterator[LoggedValue]:

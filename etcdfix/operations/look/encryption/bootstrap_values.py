@@ -131,8 +131,10 @@ def read_values(
             known.add((etcd_key, at))
             opened = open_bootstrap(etcd_key, now.value, tokens)
             values.append(KeptValue(shown_key=shown, opened=opened, mod_revision=at, current=True))
-    new = (one for one in logged if (one.etcd_key, one.mod_revision) not in known)
-    values += _opened(islice(new, _MOST_VALUES), tokens)
+    new = [one for one in logged if (one.etcd_key, one.mod_revision) not in known]
+    if len(new) > _MOST_VALUES:
+        problems.append(f"more than {_MOST_VALUES} values are in the log: the newest were looked at")
+    values += _opened(new[-_MOST_VALUES:], tokens)
     return BootstrapValues(keys=len(standing), values=tuple(values), problems=tuple(problems))
 
 

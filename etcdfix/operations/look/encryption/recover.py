@@ -14,7 +14,7 @@ from etcdfix.encryption.config_text import Element, Part, configuration_file
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.server_token import ServerToken
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.errors import ConfigurationError
+from etcdfix.errors import ConfigurationError, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.operations.look.encryption.bootstrap_log import LoggedValues
@@ -81,12 +81,14 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         stages: What the Nodes say.
         cluster: uid of kube-system; None where it cannot be read.
         recovered: The newest configuration first.
+        doubt: Whether a write-ahead log is of this etcd, one sentence; "" where it is, and without one.
     """
 
     values: BootstrapValues
     stages: NodeStages
     cluster: str | None
     recovered: tuple[Recovered, ...]
+    doubt: str = ""
 
     @property
     def usable(self) -> list[EncryptionConfiguration]:
@@ -124,7 +126,7 @@ def find_configurations(source: Source, request: RecoverRequest, logged: LoggedV
         logged: What write-ahead logs have besides; None for no log.
 
     Raises:
-        SourceError: Nothing can be read.
+        SourceError: Nothing can be read under the prefix of the bootstrap data.
     """
     logged = logged if logged is not None else LoggedValues()
     values = read_values(source, request.tokens, logged.values)
@@ -135,11 +137,19 @@ def find_configurations(source: Source, request: RecoverRequest, logged: LoggedV
             (f"recovered-{at}", file) for at, file in enumerate(values.files.values(), start=1)
         )
     ]
+    problems = [*values.problems, *logged.problems]
+    stages, cluster = NodeStages((), 0), None
+    try:
+        cluster = examiner.kube_system_uid(source)
+        stages = read_node_stages(source, examiner)
+    except SourceError as problem:  # what was recovered is worth more
+        problems.append(f"what the Nodes say could not be read: {problem.message}")
     return Found(
-        values=msgspec.structs.replace(values, problems=(*values.problems, *logged.problems)),
-        stages=read_node_stages(source, examiner),
-        cluster=examiner.kube_system_uid(source),
+        values=msgspec.structs.replace(values, problems=tuple(problems)),
+        stages=stages,
+        cluster=cluster,
         recovered=tuple(recovered),
+        doubt=logged.doubt,
     )
 
 
@@ -197,7 +207,6 @@ def try_recovered(
 
     Raises:
         ConfigurationError: The scope names something that does not exist.
-        SourceError: Nothing could be read.
     """
     saved = saved if saved is not None else Saved()
     candidates = tuple(
@@ -215,7 +224,12 @@ def try_recovered(
             candidates=candidates,
             scope=request.scope,
         )
-        tried = try_candidates(source, try_request, plugins=plugins, progress=progress)
+        try:
+            tried = try_candidates(source, try_request, plugins=plugins, progress=progress)
+        except SourceError as problem:  # what was recovered, and written, is told all the same
+            lost = f"which values they open could not be read: {problem.message}"
+            values = msgspec.structs.replace(found.values, problems=(*found.values.problems, lost))
+            found = msgspec.structs.replace(found, values=values)
     return Outcome(_report(source, request, found, saved, tried), tried)
 
 
@@ -268,7 +282,7 @@ def _report(
     )
     return msgspec.structs.replace(
         without_advice,
-        notes=notes(without_advice),
+        notes=[*notes(without_advice), *([found.doubt] if found.doubt else [])],
         next=next_step(
             without_advice,
             request.same_again,

@@ -216,6 +216,16 @@ def _cures(found: Examination, cause: Cause, again: RepeatedOptions) -> Iterator
     )
     if configuration is not None:
         yield configuration
+    if cause is Cause.VALUE_MOVED:
+        home = found.verdict.belongs_to
+        back = "" if again.of_a_file else again.restore_from_key(found.stored.key, home)
+        if back:
+            yield Remedy(
+                "Where the etcd key that it belongs to is gone, put it back there: a dry run first",
+                back,
+                "It writes only where nothing is, and only an object with the uid that was there; this key stays as it "
+                "is.",
+            )
     if cause is Cause.VERSION_REMOVED:
         until = found.verdict.readable_until or "an earlier release"
         yield Remedy(

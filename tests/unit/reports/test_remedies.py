@@ -175,10 +175,22 @@ def test_a_value_that_is_bound_to_another_path_is_read_there(cause: Cause) -> No
 
 def test_a_moved_value_points_at_the_key_that_it_belongs_to() -> None:
     found = examination(cause=Cause.VALUE_MOVED, belongs_to=b"/registry/secrets/shop/a b")
-    first, *rest = remedies_for(found)
-    assert first.command == "etcdfix scan '/registry/secrets/shop/a b'"
-    assert "only copy" in first.note
+    back, look, *rest = remedies_for(found)
+    assert back.command.startswith(
+        "etcdfix restore --from-key /registry/secrets/shop/web '/registry/secrets/shop/a b' --accept-unlisted-source"
+    )
+    assert back.command.endswith("--reason REASON --dry-run")
+    assert look.command == "etcdfix scan '/registry/secrets/shop/a b'"
+    assert "only copy" in look.note
     assert not any(is_deletion(remedy) for remedy in rest)
+    (first, *_rest) = remedies_for(found, RepeatedOptions(source=("--snapshot", "s.db")))
+    assert first.command.startswith("etcdfix scan")  # a file cannot be changed
+    strange = msgspec.structs.replace(
+        found, stored=msgspec.structs.replace(found.stored, key=b"/registry/secrets/a/\xff")
+    )
+    assert remedies_for(strange)[0].command.startswith(
+        "etcdfix restore --from-key base64:L3JlZ2lzdHJ5L3NlY3JldHMvYS// "
+    )
 
 
 NOW = ReadableRevision(11, 9, True)
@@ -476,7 +488,11 @@ def test_commands_hold_together_whatever_the_key(cause: Cause, outcome: Outcome,
         words = shlex.split(remedy.command)
         assert shlex.join(words) == remedy.command
         assert words[0] in {"etcdfix", "kubectl", "curl"}
-        if words[:2] == ["etcdfix", "scan"]:
+        if words[:2] == ["etcdfix", "restore"]:
+            other = words[words.index("--from-key") + 1]
+            named = base64.b64decode(other[7:]) if other.startswith("base64:") else other.encode()
+            assert named == key
+        elif words[:2] == ["etcdfix", "scan"]:
             named = base64.b64decode(words[-1]) if words[-2] == "--key-base64" else words[-1].encode()
             assert named == key
         elif words[:2] == ["etcdfix", "copies"]:
@@ -593,3 +609,50 @@ def test_every_kind_of_repair_and_proof_has_words() -> None:
             ways = ways_out(with_repair(Repair(kind, "it is put right", proof)))
             (action,) = [way.remedy.action for way in ways if way.kind is WayKind.REPAIR]
             assert len(f"Next: {action}") <= 80
+
+
+KINE = RepeatedOptions(source=("--kine", "state.db"), reading=("--encryption-config", "c.yaml"))
+
+
+@pytest.mark.parametrize(("cause", "outcome"), CASES)
+def test_nothing_that_etcdfix_writes_is_offered_for_kine(cause: Cause, outcome: Outcome) -> None:
+    remedies = remedies_for(found_with(cause, outcome), KINE, readable=NOW)
+    assert remedies
+    for remedy in remedies:
+        words = shlex.split(remedy.command)
+        assert not {"delete", "restore", "repair", "reencrypt"} & set(words[1:2]) or words[0] == "kubectl"
+        assert words[:1] != ["etcdctl"]
+
+
+def test_of_kine_a_readable_revision_is_saved_whatever_may_be_deleted() -> None:
+    found = found_with(Cause.CIPHERTEXT_DAMAGED, Outcome.DECRYPT_FAILURE)
+    (way,) = [way for way in ways_out(found, KINE, readable=NOW) if "readable revision" in way.remedy.action]
+    assert way.kind is WayKind.SAVE
+    assert way.remedy.command.startswith(f"etcdfix get --kine state.db --revision {NOW.at} ")
+    assert "--reveal" in way.remedy.command
+    assert "writes nothing to kine" in way.remedy.note
+    other = msgspec.structs.replace(NOW, same_object=False)
+    (way,) = [
+        way for way in ways_out(found, KINE, readable=other) if "readable revision" in way.remedy.action
+    ]
+    assert "compare before you use it" in way.remedy.note
+
+
+def test_what_could_be_repaired_in_kine_is_kept() -> None:
+    (way,) = [way for way in ways_out(with_repair(TAG), KINE) if way.remedy.action.startswith("Keep it")]
+    assert way.kind is WayKind.SAVE
+    assert way.remedy.action == "Keep it: one bit is turned back, and it reads; its tag proves it"
+    assert way.remedy.command == "sqlite3 -readonly state.db '.backup kept.db'"
+
+
+def test_of_kine_an_api_server_deletes_and_only_what_is_proven() -> None:
+    found = found_with(Cause.VALUE_TRUNCATED, Outcome.DECODE_FAILURE)
+    deletions = [way.remedy for way in ways_out(found, KINE) if way.kind is WayKind.DELETE]
+    assert [UNSAFE in remedy.command for remedy in deletions] == [True]
+    likely = msgspec.structs.replace(
+        found_with(Cause.NONCE_DAMAGED, Outcome.DECRYPT_FAILURE),
+        verdict=msgspec.structs.replace(
+            found_with(Cause.NONCE_DAMAGED, Outcome.DECRYPT_FAILURE).verdict, damage=Damage.LIKELY
+        ),
+    )
+    assert [way for way in ways_out(likely, KINE) if way.kind is WayKind.DELETE] == []

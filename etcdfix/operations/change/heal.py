@@ -28,11 +28,11 @@ from etcdfix.operations.change.execute_change import (
     Confirmer,
     execute_change,
 )
+from etcdfix.operations.change.heal_kind import check_kind
 from etcdfix.operations.change.heal_look import (
     Ground,
     Healable,
     LeftAlone,
-    check_kind,
     look_at,
     lost_key_or_why,
 )
@@ -44,7 +44,7 @@ from etcdfix.remediation.patcher import now_text
 from etcdfix.remediation.preflight.cluster import Cluster, check_cluster
 from etcdfix.remediation.preflight.target import read_target
 from etcdfix.remediation.rescue.store import Origin, RescueStore
-from etcdfix.rescued import read_index
+from etcdfix.rescued import newest_first, read_index
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import ResourcePrefix, display
 
@@ -186,7 +186,8 @@ def run_heal(
                 cluster=cluster,
                 identity=identity,
                 fleet=fleet,
-                index=index,
+                saved=index.directory,
+                copies={key: newest_first(objects) for key, objects in index.by_key().items()},
                 accepted=request.accepted,
                 unchecked_servers=request.unchecked_servers,
                 backup_directories=request.record_paths.directories,

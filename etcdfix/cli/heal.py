@@ -37,6 +37,7 @@ from etcdfix.operations.opening import Inputs, open_cluster
 from etcdfix.reports.formats.machine import document_text
 from etcdfix.reports.origin import shown_word
 from etcdfix.reports.saved_report import SavedReport, load_report
+from etcdfix.storagekey import display
 
 EXIT_CODES = {
     0: "everything that could be healed is, or would be (dry run); keys that are left alone are told",
@@ -64,6 +65,9 @@ class _Account:
 
     def left(self, alone: LeftAlone) -> None:
         self.left_alone.append(alone)
+        if self.to_heal is not None:  # it was one of them, and somebody was faster
+            self.to_heal -= 1
+            say(f"{display(alone.key)} was written meanwhile: {alone.why}")
 
     def told(self, healed: Healed) -> None:
         self.objects.append(healed)

@@ -196,6 +196,7 @@ def run_heal(
             request,
             confirmer,
             told,
+            left,
         )
         found = [run.look(key) for key in dict.fromkeys(request.keys)]
         alone = tuple(each for each in found if isinstance(each, LeftAlone))
@@ -235,7 +236,9 @@ class _Run:
         request: HealRequest,
         confirmer: HealConfirmer,
         told: Callable[[Healed], None],
+        left: Callable[[LeftAlone], None],
     ) -> None:
+        self._left = left
         self._ground = ground
         self._request = request
         self._confirmer = confirmer
@@ -281,9 +284,13 @@ class _Run:
         for before in shown.healable:
             # Time has passed, and other objects were written: each is looked at again by itself.
             again = before if request.dry_run else self.look(before.key)
+            if isinstance(again, LeftAlone) and again.well:
+                # A controller that writes an object often heals it by that.
+                self._left(again)
+                continue
             if isinstance(again, LeftAlone):
                 raise refuse(
-                    Rule.MOVED if again.well else again.rule,
+                    again.rule,
                     f"{display(again.key)} could be healed a moment ago, and not any more: {again.why}",
                     hint="run this again: what was healed is left alone",
                 )

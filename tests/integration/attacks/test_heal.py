@@ -350,6 +350,23 @@ def test_somebody_else_heals_it_meanwhile(cluster: LostKeyCluster) -> None:
     assert cluster.stored(key) == healed
 
 
+def test_somebody_else_heals_the_next_one_meanwhile(cluster: LostKeyCluster) -> None:
+    """What a controller writes often is healed by that: no reason to leave the others."""
+    key, healed = cluster.key("shop/three"), aescbc(secret("three"), KEY_2, "key2")
+    _at_patch(cluster, lambda: cluster.etcd.put(key, healed))
+    told = cluster.told("--from-report", str(cluster.report()))
+    assert [each["key"].rpartition("/")[2] for each in told["objects"]] == ["one", "two"]
+    assert [each["rule"] for each in told["left_alone"]] == ["readable"]
+    assert (told["to_heal"], cluster.stored(key)) == (2, healed)
+
+
+def test_the_next_one_is_deleted_meanwhile(cluster: LostKeyCluster) -> None:
+    _at_patch(cluster, lambda: cluster.etcd.delete(cluster.key("shop/three")))
+    told = cluster.told("--from-report", str(cluster.report()), code=4)
+    assert [each["result"] for each in told["objects"]] == ["healed"]
+    assert told["refusal"]["rule"] == "gone"
+
+
 def test_the_key_is_deleted_meanwhile(cluster: LostKeyCluster) -> None:
     _at_patch(cluster, lambda: cluster.etcd.delete(cluster.key("shop/one")))
     told = cluster.told("one", code=4)
@@ -535,6 +552,19 @@ def _reconciled(cluster: LostKeyCluster) -> Ran:
     return cluster.run(
         "audit", "reconcile", *common, "--encryption-config", str(cluster.config), str(cluster.log)
     )
+
+
+def test_the_unreadable_bytes_never_come_back_over_what_was_healed(cluster: LostKeyCluster) -> None:
+    assert cluster.heal("one").code == 0
+    (backup,) = cluster.kept()
+    key = cluster.key("shop/one")
+    with cluster.unwritten():
+        ran = cluster.restore(
+            str(backup.path), "--replace-mod-revision", str(cluster.mod_revision(key)), "--accept-unlisted-source",
+            "--accept-no-api-server",
+        )  # fmt: skip
+    assert ran.code == 4, ran
+    assert "readable" in ran.err
 
 
 # After the caches have ended.

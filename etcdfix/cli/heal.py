@@ -44,7 +44,7 @@ EXIT_CODES = {
     2: "usage or configuration error; nothing was changed",
     3: "an outcome is unknown, anomalous or doubtful: the run stopped there; or not told to the --audit-anchor",
     4: "refused by a safety rule or by an API server; what is told as healed before that stays healed",
-    5: "etcd could not be asked; what is told as healed before that stays healed",
+    5: "etcd could not be asked, or not one API server; what is told as healed before that stays healed",
 }
 
 _TEXT = "text"

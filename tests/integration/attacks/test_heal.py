@@ -169,6 +169,13 @@ def test_a_server_that_does_not_answer_has_to_be_accepted(cluster: LostKeyCluste
     )
 
 
+def test_no_server_at_all(cluster: LostKeyCluster) -> None:
+    cluster.p1.die_after(0)
+    with cluster.unwritten():
+        told = cluster.told("one", code=5)
+    assert "no API server of this cluster can be asked" in told["refusal"]["message"]
+
+
 def test_a_server_that_answers_cannot_be_accepted_unread(cluster: LostKeyCluster) -> None:
     report = cluster.report()
     with beside(cluster, THIRD) as p2:

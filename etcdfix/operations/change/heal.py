@@ -21,6 +21,7 @@ import msgspec
 
 from etcdfix.apiserver.fleet import open_fleet, require_servers
 from etcdfix.apiserver.memory import identity_in
+from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable, RefusedByRule
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
@@ -47,6 +48,7 @@ from etcdfix.remediation.rescue.store import Origin, RescueStore
 from etcdfix.rescued import newest_first, read_index
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import ResourcePrefix, display
+from etcdfix.text.safetext import quote_command
 
 
 class HealConfirmer(Confirmer, Protocol):
@@ -187,6 +189,7 @@ def run_heal(
                 identity=identity,
                 fleet=fleet,
                 saved=index.directory,
+                rescue=_rescue(request.api, request.saved),
                 copies={key: newest_first(objects) for key, objects in index.by_key().items()},
                 accepted=request.accepted,
                 unchecked_servers=request.unchecked_servers,
@@ -210,6 +213,23 @@ def run_heal(
             healable=healable, left_alone=alone, unread=unread, saved=request.saved, warnings=warnings
         )
         return run.go(shown, preview)
+
+
+def _rescue(api: APIAccess, saved: Path) -> str:
+    """Return the command that saves what a scan found unreadable."""
+    context = [] if api.context is None else ["--context", api.context]
+    servers = [word for url in api.servers for word in ("--server", url)]
+    words = [
+        "etcdfix",
+        "rescue",
+        "--from-report",
+        "REPORT",
+        "--kubeconfig",
+        str(api.kubeconfig),
+        *context,
+        *servers,
+    ]
+    return quote_command([*words, "--save-dir", str(saved), "--reveal"])
 
 
 def _nothing_to_heal(request: HealRequest, alone: tuple[LeftAlone, ...]) -> RefusedByRule:

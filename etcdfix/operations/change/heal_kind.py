@@ -66,8 +66,8 @@ def _check_rescued(ground: Ground, found: Examination, copies: tuple[SavedObject
                 Rule.NOT_RESCUED,
                 f"{display(stored.key)} cannot be read from etcd, the API server at {holder.server.address} still "
                 f"has it in memory, and it was not saved ({ground.saved})",
-                hint="etcdfix rescue first, with everything of the kind: a heal that goes wrong can end what the "
-                "servers remember of all of it",
+                hint="save everything of the kind first, for a heal that goes wrong can end what the servers remember "
+                f"of it: {ground.rescue}",
             )
 
 

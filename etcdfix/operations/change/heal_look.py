@@ -120,6 +120,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         fleet: Its API servers.
         saved: Directory of what was rescued.
         copies: What was rescued, by etcd key, the newest resourceVersion first.
+        rescue: The command that rescues what is missing.
         accepted: Expectations and acceptances.
         unchecked_servers: Addresses of servers that need not have an answer.
         backup_directories: Where backups go.
@@ -131,6 +132,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     fleet: Fleet
     saved: Path
     copies: Mapping[bytes, tuple[SavedObject, ...]]
+    rescue: str
     accepted: Acceptances
     unchecked_servers: tuple[str, ...]
     backup_directories: tuple[Path, ...]
@@ -360,7 +362,7 @@ def check_saved(ground: Ground, found: Examination, saved: SavedObject | None, u
             Rule.NOT_RESCUED,
             f"{display(key)} was not saved yet at mod_revision {found.stored.mod_revision}, and API servers still hold "
             f"it: a heal that goes wrong could end that ({ground.saved})",
-            hint="etcdfix rescue first, with everything that this scan found",
+            hint=f"save it first, and everything of its kind: {ground.rescue}",
         )
     if saved.uid != uid:
         raise refuse(
@@ -378,4 +380,4 @@ def check_saved(ground: Ground, found: Examination, saved: SavedObject | None, u
     try:
         read_saved(ground.saved, saved)
     except ConfigurationError as exc:
-        raise refuse(Rule.NOT_RESCUED, exc.message, hint="save it again: etcdfix rescue") from exc
+        raise refuse(Rule.NOT_RESCUED, exc.message, hint=f"save it again: {ground.rescue}") from exc

@@ -130,6 +130,7 @@ def test_the_server_writes_with_a_key_that_we_do_not_have(cluster: LostKeyCluste
     told = cluster.told("--from-report", str(cluster.report()), code=3)
     (one,) = told["objects"]
     assert one["result"] == "anomaly"
+    assert "does not read what was written" in one["detail"]
     assert len(cluster.patches()) == 1
 
 

@@ -532,7 +532,7 @@ CASES = [
     Case("delete-unknown-risk", [*delete("/registry/a"), "--accept-risk", "any"], USAGE),
     Case("delete-no-etcd", [*delete("/registry/a"), "--endpoints", "127.0.0.1:1"], SOURCE),
     Case("restore-nothing-named", ["restore", "--reason", "back"], USAGE),
-    Case("restore-two-sources", ["restore", "/registry/a", "--from-snapshot", ALPHA, "--from-revision", "7",
+    Case("restore-two-sources", ["restore", "/registry/a", "--from-snapshot", ALPHA, "--from-object", "object.json",
                                  "--reason", "back"], USAGE),
     Case("restore-no-reason", ["restore", "backup.json"], USAGE),
     Case("restore-no-backup", ["restore", "{tmp}/text", "--reason", "back"], SOURCE, _file("text", lambda: b"words")),

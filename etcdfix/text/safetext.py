@@ -101,6 +101,12 @@ def key_arguments(key: bytes) -> list[str]:
     return ["--key-base64", base64.b64encode(key).decode()]
 
 
+def key_word(key: bytes) -> str:
+    """Return one word that names a key, for the value of an option: itself, or ``base64:…`` where it may be misread."""
+    first, *encoded = key_arguments(key)
+    return f"base64:{encoded[0]}" if encoded else first
+
+
 def quote_command(words: Sequence[str]) -> str:
     """Return an argument vector as one shell line; the only way commands get into reports."""
     return shlex.join(safe_text(word) for word in words)

@@ -52,6 +52,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         file: The object that it was made of; None for bytes that are put back as they were stored.
         transformer: What those bytes were sealed with now; "" for any other.
         other: The etcd key that holds the bytes now, and must not be written meanwhile; None for none.
+        generation: Create revision of the key's generation that it is of, where this etcd's own log proves it; else 0.
         told: What else is to be known of where it comes from, one line each.
     """
 
@@ -63,6 +64,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     file: ObjectFile | None = None
     transformer: str = ""
     other: Landmark | None = None
+    generation: int = 0
     told: tuple[str, ...] = ()
 
     @classmethod

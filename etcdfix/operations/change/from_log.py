@@ -71,6 +71,8 @@ def of_log(cluster: Cluster, key: bytes, directory: Path, entry: int | None = No
         stored=stored,
         origin=f"entry {chosen.entry_index} of the write-ahead log in {directory}",
         cluster=named,
+        # What is certain was replayed from a known state of this very history.
+        generation=chosen.create_revision or 0 if chosen.confidence is Confidence.CERTAIN else 0,
         told=told,
     )
 

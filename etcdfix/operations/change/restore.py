@@ -19,7 +19,6 @@ from typing import Final
 import msgspec
 
 from etcdfix.apiserver.servers import ServerAnswers
-from etcdfix.encryption.encrypt import Sealed
 from etcdfix.errors import RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import ClusterIdentity, StoredValue
@@ -31,13 +30,14 @@ from etcdfix.operations.change.execute_change import (
     execute_change,
 )
 from etcdfix.operations.change.freshness import freshness_at
-from etcdfix.operations.change.sealing import (
-    find_proof,
-    how_to_prove,
-    refuse_unencrypted,
-    unproven_message,
+from etcdfix.operations.change.source_checks import (
+    Source,
+    check_absent,
+    check_digest,
+    check_same_cluster,
+    check_source,
+    check_write_key,
 )
-from etcdfix.operations.change.source_checks import Source, check_digest, check_same_cluster, check_source
 from etcdfix.remediation.audit.record import Intent, Result, Verb
 from etcdfix.remediation.audit.search import wrote
 from etcdfix.remediation.backup.file import digest
@@ -57,14 +57,12 @@ from etcdfix.remediation.preflight.members import (
     read_key,
     read_lease,
 )
-from etcdfix.remediation.preflight.noencryption import check_no_encryption, looks_enveloped
+from etcdfix.remediation.preflight.noencryption import check_no_encryption
 from etcdfix.remediation.preflight.release import check_release
 from etcdfix.remediation.preflight.target import check_alarms, check_expectations, check_members
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
-from etcdfix.verdicts.deletability import AcceptRisk
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.protected import protected_reason
 
 
 class RestoreRequest(ChangeRequest, frozen=True, kw_only=True):
@@ -185,7 +183,7 @@ def run_restore(
                 Rule.GONE, f"{display(key)} does not exist, so there is nothing to replace",
                 hint="leave --replace-mod-revision out",
             )  # fmt: skip
-        _check_absent(request, found)
+        check_absent(request, found)
         _check_release(cluster, request, step)
         step("check: members")
         warnings += check_members(cluster, key, reading, request.accepted)
@@ -202,7 +200,7 @@ def run_restore(
             replaced = _check_replaced(cluster, request, reading.stored, progress, step)
         warnings += replaced.warnings
         servers = replaced.servers
-    proof = _check_write_key(cluster, request, found, identity, reading, step)
+    proof = check_write_key(cluster, request, found, identity, reading, step)
     step("check: space")
     require_space(cluster.source.client)
     step("check: lease")
@@ -271,49 +269,6 @@ def _rests_on(candidate: Candidate, unreadable: Preflight | None) -> Landmark | 
     if candidate.other is not None:
         return candidate.other
     return unreadable.moved_to if unreadable is not None else None
-
-
-def _check_write_key(
-    cluster: Cluster,
-    request: RestoreRequest,
-    found: Examination,
-    identity: ClusterIdentity,
-    reading: KeyReading,
-    step: Step,
-) -> bytes:
-    """Refuse to write what was sealed now, unless API servers are known to hold the key; return what shows it.
-
-    No flag lifts it: under a configuration that is not deployed, a healthy value looks like a broken one.
-    """
-    candidate = request.candidate
-    if candidate.file is None:
-        return b""
-    step("check: write key")
-    sealed = Sealed(candidate.transformer, candidate.stored.value)
-    if reading.stored is not None and looks_enveloped(reading.stored.value):
-        refuse_unencrypted(sealed)
-    if cluster.no_encryption:
-        return b""  # every value in this etcd was looked at
-    paths = request.record_paths
-    proof = find_proof(cluster, found, identity, directories=paths.directories, audit_log=paths.log_path)
-    if not proof:
-        raise refuse(Rule.WRITE_KEY, unproven_message(found, sealed), hint=how_to_prove(found))
-    return proof
-
-
-def _check_absent(request: RestoreRequest, found: Examination) -> None:
-    """Refuse to create from a file what the cluster depends on; what is replaced is held against that as a deletion."""
-    reason = protected_reason(found.directory.group_resource, found.namespace)
-    if (
-        request.candidate.file is not None
-        and reason
-        and AcceptRisk.CLUSTER_BREAKING not in request.accepted.risks
-    ):
-        raise refuse(
-            Rule.PROTECTED,
-            f"{reason}; a file that may have been edited would be put in place of it",
-            hint=f"if that is understood: --accept-risk {AcceptRisk.CLUSTER_BREAKING}",
-        )
 
 
 _CONFLICTS: Final = {

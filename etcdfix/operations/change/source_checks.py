@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from etcdfix.encryption.encrypt import Sealed
 from etcdfix.errors import AuditLogUnreadable
 from etcdfix.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.operations.change.candidate import Candidate
+from etcdfix.operations.change.sealing import (
+    find_proof,
+    how_to_prove,
+    refuse_unencrypted,
+    unproven_message,
+)
 from etcdfix.remediation.audit.log import broken
 from etcdfix.remediation.audit.record import Intent
 from etcdfix.remediation.audit.search import is_there, trouble_with
@@ -23,7 +30,13 @@ from etcdfix.remediation.backup.write import intent_of
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.members import KeyReading
-from etcdfix.remediation.preflight.same_object import check_same_object, check_uid, uid_of
+from etcdfix.remediation.preflight.noencryption import looks_enveloped
+from etcdfix.remediation.preflight.same_object import (
+    check_same_object,
+    check_uid,
+    last_stored,
+    uid_of,
+)
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.deletability import AcceptRisk
@@ -133,10 +146,72 @@ def check_source(
     step("check: same object")
     same = bool(candidate.revision) and check_same_object(cluster, reading, found)
     same = same or check_uid(cluster, reading, found, identity, request.record_paths)
+    if not same and candidate.generation:
+        # API servers never change the uid of an object: one generation of a key has one.
+        last = last_stored(cluster, reading, found.stored.key)
+        same = last is not None and last.create_revision == candidate.generation
     if not same:
         _check_unknown_uid(request, found)
         flags.append(_UNKNOWN_UID)
     return Source(same_object=same, flags=tuple(flags))
+
+
+def check_write_key(
+    cluster: Cluster,
+    request: RestoreRequest,
+    found: Examination,
+    identity: ClusterIdentity,
+    reading: KeyReading,
+    step: Step,
+) -> bytes:
+    """Refuse to write what was sealed now, unless API servers are known to hold the key; return what shows it.
+
+    No flag lifts it: under a configuration that is not deployed, a healthy value looks like a broken one.
+
+    Args:
+        cluster: Where.
+        request: What.
+        found: What the value is under today's configuration.
+        identity: Which cluster it is.
+        reading: The linearizable read of the key.
+        step: Told the name of each step before it is taken.
+
+    Raises:
+        RefusedByRule: Nothing shows it, or contents that are encrypted now would be written in plain.
+    """
+    candidate = request.candidate
+    if candidate.file is None:
+        return b""
+    step("check: write key")
+    sealed = Sealed(candidate.transformer, candidate.stored.value)
+    if reading.stored is not None and looks_enveloped(reading.stored.value):
+        refuse_unencrypted(sealed)
+    if cluster.no_encryption:
+        return b""  # every value in this etcd was looked at
+    paths = request.record_paths
+    proof = find_proof(cluster, found, identity, directories=paths.directories, audit_log=paths.log_path)
+    if not proof:
+        raise refuse(Rule.WRITE_KEY, unproven_message(found, sealed), hint=how_to_prove(found))
+    return proof
+
+
+def check_absent(request: RestoreRequest, found: Examination) -> None:
+    """Refuse to create from a file what the cluster depends on; what is replaced is held against that as a deletion.
+
+    Raises:
+        RefusedByRule: It is protected, and that is not accepted.
+    """
+    reason = protected_reason(found.directory.group_resource, found.namespace)
+    if (
+        request.candidate.file is not None
+        and reason
+        and AcceptRisk.CLUSTER_BREAKING not in request.accepted.risks
+    ):
+        raise refuse(
+            Rule.PROTECTED,
+            f"{reason}; a file that may have been edited would be put in place of it",
+            hint=f"if that is understood: --accept-risk {AcceptRisk.CLUSTER_BREAKING}",
+        )
 
 
 def _check_unlisted(request: RestoreRequest) -> None:

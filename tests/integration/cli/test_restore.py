@@ -556,6 +556,43 @@ def test_from_snapshot(registry: Registry, saved: Path) -> None:
     assert registry.stored(key.encode()) == aescbc(secret("good-0"))
 
 
+def test_from_snapshot_as_it_was_then(registry: Registry) -> None:
+    """A snapshot keeps earlier revisions as etcd does; the file is damaged there, and was whole before."""
+    key = registry.key("shop/good-0")
+    then = registry.mod_revision(key)
+    registry.etcd.put(key, BROKEN)
+    path = registry.folder / "damaged.db"
+    registry.etcd.etcdctl("snapshot", "save", path)
+    registry.etcd.put(registry.key("shop/good-1"), aescbc(secret("good-1")))
+    given = (
+        "--from-snapshot", str(path), key.decode(), "--accept-unlisted-source",
+        "--replace-mod-revision", str(registry.mod_revision(key)),
+    )  # fmt: skip
+    with registry.untouched():
+        ran = registry.restore(*given)
+    registry.refused(
+        ran, f"the value from the snapshot {path} is decrypt-failure", hint="only a readable value"
+    )
+    ran = registry.restore(*given, "--from-revision", str(then))
+    assert ran.code == 0, ran.err
+    assert f"From         snapshot {path} at revision {then}" in ran.err
+    assert registry.stored(key) == aescbc(secret("good-0"))
+
+
+def test_from_snapshot_of_another_object(registry: Registry, saved: Path) -> None:
+    """Of the same name, and made since: what was deleted before does not come back over it."""
+    key = registry.key("shop/good-0")
+    registry.etcd.delete(key)
+    registry.etcd.put(key, of_another("good-0"))
+    registry.etcd.put(key, BROKEN)
+    with registry.untouched():
+        ran = registry.restore(
+            "--from-snapshot", str(saved), key.decode(), "--accept-unlisted-source", "--accept-unknown-uid",
+            "--replace-mod-revision", str(registry.mod_revision(key)),
+        )  # fmt: skip
+    registry.refused(ran, f"has uid {OTHER_UID.decode()}", hint="anew through the API")
+
+
 def test_from_snapshot_of_another_cluster(registry: Registry, saved: Path) -> None:
     registry.put("kube-system", namespace_object("kube-system", "other"), resource="namespaces")
     with registry.untouched():

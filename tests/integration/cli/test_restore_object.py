@@ -121,7 +121,7 @@ def test_where_nothing_is(registry: Registry, api: KubernetesAPI) -> None:
         f"nothing newer is overwritten, as far as can be told: its resourceVersion is the key's mod_revision {last}"
         in ran.err
     )
-    assert "it has the uid of the object that is at the key, or was there last" in ran.err
+    assert "it is of the object that is at the key, or was there last" in ran.err
     assert served(registry, "shop/good-0")["metadata"]["uid"] == json_secret()["metadata"]["uid"]
     assert json.loads(registry.events()[-2].annotations.accepted) == [UNLISTED]
 

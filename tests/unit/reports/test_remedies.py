@@ -126,12 +126,15 @@ def test_what_the_configuration_cures_is_not_to_be_deleted(cause: Cause) -> None
     ],
 )
 def test_a_lost_key_begins_with_the_configuration_and_then_the_caches(cause: Cause) -> None:
-    first, second, *_rest = remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE))
+    first, second, *rest = remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE))
     assert second.action.startswith("Do not restart the API servers")
     assert "Restart no API server" in first.note
-    assert shlex.split(second.command) == [
-        "kubectl", "get", "--raw", "/api/v1/namespaces/shop/secrets/web?resourceVersion=0",
-    ]  # fmt: skip
+    saving = "--kubeconfig FILE --save-dir DIR --reveal --reason REASON"
+    assert second.command == f"etcdfix rescue /registry/secrets/shop/web {saving}"
+    third = rest[0]
+    healed = "etcdfix heal /registry/secrets/shop/web --saved DIR --kubeconfig FILE "
+    assert third.command.startswith(healed) is (cause is not Cause.KEY_RENAMED)
+    assert third.command.endswith("--reason REASON --dry-run") is (cause is not Cause.KEY_RENAMED)
     assert any(word in first.action for word in ("onfigur", "original key", "missing provider"))
 
 
@@ -172,10 +175,22 @@ def test_a_value_that_is_bound_to_another_path_is_read_there(cause: Cause) -> No
 
 def test_a_moved_value_points_at_the_key_that_it_belongs_to() -> None:
     found = examination(cause=Cause.VALUE_MOVED, belongs_to=b"/registry/secrets/shop/a b")
-    first, *rest = remedies_for(found)
-    assert first.command == "etcdfix scan '/registry/secrets/shop/a b'"
-    assert "only copy" in first.note
+    back, look, *rest = remedies_for(found)
+    assert back.command.startswith(
+        "etcdfix restore --from-key /registry/secrets/shop/web '/registry/secrets/shop/a b' --accept-unlisted-source"
+    )
+    assert back.command.endswith("--reason REASON --dry-run")
+    assert look.command == "etcdfix scan '/registry/secrets/shop/a b'"
+    assert "only copy" in look.note
     assert not any(is_deletion(remedy) for remedy in rest)
+    (first, *_rest) = remedies_for(found, RepeatedOptions(source=("--snapshot", "s.db")))
+    assert first.command.startswith("etcdfix scan")  # a file cannot be changed
+    strange = msgspec.structs.replace(
+        found, stored=msgspec.structs.replace(found.stored, key=b"/registry/secrets/a/\xff")
+    )
+    assert remedies_for(strange)[0].command.startswith(
+        "etcdfix restore --from-key base64:L3JlZ2lzdHJ5L3NlY3JldHMvYS// "
+    )
 
 
 NOW = ReadableRevision(11, 9, True)
@@ -473,10 +488,20 @@ def test_commands_hold_together_whatever_the_key(cause: Cause, outcome: Outcome,
         words = shlex.split(remedy.command)
         assert shlex.join(words) == remedy.command
         assert words[0] in {"etcdfix", "kubectl", "curl"}
-        if words[:2] == ["etcdfix", "scan"]:
+        if words[:2] == ["etcdfix", "restore"]:
+            other = words[words.index("--from-key") + 1]
+            named = base64.b64decode(other[7:]) if other.startswith("base64:") else other.encode()
+            assert named == key
+        elif words[:2] == ["etcdfix", "scan"]:
             named = base64.b64decode(words[-1]) if words[-2] == "--key-base64" else words[-1].encode()
             assert named == key
-        elif words[:2] == ["etcdfix", "delete"]:
+        elif words[:2] == ["etcdfix", "copies"]:
+            named = (
+                [base64.b64decode(words[words.index("--key-base64") + 1])] if "--key-base64" in words else []
+            )
+            assert key in {*named, *map(str.encode, words)}
+        elif words[0] == "etcdfix":
+            assert words[1] in {"delete", "rescue", "heal"}
             named = base64.b64decode(words[3]) if words[2] == "--key-base64" else words[2].encode()
             assert named == key
         elif words[:3] == ["kubectl", "edit", "customresourcedefinitions"]:
@@ -485,7 +510,7 @@ def test_commands_hold_together_whatever_the_key(cause: Cause, outcome: Outcome,
             path, _, query = words[-1].removeprefix("http://127.0.0.1:8001").partition("?")
             namespace, name = key.decode().split("/")[-2:]
             assert unquote(path) == f"/api/v1/namespaces/{namespace}/secrets/{name}"
-            assert query in {"", "resourceVersion=0", f"{UNSAFE}=true"}
+            assert query in {"", f"{UNSAFE}=true"}
 
 
 @pytest.mark.parametrize(("cause", "outcome"), CASES)
@@ -515,9 +540,10 @@ def test_commands_repeat_where_and_how_and_never_a_password() -> None:
     key = "/registry/secrets/shop/web"
     where = "--endpoints 10.0.0.1:2379 --user root --etcd-prefix /kubernetes.io"
     assert f"etcdfix scan {where} --encryption-config FILE {key}" in lines
-    assert (
-        f"etcdfix scan --snapshot FILE --etcd-prefix /kubernetes.io --encryption-config enc.yaml {key}"
-        in lines
+    places = "--wal DIR --older-snapshot FILE --kubeconfig FILE"
+    assert f"etcdfix copies {where} --encryption-config enc.yaml {key} {places}" in lines
+    assert any(
+        line.startswith(f"etcdfix rescue {key} --etcd-prefix /kubernetes.io --kubeconfig") for line in lines
     )
 
 
@@ -543,10 +569,10 @@ def with_repair(
 def test_a_repair_stands_behind_what_saves_copies_and_before_other_sources() -> None:
     found = with_repair(TAG, cause=Cause.KEY_RENAMED)
     kinds = [way.kind for way in ways_out(found, readable=NOW)]
-    assert kinds == [WayKind.CURE, WayKind.SAVE, WayKind.RESCUE, WayKind.REPAIR, WayKind.CURE]
+    assert kinds == [WayKind.CURE, WayKind.SAVE, WayKind.RESCUE, WayKind.REPAIR, WayKind.COPIES]
     damaged = with_repair(TAG, cause=Cause.CIPHERTEXT_DAMAGED)
     kinds = [way.kind for way in ways_out(damaged, readable=NOW)]
-    assert kinds == [WayKind.SAVE, WayKind.REPAIR, WayKind.CURE, WayKind.DELETE, WayKind.DELETE]
+    assert kinds == [WayKind.SAVE, WayKind.REPAIR, WayKind.COPIES, WayKind.DELETE, WayKind.DELETE]
     assert first_way_out(ways_out(damaged, readable=NOW)) == ways_out(damaged, readable=NOW)[1].remedy
 
 
@@ -583,3 +609,50 @@ def test_every_kind_of_repair_and_proof_has_words() -> None:
             ways = ways_out(with_repair(Repair(kind, "it is put right", proof)))
             (action,) = [way.remedy.action for way in ways if way.kind is WayKind.REPAIR]
             assert len(f"Next: {action}") <= 80
+
+
+KINE = RepeatedOptions(source=("--kine", "state.db"), reading=("--encryption-config", "c.yaml"))
+
+
+@pytest.mark.parametrize(("cause", "outcome"), CASES)
+def test_nothing_that_etcdfix_writes_is_offered_for_kine(cause: Cause, outcome: Outcome) -> None:
+    remedies = remedies_for(found_with(cause, outcome), KINE, readable=NOW)
+    assert remedies
+    for remedy in remedies:
+        words = shlex.split(remedy.command)
+        assert not {"delete", "restore", "repair", "reencrypt"} & set(words[1:2]) or words[0] == "kubectl"
+        assert words[:1] != ["etcdctl"]
+
+
+def test_of_kine_a_readable_revision_is_saved_whatever_may_be_deleted() -> None:
+    found = found_with(Cause.CIPHERTEXT_DAMAGED, Outcome.DECRYPT_FAILURE)
+    (way,) = [way for way in ways_out(found, KINE, readable=NOW) if "readable revision" in way.remedy.action]
+    assert way.kind is WayKind.SAVE
+    assert way.remedy.command.startswith(f"etcdfix get --kine state.db --revision {NOW.at} ")
+    assert "--reveal" in way.remedy.command
+    assert "writes nothing to kine" in way.remedy.note
+    other = msgspec.structs.replace(NOW, same_object=False)
+    (way,) = [
+        way for way in ways_out(found, KINE, readable=other) if "readable revision" in way.remedy.action
+    ]
+    assert "compare before you use it" in way.remedy.note
+
+
+def test_what_could_be_repaired_in_kine_is_kept() -> None:
+    (way,) = [way for way in ways_out(with_repair(TAG), KINE) if way.remedy.action.startswith("Keep it")]
+    assert way.kind is WayKind.SAVE
+    assert way.remedy.action == "Keep it: one bit is turned back, and it reads; its tag proves it"
+    assert way.remedy.command == "sqlite3 -readonly state.db '.backup kept.db'"
+
+
+def test_of_kine_an_api_server_deletes_and_only_what_is_proven() -> None:
+    found = found_with(Cause.VALUE_TRUNCATED, Outcome.DECODE_FAILURE)
+    deletions = [way.remedy for way in ways_out(found, KINE) if way.kind is WayKind.DELETE]
+    assert [UNSAFE in remedy.command for remedy in deletions] == [True]
+    likely = msgspec.structs.replace(
+        found_with(Cause.NONCE_DAMAGED, Outcome.DECRYPT_FAILURE),
+        verdict=msgspec.structs.replace(
+            found_with(Cause.NONCE_DAMAGED, Outcome.DECRYPT_FAILURE).verdict, damage=Damage.LIKELY
+        ),
+    )
+    assert [way for way in ways_out(likely, KINE) if way.kind is WayKind.DELETE] == []

@@ -30,6 +30,7 @@ from etcdfix.graph.uses import Role
 from etcdfix.maybe_newer import SimilarCounts
 from etcdfix.model import ClusterIdentity, Confidence, Evidence, Outcome, Repair, RepairKind, RepairProof
 from etcdfix.operations.change.candidate import Candidate
+from etcdfix.operations.change.object_file import read_object_file
 from etcdfix.operations.change.preview import (
     WARNINGS,
     after_deletion_lines,
@@ -37,10 +38,10 @@ from etcdfix.operations.change.preview import (
     outcome_lines,
     preview_lines,
     reencrypt_preview_lines,
-    restore_preview_lines,
 )
 from etcdfix.operations.change.reencrypt import ReencryptPreview
 from etcdfix.operations.change.restore import RestorePreview
+from etcdfix.operations.change.restore_preview import restore_preview_lines
 from etcdfix.operations.change.source_checks import Source
 from etcdfix.remediation.audit.record import Intent, Link, Result
 from etcdfix.remediation.commit import ChangeOutcome
@@ -53,6 +54,7 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.key_loss import KeyCounts
 from tests.support.examinations import examination, readable
+from tests.support.object_files import json_secret, saved
 
 KEY = b"/registry/secrets/shop/web"
 HOSTILE = "\x1b[2J\u202e"
@@ -279,6 +281,36 @@ def test_restore_with_everything() -> None:
         "Warning      one",
     ):
         assert words in text, words
+
+
+def test_restore_of_an_object_in_a_file(tmp_path: Path) -> None:
+    file = read_object_file(saved(tmp_path, json_secret()))
+    sealed = Candidate(
+        stored=msgspec.structs.replace(readable(KEY).stored, mod_revision=0),
+        origin=f"object in /f{HOSTILE}",
+        cluster=None,
+        file=file,
+        transformer="aesgcm/v1/key1",
+        told=(f"saved from {HOSTILE}",),
+    )
+    text = _restored(
+        candidate=sealed, source=Source(same_object=True), newer="nothing newer", proof=b"/a/other"
+    )
+    for words in (
+        "Written with aesgcm/v1/key1, as JSON; the same object was read from it",
+        "API servers write so too: /a/other is stored under it",
+        "Newer        nothing newer",
+        "it is of the object that is at the key, or was there last",
+        "saved from \\x1b",
+    ):
+        assert words in text, words
+    assert "was at mod_revision" not in text
+    assert "password" not in text
+    plain = msgspec.structs.replace(sealed, transformer="identity")
+    text = _restored(candidate=plain, source=Source(), newer="n")
+    assert "Written with no encryption, as JSON" in text
+    assert "perhaps of ANOTHER OBJECT that had this name, as accepted" in text
+    assert "API servers write so too" not in text
 
 
 def test_lease_that_is_left_out() -> None:

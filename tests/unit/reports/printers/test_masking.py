@@ -11,6 +11,7 @@ import pytest
 from etcdfix.reports.printers.masking import (
     MASKED,
     Identity,
+    is_masked,
     make_irreplaceable,
     marker,
     mask_damaged_secret,
@@ -272,3 +273,33 @@ def test_a_damaged_secret_without_metadata() -> None:
     value: dict[str, Any] = {"kind": "hidden text", "metadata": "x"}
     assert mask_damaged_secret(value, Identity("shop", "web")) == 2
     assert value == {"kind": "<11 bytes masked>", "metadata": "<1 bytes masked>"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"metadata": {"resourceVersion": "masked"}},
+        {"metadata": {"resourceVersion": "identity-mismatch"}},
+        {"data": {"a": "<5 bytes masked>"}},
+        {"data": {"<masked>": 1}},
+        {"list": [1, {"x": ["<12 entries masked>"]}]},
+        {"annotation": '{"data":{"a":"\\u003c5 bytes masked\\u003e"}}'},
+        {"annotation": "text <masked> text"},
+    ],
+)
+def test_what_was_masked_is_known_again(value: dict[str, Any]) -> None:
+    assert is_masked(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"metadata": None},
+        {"metadata": {"resourceVersion": ["masked"]}},
+        {"metadata": {"resourceVersion": "7", "name": "masked"}},
+        {"data": {"a": "bWFza2Vk", "masked": ""}, "b": "5 bytes masked", "c": "<5 bytes>"},
+    ],
+)
+def test_what_was_not_masked_is_not(value: dict[str, Any]) -> None:
+    assert not is_masked(value)

@@ -105,10 +105,15 @@ def command(
                                 one object, whatever is wrong with it
       etcdfix copies secrets -n shop --older-snapshot monday.db
                                 a namespace, and an older snapshot too
+      etcdfix copies --from-report report.json --wal /var/lib/etcd/member/wal \\
+        --encryption-config enc.yaml --kubeconfig admin.conf
+                                all of a report, in etcd's write-ahead log and in
+                                the memory of API servers too
 
-    Always looked at: the revisions that etcd, or the snapshot, still keeps; an API server has etcd compact them every
-    five minutes, so look soon. An older snapshot counts only where every etcd key shows that it is of the same
-    history: a clone shares uid and revisions. A copy is GOOD where everything fits, DOUBTFUL where something is not
+    Always looked at: the revisions that etcd, the snapshot, or kine still keeps; an API server has etcd compact them
+    every five minutes, so look soon. Logs, older snapshots, saved objects and API servers are looked at where they are
+    named. A log or snapshot counts only where what is stored now shows that it is of the same history: a clone shares
+    uid and revisions. A copy is GOOD where everything fits, DOUBTFUL where something is not
     certain, UNUSABLE where it does not read or is of another object; such a one comes with no command.
 
     Name keys, resources or key prefixes as for scan, or nothing for everything. A key that is named is told in any

@@ -29,7 +29,7 @@ from etcdfix.cli.safety import (
     show,
 )
 from etcdfix.cli.variables import ChangingCommand
-from etcdfix.errors import EtcdfixError
+from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.operations.change.heal import Healed, HealPreview, HealRequest, run_heal
 from etcdfix.operations.change.heal_lines import ending_lines, heal_preview_lines, heal_report, healed_lines
 from etcdfix.operations.change.heal_look import LeftAlone
@@ -176,6 +176,9 @@ def command(
         )
     except EtcdfixError as exc:
         account.end(int(exc.exit_code), exc)
+        raise
+    except KeyboardInterrupt as exc:
+        account.end(int(EndedEarly.of(exc).exit_code))
         raise
     code = 0 if well else 3
     account.end(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from etcdfix.cli.output import say, say_next
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.single_key import document_options, single_key
 from etcdfix.operations.look.history import HistoryRequest, look_into_history
+from etcdfix.operations.look.history_log import KeyLog
 from etcdfix.operations.look.missing import why_missing
 from etcdfix.reports.formats.history import HISTORY_FORMATS
 from etcdfix.storagekey import StorageLayout, display
@@ -40,6 +42,24 @@ MEANINGS: dict[ExitCode, str] = {
     envvar="ETCDFIX_LIMIT",
     help="Show the newest N revisions; all of them are examined and counted.",
 )
+@click.option(
+    "--wal",
+    "logs",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="DIR",
+    help="Tell what this write-ahead log says, too: a member's member/wal, live or copied, with snap/db beside it; one "
+    "for each member.",
+)
+@click.option(
+    "--older-snapshot",
+    "older",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="With --wal: an older snapshot of the same etcd. Where the log reaches back to it, it is replayed from there, "
+    "which makes writes certain.",
+)
 @source_options
 @reading_options
 @document_options(list(HISTORY_FORMATS))
@@ -48,18 +68,33 @@ def command(
     key: str | None,
     key_base64: str | None,
     limit: int,
+    logs: tuple[Path, ...],
+    older: tuple[Path, ...],
     output: str,
     output_file: Path | None,
     **options: Any,
 ) -> int:
-    """Show every revision of one key that etcd, or the snapshot, still keeps, the newest first. Reads only.
+    r"""Show every revision of one key that etcd, or the snapshot, still keeps, the newest first. Reads only.
 
     KEY is a complete etcd key (/registry/secrets/shop/db), also of an object that was deleted. For each revision: what
     it is, when the object says that it was written, which fields differ from the one before (never their values), and
     the commands that show it and put it back. etcd keeps revisions until it compacts them, which an API server has it
     do every five minutes; a snapshot keeps what etcd kept when it was taken.
+
+    With --wal, what etcd's write-ahead log holds of the key is told besides: every write of the last hours or days,
+    compacted or not, deletions too. It is read without a lock and may be that of an etcd that runs. The log says what
+    etcd was asked for, not what it did: each write is certain, likely or possible, and where its revision is not known,
+    it stands between two that are. A log that is not of the history of this etcd is refused.
+
+    \b
+    Examples:
+      etcdfix history /registry/secrets/shop/db
+      etcdfix history /registry/secrets/shop/db --wal /var/lib/etcd/member/wal
+      etcdfix history /registry/secrets/shop/db --wal member-1/wal --older-snapshot monday.db
     """
     wanted = wanted_key(key, key_base64)
+    if older and not logs:
+        raise click.UsageError("--older-snapshot helps to read a write-ahead log: give --wal DIR")
     with single_key(options, wanted, output_file) as opened:
         request = HistoryRequest(
             layout=StorageLayout(opened.inputs.etcd_prefix),
@@ -69,9 +104,10 @@ def command(
             same_again=opened.inputs.same_again(),
             most=limit,
         )
-        result = look_into_history(
-            opened.source, request, plugins=opened.plugins, progress=progress_of(opened.source)
-        )
+        with KeyLog(logs, opened.source, older) if logs else contextlib.nullcontext() as log:
+            result = look_into_history(
+                opened.source, request, plugins=opened.plugins, progress=progress_of(opened.source), log=log
+            )
         report = result.report
         for reason in report.incomplete_reasons if report is not None else result.problems:
             say(f"incomplete: {reason}")

@@ -71,7 +71,6 @@ MEANINGS: dict[int, str] = {
 @click.option(
     "--reveal", is_flag=True, help="Needed: the files hold the contents, those of Secrets too, unmasked."
 )
-@click.option("--reason", default="", metavar="TEXT", help="Why; stands in the audit log.")
 @click.option(
     "--audit-log", type=_PATH, metavar="FILE",
     help="Where the rescue and the digests are recorded.  [default: audit.jsonl in /var/lib/etcdfix for root, else in "
@@ -102,7 +101,6 @@ def command(
     servers: tuple[str, ...],
     save_dir: Path,
     reveal: bool,
-    reason: str,
     audit_log: Path | None,
     anchor: str | None,
     rate: float,
@@ -172,9 +170,8 @@ def command(
                 store.path,
                 cluster_uid=fleet.cluster.uid,
                 resources=sorted({str(target.resource) for target in targets.objects}),
-                reason=reason,
             )
-            request = RescueRequest(targets=targets, report=report, reason=reason, per_second=rate)
+            request = RescueRequest(targets=targets, report=report, per_second=rate)
             result = run_rescue(request, fleet, store, record, progress=_progress)
     with destination(output_file, (from_report, kubeconfig)) as stream:
         RESCUE_FORMATS[output](result.report, stream)

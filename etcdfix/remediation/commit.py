@@ -137,6 +137,7 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
         anchored: The anchor took the last record; None without an anchor.
         warnings: What a person should know, one sentence each.
         doubtful: It was made and recorded, and what etcd holds then is not known to be what was written.
+        signals: Names of those that came between intent and outcome, and are still to be heeded by who has more to do.
     """
 
     result: Result | None
@@ -150,6 +151,7 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     anchored: bool | None = None
     warnings: tuple[str, ...] = ()
     doubtful: bool = False
+    signals: tuple[str, ...] = ()
 
 
 def place_warnings(places: RecordPaths, *, backup: bool = True) -> tuple[str, ...]:
@@ -289,7 +291,7 @@ def commit(
             finally:
                 if held:
                     warnings.append(f"{held[0]} arrived meanwhile and waited for the outcome")
-        return msgspec.structs.replace(outcome, warnings=(*warnings, *outcome.warnings))
+        return msgspec.structs.replace(outcome, warnings=(*warnings, *outcome.warnings), signals=tuple(held))
 
 
 def _open_log(

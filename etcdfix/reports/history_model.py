@@ -15,6 +15,7 @@ class Event(StrEnum):
 
     PUT = "put"
     DELETE = "delete"
+    LEASE_REVOCATION = "lease-revocation"
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +105,87 @@ class HistoryRevision(msgspec.Struct, frozen=True, kw_only=True):
     restore_note: str = ""
 
 
+class LoggedRevision(msgspec.Struct, frozen=True, kw_only=True):
+    """One write of the key that stands in etcd's write-ahead log, and that etcd may not keep any more.
+
+    Attributes:
+        entry_index: Raft index of its entry.
+        operation: Place among the writes of the entry, from 0.
+        event: What was asked for.
+        mod_revision: At which it took effect; null where nothing tells.
+        after_revision: It was later than this one; null for unknown.
+        before_revision: It was earlier than this one; null for unknown.
+        confidence: How sure it is that it took effect, so.
+        doubt: Why it is not certain; "" where it is.
+        kept: etcd keeps it, too: it is among ``revisions``.
+        range_end: End of the range that was deleted, as text; "" for one key.
+        keeps_value: A put that names no value: the one before it stands on.
+        not_before: A node's clock told this time before it, RFC 3339; "" for unknown.
+        not_after: A node's clock told this time after it; "" for unknown.
+        user: etcd user who asked; "" where etcd's authentication was off.
+        outcome: Of its value, under the configuration of today; null where it has none. So are the fields behind it.
+        restore: Command that puts it back, as a dry run; "" where there is none.
+    """
+
+    entry_index: int
+    operation: int
+    event: Event
+    mod_revision: int | None
+    after_revision: int | None
+    before_revision: int | None
+    confidence: Confidence
+    doubt: str
+    kept: bool
+    range_end: str = ""
+    keeps_value: bool = False
+    not_before: str = ""
+    not_after: str = ""
+    user: str = ""
+    lease: str | None = None
+    outcome: Outcome | None = None
+    cause: str | None = None
+    message: str = ""
+    transformer: str = ""
+    key_fingerprint: str | None = None
+    kms_key_id_sha256: str | None = None
+    group_version_kind: ValueKind | None = None
+    uid: str = ""
+    value_size: int = 0
+    value_sha256: str | None = None
+    restore: str = ""
+
+
+class HistoryLog(msgspec.Struct, frozen=True, kw_only=True):
+    """etcd's write-ahead log, as far as it tells of the key.
+
+    Attributes:
+        directories: Where it was read.
+        first_index: Raft index of the oldest entry that could be read.
+        last_index: Of the newest.
+        committed_index: Entries up to it were agreed on.
+        kinship: ``same-history``, or ``not-compared`` where nothing could be compared; of another history nothing is
+            told at all.
+        agreement: In words.
+        replayed: From which state it was replayed; "" for none, so that nothing is certain.
+        refused: How many writes of the key changed nothing, by the replay; they are not among ``writes``.
+        left_out: How many of the oldest writes are not among them.
+        writes: The newest first.
+        notes: What to know besides.
+    """
+
+    directories: list[str]
+    first_index: int
+    last_index: int
+    committed_index: int
+    kinship: str
+    agreement: str
+    replayed: str
+    refused: int
+    left_out: int
+    writes: list[LoggedRevision]
+    notes: list[str]
+
+
 class HistoryReport(SourcedReport, frozen=True, kw_only=True):
     """Every revision of one key that etcd, or a snapshot, still keeps.
 
@@ -125,6 +207,7 @@ class HistoryReport(SourcedReport, frozen=True, kw_only=True):
         do_not_restart: Why no API server should be restarted; "" where nothing speaks against it.
         next: What to do first; null where there is nothing to do.
         revisions: The newest first.
+        log: What a write-ahead log tells besides; null where none was named.
         complete: Everything that is kept was seen and could be judged.
         incomplete_reasons: Why not.
     """
@@ -152,5 +235,6 @@ class HistoryReport(SourcedReport, frozen=True, kw_only=True):
     do_not_restart: str = ""
     next: Remedy | None
     revisions: list[HistoryRevision]
+    log: HistoryLog | None = None
     complete: bool
     incomplete_reasons: list[str]

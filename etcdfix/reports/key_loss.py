@@ -9,11 +9,10 @@ import msgspec
 
 from etcdfix.reports.model import LostKey, Remedy, TransformerSummary
 from etcdfix.reports.next_steps import doubt_in, first_way_out
-from etcdfix.reports.remedies import DO_NOT_RESTART, Way, WayKind, configuration_remedy
+from etcdfix.reports.remedies import Way, WayKind, configuration_remedy, from_memory, other_copies
 from etcdfix.reports.tally import MAX_NAMES, OTHERS
 from etcdfix.storagekey import ResourcePrefix, StorageCodec
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
@@ -25,7 +24,7 @@ from etcdfix.verdicts.severity import Stake
 Place = tuple[str, str, str]
 """Rule, transformer and fingerprint, as ``by_transformer`` counts."""
 
-_MOST_COMMANDS = 5
+_REPORT = "report.json"
 _MOST_WORDS = 10
 
 
@@ -145,18 +144,7 @@ class KeyLosses:
                 f"The command is that of the first; etcdfix explain KEY has another. {members.first_kept.note}",
             )
             yield Way(kept, WayKind.SAVE)
-        paths = [path for directory in members.resources if (path := directory.api_path("", None))]
-        for path in paths[:_MOST_COMMANDS] or [""]:
-            save = Remedy(
-                f"{DO_NOT_RESTART}: save what the memory of each still holds, and keep it",
-                quote_command(["kubectl", "get", "--raw", f"{path}?resourceVersion=0"]) if path else "",
-                "Ask each server by its own address. One that ran before the key was lost may hold every object; a "
-                "restart, or the deletion of one unreadable object, throws that away.",
-            )
-            yield Way(save, WayKind.RESCUE)
-        older = Remedy(
-            "See whether an older snapshot of etcd holds them under a key that is there",
-            again.scan_of(resources, source=["--snapshot", "FILE"]),
-            "A snapshot from before the key was used may.",
-        )
-        yield Way(older)
+        for way in from_memory(["--from-report", _REPORT], again, lost=True):
+            note = f"{way.remedy.note} {_REPORT} is a scan of everything, saved with -o json --output-file."
+            yield way._replace(remedy=msgspec.structs.replace(way.remedy, note=note))
+        yield other_copies(again.copies_of_report(_REPORT, *again.other_places), many=True)

@@ -177,7 +177,7 @@ def first_way_out(ways: Sequence[Way]) -> Remedy | None:
     """
     left = [way for way in ways if way.kind is not WayKind.DELETE]
     repairable = any(way.kind is WayKind.REPAIR for way in left)
-    later = {WayKind.RESCUE, WayKind.SAVE} if repairable else {WayKind.RESCUE}
+    later = {WayKind.RESCUE, WayKind.HEAL, *({WayKind.SAVE} if repairable else ())}
     cures = [way for way in left if way.kind not in later]
     first = next((way for way in [*cures, *left] if way.remedy.command), left[0] if left else None)
     return first.remedy if first is not None else None

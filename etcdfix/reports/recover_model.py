@@ -135,7 +135,7 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
         nodes: What the annotations of the Nodes name.
         unread_nodes: How many Nodes could not be read.
         tried: So many values were tried: all that do not open today, without today's configuration all that are
-            encrypted, within the scope; null where there was nothing to try them with.
+            encrypted, within the scope; null where there was nothing to try them with, or the values could not be read.
         opened: So many are opened by at least one configuration.
         groups: Of these values, by encryption key, most first.
         notes: What to know about it, one sentence each.

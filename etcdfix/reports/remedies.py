@@ -16,8 +16,9 @@ from etcdfix.model import (
     ServerBehaviour,
 )
 from etcdfix.reports.model import Remedy
+from etcdfix.storagekey import api_path
 from etcdfix.text.commands import GRANTED, RepeatedOptions, piped
-from etcdfix.text.safetext import is_plain, quote_command
+from etcdfix.text.safetext import is_plain, key_arguments, quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import LOST_KEY, AcceptRisk, Deletability, deletability_of, risks_of
@@ -42,6 +43,10 @@ class WayKind(StrEnum):
     """It saves an earlier revision."""
     RESCUE = "rescue"
     """It saves what the memory of API servers may still hold."""
+    HEAL = "heal"
+    """It has an API server write the value anew from its memory."""
+    COPIES = "copies"
+    """It looks for every other copy."""
     REPAIR = "repair"
     """It puts the stored bytes right."""
     DELETE = "delete"
@@ -192,9 +197,9 @@ def ways_out(
     if readable is not None:
         ways.append(readable_way(found, readable, again, breaking=breaking))
     if cause in _MAY_BE_CACHED:
-        ways.append(Way(_rescue_from_cache(found), WayKind.RESCUE))
+        ways += _from_memory(found, again, lost=cause in LOST_KEY)
     ways += _repairs(found, again, breaking=breaking)
-    ways += [Way(remedy) for remedy in _other_sources(found, cause, again)]
+    ways += _other_sources(found, cause, again)
     if cause in {Cause.ALLOCATOR_DAMAGED, Cause.ENVELOPE_DAMAGED}:
         return ways
     if deletability_of(found) is Deletability.DELETABLE:
@@ -294,32 +299,43 @@ def repair_risks(found: Examination, repair: Repair, *, breaking: bool = False) 
     return [*([AcceptRisk.CLUSTER_BREAKING] if breaking else []), AcceptRisk.UNPROVEN_REPAIR]
 
 
-def _other_sources(found: Examination, cause: Cause, again: RepeatedOptions) -> Iterator[Remedy]:
+def _other_sources(found: Examination, cause: Cause, again: RepeatedOptions) -> Iterator[Way]:
     """Yield where else the object may be, and what has to be found out first."""
     key = found.stored.key
     if cause in _ADVICE:
         action, note = _ADVICE[cause]
         look = again.scan(key, source=["--snapshot", "FILE"]) if cause is Cause.ALLOCATOR_DAMAGED else ""
-        yield Remedy(action, look, note)
+        yield Way(Remedy(action, look, note))
     if cause is Cause.ALLOCATOR_DAMAGED:
         return
     if cause is Cause.KIND_NOT_REGISTERED and "--kubernetes-version" not in again.reading:
-        yield Remedy(
-            "Name the release of the API servers, so that it is certain which kinds they know",
-            again.scan(key, reading=[*again.reading, "--kubernetes-version", "X.Y"]),
-            "Without it, a kind that is newer than this etcdfix looks like a damaged one.",
+        yield Way(
+            Remedy(
+                "Name the release of the API servers, so that it is certain which kinds they know",
+                again.scan(key, reading=[*again.reading, "--kubernetes-version", "X.Y"]),
+                "Without it, a kind that is newer than this etcdfix looks like a damaged one.",
+            )
         )
     if cause is Cause.VALUE_MOVED:
-        yield Remedy(
-            "Look at the etcd key that it belongs to: it was copied from there",
-            again.scan(found.verdict.belongs_to),
-            "Where that key is gone, these bytes are the only copy: take a snapshot before anything else.",
+        yield Way(
+            Remedy(
+                "Look at the etcd key that it belongs to: it was copied from there",
+                again.scan(found.verdict.belongs_to),
+                "Where that key is gone, these bytes are the only copy: take a snapshot before anything else.",
+            )
         )
-    yield Remedy(
-        "See whether an older snapshot of etcd, or another backup, still has it",
-        again.scan(key, source=["--snapshot", "FILE"]),
-        "The command tells it of a snapshot. A manifest, or the controller that made it, may bring it back too.",
+    yield other_copies(again.copies(key, *again.other_places))
+
+
+def other_copies(command: str, *, many: bool = False) -> Way:
+    """Return how every other copy is looked for; ``many``: of all values of a lost key."""
+    look = Remedy(
+        f"Look for every other copy of {'them' if many else 'it'}: in etcd's log, older snapshots, backups",
+        command,
+        "It says of each how it is put back. Leave out what there is not. A manifest, or the controller that made "
+        f"{'an object' if many else 'it'}, may bring it back too.",
     )
+    return Way(look, WayKind.COPIES)
 
 
 def configuration_remedy(cause: Cause, transformer: str, command: str) -> Remedy | None:
@@ -461,15 +477,38 @@ _SAVED_ONLY = (
 )
 
 
-def _rescue_from_cache(found: Examination) -> Remedy:
-    path = _api_path(found)
-    command = quote_command(["kubectl", "get", "--raw", f"{path}?resourceVersion=0"]) if path else ""
-    return Remedy(
-        f"{DO_NOT_RESTART}: read the object from the watch cache of each, save it, re-create it",
-        command,
-        "An API server that was running before the key was lost may still hold the object in memory; ask each "
-        "one by its own address. A restart throws that copy away.",
+def _from_memory(found: Examination, again: RepeatedOptions, *, lost: bool) -> Iterator[Way]:
+    """Yield how the memory of API servers is saved, and, where the encryption key is lost, written anew."""
+    where = found.directory
+    fits = where.namespaced is None or where.namespaced == bool(found.namespace)
+    # The version of a custom resource is known to API servers.
+    path = api_path(where.group, where.version or "v1", where.resource, found.namespace, found.name or None)
+    words = key_arguments(found.stored.key) if path and fits and found.name else []
+    yield from from_memory(words, again, lost=lost)
+
+
+def from_memory(words: Sequence[str], again: RepeatedOptions, *, lost: bool) -> Iterator[Way]:
+    """Yield the same for the objects that words of a command name; for none, the ways have no command.
+
+    Args:
+        words: Keys, or ``--from-report`` and a file.
+        again: Options that a command must repeat.
+        lost: The encryption key of the values is lost.
+    """
+    save = Remedy(
+        f"{DO_NOT_RESTART}: save what they still have in memory, before anything else",
+        again.rescue(words) if words else "",
+        "One that has run since before the key was lost may still hold it as it was. A restart, or the deletion of "
+        "one unreadable object of the kind, throws that away.",
     )
+    yield Way(save, WayKind.RESCUE)
+    if lost and words and not again.of_kine:
+        heal = Remedy(
+            "Then have an API server write it anew from memory, under its own key and uid: a dry run first",
+            again.heal(words),
+            "Where the key is lost for ever. Everything of the kind has to be saved first, in DIR.",
+        )
+        yield Way(heal, WayKind.HEAL)
 
 
 def _deletions(found: Examination, again: RepeatedOptions, *, breaking: bool) -> list[Remedy]:
@@ -516,7 +555,7 @@ def _undetermined(cause: Cause, found: Examination, again: RepeatedOptions) -> l
         return [Way(with_configuration(again.scan(key, reading=again.with_configuration)))]
     if cause in KMS_ADVICE:
         action, note = KMS_ADVICE[cause]
-        return [Way(_rescue_from_cache(found), WayKind.RESCUE), Way(Remedy(action, again.scan(key), note))]
+        return [*_from_memory(found, again, lost=False), Way(Remedy(action, again.scan(key), note))]
     return [
         Way(
             Remedy(

@@ -239,24 +239,22 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         ]
         return self._change([*command, "--reason", "REASON", "--dry-run"])
 
+    @property
+    def other_places(self) -> tuple[str, ...]:
+        """Options of ``copies`` that name where else to look, each to be filled in or left out."""
+        logs = () if self.of_kine else ("--wal", "DIR", "--older-snapshot", "FILE")
+        return (*logs, "--kubeconfig", "FILE")
+
+    def copies_of_report(self, report: str, *options: str) -> str:
+        """Return the command that looks for every copy of what a saved report found."""
+        words = ["etcdfix", "copies", "--from-report", report, *self.source, *self.layout, *self.reading]
+        return quote_command([*words, *options])
+
     def copies(self, key: bytes, *options: str) -> str:
         """Return the command that looks for every copy of one object, with further options behind it."""
         return quote_command(
             ["etcdfix", "copies", *self.source, *self.layout, *self.reading, *key_arguments(key), *options]
         )
-
-    def restore_from_key(self, other: bytes, key: bytes) -> str:
-        """Return the dry run that puts the bytes of another etcd key where they belong, on the live etcd; or ""."""
-        words = [
-            "etcdfix",
-            "restore",
-            "--from-key",
-            key_word(other),
-            *key_arguments(key),
-            "--accept-unlisted-source",
-        ]
-        words += [*self._live, *self.layout, *self._deciding, *self.changing]
-        return self._change([*words, "--reason", "REASON", "--dry-run"])
 
     def rescue(self, words: Sequence[str], kubeconfig: str = "FILE", save_dir: str = "DIR") -> str:
         """Return the command that saves what API servers still hold in memory.
@@ -277,6 +275,19 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         return quote_command(
             ["etcdfix", "heal", *words, *places, *options, "--reason", "REASON", "--dry-run"]
         )
+
+    def restore_from_key(self, other: bytes, key: bytes) -> str:
+        """Return the dry run that puts the bytes of another etcd key where they belong, on the live etcd; or ""."""
+        words = [
+            "etcdfix",
+            "restore",
+            "--from-key",
+            key_word(other),
+            *key_arguments(key),
+            "--accept-unlisted-source",
+        ]
+        words += [*self._live, *self.layout, *self._deciding, *self.changing]
+        return self._change([*words, "--reason", "REASON", "--dry-run"])
 
     def restore_from_file(self, key: bytes) -> str:
         """Return the dry run that puts back what a key holds in the snapshot that was read: on the default etcd."""

@@ -22,8 +22,11 @@ from etcdfix import __version__
 from etcdfix.cli.root import run
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result
+from tests.support import k3s_bootstrap, k3s_cluster
 from tests.support.audit_logs import NOON, OPERATOR, entry, own_directory
 from tests.support.backups import PLAINTEXT, Ground
+from tests.support.bbolt_writer import database, put
+from tests.support.objects import aescbc, namespace_object, secret
 
 REPOSITORY = Path(__file__).parents[2]
 STORED = Path(__file__).parent / "snapshots"
@@ -43,6 +46,7 @@ CONTROL_PLANE = [
     f"{CONFIGS}/config-lost.yaml",
     f"{CONFIGS}/write-cbc-key1.yaml",
 ]
+RECOVER = ["encryption", "recover", "--token-file"]
 OLDER = ["compare", "--with-snapshot", ALPHA, "--snapshot", ALPHA, "--revision", "560", *ROTATED, "--no-kms"]
 CANDIDATE = ["--candidate-config", f"{FIXTURES}/alpha/config-rotated.yaml"]
 ACKNOWLEDGED = "--ignore-store-read-error-with-cluster-breaking-potential"
@@ -91,6 +95,28 @@ def _database() -> bytearray:
 
 def _file(name: str, content: Callable[[], bytes | bytearray]) -> Callable[[Path], object]:
     return lambda folder: (folder / name).write_bytes(content())
+
+
+def _k3s(folder: Path) -> None:
+    """Write a snapshot of a k3s in the middle of a rotation, its token, and another one."""
+    sealed = (
+        ("old", k3s_cluster.OLD_KEY, k3s_cluster.OLD_NAME),
+        ("new", k3s_cluster.NEW_KEY, k3s_cluster.NEW_NAME),
+    )
+    kept = k3s_bootstrap.bootstrap(k3s_cluster.OLD, stage="rotate")
+    items = [
+        put(2, b"/registry/namespaces/kube-system", namespace_object("kube-system")),
+        put(3, k3s_bootstrap.path().encode(), k3s_bootstrap.bootstrap(None)),
+        put(4, k3s_bootstrap.path().encode(), kept, create=3, version=2),
+        put(5, b"/registry/minions/server-1",
+            k3s_cluster.node("server-1", k3s_bootstrap.stage_line(k3s_cluster.NEW, "rotate"))),
+        *(put(at, f"/registry/secrets/shop/{name}".encode(), aescbc(secret(name), key, called))
+          for at, (name, key, called) in enumerate(sealed, start=6)),
+    ]  # fmt: skip
+    (folder / "k3s.db").write_bytes(database(items, trailer=True))
+    for name, text in (("token", k3s_bootstrap.TOKEN), ("other", "another")):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o600)
 
 
 def _cut(pages: int) -> bytearray:
@@ -243,6 +269,13 @@ CASES = [
     Case("help-restore", ["restore", "--help"], OK),
     Case("help-reencrypt", ["reencrypt", "--help"], OK),
     Case("help-repair", ["repair", "--help"], OK),
+    Case("help-rescue", ["rescue", "--help"], OK),
+    Case("rescue-nothing-named", ["rescue", "--kubeconfig", "k", "--save-dir", "d", "--reveal"], USAGE),
+    Case("rescue-without-reveal", ["rescue", "/registry/a", "--kubeconfig", "k", "--save-dir", "d"], USAGE),
+    Case("rescue-no-object", ["rescue", "/registry/a", "--kubeconfig", "k", "--save-dir", "d", "--reveal"], USAGE),
+    Case("rescue-no-report", ["rescue", "--from-report", "missing.json", "--kubeconfig", "k", "--save-dir", "d",
+                              "--reveal"], USAGE),
+    Case("schema-rescue", ["schema", "rescue"], OK),
     Case("help-heal", ["heal", "--help"], OK),
     Case("no-command", [], USAGE),
     Case("schema-report", ["schema", "report"], OK),
@@ -360,6 +393,12 @@ CASES = [
         "encryption-usage", ["encryption", "usage", "--snapshot", ALPHA, *ROTATED, "--no-kms"], INCOMPLETE
     ),
     Case("encryption-usage-no-configuration", ["encryption", "usage", "--snapshot", ALPHA], INCOMPLETE),
+    Case("help-encryption-recover", ["encryption", "recover", "--help"], OK),
+    Case("encryption-recover", [*RECOVER, "{tmp}/token", "--snapshot", "{tmp}/k3s.db"], FINDINGS, _k3s),
+    Case("encryption-recover-narrow", [*RECOVER, "{tmp}/token", "--snapshot", "{tmp}/k3s.db"], FINDINGS, _k3s, 80),
+    Case("encryption-recover-nothing", [*RECOVER, "{tmp}/token", "--snapshot", ALPHA], FINDINGS, _k3s),
+    Case("encryption-recover-other-token", [*RECOVER, "{tmp}/other", "--snapshot", "{tmp}/k3s.db"], FINDINGS, _k3s),
+    Case("encryption-recover-no-file", [*RECOVER, "K10::server:typed", "--snapshot", "{tmp}/k3s.db"], USAGE, _k3s),
     Case("help-encryption-try", ["encryption", "try", "--help"], OK),
     Case(
         "encryption-try",

@@ -34,6 +34,10 @@ WITH_ANOTHER = {
     "remediation/audit/grounds.py": "integration/remediation/test_identify.py",
     "remediation/preflight/cluster.py": "integration/remediation/test_identify.py",
     "sources/base.py": "unit/sources/test_live.py",
+    "sources/wal/base.py": "unit/sources/wal/test_replay.py",
+    "sources/wal/model.py": "unit/sources/wal/test_history.py",
+    "sources/wal/requests.py": "unit/sources/wal/test_replay.py",
+    "sources/wal/trace.py": "unit/sources/wal/test_history.py",
     "verdicts/server_messages.py": "docs/test_cause_pages.py",
     "verdicts/observation.py": "unit/verdicts/test_judge.py",
 }

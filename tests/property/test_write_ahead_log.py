@@ -177,11 +177,11 @@ def test_of_a_copy_that_went_its_own_way_nothing_is_certain_beyond_the_fork(
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         story, other = Story(Path(name)), Story(Path(name))
-        for one in (story, other):
-            one.beat(6)
+        for told in (story, other):
+            told.beat(6)
             for step, which in steps:
                 if step != "base":
-                    one.play(step, which)
+                    told.play(step, which)
         fork = other.etcd.log.index
         other._count += 1000
         for _ in range(8):

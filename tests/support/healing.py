@@ -26,7 +26,7 @@ from tests.support.change_runs import Ran, Registry
 from tests.support.etcd_server import EtcdServer
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, provider
 
-RESOURCES = ("secrets", "configmaps")
+RESOURCES = ("secrets", "configmaps", "widgets.example.com")
 OLD = configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY, resources=RESOURCES)
 NEW = configuration_yaml(provider("aescbc", key2=KEY_2), IDENTITY, resources=RESOURCES)
 THIRD = configuration_yaml(provider("aescbc", key3=b"abcdefghijklmnop"), IDENTITY, resources=RESOURCES)
@@ -71,14 +71,15 @@ class LostKeyCluster(Registry):
         assert found is not None
         return found
 
-    def rescue(self, *names: str, resource: str = "secrets") -> None:
-        """Save what the first server has in memory: of these objects in namespace shop, or of all."""
-        keys = [self.key(f"shop/{name}", resource) for name in names] if names else self.keys
+    def rescue(self, *names: str, resource: str = "secrets", group: str = "") -> None:
+        """Save what the first server has in memory: of these objects in namespace shop, or of all Secrets."""
+        place = f"{group}/{resource}" if group else resource
+        keys = [self.key(f"shop/{name}", place) for name in names] if names else self.keys
         identity = ClusterIdentity.by_uid(self.p1.uid)
         with open_fleet(APIAccess(self.kubeconfig), identity) as fleet, RescueStore.open(self.saved) as store:
             for key in keys:
                 namespace, name = key.decode().rsplit("/", 2)[1:]
-                thing = APIObject("", "v1", resource, namespace, name)
+                thing = APIObject(group, "v1", resource, namespace, name)
                 found = remember(fleet.servers[0], thing)
                 assert found.word is Memory.HELD
                 assert found.identity is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,14 +16,15 @@ from tests.support.etcd_server import EtcdServer
 from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, aescbc_config, bootstrap, path, stage_line
 from tests.support.objects import UID, aescbc, namespace_object, secret
 
-OLD_KEY, NEW_KEY = b"o" * 32, b"n" * 32
+OLD_KEY, NEW_KEY = (hashlib.sha256(name).digest() for name in (b"old", b"new"))
 OLD_NAME, NEW_NAME = "aescbckey", "aescbckey-2026-05-12T18:43:18+02:00"
 OLD = aescbc_config((OLD_NAME, OLD_KEY))
 NEW = aescbc_config((NEW_NAME, NEW_KEY))
 
 NEVER_SHOWN = (
     TOKEN, PASSWORD, path().removeprefix("/bootstrap/"), path(TOKEN).removeprefix("/bootstrap/"),
-    "PRIVATE-KEY-OF-THE-CA", "UFJJVkFURS1LRVk", "b29vb29v", "bm5ubm5u", "never-to-be-shown",
+    "PRIVATE-KEY-OF-THE-CA", "UFJJVkFURS1LRVk", "never-to-be-shown",
+    *(base64.b64encode(key).decode()[:12] for key in (OLD_KEY, NEW_KEY)),
 )  # fmt: skip
 """Tokens, what was made of them, contents of the bootstrap data, keys in base64, and data of a Secret."""
 

@@ -14,7 +14,9 @@ from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.encryption.server_token import EMPTY_TOKEN, load_token
+from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import destination
+from etcdfix.operations.look.encryption.bootstrap_log import read_logs
 from etcdfix.operations.look.encryption.recover import RecoverRequest, find_configurations, try_recovered
 from etcdfix.operations.look.encryption.recovered_files import save_configurations
 from etcdfix.operations.opening import open_plugins, open_source
@@ -43,6 +45,11 @@ MEANINGS: dict[int, str] = {
     "/var/lib/rancher/k3s/server/token, or the same under rke2.",
 )  # fmt: skip
 @click.option(
+    "--wal", "logs", type=_PATH, multiple=True, metavar="DIR",
+    help="Look into this write-ahead log, too: a member's member/wal, live or copied, with snap/db beside it; one for "
+    "each member. It may reach further back than a compaction.",
+)  # fmt: skip
+@click.option(
     "--save-dir", type=_PATH, metavar="DIR", envvar="ETCDFIX_SAVE_DIR",
     help="Write what is recovered here, mode 0600, one file each; the directory is yours alone.  [default: nothing is "
     "written]",
@@ -59,6 +66,7 @@ def command(
     *,
     scope: tuple[str, ...],
     token_files: tuple[Path, ...],
+    logs: tuple[Path, ...],
     save_dir: Path | None,
     audit_log: Path | None,
     namespaces: tuple[str, ...],
@@ -72,8 +80,9 @@ def command(
 
     Servers of k3s and RKE2 keep their files in the datastore too, under /bootstrap/, encrypted with the server's token.
     So a snapshot and the token give the encryption keys back. Every value that is still kept there is looked at, those
-    of deleted keys too. Each configuration is tried as etcdfix encryption try does it, on what does not open with
-    --encryption-config (without one: on everything that is encrypted); nothing is written for that.
+    of deleted keys too, and with --wal those of a write-ahead log. Each configuration is tried as etcdfix encryption
+    try does it, on what does not open with --encryption-config (without one: on everything that is encrypted);
+    nothing is written for that.
 
     The data there holds the keys of every CA of the cluster: the EncryptionConfiguration is taken out of it, and
     nothing else. Neither a token nor its place in the datastore is ever shown; encryption keys are named by
@@ -90,9 +99,15 @@ def command(
     Examples:
       etcdfix encryption recover --snapshot etcd-snapshot-server-1 --token-file token
       etcdfix encryption recover --snapshot snapshot.db --token-file token --save-dir recovered
+      etcdfix encryption recover --snapshot db --wal member/wal --token-file token --token-file former-token
     """  # noqa: D301 - the mark of click is the character itself
     wanted = wanted_scope(scope, namespaces, keys)
     inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
+    if logs and inputs.kine is not None:
+        raise ConfigurationError(
+            "--wal is of etcd, and --kine of SQLite: no log of one is of the other",
+            hint="leave one of them out",
+        )
     tokens = [load_token(path) for path in token_files]
     for token in tokens:
         for warning in token.warnings:
@@ -105,12 +120,13 @@ def command(
         tokens=(*(form for token in tokens for form in token.tokens), EMPTY_TOKEN),
         token_files=tuple(token.path for token in tokens),
         scope=wanted,
+        write_ahead_logs=tuple(map(str, logs)),
     )
     with (
         open_source(inputs, say=say) as source,
         destination(output_file, (*read_files(inputs, options), *token_files)) as stream,
     ):
-        found = find_configurations(source, request)
+        found = find_configurations(source, request, read_logs(logs, source, request.tokens))
         saved = None
         if save_dir is not None:
             saved = save_configurations(

@@ -13,6 +13,7 @@ import msgspec
 from etcdfix.apiserver.authorization import can_i
 from etcdfix.apiserver.fleet import Fleet
 from etcdfix.apiserver.holders import Holder, authorize_by_first, read_by_each, remembered_by_each
+from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import Answer, APIObject
 from etcdfix.apiserver.servers import ServerAnswer, ServerAnswers
 from etcdfix.encryption.config import ProviderType
@@ -25,7 +26,7 @@ from etcdfix.remediation.preflight.members import KeyReading, LeaseState
 from etcdfix.remediation.preflight.target import Target, check_writable
 from etcdfix.rescued import RescueIndex, SavedObject, read_saved
 from etcdfix.rules import Rule, refuse
-from etcdfix.storagekey import ResourcePrefix, display
+from etcdfix.storagekey import ResourcePrefix, api_path, display
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.deletability import FAILED, LOST_KEY, key_may_be_lost
 from etcdfix.verdicts.examination import Examination
@@ -206,6 +207,14 @@ def look_at(ground: Ground, target: Target, found: Examination) -> Healable | Le
     saved = ground.index.of(found.stored.key)
     version = next((each.version for each in saved), directory.version)
     thing = APIObject(directory.group, version, directory.resource, found.namespace, found.name)
+    if not api_path(thing.group, version or "v1", thing.resource, thing.namespace, thing.name):
+        return LeftAlone(found.stored.key, Rule.NOT_HEALABLE, "no request of the API can name it")
+    step("check: memory of the API servers")
+    memory = remembered_by_each(ground.fleet, thing)
+    if memory and all(each.memory.word is Memory.NOT_SERVED for each in memory):
+        return LeftAlone(
+            found.stored.key, Rule.NOT_HEALABLE, f"no API server serves {directory.group_resource}"
+        )
     step("check: API servers")
     answers = read_by_each(ground.fleet, thing)
     check_answers(thing, answers, ground.unchecked_servers)
@@ -215,8 +224,6 @@ def look_at(ground: Ground, target: Target, found: Examination) -> Healable | Le
         warnings=tuple(ground.fleet.warnings),
         authorization=authorize_by_first(ground.fleet, thing, VERBS),
     )
-    step("check: memory of the API servers")
-    memory = remembered_by_each(ground.fleet, thing)
     chosen = _choose(found, memory, saved)
     if isinstance(chosen, LeftAlone):
         return chosen
@@ -267,8 +274,8 @@ def check_answers(thing: APIObject, answers: tuple[ServerAnswer, ...], unchecked
         accept = quote_command(["--accept-unchecked-server", said.server])
         raise refuse(
             Rule.SERVER_UNCHECKED,
-            f"the API server at {said.server} does not say whether it reads {thing} ({said.detail or said.answer}), and "
-            "nothing shows whether it has today's write key",
+            f"the API server at {said.server} does not say whether it reads {thing} ({said.detail or said.answer}), "
+            "and nothing shows whether it has today's write key",
             hint=f"have the user allowed: {may}"
             if said.answer is Answer.DENIED
             else f"let it answer; or, if it will start with today's configuration: {accept}",

@@ -111,6 +111,9 @@ class HealSender:
                 "admission that forbids the update, or another server behind that address, are answered so too: look "
                 "at admission policies and webhooks, and name each server with --server URL"
             )
+        elif refusals[-1][1] == 429:
+            text = f"the API server has too much to do ({said}); nothing was changed"
+            hint = "run the same again in a moment"
         else:
             text = f"refused ({said}); nothing was changed"
             hint = "the answer may quote the object, so it is not shown: see that server's audit log"

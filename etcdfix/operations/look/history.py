@@ -17,13 +17,21 @@ import msgspec
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.model import KeptRevision, Outcome, ReadableRevision, StoredValue
+from etcdfix.model import Confidence, KeptRevision, Outcome, ReadableRevision, StoredValue
 from etcdfix.operations.look.field_changes import Comparable, field_changes
+from etcdfix.operations.look.history_log import KeyLog
 from etcdfix.operations.look.stated_times import stated_times
 from etcdfix.readable_revision import reads, tells_apart
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.head import stakes_of
-from etcdfix.reports.history_model import Event, FieldChange, HistoryReport, HistoryRevision, Written
+from etcdfix.reports.history_model import (
+    Event,
+    FieldChange,
+    HistoryLog,
+    HistoryReport,
+    HistoryRevision,
+    Written,
+)
 from etcdfix.reports.model import Remedy, ValueKind
 from etcdfix.reports.origin import report_origin
 from etcdfix.reports.printers.objects import Form, Viewer
@@ -73,6 +81,7 @@ def look_into_history(
     *,
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
+    log: KeyLog | None = None,
 ) -> HistoryResult:
     """Examine every kept revision of a key, up to the revision that the source is read at.
 
@@ -81,6 +90,7 @@ def look_into_history(
         request: Which key, and how its values are read.
         plugins: The KMS plugins to ask; None to ask none.
         progress: Counts the revisions for a display.
+        log: etcd's write-ahead log, to tell what is not kept any more; None for none.
 
     Raises:
         SourceError: Nothing could be read.
@@ -101,10 +111,17 @@ def look_into_history(
         if not gathered.count and present is None:
             raise
         lost.append(f"the history could not be read to its end: {exc.message}")
-    problems = [*source.problems, *lost]
-    if not gathered.count:
+    logged = None
+    if log is not None and ended is None:
+        again = request.same_again
+        revisions = frozenset(gathered.kept)
+        logged = log.look(
+            request.key, examiner, kept=revisions, now=gathered.now, again=again, most=request.most
+        )
+    problems = [*source.problems, *lost, *(log.problems if log is not None else ())]
+    if not gathered.count and logged is None:
         return HistoryResult(None, problems, ended)
-    return HistoryResult(_report(source, request, gathered, uid, problems), problems, ended)
+    return HistoryResult(_report(source, request, gathered, uid, problems, logged), problems, ended)
 
 
 def kept_revisions(source: Source, key: bytes) -> Iterator[KeptRevision]:
@@ -122,11 +139,15 @@ def kept_revisions(source: Source, key: bytes) -> Iterator[KeptRevision]:
 
 
 def _report(
-    source: Source, request: HistoryRequest, gathered: Revisions, uid: str | None, problems: list[str]
+    source: Source,
+    request: HistoryRequest,
+    gathered: Revisions,
+    uid: str | None,
+    problems: list[str],
+    logged: HistoryLog | None,
 ) -> HistoryReport:
     key, again = request.key, request.same_again
     last = gathered.last
-    assert last is not None  # there is at least one
     reasons = list(problems)
     if gathered.undetermined:
         reasons.append(f"undetermined: {counted(gathered.undetermined, 'revision')}")
@@ -138,7 +159,7 @@ def _report(
         key=display(key),
         key_base64=key_base64(key),
         **where,
-        exists=last.stored is not None,
+        exists=last is not None and last.stored is not None,
         compacted_revision=_compacted(source, reasons),
         count=gathered.count,
         deletions=gathered.deletions,
@@ -152,8 +173,9 @@ def _report(
         left_out=gathered.count - len(revisions),
         at_stake=stakes.at_stake,
         do_not_restart=stakes.do_not_restart,
-        next=_next(gathered, revisions, request),
+        next=_next(gathered, revisions, request) or _next_of_log(gathered, logged),
         revisions=revisions,
+        log=logged,
         complete=not reasons,
         incomplete_reasons=reasons,
     )
@@ -198,6 +220,21 @@ def _next(gathered: Revisions, revisions: list[HistoryRevision], request: Histor
     )
 
 
+def _next_of_log(gathered: Revisions, logged: HistoryLog | None) -> Remedy | None:
+    """Return how the newest value of the log that reads is put back, where the key holds nothing."""
+    if logged is None or gathered.now is not None:
+        return None
+    newest = next((one for one in logged.writes if one.restore), None)
+    if newest is None:
+        return None
+    sure = "" if newest.confidence is Confidence.CERTAIN else f"It is {newest.confidence}: {newest.doubt}."
+    return Remedy(
+        "If it should not be gone, put back the newest value in the log that reads: a dry run first",
+        newest.restore,
+        sure,
+    )
+
+
 class _Seen(NamedTuple):
     """What is remembered of the revision before: to compare, and to know whether an object goes on."""
 
@@ -236,6 +273,7 @@ class Revisions:
     Attributes:
         now: The last value, where it is not deleted.
         last: The newest revision.
+        kept: mod revisions of all of them.
     """
 
     def __init__(self, examiner: Examiner, request: HistoryRequest, present: StoredValue | None) -> None:
@@ -255,6 +293,7 @@ class Revisions:
         self._newest_generation = 0
         self.now: Examination | None = None
         self.last: KeptRevision | None = None
+        self.kept: set[int] = set()
 
     def place(self, request: HistoryRequest) -> dict[str, Any]:
         """Return the fields that say where the key belongs."""
@@ -280,6 +319,7 @@ class Revisions:
             before = self._entries[-1]
             before.told = msgspec.structs.replace(before.told, stands_until=kept.revision.main - 1)
         self.count += 1
+        self.kept.add(kept.revision.main)
         self.oldest = self.oldest or kept.revision.main
         self.last = kept
         self.now = None

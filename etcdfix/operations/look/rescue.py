@@ -20,7 +20,7 @@ import msgspec
 from etcdfix.apiserver.fleet import Absent, Fleet
 from etcdfix.apiserver.memory import Memory, Remembered
 from etcdfix.apiserver.objects import Answer, Said, look_for
-from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable
+from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable, RefusedByRule
 from etcdfix.model import GroupResource
 from etcdfix.operations.look.ask_memory import Pace, ServerMemory
 from etcdfix.operations.look.rescue_targets import Target, Targets
@@ -56,13 +56,11 @@ class RescueRequest(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         targets: The objects.
         report: That named them; None where keys were named.
-        reason: For the record, "" for none.
         per_second: Most requests a second, all servers together.
     """
 
     targets: Targets
     report: SavedReport | None = None
-    reason: str = ""
     per_second: float = DEFAULT_PER_SECOND
 
 
@@ -189,19 +187,22 @@ class _Rescue:
                 )
                 self.outcomes[target.key] = Outcome(state=Rescued.READABLE, detail=detail)
                 continue
-            raise refuse(
-                Rule.CONFIGURATION_WRONG,
-                f"the API server at {server.address} reads {target.thing} from etcd: it needs no rescue, and the "
-                "configuration by which it was called unreadable is wrong or old"
-                if self._request.report is not None
-                else f"the API server at {server.address} reads {target.thing} from etcd: it needs no rescue",
-                hint="compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix; "
-                "then scan again",
-            )
+            raise self._is_read(server.address, target)
         if not found_at_all:
             self._warnings.append(
                 f"no API server finds {target.thing}: it was deleted after the report, or they read another etcd"
             )
+
+    def _is_read(self, server: str, target: Target) -> RefusedByRule:
+        text = f"the API server at {server} reads {target.thing} from etcd: it needs no rescue"
+        if self._request.report is None:
+            return refuse(Rule.CONFIGURATION_WRONG, text, hint="get it through the API; nothing was saved")
+        return refuse(
+            Rule.CONFIGURATION_WRONG,
+            f"{text}, and the configuration by which it was called unreadable is wrong or old",
+            hint="compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix; then scan "
+            "again",
+        )
 
     def rescue(self, progress: RescueProgress) -> None:
         """Ask for each object, and save what is given."""

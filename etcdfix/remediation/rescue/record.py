@@ -32,13 +32,7 @@ class RescueRecord:
     """
 
     def __init__(
-        self,
-        places: RecordPaths,
-        directory: Path,
-        *,
-        cluster_uid: str,
-        resources: Sequence[str],
-        reason: str = "",
+        self, places: RecordPaths, directory: Path, *, cluster_uid: str, resources: Sequence[str]
     ) -> None:
         self.log = places.log_path
         self.warnings: list[str] = []
@@ -46,7 +40,6 @@ class RescueRecord:
         self._places = places
         self._directory = directory
         self._cluster_uid = cluster_uid
-        self._reason = reason
         shown = [*resources[:_MOST_RESOURCES], *(["…"] if len(resources) > _MOST_RESOURCES else [])]
         self._subject = Subject(
             key=b"", group="", api_version="", resource=",".join(shown), namespace="", name=""
@@ -100,7 +93,6 @@ class RescueRecord:
                     verb=Verb.RESCUE,
                     operator=self._operator,
                     subject=self._subject,
-                    reason=self._reason,
                     cluster_uid=self._cluster_uid,
                     detail=detail,
                     saved=digests,

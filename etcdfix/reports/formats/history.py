@@ -9,7 +9,14 @@ from etcdfix.reports.base import Output
 from etcdfix.reports.formats.machine import write_document, write_yaml
 from etcdfix.reports.formats.text import incomplete, introduction, shown, shown_transformer
 from etcdfix.reports.head import head_lines
-from etcdfix.reports.history_model import ChangeKind, Event, HistoryReport, HistoryRevision
+from etcdfix.reports.history_model import (
+    ChangeKind,
+    Event,
+    HistoryLog,
+    HistoryReport,
+    HistoryRevision,
+    LoggedRevision,
+)
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
@@ -27,9 +34,12 @@ def write_table(report: HistoryReport, stream: BinaryIO) -> None:
     line()
     line(introduction(report))
     line(_bounds(report))
-    for revision in report.revisions:
+    if report.log is not None:
+        for text in _about_log(report.log):
+            line(text)
+    for paragraph in _merged(report):
         line()
-        for text in _paragraph(revision):
+        for text in paragraph:
             line(text)
     if report.left_out:
         line()
@@ -46,6 +56,86 @@ def write_table(report: HistoryReport, stream: BinaryIO) -> None:
             line(text)
 
 
+def _about_log(log: HistoryLog) -> Iterator[str]:
+    yield (
+        f"Write-ahead log {', '.join(map(shown, log.directories))}: entries {log.first_index} to {log.last_index}, "
+        f"agreed on up to {log.committed_index}; {log.agreement}."
+    )
+    if log.replayed:
+        yield f"Replayed from {shown(log.replayed)}."
+    else:
+        yield "It could not be replayed from a known state, so that nothing of it is certain."
+    if log.refused:
+        yield f"{counted(log.refused, 'write')} of the key changed nothing, by the replay, and stand not below."
+    if log.left_out:
+        yield f"{counted(log.left_out, 'older write')} of the log not shown: --limit N shows more."
+    yield from map(safe_text, log.notes)
+
+
+def _merged(report: HistoryReport) -> Iterator[Iterator[str]]:
+    """Yield a paragraph for each revision and each write of the log that is not kept, the newest first."""
+    logged = [one for one in report.log.writes if not one.kept] if report.log is not None else []
+    source = "  etcd" if report.log is not None else ""
+    told = [((one.mod_revision, 0), _paragraph(one, source)) for one in report.revisions]
+    least = 0
+    for entry in reversed(logged):  # those of unknown revision stand where they stand in the log
+        least = max(least, entry.mod_revision or entry.after_revision or 0)
+        told.append(((entry.mod_revision or least, entry.entry_index), _of_log(entry)))
+    told.sort(key=lambda pair: pair[0], reverse=True)
+    yield from (paragraph for _, paragraph in told)
+
+
+def _of_log(one: LoggedRevision) -> Iterator[str]:
+    where = f"entry {one.entry_index}" + (f".{one.operation}" if one.operation else "")
+    yield f"{_revision_of(one)}  log  {_what(one)}, {one.confidence}, {where}"
+    if one.doubt:
+        yield _row("not certain", safe_text(one.doubt))
+    if one.range_end:
+        yield _row("range", f"it is one of a range that ends before {shown(one.range_end)}")
+    if one.keeps_value:
+        yield _row("value", "the one before it stood on: the write names none")
+    if one.cause:
+        yield _row("what", safe_text(one.message))
+    if one.outcome is not None:
+        yield _row("stored", f"{counted(one.value_size, 'byte')}, {one.value_sha256}")
+        under = (
+            shown_transformer(one.transformer) or "unknown",
+            one.key_fingerprint or one.kms_key_id_sha256 or "",
+        )
+        yield _row("under", " ".join(part for part in under if part))
+    if one.not_before or one.not_after:
+        yield _row("when", _when(one))
+    if one.user:
+        yield _row("by", f"etcd user {shown(one.user)}")
+    if one.restore:
+        yield _row("put it back", safe_text(one.restore))
+
+
+def _revision_of(one: LoggedRevision) -> str:
+    if one.mod_revision is not None:
+        return str(one.mod_revision)
+    if one.after_revision is not None and one.before_revision is not None:
+        return f"between {one.after_revision} and {one.before_revision}"
+    if one.after_revision is not None:
+        return f"after {one.after_revision}"
+    return f"before {one.before_revision}" if one.before_revision is not None else "revision unknown"
+
+
+def _what(one: LoggedRevision) -> str:
+    if one.event is Event.DELETE:
+        return "deleted"
+    if one.event is Event.LEASE_REVOCATION:
+        return f"deleted with lease {one.lease}"
+    return (one.outcome or "put").upper() + (f" ({one.cause})" if one.cause else "")
+
+
+def _when(one: LoggedRevision) -> str:
+    clocks = "by the clocks of nodes"
+    if one.not_before and one.not_after:
+        return f"between {one.not_before} and {one.not_after}, {clocks}"
+    return f"after {one.not_before}, {clocks}" if one.not_before else f"before {one.not_after}, {clocks}"
+
+
 def _counts(report: HistoryReport) -> str:
     key = shown(report.key)
     values = report.count - report.deletions
@@ -53,7 +143,11 @@ def _counts(report: HistoryReport) -> str:
     if report.deletions:
         parts.append(counted(report.deletions, "deletion"))
     state = "" if report.exists else "; it does not exist any more"
-    return f"{counted(report.count, 'revision')} kept of {key}{state} ({', '.join(parts)})."
+    if report.log is not None:
+        logged = sum(not one.kept for one in report.log.writes) + report.log.left_out
+        parts.append(f"{counted(logged, 'more write')} in the log")
+    told = f" ({', '.join(parts)})" if parts else ""
+    return f"{counted(report.count, 'revision')} kept of {key}{state}{told}."
 
 
 def _bounds(report: HistoryReport) -> str:
@@ -71,15 +165,15 @@ def _bounds(report: HistoryReport) -> str:
     return "; ".join(part for part in (bound, older) if part) + "."
 
 
-def _paragraph(one: HistoryRevision) -> Iterator[str]:
+def _paragraph(one: HistoryRevision, source: str) -> Iterator[str]:
     if one.event is Event.DELETE:
-        yield f"{one.mod_revision}  deleted"
+        yield f"{one.mod_revision}{source}  deleted"
         return
     cause = f" ({one.cause}, {one.confidence})" if one.cause and one.confidence else ""
     state = "stands now" if one.present else f"stood up to revision {one.stands_until}"
     again = ", created anew" if one.after_deletion else ", created" if one.version == 1 else ""
-    version = one.version or "unknown"
-    yield f"{one.mod_revision}  {(one.outcome or '').upper()}{cause}, version {version}{again}, {state}"
+    version = f"version {one.version or 'unknown'}{again}"
+    yield f"{one.mod_revision}{source}  {(one.outcome or '').upper()}{cause}, {version}, {state}"
     if one.cause or one.outcome != "readable":
         yield _row("what", safe_text(one.message))
     where = ", kept as the old_value of the next" if one.from_old_value else ""

@@ -76,7 +76,9 @@ def _headline(report: EncryptionRecoverReport) -> Iterator[str]:
     if usable:
         yield f"RECOVERED: {counted(len(usable), 'EncryptionConfiguration')}"
         what = "not known to open today" if report.encryption_config is not None else "that are encrypted"
-        if report.tried:
+        if report.tried is None:
+            yield "They were tried on nothing: the values could not be read"
+        elif report.tried:
             one = len(usable) == 1
             yield (
                 f"{'It opens' if one else 'Together they open'} {report.opened} of "
@@ -134,12 +136,18 @@ def _row(report: EncryptionRecoverReport, one: RecoveredConfiguration) -> tuple[
         _NAMED[one.named_by_nodes],
         f"{revisions} (current)" if one.current else revisions,
         shown(stage if one.stage_fits is not False else f"{stage} of another file"),
-        f"{one.opens} of {report.tried}" if one.usable else "refused by API servers",
+        _opens(report, one),
         str(one.right_key),
         str(one.undetermined),
         shown(one.file_time or "-"),
         one.sha256,
     )
+
+
+def _opens(report: EncryptionRecoverReport, one: RecoveredConfiguration) -> str:
+    if not one.usable:
+        return "refused by API servers"
+    return f"{one.opens} of {report.tried}" if report.tried is not None else "not tried"
 
 
 def _write_values(output: Output, report: EncryptionRecoverReport, max_rows: int) -> None:

@@ -15,7 +15,8 @@ from etcdfix.text.safetext import quote_command, safe_text
 from etcdfix.text.words import counted
 
 _SAVED: Final = frozenset({Rescued.SAVED, Rescued.ALREADY_SAVED})
-_MOST_SHOWN: Final = 20
+_MOST_GROUPS: Final = 10
+_MOST_KEYS: Final = 5
 
 
 def write_table(report: RescueReport, stream: BinaryIO) -> None:
@@ -67,16 +68,13 @@ def _head(report: RescueReport) -> Iterator[str]:
 
 
 def _next(report: RescueReport) -> Iterator[str]:
-    held = any(
-        one.state in {Rescued.NOT_ASKED, Rescued.REFUSED} or one.fit is Fit.OLDER for one in report.objects
-    )
-    if held:
+    states = {one.state for one in report.objects}
+    source = ["--from-report", report.report.path] if report.report is not None else ["KEY"]
+    if states & {Rescued.NOT_ASKED, Rescued.REFUSED} or any(one.fit is Fit.OLDER for one in report.objects):
         yield "Next: see below what is missing, and run the same command again: it goes on where this one ended."
-    elif any(one.state in _SAVED for one in report.objects):
-        yield "Next: have an API server write the objects anew, from memory:"
-        source = ["--from-report", report.report.path] if report.report is not None else ["KEY"]
+        return
+    if states & _SAVED:
         words = [
-            "etcdfix",
             "heal",
             *source,
             "--saved",
@@ -85,8 +83,13 @@ def _next(report: RescueReport) -> Iterator[str]:
             "FILE",
             "--reason",
             "TEXT",
+            "--dry-run",
         ]
-        yield f"  {safe_text(quote_command([*words, '--dry-run']))}"
+        yield "Next: have an API server write the objects anew, from memory:"
+        yield f"  {safe_text(quote_command(['etcdfix', *words]))}"
+    if Rescued.NOT_HELD in states:
+        yield "What is in no server's memory may have copies elsewhere:"
+        yield f"  {safe_text(quote_command(['etcdfix', 'copies', *source]))}"
 
 
 def _kind_row(kind: RescueKind) -> tuple[str, ...]:
@@ -103,24 +106,30 @@ def _not_saved(report: RescueReport) -> Iterator[str]:
     if missing:
         yield ""
         yield f"Not saved ({len(missing)}):"
-        yield from _listed(
+        yield from _grouped(
             missing, lambda one: f"{one.state}: {one.detail}" if one.detail else one.state.value
         )
     if older:
         yield ""
-        yield f"Saved in an older state than etcd has ({len(older)}): the last write is not in it"
-        yield from _listed(
+        yield f"Saved in an older state than etcd has, the last write is not in it ({len(older)}):"
+        yield from _grouped(
             older,
             lambda one: f"saved at {one.resource_version}, in etcd at {one.mod_revision} ({one.server})",
         )
 
 
-def _listed(objects: list[RescuedObject], said: Callable[[RescuedObject], str]) -> Iterator[str]:
-    for one in objects[:_MOST_SHOWN]:
-        yield f"  {shown(one.key)}"
-        yield f"    {safe_text(said(one))}"
-    if len(objects) > _MOST_SHOWN:
-        yield f"  … {len(objects) - _MOST_SHOWN} more; -o json shows them"
+def _grouped(objects: list[RescuedObject], said: Callable[[RescuedObject], str]) -> Iterator[str]:
+    """Yield what is said of objects, each once, with the keys of some of which it is said."""
+    groups: dict[str, list[RescuedObject]] = {}
+    for one in objects:
+        groups.setdefault(said(one), []).append(one)
+    for text, members in [*groups.items()][:_MOST_GROUPS]:
+        yield f"  {safe_text(text)}"
+        yield from (f"    {shown(one.key)}" for one in members[:_MOST_KEYS])
+        if len(members) > _MOST_KEYS:
+            yield f"    … {len(members) - _MOST_KEYS} more; -o json shows them"
+    if len(groups) > _MOST_GROUPS:
+        yield f"  … {len(groups) - _MOST_GROUPS} more reasons; -o json shows them"
 
 
 RESCUE_FORMATS: Final[Mapping[str, Callable[[RescueReport, BinaryIO], None]]] = {

@@ -88,6 +88,10 @@ class LogEntries:
         run = self.runs[at] if at >= 0 else None
         return run.places[index - run.first] if run is not None and index <= run.last else None
 
+    def segment_of(self, place: int) -> Segment:
+        """Return the file that a place is in."""
+        return self.segments[place >> _SEGMENT_SHIFT]
+
     def entry(self, place: int) -> tuple[raft.Entry, bytes]:
         """Read one entry again; its data stands at ``data_at`` to ``data_end`` in the bytes.
 

@@ -215,15 +215,15 @@ class SegmentReader:
                 window.forget()
                 retried = place
                 continue
-            if last and _is_torn(segment, place, header, frame):
-                yield Damage(f"{_at(segment, place)}: the last write is not whole", torn=True)
-                return
             after = (
                 _next_that_fits(window, place + frame.size, {frame.crc, computed})
                 if frame is not None
                 else None
             )
             after = after or _whole_frame_behind(window, place)
+            if last and after is None and _is_torn(segment, place, header, frame):
+                yield Damage(f"{_at(segment, place)}: the last write is not whole", torn=True)
+                return
             yield Damage(_told(segment, place, after), torn=False)
             if after is None:
                 self.crc = None
@@ -259,6 +259,11 @@ class _Window:
             self._data = self.segment.read(place, max(size, _PIECE))
             self._begin, begin = place, 0
         return self._data[begin : begin + size]
+
+    def zeros(self, place: int) -> int:
+        """Return how many bytes of zeros are in memory from a place on."""
+        rest = self._data[place - self._begin :]
+        return len(rest) - len(rest.lstrip(b"\x00"))
 
 
 def frame_sizes(header: bytes) -> tuple[int, int]:
@@ -341,7 +346,11 @@ def _whole_frame_behind(window: _Window, place: int) -> tuple[int, int] | None:
     candidate = place + FRAME_HEADER
     while candidate < end:
         header = window.bytes(candidate, FRAME_HEADER)
-        frame = _frame(window, candidate, header) if len(header) == FRAME_HEADER and any(header) else None
+        if not any(header):
+            zeros = window.zeros(candidate)
+            candidate += max(zeros - zeros % FRAME_HEADER, FRAME_HEADER)
+            continue
+        frame = _frame(window, candidate, header) if len(header) == FRAME_HEADER else None
         if frame is not None and frame.type != raft.CRC:
             behind = candidate + frame.size
             found = _next_that_fits(window, behind, {frame.crc})

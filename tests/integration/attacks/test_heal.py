@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from etcdfix.model import GroupResource
 from etcdfix.operations.change import heal_sender as heal_module
 from etcdfix.remediation import patcher
 from tests.support.apiserver import Answer, Request, StandIn
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran
+from tests.support.etcd_proxy import Refusal
 from tests.support.etcd_server import EtcdServer
 from tests.support.healing import DATA, NEW, OLD, RESOURCES, THIRD, LostKeyCluster, beside, lost_key_cluster
-from tests.support.objects import IDENTITY, KEY_2, aescbc, configuration_yaml, provider, secret
+from tests.support.lossy_etcd import LossyProxy
+from tests.support.objects import (
+    IDENTITY,
+    KEY_2,
+    aescbc,
+    config_map,
+    configuration_yaml,
+    json_object,
+    provider,
+    secret,
+)
 
 pytestmark = pytest.mark.etcd
+
+SECRETS = GroupResource("", "secrets")
 
 
 @pytest.fixture
@@ -124,6 +140,13 @@ def test_without_encryption_nothing_is_written(cluster: LostKeyCluster) -> None:
     _refused(cluster, rule="write-key")
 
 
+def test_a_kind_that_the_configuration_does_not_cover(cluster: LostKeyCluster) -> None:
+    some = configuration_yaml(provider("aescbc", key2=KEY_2), IDENTITY, resources=("configmaps",))
+    cluster.config.write_bytes(some)
+    cluster.p1.reload(some)
+    _refused(cluster, rule="write-key", says="without encryption")
+
+
 def test_another_cluster(cluster: LostKeyCluster) -> None:
     cluster.p1.behaviour.instead["/api/v1/namespaces/kube-system"] = Answer(
         200, json.dumps({"kind": "Namespace", "metadata": {"name": "kube-system", "uid": "other"}}).encode()
@@ -201,6 +224,22 @@ def test_an_object_that_is_being_deleted(
         _refused(cluster, "dying", rule="not-healable", says="deletionTimestamp")
 
 
+def test_a_value_with_a_lease_goes_by_itself(cluster: LostKeyCluster) -> None:
+    cluster.grant(cluster.key("shop/leased"), aescbc(secret("leased"), b"abcdefghijklmnop", "key3"))
+    _refused(cluster, "leased", rule="not-healable", says="lease")
+
+
+def test_two_servers_have_different_objects_in_memory(cluster: LostKeyCluster) -> None:
+    revision = cluster.mod_revision(cluster.key("shop/one"))
+    metadata = {"name": "one", "namespace": "shop", "uid": "another", "resourceVersion": str(revision)}
+    body = {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata}
+    with beside(cluster, NEW) as p2:
+        p2.behaviour.instead["/api/v1/namespaces/shop/secrets/one?resourceVersion=0"] = Answer(
+            200, json.dumps(body).encode()
+        )
+        _refused(cluster, rule="other-object", says="different objects in memory")
+
+
 def test_a_cache_that_is_behind(cluster: LostKeyCluster) -> None:
     """Another server wrote it since, under a key that nobody here has: the newest write is not in memory."""
     key = cluster.key("shop/one")
@@ -208,6 +247,20 @@ def test_a_cache_that_is_behind(cluster: LostKeyCluster) -> None:
     cluster.etcd.put(key, aescbc(secret("one"), b"abcdefghijklmnop", "key3"))
     refusal = _refused(cluster, "one", rule="not-healable", says="another resourceVersion")
     assert "restore --from-object" in str(refusal["next_step"])
+
+
+def test_a_name_that_no_request_can_carry(cluster: LostKeyCluster) -> None:
+    at = cluster.key("shop/a%2fb")
+    cluster.etcd.put(at, aescbc(secret("a%2fb"), b"abcdefghijklmnop", "key3"))
+    _refused(cluster, at.decode(), rule="not-healable", says="no request of the API can name it")
+
+
+def test_a_kind_that_no_server_serves(cluster: LostKeyCluster) -> None:
+    at = cluster.key("shop/odd", "configmaps")
+    cluster.etcd.put(at, aescbc(config_map("odd"), b"abcdefghijklmnop", "key3"))
+    place = "/api/v1/namespaces/shop/configmaps/odd"
+    cluster.p1.behaviour.instead[f"{place}?resourceVersion=0"] = Answer(404, b"404 page not found\n")
+    _refused(cluster, at.decode(), rule="not-healable", says="no API server serves configmaps")
 
 
 # What was not saved first.
@@ -364,6 +417,45 @@ def test_a_server_that_says_200_and_writes_nothing(cluster: LostKeyCluster) -> N
     assert told["objects"][0]["result"] == "anomaly"
 
 
+def _writes(cluster: LostKeyCluster, value: bytes, answer: Answer) -> None:
+    """Have a PATCH of the first Secret answered so, after this was written to etcd by other hands."""
+    path = "/api/v1/namespaces/shop/secrets/one?fieldManager=etcdfix"
+    cluster.p1.behaviour.instead[path] = answer
+    _at_patch(cluster, lambda: cluster.etcd.put(cluster.key("shop/one"), value))
+
+
+def test_another_object_stands_there_afterwards(cluster: LostKeyCluster) -> None:
+    _writes(cluster, aescbc(secret("one"), KEY_2, "key2"), Answer(200, b"{}"))
+    told = cluster.told("one", code=3)
+    assert told["objects"][0]["result"] == "anomaly"
+    assert "another uid" in told["objects"][0]["detail"]
+
+
+def test_the_annotation_is_not_there_afterwards(cluster: LostKeyCluster) -> None:
+    """The value opens, and nothing shows that this request wrote it."""
+    uid = cluster.p1.process.caches[SECRETS].memory[cluster.key("shop/one")].value["metadata"]["uid"]
+    metadata = {"name": "one", "namespace": "shop", "uid": uid}
+    value = json_object("v1", "Secret", "one", metadata=metadata)
+    _writes(cluster, aescbc(value, KEY_2, "key2"), Answer(200, b"{}"))
+    told = cluster.told("one", code=3)
+    assert told["objects"][0]["result"] == "applied-or-gone"
+
+
+def test_etcd_does_not_say_what_became_of_it(cluster: LostKeyCluster) -> None:
+    with LossyProxy(cluster.etcd.endpoint) as proxy:
+        cluster.endpoints = proxy.endpoint
+
+        def lose() -> None:
+            proxy.before = lambda _path, _request: Refusal("UNAVAILABLE", "etcdserver: no leader")
+
+        _at_patch(cluster, lose)
+        told = cluster.told("one", code=3)
+    assert told["objects"][0]["result"] == "unknown"
+    assert "reading the key again failed" in told["objects"][0]["detail"]
+    cluster.endpoints = cluster.etcd.endpoint
+    assert "healed" in _reconciled(cluster).out
+
+
 def test_the_server_dies_after_it_wrote(cluster: LostKeyCluster) -> None:
     """The answer never comes; etcd shows that it was done. What the dead server reads now nobody knows: stop."""
     _at_patch(cluster, lambda: cluster.p1.die_after(1, answering=False))
@@ -486,6 +578,31 @@ def test_the_second_server_still_holds_it(cluster: LostKeyCluster) -> None:
 
 
 # The person.
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_waits_for_the_outcome_and_no_other_object_is_begun(
+    cluster: LostKeyCluster, number: signal.Signals, code: int
+) -> None:
+    report = str(cluster.report())
+    _at_patch(cluster, lambda: os.kill(os.getpid(), number))
+    told = cluster.told("--from-report", report, code=code)
+    assert [each["result"] for each in told["objects"]] == ["healed"]
+    assert (told["to_heal"], told["exit_code"]) == (3, code)
+    assert cluster.outcomes() == ["healed"]
+    assert len(cluster.patches()) == 1
+
+
+def test_the_time_of_a_run_is_over(cluster: LostKeyCluster) -> None:
+    """It does not count between intent and outcome, and goes on counting after it."""
+    report = str(cluster.report())
+    _at_patch(cluster, lambda: time.sleep(1.5))
+    ran = cluster.heal("--from-report", report, "--timeout", "1400ms", "-o", "json")
+    assert ran.code in {3, 5}, ran
+    told = json.loads(ran.out)
+    assert len(told["objects"]) <= 1
+    assert len(cluster.patches()) == len(told["objects"])
+    assert set(cluster.outcomes()) <= {"healed"}
 
 
 def test_without_a_terminal_only_yes_confirms(cluster: LostKeyCluster) -> None:

@@ -88,6 +88,13 @@ def _doctor(cluster: LostKeyCluster) -> Iterator[Ran]:
     yield cluster.run("doctor", *cluster.common(reason=None), *_api(cluster))
 
 
+def _copies(cluster: LostKeyCluster) -> Iterator[Ran]:
+    arguments = ["--endpoints", cluster.endpoints, "--etcd-prefix", cluster.prefix, "--encryption-config"]
+    for output in ("table", "json"):
+        words = [*arguments, str(cluster.config), "--backup-dir", str(cluster.backups), "-o", output]
+        yield cluster.run("copies", *words, *_api(cluster))
+
+
 def _heal(cluster: LostKeyCluster) -> Iterator[Ran]:
     cluster.rescue()
     cluster.p1.requests.clear()
@@ -108,6 +115,7 @@ ATTEMPTS: dict[str, Callable[[LostKeyCluster], Iterator[Ran]]] = {
     "repair": _repair,
     "rescue": _rescue,
     "doctor": _doctor,
+    "copies": _copies,
     "heal": _heal,
 }
 

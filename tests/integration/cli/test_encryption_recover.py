@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +14,12 @@ import pytest
 from etcdfix.cli.root import run
 from etcdfix.encryption.config import load_configuration
 from etcdfix.operations.look.encryption import recovered_files
-from tests.support.etcd_server import EtcdServer
+from tests.support.etcd_server import EtcdServer, EtcdServers
 from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, bootstrap, files, path, seal, stage_line
 from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s, node
 from tests.support.kine import KineWriter
 from tests.support.objects import aescbc, secret
+from tests.support.wal_writer import ModelEtcd
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
@@ -190,7 +192,7 @@ def test_an_earlier_whole_value_helps_where_the_newest_is_damaged(k3s: K3s) -> N
 DAMAGED = [
     OLD[:-10] + b"PRIVATE-KEY-OF-THE-CA",
     OLD.replace(b"EncryptionConfiguration", b"PRIVATE-KEY-OF-THE-CA"),
-    OLD.replace(b'"secret":"b', b'"secret":"PRIVATE-KEY-OF-THE-CA*'),
+    OLD.replace(b'"secret":"', b'"secret":"PRIVATE-KEY-OF-THE-CA*'),
     OLD.replace(b'"providers"', b'"PRIVATE-KEY-OF-THE-CA"'),
     CA_KEY,
     b"{" * 5000,
@@ -341,10 +343,73 @@ def test_who_may_read_the_storage_prefix_alone_is_told(
     assert "permission" in ran.err
 
 
+def test_who_may_read_the_bootstrap_data_alone_gets_it(
+    start_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    k3s = K3s(start_etcd(), tmp_path, capfd)
+    k3s.keep(OLD)
+    k3s.server.require_login(b"/bootstrap/")
+    words = ("--user", "reader", "--password", "reads:one prefix", "--save-dir", tmp_path / "saved")
+    ran = k3s.recover(*words, "--audit-log", tmp_path / "audit.jsonl", live=True)
+    assert ran.code == 3
+    assert "They were tried on nothing" in ran.out
+    assert re.search(r"recovered-1 .* not tried", ran.out)
+    assert "WRITTEN: recovered-1" in ran.out
+    assert "what the Nodes say could not be read" in ran.err
+
+
 def test_a_token_in_the_place_of_its_file_is_not_repeated(k3s: K3s) -> None:
     ran = k3s.recover(tokens=[Path(TOKEN)])
     assert ran.code == 2
     assert "name withheld" in ran.err
+
+
+def test_what_was_compacted_comes_out_of_the_log_of_a_running_etcd(
+    start_etcd: Callable[..., EtcdServer],
+    etcd_servers: EtcdServers,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    if etcd_servers.kind != "process":
+        pytest.skip("the log of an etcd in a container is out of reach")
+    k3s = K3s(start_etcd(flags=(f"--data-dir={tmp_path / 'data'}",)), tmp_path, capfd)
+    log = tmp_path / "data" / "member" / "wal"
+    former = k3s.token_file("former", "former")
+    first = k3s.keep(OLD, "former")
+    k3s.server.delete(path("former").encode())
+    k3s.keep(NEW)
+    k3s.node("server-1", NEW)
+    for number in range(4):
+        k3s.secret(f"old-{number}", OLD_KEY, OLD_NAME)
+    k3s.server.compact()
+    code, report = k3s.report(tokens=[k3s.token, former])
+    assert (code, report["opened"], len(report["configurations"])) == (1, 0, 1)
+    for live in (True, False):
+        code, report = k3s.report("--wal", log, tokens=[k3s.token, former], live=live)
+        assert (code, report["tried"], report["opened"]) == (0, 4, 4)
+        (logged,) = [value for value in report["values"] if value["log_index"] is not None]
+        assert (logged["mod_revision"], logged["current"], logged["configuration"]) == (
+            first,
+            False,
+            "recovered-2",
+        )
+        assert report["write_ahead_logs"] == [str(log)]
+    assert "write-ahead log, entry" in k3s.recover("--wal", log, tokens=[k3s.token, former]).out
+
+
+def test_a_log_that_cannot_be_compared_is_said_to_be_one_and_another_is_refused(
+    k3s: K3s, tmp_path: Path
+) -> None:
+    k3s.keep(OLD)
+    other = ModelEtcd()
+    for number in range(8):
+        other.update(f"/registry/leases/n/{number}".encode(), b"elsewhere")
+    _, report = k3s.report("--wal", other.log.write(tmp_path / "wal"))
+    assert "nothing shows that the write-ahead log is of this etcd" in " ".join(report["notes"])
+    other.log.commit()
+    ran = k3s.recover("--wal", other.log.write(tmp_path / "other"))
+    assert (ran.code, ran.out) == (5, "")
+    assert k3s.recover("--wal", tmp_path / "nowhere").code == 5
 
 
 def test_sqlite_of_k3s_gives_its_keys_back_beside_its_writer(
@@ -367,6 +432,9 @@ def test_sqlite_of_k3s_gives_its_keys_back_beside_its_writer(
         (True, "all"), (False, "none"),
     ]  # fmt: skip
     assert path() not in out
+    where = ["--kine", str(kine.path), "--wal", str(tmp_path), "--token-file", str(token)]
+    assert run(["encryption", "recover", *where]) == 2
+    assert "no log of one is of the other" in capfd.readouterr().err
 
 
 def test_other_formats_say_the_same(k3s: K3s) -> None:

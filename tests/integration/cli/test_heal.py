@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.certificates import CertificateAuthority
+from tests.support.change_runs import typing
 from tests.support.etcd_server import EtcdServer
-from tests.support.healing import DATA, NEW, LostKeyCluster, beside, lost_key_cluster
+from tests.support.healing import DATA, NEW, OLD, LostKeyCluster, beside, lost_key_cluster
 
 pytestmark = pytest.mark.etcd
 
@@ -112,3 +113,76 @@ def test_cached_reads_have_ended(cluster: LostKeyCluster) -> None:
     kept = Path(one["saved_file"])
     assert kept.parent == cluster.saved
     assert json.loads(kept.read_text())["metadata"]["resourceVersion"] == str(one["revision"])
+
+
+def test_rescue_then_heal(
+    etcd: EtcdServer,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+) -> None:
+    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+        report = str(cluster.report())
+        rescued = cluster.run(
+            "rescue", "--from-report", report, "--kubeconfig", str(cluster.kubeconfig), "--save-dir",
+            str(cluster.saved), "--reveal", "--audit-log", str(cluster.log),
+        )  # fmt: skip
+        assert rescued.code == 0, rescued
+        told = cluster.told("--from-report", report)
+        assert [each["result"] for each in told["objects"]] == ["healed", "healed"]
+        assert [each["changed_fields"] for each in told["objects"]] == [[], []]
+        assert cluster.run("audit", "verify", str(cluster.log)).code == 0
+
+
+def test_several_kinds(
+    etcd: EtcdServer,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+) -> None:
+    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+        p1 = cluster.p1
+        p1.reload(OLD)
+        names = {"kind": "Widget", "plural": "widgets", "listKind": "WidgetList", "singular": "widget"}
+        schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+        version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+        p1.create(
+            "apiextensions.k8s.io/v1", "CustomResourceDefinition", "widgets.example.com",
+            spec={"group": "example.com", "names": names, "scope": "Namespaced", "versions": [version]},
+        )  # fmt: skip
+        p1.wait()
+        p1.create("example.com/v1", "Widget", "w1", "shop", spec={"size": 4})
+        p1.create("v1", "ConfigMap", "settings", "shop", data={"a": "b"})
+        p1.wait()
+        p1.reload(NEW)
+        report = str(cluster.report())
+        cluster.rescue()
+        cluster.rescue("settings", resource="configmaps")
+        missing = cluster.told("--from-report", report, code=4)
+        assert missing["refusal"]["rule"] == "not-rescued"
+        cluster.rescue("w1", resource="widgets", group="example.com")
+        told = cluster.told("--from-report", report)
+        assert [(each["result"], each["changed_fields"]) for each in told["objects"]] == [("healed", [])] * 4
+
+
+def test_the_number_is_typed(cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = str(cluster.report())
+    with cluster.unwritten():
+        for typed in ("1", "", "yes"):
+            with typing(monkeypatch, typed):
+                ran = cluster.heal("--from-report", report, yes=False)
+            assert ran.code == 4
+            assert "2 was not typed back; nothing was changed" in ran.err
+    with typing(monkeypatch, "2"):
+        assert cluster.heal("--from-report", report, yes=False).code == 0
+    assert cluster.outcomes() == ["healed", "healed"]
+
+
+def test_the_key_is_typed(cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = cluster.key("shop/one").decode()
+    with cluster.unwritten(), typing(monkeypatch, key[:-1]):
+        assert cluster.heal("one", yes=False).code == 4
+    with typing(monkeypatch, key):
+        assert cluster.heal("one", yes=False).code == 0

@@ -6,7 +6,9 @@ import errno
 import hashlib
 import json
 import os
+import signal
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +17,11 @@ import msgspec
 import pytest
 
 from etcdfix.cli.root import run
+from etcdfix.errors import AuditError
 from etcdfix.operations.look import ask_memory
 from etcdfix.remediation.audit.search import saved_digests, trouble_with
 from etcdfix.remediation.audit.verify import read_records
+from etcdfix.remediation.rescue.record import RescueRecord
 from etcdfix.rescued import INDEX_NAME, Fit, read_index, read_saved
 from tests.support.apiserver import TOKEN, Answer, MemoryStore, Request, StandIn
 from tests.support.certificates import CertificateAuthority
@@ -175,12 +179,11 @@ def test_the_record_comes_before_the_first_object_is_asked_for(ground: Ground) -
             seen.append(sum(1 for _ in read_records(ground.log)))
 
     ground.server.before.append(look)
-    assert ground.rescue("--from-report", ground.report(keys), "--reason", "key lost").code == 0
+    assert ground.rescue("--from-report", ground.report(keys)).code == 0
     assert seen == [1]
     (_, first), (_, second) = read_records(ground.log)
     assert [first.annotations.type, second.annotations.type] == ["reveal", "rescued"]
     assert first.verb == second.verb == "rescue"
-    assert first.annotations.reason == "key lost"
 
 
 def test_without_reveal_nothing_is_asked(ground: Ground) -> None:
@@ -407,6 +410,56 @@ def test_servers_of_another_cluster_are_refused(ground: Ground) -> None:
     assert found.code == 4
     assert "another cluster" in found.err
     assert ground.files() == []
+
+
+def test_a_signal_ends_it_with_what_is_saved_on_record(ground: Ground) -> None:
+    keys = ground.fill("one", "three", "two")
+    ground.lose_key()
+
+    def end(request: Request) -> None:
+        if request.path == f"{SECRETS}/three?resourceVersion=0":
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.5)
+
+    ground.server.before.append(end)
+    found = ground.rescue("--from-report", ground.report(keys))
+    assert found.code == 143
+    assert found.states() == {"one": "saved", "three": "not-asked", "two": "not-asked"}
+    assert found.report["incomplete_reasons"][0] == "ended by SIGTERM"
+    (saved,) = read_index(ground.saved).objects
+    assert saved_digests(ground.log, "") == {saved.sha256}
+
+
+def test_digests_that_could_not_be_recorded_are_told_and_recorded_by_the_next_run(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = ground.fill("one", "two")
+    ground.lose_key()
+    report = ground.report(keys)
+
+    def fail(_record: RescueRecord, _objects: object) -> None:
+        raise AuditError("audit log: no space", path=ground.log)
+
+    monkeypatch.setattr(RescueRecord, "saved", fail)
+    found = ground.rescue("--from-report", report)
+    assert found.code == 3
+    assert "2 saved objects are not on record" in found.report["incomplete_reasons"][0]
+    assert saved_digests(ground.log, "") == set()
+    monkeypatch.undo()
+    assert ground.rescue("--from-report", report).code == 0
+    assert len(saved_digests(ground.log, "")) == 2
+
+
+def test_many_that_are_not_saved_are_told_by_reason(ground: Ground) -> None:
+    keys = ground.fill(*[f"secret-{number:02}" for number in range(12)])
+    ground.lose_key()
+    ground.server.restart()
+    found = ground.rescue("--from-report", ground.report(keys), output="table")
+    assert found.code == 3
+    assert "Not saved (12):" in found.out
+    assert "    … 6 more; -o json shows them" in found.out
+    assert "etcdfix copies --from-report" in found.out
+    assert "etcdfix heal" not in found.out
 
 
 # Places.

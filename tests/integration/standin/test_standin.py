@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.apiserver import TOKEN, EtcdStore, MemoryStore, StandIn
+from tests.support.apiserver import TOKEN, Answer, EtcdStore, MemoryStore, Request, StandIn
 from tests.support.apiserver.store import Store
 from tests.support.certificates import CertificateAuthority
 from tests.support.etcd_server import EtcdServer
@@ -161,6 +161,36 @@ def test_a_server_dies_before_or_after_its_last_deed(server: StandIn) -> None:
     assert server.store.revision() > at
     with pytest.raises(http.client.RemoteDisconnected):
         client.get("/version")
+
+
+def test_what_travels_is_what_is_answered(server: StandIn) -> None:
+    """The recordings are compared with what answers inside; nothing is lost or added on the way."""
+    server.reload(NEW)
+    server.lose_cache("configmaps")
+    server.behaviour.instead["/odd"] = Answer(418, b"odd", "text/odd", (("Odd", "yes"),))
+    for path in (
+        f"{SECRETS}/one", f"{SECRETS}/one?resourceVersion=0", f"{SECRETS}/absent", SECRETS, "/absent", "/odd",
+        "/api/v1/configmaps?resourceVersion=0", f"{SECRETS}?watch=1&resourceVersion=0&timeoutSeconds=0",
+        "/version", "/readyz?verbose",
+    ):  # fmt: skip
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1",
+            server.port,
+            context=ssl.create_default_context(cafile=str(server.authority.cert)),
+            timeout=20,
+        )
+        connection.request(
+            "GET", path, headers={"Authorization": f"Bearer {TOKEN}", "Accept": "application/json"}
+        )
+        got = connection.getresponse()
+        body = got.read()
+        answer = server.answer(Request("GET", path, b"", f"Bearer {TOKEN}"))
+        expected = answer.body if answer.lines is None else b"".join(answer.lines)
+        assert (got.status, body) == (answer.status, expected)
+        headers = dict(got.getheaders())
+        assert headers["Content-Type"] == answer.content_type
+        assert dict(answer.headers).items() <= headers.items()
+        connection.close()
 
 
 def test_admission_adds_a_label(server: StandIn) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -145,12 +144,10 @@ class Serving:
         if ADMINS not in user.groups:
             raise _path_forbidden(user, "/metrics")
         configuration = self._process.codec.configuration
-        digest = hashlib.sha256(repr(configuration).encode()).hexdigest()
-        line = (
-            "apiserver_encryption_config_controller_last_config_info"
-            f'{{apiserver_id_hash="sha256:0",hash="sha256:{digest}"}} 1\n'
-        )
-        return text(line)
+        if configuration is None:
+            return text("")
+        name = "apiserver_encryption_config_controller_last_config_info"
+        return text(f'{name}{{apiserver_id_hash="sha256:0",hash="{configuration.sha256}"}} 1\n')
 
     def _subject(self, user: User, body: Any) -> Answer:
         found = {

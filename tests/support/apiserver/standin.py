@@ -186,6 +186,10 @@ class StandIn:
         assert answer.status == 201, answer.body
         return resource.key(self._prefix, namespace, name)
 
+    def answer(self, request: Request) -> Answer:
+        """Return what a request is answered, without its being counted."""
+        return self._serving.answer(request)
+
     def wait(self) -> None:
         """Wait until everything that etcd has is known here."""
         self.process.catch_up(self.store.revision())

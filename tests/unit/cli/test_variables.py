@@ -25,7 +25,7 @@ ALLOWED = {
     "--timeout",
     "--encryption-config", "--manifest",
 }  # fmt: skip
-CHANGING = {"delete", "restore", "reencrypt", "repair", "audit reconcile", "backup prune"}
+CHANGING = {"delete", "restore", "reencrypt", "repair", "heal", "audit reconcile", "backup prune"}
 # What lifts a rule, says yes for somebody, or shows what is hidden: once exported, it would decide every night.
 SAFETY = re.compile(
     r"--(yes|reason|dry-run|audit-anchor|declare-.*|expect-.*|accept-.*|ignore-.*|reveal.*|decrypted-raw|replace-.*|without-lease)"
@@ -35,6 +35,7 @@ NEEDED = {
     "restore": ["/k", "--reason", "x"],
     "reencrypt": ["/k", "--reason", "x", "--candidate-config", "c.yaml"],
     "repair": ["/k", "--reason", "x"],
+    "heal": ["/k", "--reason", "x", "--saved", "d", "--kubeconfig", "k"],
     "audit reconcile": ["log"],
     "backup prune": ["--older-than", "1d", "--reason", "x"],
 }
@@ -69,10 +70,10 @@ def context_of(name: str, *more: str) -> click.Context:
 
 
 def test_which_commands_change_something() -> None:
-    """What asks for a reason, or has a dry run, changes something."""
+    """What has a dry run changes something; ``rescue`` takes a reason for the record, and changes nothing."""
     assert COMMANDS.keys() >= CHANGING
     for name, command in COMMANDS.items():
-        changes = not {"--reason", "--dry-run"}.isdisjoint(options_of(command))
+        changes = "--dry-run" in options_of(command)
         assert (isinstance(command, ChangingCommand), name in CHANGING) == (changes, changes), name
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import os
 import pickle
 from pathlib import Path
 from types import SimpleNamespace
@@ -132,6 +133,10 @@ def test_what_is_no_file_or_too_large_is_refused_by_name(tmp_path: Path) -> None
     with pytest.raises(ConfigurationError, match="directory") as caught:
         load_token(tmp_path)
     assert str(tmp_path) in caught.value.message
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigurationError, match="no regular file"):
+        load_token(pipe)
     large = tmp_path / "large"
     large.write_bytes(b"x" * ((1 << 16) + 1))
     with pytest.raises(ConfigurationError, match="larger than 65536 bytes"):

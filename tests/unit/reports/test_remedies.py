@@ -126,12 +126,15 @@ def test_what_the_configuration_cures_is_not_to_be_deleted(cause: Cause) -> None
     ],
 )
 def test_a_lost_key_begins_with_the_configuration_and_then_the_caches(cause: Cause) -> None:
-    first, second, *_rest = remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE))
+    first, second, *rest = remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE))
     assert second.action.startswith("Do not restart the API servers")
     assert "Restart no API server" in first.note
-    assert shlex.split(second.command) == [
-        "kubectl", "get", "--raw", "/api/v1/namespaces/shop/secrets/web?resourceVersion=0",
-    ]  # fmt: skip
+    saving = "--kubeconfig FILE --save-dir DIR --reveal --reason REASON"
+    assert second.command == f"etcdfix rescue /registry/secrets/shop/web {saving}"
+    third = rest[0]
+    healed = "etcdfix heal /registry/secrets/shop/web --saved DIR --kubeconfig FILE "
+    assert third.command.startswith(healed) is (cause is not Cause.KEY_RENAMED)
+    assert third.command.endswith("--reason REASON --dry-run") is (cause is not Cause.KEY_RENAMED)
     assert any(word in first.action for word in ("onfigur", "original key", "missing provider"))
 
 
@@ -492,7 +495,13 @@ def test_commands_hold_together_whatever_the_key(cause: Cause, outcome: Outcome,
         elif words[:2] == ["etcdfix", "scan"]:
             named = base64.b64decode(words[-1]) if words[-2] == "--key-base64" else words[-1].encode()
             assert named == key
-        elif words[:2] == ["etcdfix", "delete"]:
+        elif words[:2] == ["etcdfix", "copies"]:
+            named = (
+                [base64.b64decode(words[words.index("--key-base64") + 1])] if "--key-base64" in words else []
+            )
+            assert key in {*named, *map(str.encode, words)}
+        elif words[0] == "etcdfix":
+            assert words[1] in {"delete", "rescue", "heal"}
             named = base64.b64decode(words[3]) if words[2] == "--key-base64" else words[2].encode()
             assert named == key
         elif words[:3] == ["kubectl", "edit", "customresourcedefinitions"]:
@@ -501,7 +510,7 @@ def test_commands_hold_together_whatever_the_key(cause: Cause, outcome: Outcome,
             path, _, query = words[-1].removeprefix("http://127.0.0.1:8001").partition("?")
             namespace, name = key.decode().split("/")[-2:]
             assert unquote(path) == f"/api/v1/namespaces/{namespace}/secrets/{name}"
-            assert query in {"", "resourceVersion=0", f"{UNSAFE}=true"}
+            assert query in {"", f"{UNSAFE}=true"}
 
 
 @pytest.mark.parametrize(("cause", "outcome"), CASES)
@@ -531,9 +540,10 @@ def test_commands_repeat_where_and_how_and_never_a_password() -> None:
     key = "/registry/secrets/shop/web"
     where = "--endpoints 10.0.0.1:2379 --user root --etcd-prefix /kubernetes.io"
     assert f"etcdfix scan {where} --encryption-config FILE {key}" in lines
-    assert (
-        f"etcdfix scan --snapshot FILE --etcd-prefix /kubernetes.io --encryption-config enc.yaml {key}"
-        in lines
+    places = "--wal DIR --older-snapshot FILE --kubeconfig FILE"
+    assert f"etcdfix copies {where} --encryption-config enc.yaml {key} {places}" in lines
+    assert any(
+        line.startswith(f"etcdfix rescue {key} --etcd-prefix /kubernetes.io --kubeconfig") for line in lines
     )
 
 
@@ -559,10 +569,10 @@ def with_repair(
 def test_a_repair_stands_behind_what_saves_copies_and_before_other_sources() -> None:
     found = with_repair(TAG, cause=Cause.KEY_RENAMED)
     kinds = [way.kind for way in ways_out(found, readable=NOW)]
-    assert kinds == [WayKind.CURE, WayKind.SAVE, WayKind.RESCUE, WayKind.REPAIR, WayKind.CURE]
+    assert kinds == [WayKind.CURE, WayKind.SAVE, WayKind.RESCUE, WayKind.REPAIR, WayKind.COPIES]
     damaged = with_repair(TAG, cause=Cause.CIPHERTEXT_DAMAGED)
     kinds = [way.kind for way in ways_out(damaged, readable=NOW)]
-    assert kinds == [WayKind.SAVE, WayKind.REPAIR, WayKind.CURE, WayKind.DELETE, WayKind.DELETE]
+    assert kinds == [WayKind.SAVE, WayKind.REPAIR, WayKind.COPIES, WayKind.DELETE, WayKind.DELETE]
     assert first_way_out(ways_out(damaged, readable=NOW)) == ways_out(damaged, readable=NOW)[1].remedy
 
 

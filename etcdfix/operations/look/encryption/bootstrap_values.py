@@ -17,6 +17,8 @@ from etcdfix.storagekey import display
 
 # There is one, and after a rotation of the token two.
 _MOST_KEYS: Final = 1000
+# A server writes one when it starts, and for a rotation. Each costs some milliseconds for each token.
+_MOST_VALUES: Final = 10_000
 
 
 class KeptValue(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +101,8 @@ def read_values(
         SourceError: Nothing can be read under the prefix.
     """
     standing = {stored.key: stored for stored in islice(source.current(BOOTSTRAP_PREFIX), _MOST_KEYS + 1)}
-    problems = []
+    problems: list[str] = []
+    known: set[tuple[bytes, int]] = set()
     if len(standing) > _MOST_KEYS:
         problems.append(
             f"more than {_MOST_KEYS} keys lie under {BOOTSTRAP_PREFIX.decode()}: the rest was not looked at"
@@ -109,10 +112,14 @@ def read_values(
         shown = display(etcd_key)
         now = standing.get(etcd_key)
         at = now.mod_revision if now is not None else 0
-        seen: set[int] = set()
         try:
             for revision, value in _history(source, etcd_key):
-                seen.add(revision)
+                if len(values) >= _MOST_VALUES:
+                    problems.append(
+                        f"more than {_MOST_VALUES} values are kept: not all earlier ones were looked at"
+                    )
+                    break
+                known.add((etcd_key, revision))
                 opened = open_bootstrap(etcd_key, value, tokens)
                 values.append(
                     KeptValue(shown_key=shown, opened=opened, mod_revision=revision, current=revision == at)
@@ -120,10 +127,14 @@ def read_values(
         except SourceError as problem:
             # Not its message: it may name the key.
             problems.append(f"the earlier values of a bootstrap key could not be read ({problem.code})")
-        if now is not None and at not in seen:
+        if now is not None and (etcd_key, at) not in known:
+            known.add((etcd_key, at))
             opened = open_bootstrap(etcd_key, now.value, tokens)
             values.append(KeptValue(shown_key=shown, opened=opened, mod_revision=at, current=True))
-    values += _opened(logged, tokens)
+    new = [one for one in logged if (one.etcd_key, one.mod_revision) not in known]
+    if len(new) > _MOST_VALUES:
+        problems.append(f"more than {_MOST_VALUES} values are in the log: the newest were looked at")
+    values += _opened(new[-_MOST_VALUES:], tokens)
     return BootstrapValues(keys=len(standing), values=tuple(values), problems=tuple(problems))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -14,13 +14,13 @@ from etcdfix.encryption.config_text import Element, Part, configuration_file
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.server_token import ServerToken
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.errors import ConfigurationError
+from etcdfix.errors import ConfigurationError, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
+from etcdfix.operations.look.encryption.bootstrap_log import LoggedValues
 from etcdfix.operations.look.encryption.bootstrap_values import (
     BootstrapValues,
     KeptValue,
-    LoggedValue,
     read_values,
 )
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, Tried, TryRequest, try_candidates
@@ -81,12 +81,14 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         stages: What the Nodes say.
         cluster: uid of kube-system; None where it cannot be read.
         recovered: The newest configuration first.
+        doubt: Whether a write-ahead log is of this etcd, one sentence; "" where it is, and without one.
     """
 
     values: BootstrapValues
     stages: NodeStages
     cluster: str | None
     recovered: tuple[Recovered, ...]
+    doubt: str = ""
 
     @property
     def usable(self) -> list[EncryptionConfiguration]:
@@ -115,18 +117,19 @@ class Outcome(msgspec.Struct, frozen=True):
     tried: Tried | None
 
 
-def find_configurations(source: Source, request: RecoverRequest, logged: Sequence[LoggedValue] = ()) -> Found:
+def find_configurations(source: Source, request: RecoverRequest, logged: LoggedValues | None = None) -> Found:
     """Find every configuration that is still kept, and what the Nodes say of theirs.
 
     Args:
         source: The datastore.
         request: Has the tokens.
-        logged: What write-ahead logs have besides.
+        logged: What write-ahead logs have besides; None for no log.
 
     Raises:
-        SourceError: Nothing can be read.
+        SourceError: Nothing can be read under the prefix of the bootstrap data.
     """
-    values = read_values(source, request.tokens, logged)
+    logged = logged if logged is not None else LoggedValues()
+    values = read_values(source, request.tokens, logged.values)
     examiner = Examiner.of(request)
     recovered = [
         Recovered(name=name, file=file, configuration=_marked(file, name))
@@ -134,11 +137,19 @@ def find_configurations(source: Source, request: RecoverRequest, logged: Sequenc
             (f"recovered-{at}", file) for at, file in enumerate(values.files.values(), start=1)
         )
     ]
+    problems = [*values.problems, *logged.problems]
+    stages, cluster = NodeStages((), 0), None
+    try:
+        cluster = examiner.kube_system_uid(source)
+        stages = read_node_stages(source, examiner)
+    except SourceError as problem:  # what was recovered is worth more
+        problems.append(f"what the Nodes say could not be read: {problem.message}")
     return Found(
-        values=values,
-        stages=read_node_stages(source, examiner),
-        cluster=examiner.kube_system_uid(source),
+        values=msgspec.structs.replace(values, problems=tuple(problems)),
+        stages=stages,
+        cluster=cluster,
         recovered=tuple(recovered),
+        doubt=logged.doubt,
     )
 
 
@@ -196,7 +207,6 @@ def try_recovered(
 
     Raises:
         ConfigurationError: The scope names something that does not exist.
-        SourceError: Nothing could be read.
     """
     saved = saved if saved is not None else Saved()
     candidates = tuple(
@@ -214,7 +224,12 @@ def try_recovered(
             candidates=candidates,
             scope=request.scope,
         )
-        tried = try_candidates(source, try_request, plugins=plugins, progress=progress)
+        try:
+            tried = try_candidates(source, try_request, plugins=plugins, progress=progress)
+        except SourceError as problem:  # what was recovered, and written, is told all the same
+            lost = f"which values they open could not be read: {problem.message}"
+            values = msgspec.structs.replace(found.values, problems=(*found.values.problems, lost))
+            found = msgspec.structs.replace(found, values=values)
     return Outcome(_report(source, request, found, saved, tried), tried)
 
 
@@ -267,7 +282,7 @@ def _report(
     )
     return msgspec.structs.replace(
         without_advice,
-        notes=notes(without_advice),
+        notes=[*notes(without_advice), *([found.doubt] if found.doubt else [])],
         next=next_step(
             without_advice,
             request.same_again,

@@ -12,7 +12,7 @@ from etcdfix.text.words import counted
 
 _ELSEWHERE: Final = (
     "servers write their configuration to the datastore again when a rotation ends, so a snapshot of the time "
-    "in between lacks the new key; the live datastore or a newer snapshot may have it"
+    "in between lacks the new key; the live datastore, a newer snapshot or a write-ahead log (--wal DIR) may have it"
 )
 _RESTING: Final = frozenset({"start", "reencrypt_finished", ""})
 

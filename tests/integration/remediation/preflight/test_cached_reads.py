@@ -14,6 +14,7 @@ from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.remediation.preflight import cached_reads
 from etcdfix.rescued import INDEX_NAME, read_index
+from etcdfix.verdicts.deletability import DELETION_RISKS
 from tests.support.apiserver import Answer, EtcdStore, StandIn
 from tests.support.audit_logs import own_directory
 from tests.support.certificates import CertificateAuthority
@@ -114,6 +115,16 @@ def test_once_they_are_saved_one_may_go(ground: Ground) -> None:
     ground.rescue()
     ran = ground.lost(ground.keys[0], "--rescued", ground.saved)
     assert ran.code == 0, ran.err
+
+
+def test_no_other_flag_lifts_it(ground: Ground) -> None:
+    others = [
+        word
+        for risk in DELETION_RISKS
+        if risk.value not in ACCEPTED
+        for word in ("--accept-risk", risk.value)
+    ]
+    ground.refused_for_others(ground.keys[0], *others, "--accept-no-api-server", "--accept-unknown-cluster")
 
 
 def test_accepted_it_is_a_warning_and_on_record(ground: Ground) -> None:

@@ -594,14 +594,13 @@ def test_a_custom_resource_gets_the_path_of_its_served_version() -> None:
     (key,) = WIDGET
     config = configuration(provider("aescbc", key1=KEY_1), resources=("widgets.example.com",))
     lines = remedies_of({key: aescbc(widget(), name="old")}, key, config=config)
-    path = "/apis/example.com/v1/namespaces/shop/widgets/w-0"
-    assert lines[1].endswith(f"|kubectl get --raw '{path}?resourceVersion=0'")
+    assert "|etcdfix rescue /registry/example.com/widgets/shop/w-0 --kubeconfig FILE" in lines[1]
     cluster = {
         CRD_KEY: crd(scope="Cluster"),
         "/registry/example.com/widgets/w-1": aescbc(widget(), name="old"),
     }
     lines = remedies_of(cluster, "/registry/example.com/widgets/w-1", config=config)
-    assert lines[1].endswith("|kubectl get --raw '/apis/example.com/v1/widgets/w-1?resourceVersion=0'")
+    assert "|etcdfix rescue /registry/example.com/widgets/w-1 --kubeconfig FILE" in lines[1]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ def log(tmp_path: Path) -> Path:
 def record(log: Path, *, uid: str = "c-1", resources: tuple[str, ...] = ("secrets",)) -> RescueRecord:
     return RescueRecord(
         RecordPaths(audit_log=log, etcd_data=log / "none"), Path("/saved"), cluster_uid=uid, resources=resources,
-        reason="the key is lost",
     )  # fmt: skip
 
 
@@ -41,7 +40,6 @@ def test_digests_are_recorded_in_batches_after_the_announcement(log: Path) -> No
     assert (
         events[0].annotations.detail == "contents of 250 secrets asked of API servers, to be saved in /saved"
     )
-    assert events[0].annotations.reason == "the key is lost"
     assert events[0].object_ref is not None
     assert events[0].object_ref.resource.endswith("kind19,…")
     assert verify(log).findings == ()

@@ -1,0 +1,85 @@
+"""How fast a write-ahead log is read, and in how much memory. Prints figures.
+
+``pytest -m benchmark -s tests/benchmarks/test_wal_speed.py``; ``ETCDFIX_BENCH_WRITES`` changes the number of writes
+behind the 200 that are looked for (50,000 of 6 KB, about 300 MB).
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from etcdfix.model import Confidence
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.live import LiveSource
+from etcdfix.sources.wal.log import WriteAheadLog
+from tests.benchmarks.measure import machine
+from tests.integration.test_write_ahead_log import OBJECTS, Running, damage
+from tests.support.apiserver import EtcdStore
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.etcd]
+
+WRITES = int(os.environ.get("ETCDFIX_BENCH_WRITES", "50000"))
+SIZE = 6_000
+KEYS = 5_000
+
+
+def write(store: EtcdStore) -> None:
+    held: dict[bytes, int] = {}
+    for turn in range(WRITES):
+        key = b"/registry/configmaps/busy/c%05d" % (turn % KEYS)
+        held[key] = store.put(key, os.urandom(SIZE), mod_revision=held.get(key, 0)) or 0
+
+
+def test_a_large_log(tmp_path: Path) -> None:
+    etcd = Running(tmp_path, "--max-wals=0")
+    try:
+        held = damage(etcd)
+        write(etcd.store)
+        etcd.etcdctl("compact", "--physical", str(etcd.store.revision()))
+        size = sum(file.stat().st_size for file in etcd.wal.glob("*.wal"))
+        begin = time.monotonic()
+        with (
+            LiveSource(EtcdConnection(endpoints=(etcd.endpoint,))) as live,
+            WriteAheadLog.open(etcd.wal) as log,
+        ):
+            opened = time.monotonic()
+            history = log.history(live)
+            known = time.monotonic()
+            found = [next(iter(history.writes(key))) for key in held]
+            end = time.monotonic()
+            right = sum(
+                one.confidence is Confidence.CERTAIN and (one.mod_revision, one.value) == held[one.key]
+                for one in found
+            )
+            entries = log.description.entries
+            history.close()
+        assert right == OBJECTS
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        command = [
+            sys.executable,
+            "-m",
+            "etcdfix",
+            "history",
+            next(iter(held)).decode(),
+            "--wal",
+            str(etcd.wal),
+        ]
+        at = time.monotonic()
+        subprocess.run([*command, "--endpoints", etcd.endpoint], check=False, capture_output=True)
+        whole = time.monotonic() - at
+        children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        print(
+            f"\n{machine()}\n{entries} entries, {size / 1e6:.0f} MB: {right} of {OBJECTS} certain at the right"
+            f" revision; frames {size / 1e6 / (opened - begin):.0f} MB/s, with replay"
+            f" {size / 1e6 / (known - begin):.0f} MB/s ({known - begin:.1f} s), 200 keys {end - known:.2f} s; history {whole:.1f} s; "
+            f"memory {peak:.0f} MB here, {children:.0f} MB of the largest child (etcd is one)"
+        )
+    finally:
+        etcd.end()

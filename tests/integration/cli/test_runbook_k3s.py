@@ -1,0 +1,74 @@
+"""The runbook "k3s, RKE2: the encryption configuration is lost", from top to bottom as it stands there."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.etcd_server import EtcdServer
+from tests.support.k3s_cluster import NEVER_SHOWN, NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s
+
+pytestmark = pytest.mark.etcd
+
+PAGE = Path(__file__).parents[3] / "docs" / "runbooks" / "k3s-configuration-lost.md"
+# What yq does with this expression.
+YQ = f"""#!{sys.executable}
+import json, sys, yaml
+assert sys.argv[1:4] == ["-o", "json", "del(.resources[0])"]
+document = yaml.safe_load(open(sys.argv[4]))
+del document["resources"][0]
+print(json.dumps(document))
+"""
+
+
+def test_each_command_does_what_the_page_says(
+    start_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    k3s = K3s(start_etcd(), tmp_path, capfd)
+    k3s.keep(OLD)
+    k3s.keep(NEW, stage="reencrypt_finished")
+    for number in range(3):
+        k3s.secret(f"old-{number}", OLD_KEY, OLD_NAME)
+        k3s.secret(f"new-{number}", NEW_KEY, NEW_NAME)
+    k3s.node("server-1", NEW, "reencrypt_finished")
+    k3s.snapshot().rename(tmp_path / "snapshot.db")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "yq").write_text(YQ)
+    (programs / "yq").chmod(0o755)
+    (programs / "etcdfix").symlink_to(Path(sys.executable).with_name("etcdfix"))
+    search = f"{programs}:{os.environ['PATH']}"
+    environment = {"HOME": str(tmp_path), "PATH": search, "XDG_STATE_HOME": str(tmp_path / "state")}
+
+    blocks = re.findall(r"^ *```\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    lines = [line.strip() for block in blocks for line in block.splitlines()]
+    said = {}
+    for line in lines:
+        if line.startswith("rm "):
+            written = [*tmp_path.glob("recovered/*"), tmp_path / "encryption-config.json"]
+            assert [stat.S_IMODE(path.stat().st_mode) for path in written] == [0o600] * 3
+        log = " --audit-log audit.jsonl" if "--save-dir" in line or " merge " in line else ""
+        done = subprocess.run(
+            ["bash", "-c", line + log],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        assert not any(hidden in done.stdout + done.stderr for hidden in NEVER_SHOWN)
+        said[line] = done.stdout
+    told = "\n".join(said.values())
+    assert "RECOVERED: 2 EncryptionConfigurations" in told
+    assert "Together they open 6 of 6 values that are encrypted" in told
+    assert re.search(r"recovered-1 +yes: all", told)
+    assert "Nothing becomes unreadable" in told
+    assert not list(tmp_path.glob("recovered*"))

@@ -1,0 +1,141 @@
+"""The runbook of a lost encryption key, top to bottom: its commands as they stand there, on stand-ins over etcd."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.certificates import CertificateAuthority
+from tests.support.etcd_places import find_tools
+from tests.support.etcd_server import EtcdServer
+from tests.support.healing import NEW, LostKeyCluster, beside, lost_key_cluster
+
+pytestmark = pytest.mark.etcd
+
+PAGE = Path(__file__).parents[2] / "docs" / "runbooks" / "key-lost-servers-running.md"
+NAMES = ("one", "two", "three")
+
+
+def _commands() -> list[str]:
+    blocks = re.findall(r"^ *```\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    return [line.strip() for block in blocks for line in block.splitlines()]
+
+
+@pytest.fixture
+def cluster(
+    etcd: EtcdServer,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+) -> Iterator[LostKeyCluster]:
+    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority, NAMES) as cluster:
+        yield cluster
+
+
+class Operator:
+    """Somebody at a terminal, in a directory of their own, with nothing in the environment but what a login gives."""
+
+    def __init__(self, cluster: LostKeyCluster, folder: Path) -> None:
+        self._cluster = cluster
+        self._folder = folder
+        shutil.copy(cluster.config, folder / "enc.yaml")
+        shutil.copy(cluster.kubeconfig, folder / "admin.conf")
+        self.typed: list[str] = []
+
+    def run(self, line: str) -> tuple[int, str]:
+        """Run a command of the page, and type what it asks for; return its exit code and what the terminal showed."""
+        line = line.replace("10.0.0.1:2379", self._cluster.endpoints)
+        line = line.replace("/registry/", f"{self._cluster.prefix}/")
+        words = shlex.split(line)
+        if words[0] == "etcdfix":
+            words += self._places(words[1])
+            words[:1] = [sys.executable, "-m", "etcdfix"]
+        elif words[0] == "etcdctl":
+            words[0] = str(find_tools().ctl)
+        shown, terminal = pty.openpty()
+        home = {"HOME": str(self._folder), "PATH": os.environ["PATH"], "TERM": "dumb", "COLUMNS": "200"}
+        done = subprocess.Popen(
+            words, cwd=self._folder, env=home, stdin=terminal, stdout=terminal, stderr=terminal
+        )
+        os.close(terminal)
+        text = self._converse(shown, done)
+        os.close(shown)
+        return done.wait(timeout=60), text
+
+    def _places(self, command: str) -> list[str]:
+        """Return the options that keep a test to itself; on the page, the defaults serve."""
+        found = ["--etcd-prefix", self._cluster.prefix]
+        if command in {"rescue", "heal"}:
+            found += ["--audit-log", str(self._cluster.log)]
+        if command in {"copies", "heal"}:
+            found += ["--backup-dir", str(self._cluster.backups)]
+        return found
+
+    def _converse(self, shown: int, done: subprocess.Popen[bytes]) -> str:
+        text = ""
+        answers = list(self.typed)
+        guard = threading.Timer(60, done.kill)
+        guard.start()
+        try:
+            while True:
+                try:
+                    piece = os.read(shown, 1 << 16)
+                except OSError:  # the other end is closed
+                    break
+                if not piece:
+                    break
+                text += piece.decode(errors="replace")
+                if answers and text.endswith("\n> "):
+                    os.write(shown, f"{answers.pop(0)}\n".encode())
+        finally:
+            guard.cancel()
+        return text
+
+
+def test_the_page_from_top_to_bottom(cluster: LostKeyCluster, tmp_path: Path) -> None:
+    folder = tmp_path / "operator"
+    folder.mkdir()
+    operator = Operator(cluster, folder)
+    values = {key: cluster.p1.store.get(key) for key in cluster.keys}
+    assert len(values) == len(NAMES)
+    expected = {"scan": [1, 1, 0]}
+    with beside(cluster, NEW) as p2:
+        for line in _commands():
+            words = line.split()
+            operator.typed = []
+            if words[:2] == ["etcdfix", "heal"] and "--dry-run" not in words:
+                single = not words[2].startswith("--")
+                operator.typed = [f"{cluster.prefix}/secrets/shop/one" if single else str(len(NAMES) - 1)]
+            code, shown = operator.run(line)
+            codes = expected.get(words[1])
+            assert code == (codes.pop(0) if codes else 0), (line, shown)
+            assert "never-to-be-shown" not in shown
+        assert cluster.p1.methods == {"GET", "PATCH"}
+        assert p2.methods == {"GET"}
+        assert len(cluster.patches()) == len(NAMES)
+    for key, before in values.items():
+        after = cluster.p1.store.get(key)
+        assert before is not None
+        assert after is not None
+        assert after.mod_revision > before.mod_revision
+        assert after.create_revision == before.create_revision, "it was never deleted"
+    cluster.p1.restart()
+    assert cluster.p1.process.ready
+
+
+def test_the_page_is_the_first_of_the_index() -> None:
+    index = (PAGE.parents[1] / "README.md").read_text()
+    first = re.search(r"\]\(([^)]+)\)", index)
+    assert first is not None
+    assert first[1] == f"runbooks/{PAGE.name}"

@@ -1,0 +1,89 @@
+"""Bootstrap values out of a write-ahead log: what a compaction and a rotation of the token took from etcd."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from etcdfix.encryption.bootstrap import BootstrapState
+from etcdfix.encryption.server_token import EMPTY_TOKEN, forms_of
+from etcdfix.errors import NotALog, OtherHistory
+from etcdfix.operations.look.encryption.bootstrap_log import LoggedValues, read_logs
+from etcdfix.operations.look.encryption.bootstrap_values import BootstrapValues, read_values
+from etcdfix.sources.snapshot import SnapshotSource
+from tests.support.k3s_bootstrap import TOKEN, bootstrap, path
+from tests.support.k3s_cluster import NEW, OLD
+from tests.support.memory_source import MemorySource
+from tests.support.wal_writer import ModelEtcd
+
+TOKENS = (*forms_of(TOKEN.encode()), *forms_of(b"former"), EMPTY_TOKEN)
+
+
+def story() -> ModelEtcd:
+    """Return a cluster that rotated its token, and then its encryption key."""
+    etcd = ModelEtcd()
+    for number in range(4):
+        etcd.update(f"/registry/leases/n/{number}".encode(), b"before")
+    etcd.put(path("former").encode(), bootstrap(OLD, "former"))
+    etcd.put(path().encode(), bootstrap(OLD))
+    etcd.delete(path("former").encode())
+    etcd.put(path().encode(), bootstrap(NEW))
+    for number in range(4):
+        etcd.update(f"/registry/leases/n/{number}".encode(), b"after")
+    etcd.log.commit()
+    return etcd
+
+
+def found(etcd: ModelEtcd, folder: Path) -> tuple[BootstrapValues, LoggedValues]:
+    logs = [etcd.log.write(folder / "member" / "wal")]
+    (folder / "member" / "snap").mkdir()
+    with SnapshotSource(etcd.database(folder / "member" / "snap" / "db")) as source:
+        logged = read_logs(logs, source, TOKENS)
+        return read_values(source, TOKENS, logged.values), logged
+
+
+def test_earlier_and_deleted_values_are_there_and_none_is_there_twice(tmp_path: Path) -> None:
+    etcd = story()
+    values, logged = found(etcd, tmp_path)
+    assert logged.problems == ()
+    assert {kept.opened.state for kept in values.values} == {BootstrapState.RECOVERED}
+    assert len(values.files) == 2
+    assert [kept.current for kept in values.values] == [True, False, False]
+    by_index = {kept.log_index: kept for kept in values.values}
+    truth = {
+        entry: revision
+        for (entry, key), (revision, value) in etcd.truth.items()
+        if b"/bootstrap/" in key and value
+    }
+    assert {index: by_index[index].mod_revision for index in by_index if index is not None} == {
+        entry: revision for entry, revision in truth.items() if revision != max(truth.values())
+    }
+    assert {kept.shown_key for kept in values.values} == {"/bootstrap/<withheld>"}
+
+
+def test_a_write_that_etcd_refused_is_read_all_the_same(tmp_path: Path) -> None:
+    etcd = story()
+    etcd.alarm(on=True)
+    newer = NEW.replace(b'"secrets"', b'"secrets","configmaps"')
+    refused = etcd.put(path().encode(), bootstrap(newer))
+    etcd.alarm(on=False)
+    for number in range(4):
+        etcd.update(f"/registry/leases/n/{number}".encode(), b"again")
+    etcd.log.commit()
+    values, _ = found(etcd, tmp_path)
+    assert len(values.files) == 3
+    (kept,) = [kept for kept in values.values if kept.log_index == refused]
+    assert (kept.mod_revision, kept.current) == (None, False)
+
+
+def test_no_log_is_nothing_and_a_wrong_one_is_refused(tmp_path: Path) -> None:
+    assert read_logs([], MemorySource(), TOKENS) == LoggedValues()
+    with pytest.raises(NotALog):
+        read_logs([tmp_path], MemorySource(), TOKENS)
+    logs = [story().log.write(tmp_path / "wal")]
+    other = ModelEtcd()
+    for number in range(8):
+        other.update(f"/registry/leases/n/{number}".encode(), b"elsewhere")
+    with pytest.raises(OtherHistory):
+        read_logs(logs, other.store(), TOKENS)

@@ -1,0 +1,180 @@
+"""What is found without an etcd: the order of configurations, what cannot be read, and what Nodes say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etcdfix.encryption.config import EncryptionConfiguration, KeyedProvider, parse_configuration
+from etcdfix.encryption.server_token import EMPTY_TOKEN, forms_of
+from etcdfix.errors import SourceError
+from etcdfix.model import KeptRevision
+from etcdfix.operations.look.encryption import bootstrap_values
+from etcdfix.operations.look.encryption.recover import (
+    Outcome,
+    RecoverRequest,
+    find_configurations,
+    marked_file,
+    try_recovered,
+)
+from etcdfix.reports.recover_model import EncryptionRecoverReport
+from etcdfix.storagekey import StorageLayout
+from tests.support.k3s_bootstrap import TOKEN, aescbc_config, bootstrap, encryption_config, key_element, path
+from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, node
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import aescbc, namespace_object, secret
+
+TOKENS = (*forms_of(TOKEN.encode()), EMPTY_TOKEN)
+KUBE_SYSTEM = {"/registry/namespaces/kube-system": namespace_object("kube-system")}
+
+
+def request() -> RecoverRequest:
+    return RecoverRequest(layout=StorageLayout(), configuration=None, tokens=TOKENS, token_files=("token",))
+
+
+def outcome(source: MemorySource) -> Outcome:
+    return try_recovered(source, request(), find_configurations(source, request()))
+
+
+def report(source: MemorySource) -> EncryptionRecoverReport:
+    return outcome(source).report
+
+
+class NoHistory(MemorySource):
+    """Gives no earlier value of a key."""
+
+    def history(self, key: bytes) -> Iterator[KeptRevision]:
+        if key:
+            raise SourceError(f"the history of {key.decode()} is lost")
+        yield from super().history(key)
+
+
+def test_what_stands_there_is_read_where_its_history_is_not() -> None:
+    found = report(NoHistory({**KUBE_SYSTEM, path(): bootstrap(OLD)}))
+    assert [value.state for value in found.values] == ["recovered"]
+    assert not found.complete
+    assert found.incomplete_reasons == [
+        "the earlier values of a bootstrap key could not be read (source-unreadable)"
+    ]
+
+
+def test_the_search_for_keys_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap_values, "_MOST_KEYS", 3)
+    others = {f"/bootstrap/0{number}": b"other" for number in range(4)}
+    found = report(MemorySource({**KUBE_SYSTEM, **others, path("z"): b"", path(): bootstrap(OLD)}))
+    assert "more than 3 keys lie under /bootstrap/" in found.incomplete_reasons[0]
+    assert [one.usable for one in found.configurations] == [True]
+
+
+def test_the_search_for_values_has_an_end_and_the_newest_is_always_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Many(MemorySource):
+        def history(self, key: bytes) -> Iterator[KeptRevision]:
+            for kept in super().history(key):
+                for main in (2, 3, 4, 5):
+                    yield KeptRevision(
+                        kept.revision._replace(main=main), stored(key, b"old", mod_revision=main)
+                    )
+                yield kept
+
+    monkeypatch.setattr(bootstrap_values, "_MOST_VALUES", 3)
+    found = report(Many({**KUBE_SYSTEM, path(): bootstrap(OLD)}))
+    assert found.incomplete_reasons == ["more than 3 values are kept: not all earlier ones were looked at"]
+    assert [value.current for value in found.values] == [False, False, False, True]
+    assert found.configurations[0].current
+
+
+def test_the_current_one_comes_first_whatever_the_others_claim() -> None:
+    class Later(MemorySource):
+        def history(self, key: bytes) -> Iterator[KeptRevision]:
+            for kept in super().history(key):
+                yield kept
+                assert kept.stored is not None
+                yield KeptRevision(
+                    kept.revision._replace(main=900), stored(key, bootstrap(NEW), mod_revision=900)
+                )
+
+    found = report(Later({**KUBE_SYSTEM, path(): bootstrap(OLD)}))
+    assert [(one.current, one.last_mod_revision) for one in found.configurations] == [
+        (True, 11),
+        (False, 900),
+    ]
+
+
+def test_one_file_in_several_stages_is_one_configuration() -> None:
+    class Stages(MemorySource):
+        def history(self, key: bytes) -> Iterator[KeptRevision]:
+            for kept in super().history(key):
+                first = stored(key, bootstrap(OLD, stage="start"), mod_revision=5)
+                yield KeptRevision(kept.revision._replace(main=5), first)
+                yield kept
+
+    found = report(Stages({**KUBE_SYSTEM, path(): bootstrap(OLD, stage="prepare")}))
+    (one,) = found.configurations
+    assert (one.first_mod_revision, one.last_mod_revision, one.stage) == (5, 11, "prepare")
+    assert any("in the middle of a rotation (prepare)" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"no node", node("n", None), json.dumps({"apiVersion": "v1", "kind": "Node"}).encode()]
+)
+def test_nodes_that_say_nothing(value: bytes) -> None:
+    found = report(MemorySource({**KUBE_SYSTEM, path(): bootstrap(OLD), "/registry/minions/n": value}))
+    assert found.nodes == []
+    assert found.configurations[0].named_by_nodes == "unknown"
+    assert found.unread_nodes == (value == b"no node")
+    assert found.complete == (value != b"no node")
+
+
+def test_without_a_storage_prefix_nothing_is_claimed_of_what_opens() -> None:
+    found = report(MemorySource({path(): bootstrap(OLD)}))
+    assert (found.tried, found.complete) == (0, False)
+    assert "no key starts with /registry" in " ".join(found.incomplete_reasons)
+
+
+def test_two_providers_during_a_change_of_provider_are_both_kept() -> None:
+    config = encryption_config(
+        {"secretbox": {"keys": [key_element("secretboxkey", NEW_KEY)]}},
+        {"aescbc": {"keys": [key_element(OLD_NAME, OLD_KEY)]}},
+        {"identity": {}},
+    )
+    values = {"/registry/secrets/shop/web": aescbc(secret("web"), OLD_KEY, OLD_NAME)}
+    found = report(MemorySource({**KUBE_SYSTEM, **values, path(): bootstrap(config)}))
+    assert (found.tried, found.opened) == (1, 1)
+    assert [key.transformer for key in found.configurations[0].rules[0].keys] == [
+        "secretbox/v1/secretboxkey", "aescbc/v1/aescbckey", "identity",
+    ]  # fmt: skip
+
+
+def key_list(configuration: EncryptionConfiguration) -> list[object]:
+    return [
+        (rule.resources, [
+            (provider.type, [(key.name, key.material.expose()) for key in provider.keys])
+            if isinstance(provider, KeyedProvider) else provider
+            for provider in rule.providers
+        ])
+        for rule in configuration.rules
+    ]  # fmt: skip
+
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
+
+
+@given(st.lists(st.tuples(names, st.binary(min_size=32, max_size=32)), min_size=1, max_size=4))
+def test_the_file_that_is_written_says_the_same_and_is_marked(keys: list[tuple[str, bytes]]) -> None:
+    as_it_was = parse_configuration(aescbc_config(*keys), path="before")
+    marked = parse_configuration(marked_file(as_it_was, "sha256:0"), path="after")
+    assert key_list(marked) == key_list(as_it_was)
+    assert (as_it_was.made_by, marked.made_by) == ("", "recover")
+
+
+def test_without_a_configuration_nothing_is_tried() -> None:
+    value = stored("/registry/secrets/shop/web", aescbc(secret("web"), NEW_KEY, NEW_NAME))
+    found = outcome(MemorySource([value, *(stored(*pair) for pair in KUBE_SYSTEM.items())]))
+    assert found.tried is None
+    assert found.report.tried is None

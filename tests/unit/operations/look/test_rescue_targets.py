@@ -1,0 +1,81 @@
+"""Which objects a rescue asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from etcdfix.errors import ConfigurationError
+from etcdfix.operations.look.rescue_targets import targets_of
+from etcdfix.reports.saved_report import ReportedScope, ReportedSource, ReportedValue, SavedReport
+
+LOST = ReportedValue(17, "sha256:0", "decrypt-failure", "wrong-key", "aescbc/v1/key1", "secrets")
+ONE, TWO = b"/registry/secrets/shop/one", b"/registry/secrets/shop/two"
+WIDGET, MAP = b"/registry/example.com/widgets/shop/w", b"/registry/configmaps/shop/m"
+
+
+def report(findings: dict[bytes, ReportedValue], prefix: str = "/registry") -> SavedReport:
+    return SavedReport(
+        path="report.json", sha256="sha256:1", generated_at="", source=ReportedSource(), encryption_config=None,
+        scope=ReportedScope(prefix), findings=findings, problems=(),
+    )  # fmt: skip
+
+
+def test_all_that_cannot_be_read_by_etcd_key() -> None:
+    found = targets_of(report({TWO: LOST, WIDGET: LOST, ONE: LOST}), [], "/registry")
+    assert [target.key for target in found.objects] == [WIDGET, ONE, TWO]
+    widget, one, _two = found.objects
+    assert (widget.thing.version, widget.kind, widget.thing.group) == ("", "", "example.com")
+    assert (one.thing.version, one.kind, one.mod_revision) == ("v1", "Secret", 17)
+    assert one.alike == ("secrets", "decrypt-failure", "aescbc/v1/key1", "secrets")
+    assert found.left_out == {}
+
+
+def test_what_is_no_matter_for_a_rescue_is_counted() -> None:
+    other = ReportedValue(3, "", "inconsistent", "invalid-utf8")
+    unknown = ReportedValue(3, "", "undetermined", "owner-unknown")
+    kms = ReportedValue(3, "", "undetermined", "kms-key-unknown")
+    newer = ReportedValue(3, "", "a-newer-word", "")
+    values = {
+        ONE: kms, TWO: other, MAP: unknown, b"/registry/configmaps/shop/n": newer,
+        b"/registry/ranges/serviceips": LOST, b"/registry/secrets/shop/a/b": LOST, b"/registry/secrets/shop/..": LOST,
+        b"/registry/secrets/shop/": LOST,
+    }  # fmt: skip
+    found = targets_of(report(values), [], "/registry")
+    assert [target.key for target in found.objects] == [ONE]
+    assert found.left_out == {
+        "inconsistent": 1, "undetermined": 1, "a-newer-word": 1, "no-object-of-the-api": 1, "no-request-can-name-it": 3,
+    }  # fmt: skip
+
+
+def test_a_named_key_takes_all_of_its_kind_along() -> None:
+    found = targets_of(report({ONE: LOST, MAP: LOST, WIDGET: LOST}), [TWO], "/ignored")
+    assert [target.key for target in found.objects] == [ONE, TWO]
+    assert [target.mod_revision for target in found.objects] == [17, 0]
+    assert targets_of(None, [TWO, TWO], "/registry").objects == (found.objects[1],)
+
+
+def test_keys_that_no_report_names_are_each_looked_at() -> None:
+    first, second = targets_of(None, [ONE, TWO], "/registry").objects
+    assert first.alike != second.alike
+
+
+def test_another_storage_prefix() -> None:
+    key = b"/kubernetes.io/secrets/shop/one"
+    (target,) = targets_of(report({key: LOST}, "/kubernetes.io"), [], "/registry").objects
+    assert target.thing.name == "one"
+    assert targets_of(None, [key], "kubernetes.io").objects[0].thing == target.thing
+
+
+@pytest.mark.parametrize(
+    "key", [b"/registry/ranges/serviceips", b"/other/x", b"compact_rev_key", b"/registry/secrets/a/b/c"]
+)
+def test_keys_of_no_object(key: bytes) -> None:
+    with pytest.raises(ConfigurationError, match="no object of the API|no request"):  # noqa: RUF043 - either will do
+        targets_of(None, [key], "/registry")
+
+
+def test_a_report_of_nothing() -> None:
+    with pytest.raises(ConfigurationError, match="nothing is unreadable"):
+        targets_of(report({}), [], "/registry")
+    with pytest.raises(ConfigurationError, match="1 inconsistent"):
+        targets_of(report({ONE: ReportedValue(1, "", "inconsistent", "")}), [], "/registry")

@@ -1,0 +1,181 @@
+"""Frames: what is whole, what was cut off, what is damaged, and where it goes on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from etcdfix.errors import NotALog, SourceError
+from etcdfix.sources.wal.segments import Damage, Record, SegmentReader, open_segments
+from etcdfix.wire import raft
+from tests.support.wal_writer import PREALLOCATED, LogWriter, as_apiserver
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+def read(directory: Path, stack: ExitStack) -> list[Record | Damage]:
+    segments, problems = open_segments(directory)
+    assert problems == []
+    for segment in segments:
+        stack.callback(segment.close)
+    reader = SegmentReader()
+    return [found for segment in segments for found in reader.records(segment, last=segment is segments[-1])]
+
+
+def entries(found: list[Record | Damage]) -> list[int]:
+    return [
+        raft.parse_entry(one.data, 0, len(one.data)).at
+        for one in found
+        if isinstance(one, Record) and one.type == raft.ENTRY
+    ]
+
+
+def written(count: int = 12, *, cuts: tuple[int, ...] = ()) -> LogWriter:
+    log = LogWriter()
+    for turn in range(count):
+        log.entry(as_apiserver(b"/registry/secrets/%d" % turn, 0, b"v" * (40 + turn)))
+        log.commit()
+        if turn in cuts:
+            log.cut()
+    return log
+
+
+def test_all_records_of_several_segments(tmp_path: Path, stack: ExitStack) -> None:
+    found = read(written(cuts=(3, 7)).write(tmp_path), stack)
+    assert entries(found) == list(range(1, 13))
+    assert not [one for one in found if isinstance(one, Damage)]
+
+
+@pytest.mark.parametrize("back", range(1, 140, 3))
+def test_a_log_that_was_cut_off_gives_all_before_and_is_not_damaged(
+    tmp_path: Path, stack: ExitStack, back: int
+) -> None:
+    directory = written().write(tmp_path)
+    (file,) = directory.iterdir()
+    file.write_bytes(file.read_bytes()[: -PREALLOCATED - back])
+    found = read(directory, stack)
+    assert entries(found) in (list(range(1, 13)), list(range(1, 12)))
+    assert not [one for one in found if isinstance(one, Damage) and not one.torn]
+
+
+def test_a_last_write_with_a_sector_of_zeros_is_torn(tmp_path: Path, stack: ExitStack) -> None:
+    log = written(2)
+    log.entry(as_apiserver(b"/registry/secrets/large", 0, os.urandom(3000)))
+    directory = log.write(tmp_path)
+    (file,) = directory.iterdir()
+    raw = bytearray(file.read_bytes())
+    end = len(raw) - PREALLOCATED
+    begin = (end - 1500) // 512 * 512
+    raw[begin : begin + 512] = bytes(512)
+    file.write_bytes(raw)
+    found = read(directory, stack)
+    assert entries(found) == [1, 2]
+    assert [one.torn for one in found if isinstance(one, Damage)] == [True]
+
+
+@pytest.mark.parametrize("bit", range(0, 8 * 150, 7))
+def test_one_flipped_bit_loses_one_record(tmp_path: Path, stack: ExitStack, bit: int) -> None:
+    log = written(5)
+    begin = len(log.segments[-1][1])
+    for turn in range(8):
+        log.entry(as_apiserver(b"/registry/secrets/x%d" % turn, 0, b"w" * 60))
+    directory = log.write(tmp_path)
+    (file,) = directory.iterdir()
+    raw = bytearray(file.read_bytes())
+    raw[begin + bit // 8] ^= 1 << bit % 8
+    file.write_bytes(raw)
+    found = read(directory, stack)
+    lost = set(range(1, 14)) - set(entries(found))
+    assert 1 <= len(lost) <= 3  # one, its neighbour, and what proves the next where the length is wrong
+    assert lost <= {6, 7, 8, 9}
+    assert [one.torn for one in found if isinstance(one, Damage)] == [False]
+
+
+def test_a_log_inside_a_value_is_not_read_for_the_log(tmp_path: Path, stack: ExitStack) -> None:
+    inner = LogWriter()
+    for turn in range(9):
+        inner.entry(as_apiserver(b"/registry/secrets/evil", 0, b"planted %d" % turn))
+    log = written(3)
+    begin = len(log.segments[-1][1])
+    log.entry(as_apiserver(b"/registry/secrets/copy", 0, bytes(inner.segments[0][1])))
+    log.entry(as_apiserver(b"/registry/secrets/after", 0, b"w" * 60))
+    log.entry(as_apiserver(b"/registry/secrets/after", 5, b"w" * 60))
+    directory = log.write(tmp_path)
+    (file,) = directory.iterdir()
+    raw = bytearray(file.read_bytes())
+    raw[begin] ^= 0x40  # the length of the frame that holds it
+    file.write_bytes(raw)
+    found = read(directory, stack)
+    assert not [one for one in found if isinstance(one, Record) and b"planted" in one.data]
+
+
+def test_zeros_over_what_was_written_are_damage_and_no_end(tmp_path: Path, stack: ExitStack) -> None:
+    log = written(3)
+    begin = len(log.segments[-1][1])
+    for turn in range(5):
+        log.entry(as_apiserver(b"/registry/secrets/x%d" % turn, 0, b"w" * 600))
+    directory = log.write(tmp_path)
+    (file,) = directory.iterdir()
+    raw = bytearray(file.read_bytes())
+    raw[begin : begin + 512] = bytes(512)
+    file.write_bytes(raw)
+    found = read(directory, stack)
+    assert entries(found)[:3] == [1, 2, 3]
+    assert 8 in entries(found)
+    assert len([one for one in found if isinstance(one, Damage)]) == 1
+
+
+def test_a_segment_that_lost_its_end_is_told_by_the_next(tmp_path: Path, stack: ExitStack) -> None:
+    log = written(cuts=(5,))
+    name, data = log.segments[0]
+    whole = len(data)
+    log.entry(b"")
+    del data[whole - 200 :]
+    found = read(log.write(tmp_path), stack)
+    assert [one.torn for one in found if isinstance(one, Damage)]
+    assert 12 in entries(found)
+    assert name.endswith(".wal")
+
+
+def test_what_is_no_log(tmp_path: Path) -> None:
+    for path, words in ((tmp_path / "none", "No such file"), (tmp_path, "no segment")):
+        with pytest.raises(NotALog, match=words):
+            open_segments(path)
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(NotALog, match="Not a directory"):
+        open_segments(tmp_path / "file")
+    (tmp_path / "member" / "wal").mkdir(parents=True)
+    with pytest.raises(NotALog) as caught:
+        open_segments(tmp_path)
+    assert caught.value.hint == f"name {tmp_path / 'member' / 'wal'}"
+
+
+def test_a_segment_that_is_a_link_or_a_pipe_is_not_followed(tmp_path: Path) -> None:
+    directory = written(1).write(tmp_path / "wal")
+    (name,) = (path.name for path in directory.iterdir())
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / name).symlink_to(directory / name)
+    with pytest.raises(SourceError):
+        open_segments(tmp_path / "links")
+    (tmp_path / "pipes").mkdir()
+    os.mkfifo(tmp_path / "pipes" / name)
+    with pytest.raises(SourceError):
+        open_segments(tmp_path / "pipes")
+
+
+def test_missing_segments_and_repaired_ones_are_told(tmp_path: Path, stack: ExitStack) -> None:
+    directory = written(cuts=(3, 7)).write(tmp_path)
+    names = sorted(path.name for path in directory.iterdir())
+    (directory / names[1]).rename(directory / (names[1] + ".broken"))
+    segments, problems = open_segments(directory)
+    for segment in segments:
+        stack.callback(segment.close)
+    assert [problem.split()[0] for problem in problems] == [names[1] + ".broken", "segments"]

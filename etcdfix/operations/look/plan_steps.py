@@ -46,7 +46,7 @@ def steps_for(
     Args:
         entries: In their order.
         groups: Of the entries.
-        report: The saved report of which the plan is made, as a command names it.
+        report: Path of the saved report that the plan rests on.
         again: What a command must repeat.
     """
     if not entries:
@@ -127,8 +127,9 @@ def _before(
     lost = any(group.declaration for group in groups)
     heal = " What a lost key hides, they can write anew from memory, under the same uid (etcdfix heal): a dry run."
     yield PlanStep(
-        "Save what API servers still have in memory",
-        f"Keep the files as you would keep the Secrets themselves.{heal if lost and not again.of_kine else ''}",
+        "Save what API servers hold in memory",
+        "One deletion ends that for all objects of a kind, and is refused until they are saved (--rescued DIR). Keep "
+        f"the files as you would keep the Secrets themselves.{heal if lost and not again.of_kine else ''}",
         [again.rescue(words), *([again.heal(words)] if lost and not again.of_kine else [])],
     )
     patterns = _patterns(group for group in groups if group.declaration)
@@ -251,12 +252,16 @@ def _deletions(counts: _Counts, again: RepeatedOptions) -> Iterator[PlanStep]:
             f"The commands accept nothing for you: without these flags the deletion is refused. {own}.",
         )
     last = counts.breaking
+    how = (
+        "etcdfix deletes nothing in kine: an API server does, and etcdfix explain shows the request"
+        if again.of_kine
+        else "Each command is a dry run; leave --dry-run out when what it shows is right"
+    )
     yield PlanStep(
         "Delete in the order of this plan, one key after the other",
         "First what comes back by itself, then what nobody uses, then what is in use"
         + (f", and last {counted(last, 'object')} that the cluster may depend on" if last else "")
-        + ". Each command is a dry run; leave --dry-run out when what it shows is right. Each grade is that of one "
-        "deletion while everything else is there: read the preview of each.",
+        + f". {how}. Each grade is that of one deletion while everything else is there: read the preview of each.",
     )
     yield PlanStep(
         "Scan again",

@@ -148,7 +148,7 @@ def test_steps_stand_in_the_order_of_acting(large: DeletionPlan) -> None:
     titles = [step.title for step in large.steps]
     assert titles == [
         "Do not restart the API servers",
-        "Save what API servers still have in memory",
+        "Save what API servers hold in memory",
         "Look for the encryption key",
         "Look for every other copy",
         "Take a snapshot of etcd, and keep it",

@@ -117,8 +117,11 @@ def find_copies(
     with ExitStack() as stack:
         log = None
         if request.logs:
-            log = stack.enter_context(LogPlace(request.logs, source, request.older_snapshots))
-            look.know_deleted(log)
+            try:
+                log = stack.enter_context(LogPlace(request.logs, source, request.older_snapshots))
+                look.know_deleted(log)
+            except SourceError as exc:
+                search.no_log(request.logs, exc.message)
         ending = look.seek(progress)
         ended = ending.ended
         try:

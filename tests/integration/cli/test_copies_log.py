@@ -109,5 +109,6 @@ def test_a_log_of_another_cluster_is_never_offered(
 
 def test_no_log_there(logged: Logged, tmp_path: Path) -> None:
     ran = logged.run("copies", *logged.common(reason=None), "--wal", str(tmp_path / "none"))
-    assert ran.code == 5
+    assert ran.code == 3
+    assert "NOT LOOKED INTO: write-ahead log" in ran.out
     assert "Traceback" not in ran.err

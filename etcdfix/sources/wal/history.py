@@ -218,19 +218,16 @@ class LogHistory:
                 return (run.run.last if held is None else 0), 0, None
             mod, entry, number = held
             return (writer, mod, self._trace.value_of(entry, number)) if entry else (0, 0, None)
-        found: tuple[int, int, bytes | None] = (0, 0, None)
+        last: KeyRecord | None = None
         for record in self._trace.of_key(key):
             place = record.entry - run.run.first
-            if not record.changed or not run.begin <= place < run.end or run.revisions[place] > revision:
-                continue
-            value = None
-            if record.kind is WriteKind.PUT:
-                if record.keeps_value:
-                    found = (0, 0, None)
-                    continue
-                value = self._trace.value_of(record.entry, record.number)
-            found = (record.entry, run.revisions[place], value)
-        return found
+            if record.changed and run.begin <= place < run.end and run.revisions[place] <= revision:
+                last = record
+        if last is None or last.keeps_value:
+            return 0, 0, None
+        is_put = last.kind is WriteKind.PUT
+        value = self._trace.value_of(last.entry, last.number) if is_put else None
+        return last.entry, run.revisions[last.entry - run.run.first], value
 
     def _compare_revision(self, run: RunTrace, store: Source, compared: _Compared) -> None:
         """Compare the revision of a whole store with that of a replay at the same entry."""

@@ -21,8 +21,8 @@ from etcdfix.wire import raft
 _MOST_CONTRADICTED: Final = 2
 """So many of the newest keys may differ in a log whose newest writes were refused."""
 
-_AGREED_BACK: Final = 3
-"""The log is of this history up to the third-newest key that agrees: one alone may be chance."""
+_AGREED_BACK: Final = 2
+"""The log is of this history up to the second-newest key that agrees: one alone may be chance."""
 
 
 class _Compared(NamedTuple):

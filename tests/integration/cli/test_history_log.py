@@ -10,7 +10,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from etcdfix.reports.schema import schema_of
+from etcdfix.reports.history_model import HistoryReport
+from etcdfix.reports.schema import document_schema
 from tests.support.apiserver import EtcdStore
 from tests.support.change_runs import Registry
 from tests.support.etcd_server import EtcdServer
@@ -28,7 +29,7 @@ class Logged(Registry):
         """Renew the Leases of two nodes, one second after the other."""
         for turn in range(first, first + count):
             name = f"node-{turn % 2}"
-            key = self.prefix + b"leases/kube-node-lease/" + name.encode()
+            key = self.key(f"kube-node-lease/{name}", "leases")
             spec = {
                 "renewTime": f"2026-01-01T00:{turn // 60:02}:{turn % 60:02}.000000Z",
                 "holderIdentity": name,
@@ -67,12 +68,12 @@ def test_what_is_not_kept_any_more_is_told_with_its_times(logged: Logged) -> Non
     logged.beat(store, 8, 20)
     logged.etcd.compact()
     store.close()
-    common = logged.common(reason=None)
+    common = logged.common(reason=None, places=False)
     ran = logged.run("history", key.decode(), *common)
     assert ran.code == 5
     ran = logged.run("history", key.decode(), *common, "--wal", str(logged.wal), "-o", "json")
     report = json.loads(ran.out)
-    jsonschema.validate(report, schema_of("history"))
+    jsonschema.validate(report, document_schema(HistoryReport))
     assert (report["exists"], report["count"]) == (False, 0)
     writes = report["log"]["writes"]
     assert [(one["event"], one["mod_revision"], one["confidence"], one["outcome"]) for one in writes] == [
@@ -101,7 +102,7 @@ def test_what_is_kept_is_told_once(logged: Logged) -> None:
     first = store.put(key, aescbc(secret("web")), mod_revision=0)
     logged.beat(store, 0, 30)
     store.close()
-    common = logged.common(reason=None)
+    common = logged.common(reason=None, places=False)
     ran = logged.run("history", key.decode(), *common, "--wal", str(logged.wal))
     assert ran.code == 0
     assert f"{first}  etcd  READABLE" in ran.out
@@ -112,7 +113,10 @@ def test_what_is_kept_is_told_once(logged: Logged) -> None:
 
 
 def test_what_makes_no_sense_is_refused(logged: Logged, tmp_path: Path) -> None:
-    key, common = logged.put("shop/web", aescbc(secret("web"))).decode(), logged.common(reason=None)
+    key, common = (
+        logged.put("shop/web", aescbc(secret("web"))).decode(),
+        logged.common(reason=None, places=False),
+    )
     for words, code, told in (
         (("--wal", str(tmp_path)), 5, "no segment of a log"),
         (("--older-snapshot", str(tmp_path / "old.db")), 2, "give --wal DIR"),

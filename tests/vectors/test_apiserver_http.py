@@ -8,8 +8,9 @@ there, the whole body, and, where it is recorded, what stands in etcd afterwards
 Not compared are times, the revision of a list and of a bookmark, continue tokens, the first revision that a cache
 knows, and which of two words a wrong key's noise gives (``invalid padding on input``, ``invalid PKCS7 data``). Taken
 from the recording are uids, the revisions of what is written, and when custom resources and health checks come back
-after a restart. :data:`LEFT_OUT` counts what is not compared at all, and why; the reads among them that a server
-answers otherwise while it starts (5.5 s), and those whose answer is that of the same request up to 1.6 s before or after.
+after a restart. :data:`LEFT_OUT` counts what is not compared at all, and why. Among that are reads that a server
+answers otherwise while it starts (5.5 s), and reads whose answer is the recorded one of the same request up to 1.6 s
+before or after.
 """
 
 from __future__ import annotations

@@ -243,12 +243,16 @@ def _deletions(counts: _Counts, again: RepeatedOptions) -> Iterator[PlanStep]:
             f"The commands accept nothing for you: without these flags the deletion is refused. {own}.",
         )
     last = counts.breaking
+    how = (
+        "etcdfix deletes nothing in kine: an API server does, and etcdfix explain shows the request"
+        if again.of_kine
+        else "Each command is a dry run; leave --dry-run out when what it shows is right"
+    )
     yield PlanStep(
         "Delete in the order of this plan, one key after the other",
         "First what comes back by itself, then what nobody uses, then what is in use"
         + (f", and last {counted(last, 'object')} that the cluster may depend on" if last else "")
-        + ". Each command is a dry run; leave --dry-run out when what it shows is right. Each grade is that of one "
-        "deletion while everything else is there: read the preview of each.",
+        + f". {how}. Each grade is that of one deletion while everything else is there: read the preview of each.",
     )
     yield PlanStep(
         "Scan again",

@@ -234,7 +234,7 @@ def test_an_object_that_is_being_deleted(
 
 def test_a_value_with_a_lease_goes_by_itself(cluster: LostKeyCluster) -> None:
     cluster.grant(cluster.key("shop/leased"), aescbc(secret("leased"), b"abcdefghijklmnop", "key3"))
-    _refused(cluster, "leased", rule="not-healable", says="lease")
+    _refused(cluster, "leased", rule="not-healable", says="it has a lease")
 
 
 def test_two_servers_have_different_objects_in_memory(cluster: LostKeyCluster) -> None:
@@ -418,6 +418,17 @@ def test_admission_forbids_the_update(cluster: LostKeyCluster) -> None:
     assert "refused, reason not told" in told["refusal"]["message"]
     assert len(cluster.patches()) == 1
     assert cluster.outcomes() == ["refused"]
+
+
+def test_no_second_server_is_asked_for_what_the_first_refused(cluster: LostKeyCluster) -> None:
+    with beside(cluster, OLD) as p2:
+        p2.wait()
+        p2.reload(NEW)
+        cluster.p1.behaviour.refuse.add("shop")
+        with cluster.unwritten():
+            told = cluster.told("one", code=4)
+        assert told["refusal"]["rule"] == "server-refused"
+        assert (len(cluster.patches()), cluster.patches(p2)) == (1, [])
 
 
 @pytest.mark.parametrize("status", [422, 403, 404, 409, 429, 503])

@@ -67,7 +67,9 @@ def test_what_is_compacted_comes_back_byte_for_byte(registry: Registry, data: Pa
     with registry.untouched():
         ran = from_wal(registry, data)
     registry.refused(ran, "of the write-ahead log in", "is no backup", hint=UNLISTED)
-    if deleted:  # nothing of the key is left; of a generation that is there, the log shows that the value is of it
+    if (
+        deleted
+    ):  # nothing of the key is left; of a generation that is there, the log shows that the value is of it
         with registry.untouched():
             ran = from_wal(registry, data, UNLISTED)
         registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint=f"the uid {UID.decode()}")

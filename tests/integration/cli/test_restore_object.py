@@ -25,6 +25,7 @@ from tests.support.objects import (
     aesgcm,
     config_map,
     configuration_yaml,
+    crd,
     namespace_object,
     provider,
     secret,
@@ -225,6 +226,63 @@ def test_samples_of_many_kinds(registry: Registry) -> None:
         now["metadata"]["resourceVersion"] = sample.value["metadata"]["resourceVersion"]
         assert now == sample.value, sample.name
     assert done == set(_SAMPLED)
+
+
+WIDGET = {
+    "kind": "Widget",
+    "apiVersion": "example.com/v1",
+    "metadata": {"name": "w", "namespace": "shop", "uid": "u-7", "resourceVersion": "5"},
+    "spec": {"size": 1.5, "big": 9007199254740993, "none": None, "text": "\u00e9<&>"},
+}
+
+
+def test_a_custom_resource(registry: Registry) -> None:
+    """What is stored is what is served: each number keeps its text."""
+    registry.put("widgets.example.com", crd(), "apiextensions.k8s.io/customresourcedefinitions")
+    newest = {**WIDGET, "metadata": {"name": "other", "namespace": "shop", "uid": "u-8"}}
+    registry.put("shop/other", json.dumps(newest).encode(), "example.com/widgets")
+    key = registry.key("shop/w", "example.com/widgets")
+    file = saved(registry.folder, WIDGET)
+    given = ("--from-object", str(file), key.decode(), UNLISTED, UNKNOWN_UID, NO_SERVER)
+    ran = registry.restore(*given)
+    assert ran.code == 0, ran.err
+    stored = registry.stored(key)
+    assert stored is not None
+    expected = {**WIDGET, "metadata": {k: v for k, v in WIDGET["metadata"].items() if k != "resourceVersion"}}  # type: ignore[attr-defined]
+    assert json.loads(stored) == expected
+    assert b'"big":9007199254740993' in stored
+    registry.etcd.delete(key)
+    registry.etcd.delete(
+        registry.key("widgets.example.com", "apiextensions.k8s.io/customresourcedefinitions")
+    )
+    with registry.untouched():
+        ran = registry.restore(*given)
+    registry.refused(
+        ran, "holds no object of a type that API servers of this cluster are known", hint="CustomResource"
+    )
+
+
+def test_a_definition(registry: Registry) -> None:
+    registry.put("gadgets.example.com", crd("gadgets"), "apiextensions.k8s.io/customresourcedefinitions")
+    key = registry.key("widgets.example.com", "apiextensions.k8s.io/customresourcedefinitions")
+    value = json.loads(crd())
+    value["metadata"]["uid"] = "u-9"
+    given = (
+        "--from-object",
+        str(saved(registry.folder, value)),
+        key.decode(),
+        UNLISTED,
+        UNKNOWN_UID,
+        NO_SERVER,
+    )
+    with registry.untouched():
+        ran = registry.restore(*given)
+    registry.refused(ran, "a file that may have been edited", hint="--accept-risk cluster-breaking")
+    ran = registry.restore(*given, "--accept-risk", "cluster-breaking")
+    assert ran.code == 0, ran.err
+    stored = registry.stored(key)
+    assert stored is not None
+    assert json.loads(stored) == value
 
 
 # From another key.

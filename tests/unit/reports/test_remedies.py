@@ -129,7 +129,7 @@ def test_a_lost_key_begins_with_the_configuration_and_then_the_caches(cause: Cau
     first, second, *rest = remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE))
     assert second.action.startswith("Do not restart the API servers")
     assert "Restart no API server" in first.note
-    saving = "--kubeconfig FILE --save-dir DIR --reveal --reason REASON"
+    saving = "--kubeconfig FILE --save-dir DIR --reveal"
     assert second.command == f"etcdfix rescue /registry/secrets/shop/web {saving}"
     third = rest[0]
     healed = "etcdfix heal /registry/secrets/shop/web --saved DIR --kubeconfig FILE "

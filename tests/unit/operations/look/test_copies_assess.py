@@ -20,6 +20,7 @@ from tests.support.memory_source import stored
 
 KEY = b"/registry/secrets/shop/web"
 LIVE = RepeatedOptions(source=("--endpoints", "e:1"), reading=("--encryption-config", "c"), kubeconfig="k")
+REMEMBERED = {"mod_revision": 20, "outcome": None, "create_revision": 0, "version": 0, "value_sha256": ""}
 PRESENT = stored(KEY, mod_revision=20, create_revision=10, version=5)
 
 
@@ -79,8 +80,8 @@ def grade(one: ObjectCopies) -> Grade:
         ({"mod_revision": 20, "version": 5}, {}, Grade.DOUBTFUL),
         ({"doubt": "it may have been edited"}, {"kind": PlaceKind.BACKUP}, Grade.DOUBTFUL),
         ({}, {"kind": PlaceKind.BACKUP}, Grade.GOOD),
-        ({"mod_revision": 20, "outcome": None, "create_revision": 0, "value_sha256": ""}, {"kind": PlaceKind.API_SERVER}, Grade.GOOD),
-        ({"doubt": "deleting", "mod_revision": 20, "value_sha256": ""}, {"kind": PlaceKind.API_SERVER}, Grade.DOUBTFUL),
+        (REMEMBERED, {"kind": PlaceKind.API_SERVER}, Grade.GOOD),
+        (REMEMBERED | {"doubt": "deleting"}, {"kind": PlaceKind.API_SERVER}, Grade.DOUBTFUL),
     ],
 )  # fmt: skip
 def test_one_doubt_is_enough(changes: dict[str, Any], settings: dict[str, Any], expected: Grade) -> None:

@@ -206,11 +206,23 @@ def _check(saved: SavedObject) -> None:
         raise ValueError(saved.file)
 
 
+class _Metadata(msgspec.Struct):
+    name: str
+    uid: str
+    resource_version: str = msgspec.field(name="resourceVersion")
+    namespace: str = ""
+
+
+class _Object(msgspec.Struct):
+    kind: str
+    metadata: _Metadata
+
+
 def read_saved(directory: Path, saved: SavedObject) -> bytes:
-    """Return the bytes of a saved object.
+    """Return the bytes of a saved object, which is what its line in the index says.
 
     Raises:
-        ConfigurationError: The file cannot be read, or is not the one that was saved.
+        ConfigurationError: The file cannot be read, is not the one that was saved, or is of another object or state.
     """
     path = directory / saved.file
     try:
@@ -223,4 +235,25 @@ def read_saved(directory: Path, saved: SavedObject) -> bytes:
             f"saved object {path}: its digest is {found}, the index says {saved.sha256}",
             hint="it was changed after it was saved: it is no copy that can be relied upon",
         )
+    if not _is_described(raw, saved):
+        raise ConfigurationError(
+            f"saved object {path}: it is not the object, or not the state, that the index says it is",
+            hint="the index was changed after it was written: it is none that can be relied upon",
+        )
     return raw
+
+
+def _is_described(raw: bytes, saved: SavedObject) -> bool:
+    """Say whether the file itself bears out what the index says of it, the etcd key included."""
+    try:
+        found = msgspec.json.decode(raw, type=_Object)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return False
+    metadata = found.metadata
+    place = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+    return (
+        found.kind == saved.kind
+        and (metadata.name, metadata.namespace) == (saved.name, saved.namespace)
+        and (metadata.uid, metadata.resource_version) == (saved.uid, saved.resource_version)
+        and saved.key.endswith(f"/{place}".encode())
+    )

@@ -37,13 +37,14 @@ from etcdfix.operations.opening import Inputs, open_cluster
 from etcdfix.reports.formats.machine import document_text
 from etcdfix.reports.origin import shown_word
 from etcdfix.reports.saved_report import SavedReport, load_report
+from etcdfix.storagekey import display
 
 EXIT_CODES = {
     0: "everything that could be healed is, or would be (dry run); keys that are left alone are told",
     2: "usage or configuration error; nothing was changed",
     3: "an outcome is unknown, anomalous or doubtful: the run stopped there; or not told to the --audit-anchor",
     4: "refused by a safety rule or by an API server; what is told as healed before that stays healed",
-    5: "etcd could not be asked; what is told as healed before that stays healed",
+    5: "etcd could not be asked, or not one API server; what is told as healed before that stays healed",
 }
 
 _TEXT = "text"
@@ -64,6 +65,9 @@ class _Account:
 
     def left(self, alone: LeftAlone) -> None:
         self.left_alone.append(alone)
+        if self.to_heal is not None:  # it was one of them, and somebody was faster
+            self.to_heal -= 1
+            say(f"{display(alone.key)} was written meanwhile: {alone.why}")
 
     def told(self, healed: Healed) -> None:
         self.objects.append(healed)

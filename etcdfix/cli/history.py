@@ -74,12 +74,13 @@ def command(
     output_file: Path | None,
     **options: Any,
 ) -> int:
-    r"""Show every revision of one key that etcd, or the snapshot, still keeps, the newest first. Reads only.
+    r"""Show every revision of one key that etcd, or the file, still keeps, the newest first. Reads only.
 
     KEY is a complete etcd key (/registry/secrets/shop/db), also of an object that was deleted. For each revision: what
     it is, when the object says that it was written, which fields differ from the one before (never their values), and
     the commands that show it and put it back. etcd keeps revisions until it compacts them, which an API server has it
-    do every five minutes; a snapshot keeps what etcd kept when it was taken.
+    do every five minutes; a snapshot keeps what etcd kept when it was taken. kine (--kine) keeps the value
+    before the last one even after that: it stands here as kept in an old_value.
 
     With --wal, what etcd's write-ahead log holds of the key is told besides: every write of the last hours or days,
     compacted or not, deletions too. It is read without a lock and may be that of an etcd that runs. The log says what

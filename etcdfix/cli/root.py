@@ -128,7 +128,7 @@ class _Root(LazyGroup):
 def cli() -> None:
     """Find and explain Kubernetes objects in etcd that cannot be read.
 
-    Works on a live etcd or on a snapshot file; no API server is needed. Only delete, restore,
+    Works on a live etcd, a snapshot file, or the SQLite file of k3s; no API server is needed. Only delete, restore,
     reencrypt, repair and heal change anything: each key by itself, after a backup and with a record.
     """
 

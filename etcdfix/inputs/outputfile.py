@@ -128,11 +128,17 @@ class _Target:
             ConfigurationError: It may not be replaced.
             OSError: It cannot be looked at.
         """
+        from etcdfix.inputs.ownfiles import OwnFile, own_file, stands_beside_a_database  # noqa: PLC0415 - few reports go to a file
+
+        where = f"--output-file {self._path}"
         try:
             status = os.stat(self._path.name, dir_fd=self._directory, follow_symlinks=False)
         except FileNotFoundError:
+            if stands_beside_a_database(self._directory, self._path.name):
+                raise ConfigurationError(
+                    f"{where} would be taken for the log of a SQLite database", hint="name another file"
+                ) from None
             return None
-        where = f"--output-file {self._path}"
         if stat.S_ISLNK(status.st_mode):
             raise ConfigurationError(
                 f"{where} is a symbolic link, which is not followed", hint="name the file itself"
@@ -141,8 +147,6 @@ class _Target:
             raise ConfigurationError(f"{where} is no regular file any more")
         if any(os.path.samestat(status, other) for other in _statuses(self._inputs)):
             raise ConfigurationError(f"{where} is a file that this command reads", hint="name another one")
-        from etcdfix.inputs.ownfiles import OwnFile, own_file  # noqa: PLC0415 - most often nothing is there
-
         own = own_file(self._directory, self._path.name)
         if own is not None and not (own is OwnFile.PLAN and self._may_replace_plan):
             raise ConfigurationError(

@@ -1,8 +1,8 @@
-"""Files that no report may replace: our backups, audit logs with their head files, plans, EncryptionConfigurations.
+"""Files that no report may replace: our backups, audit logs and plans, EncryptionConfigurations, SQLite databases.
 
 An EncryptionConfiguration is one whoever made it: it may hold the last copy of an encryption key. Ours are
 recognised by how they begin and how they end, and by the files beside them, so that one which is damaged in its middle
-is still known for what it is.
+is still known for what it is. The last writes of a SQLite database are in the log beside it.
 """
 
 from __future__ import annotations
@@ -36,6 +36,11 @@ BACKUP_TAIL: Final = re.compile(rb',\n"document_sha256":"(sha256:[0-9a-f]{64})"\
 
 PLAN_KIND: Final = "DeletionPlan"
 
+SQLITE_MAGIC: Final = b"SQLite format 3\0"
+# Of a write-ahead log, in either byte order of its sums, and of a rollback journal.
+_SQLITE_LOGS: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83", b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7")
+_BESIDE_SQLITE: Final = ("-wal", "-shm", "-journal")
+
 # The longest line of an audit log, and a little of its neighbours.
 _REACH: Final = MAX_RECORD_SIZE + 4096
 _FIRST_RECORD: Final = f'{{"kind":"{RECORD_KIND}","apiVersion":"{RECORD_API_VERSION}"'.encode()
@@ -59,6 +64,7 @@ class OwnFile(StrEnum):
     HEAD = "the head file of an audit log of etcdfix"
     PLAN = "a plan of etcdfix"
     CONFIGURATION = "an EncryptionConfiguration"
+    DATABASE = "a SQLite database, or belongs to one"
 
 
 def own_file(directory: int, name: str) -> OwnFile | None:
@@ -82,7 +88,23 @@ def own_file(directory: int, name: str) -> OwnFile | None:
         return OwnFile.PLAN
     if any(_CONFIGURATION.search(part) is not None for part in (first, last)):
         return OwnFile.CONFIGURATION
+    if first.startswith((SQLITE_MAGIC, *_SQLITE_LOGS)) or stands_beside_a_database(directory, name):
+        return OwnFile.DATABASE
     return None
+
+
+def stands_beside_a_database(directory: int, name: str) -> bool:
+    """Say whether SQLite would take a file of that name for part of a database; it need not be there.
+
+    Args:
+        directory: Descriptor of the directory that it is in.
+        name: Its plain name there.
+    """
+    for suffix in _BESIDE_SQLITE:
+        if name.endswith(suffix):
+            with contextlib.suppress(OSError):
+                return _ends(directory, name.removesuffix(suffix))[0].startswith(SQLITE_MAGIC)
+    return False
 
 
 def _is_log(first: bytes, last: bytes) -> bool:

@@ -66,7 +66,8 @@ class HealReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version
         dry_run: No API server was asked to write anything.
         objects: Those that were dealt with, in that order; what is healed stays healed where the run stopped later.
         left_alone: Keys that were named and need something else, or nothing.
-        to_heal: How many were to be healed when the run began; null where it did not come that far.
+        to_heal: How many were to be healed, without those that somebody else healed meanwhile; null where it did not
+            come that far.
         refusal: Why the run stopped, or did not begin; null where it came to its end.
         audit_log: Path; null where no record was made.
         audit_log_head: For ``--expect-head``; null where the last outcome could not be recorded.

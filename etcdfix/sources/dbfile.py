@@ -16,6 +16,7 @@ from typing import IO, Final, NamedTuple
 
 from etcdfix.errors import NotASnapshot, SourceError, SourceLocked
 from etcdfix.inputs.inputfile import NOT_REGULAR, open_regular
+from etcdfix.inputs.ownfiles import SQLITE_MAGIC
 from etcdfix.sources.bbolt.page import MAX_PAGE_SIZE, Meta, read_metas
 
 TRAILER_SIZE: Final = 32
@@ -34,7 +35,6 @@ UNPACK_SLACK: Final = 64 << 20
 _BLOCK: Final = 1 << 20
 _MAPPED_BLOCK: Final = 128 << 20
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_SQLITE_MAGIC: Final = b"SQLite format 3\0"
 _OTHER_MAGICS: Final = (
     (b"\x28\xb5\x2f\xfd", "zstd-compressed data"),
     (b"\xfd7zXZ\x00", "xz-compressed data"),
@@ -399,7 +399,7 @@ def _open_regular(path: Path) -> IO[bytes]:
 
 def _not_a_database(path: Path, start: bytes, reason: str) -> NotASnapshot:
     """Say what the file looks like instead."""
-    if start.startswith(_SQLITE_MAGIC):
+    if start.startswith(SQLITE_MAGIC):
         return NotASnapshot(
             f"{path}: a SQLite database, as k3s has one, not an etcd database",
             hint="name it with --kine FILE",

@@ -266,8 +266,8 @@ class KineSource:
         key = around.name
         if key in OWN_KEYS:
             return None
-        row = self._own_row(around.newest, key)
-        after = self._own_row(around.following, key)
+        row = self._own_row(around.newest, key, older=False)
+        after = self._own_row(around.following, key, older=True)
         if after is not None and around.newest < after.prev_revision <= revision:
             # The row that stood then is gone; the one behind it says what it held.
             if after.created:
@@ -279,8 +279,8 @@ class KineSource:
             raise self._gone(key, revision)
         return None if row is None or row.deleted else self._stored(row)
 
-    def _own_row(self, row_id: int, key: bytes) -> Row | None:
-        row = self._table.row(row_id) if row_id else None
+    def _own_row(self, row_id: int, key: bytes, *, older: bool) -> Row | None:
+        row = self._table.row(row_id, older=older) if row_id else None
         # A number is equal to others that are written differently: 5 and 05.
         return row if row is not None and row.name == key else None
 

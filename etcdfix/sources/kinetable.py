@@ -35,7 +35,7 @@ _IS: Final = "name = CAST(? AS TEXT)"
 _ROW: Final = f"""
     SELECT id, {_NAME}, IFNULL(CAST(created AS INTEGER), 0), IFNULL(CAST(deleted AS INTEGER), 0),
         IFNULL(CAST(create_revision AS INTEGER), 0), IFNULL(CAST(prev_revision AS INTEGER), 0),
-        IFNULL(CAST(lease AS INTEGER), 0), CAST(value AS BLOB), CAST(old_value AS BLOB)
+        IFNULL(CAST(lease AS INTEGER), 0), CAST(value AS BLOB), CASE WHEN ?1 THEN CAST(old_value AS BLOB) END
     FROM kine
 """
 
@@ -157,13 +157,17 @@ class KineTable:
         """Let go of the copy."""
         self.copy.close()
 
-    def row(self, row_id: int) -> Row | None:
+    def row(self, row_id: int, *, older: bool = True) -> Row | None:
         """Return one row, None where there is none.
+
+        Args:
+            row_id: Its revision.
+            older: With its ``old_value``, which is as large as a value.
 
         Raises:
             SourceError: It cannot be read.
         """
-        found = list(self._rows(f"{_ROW} WHERE id = ?", row_id))
+        found = list(self._rows(f"{_ROW} WHERE id = ?2", older, row_id))
         return Row(*found[0]) if found else None
 
     def rows_of(self, key: bytes) -> Iterator[Row]:

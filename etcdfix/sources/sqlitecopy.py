@@ -29,8 +29,8 @@ from urllib.parse import quote
 
 from etcdfix.errors import NotAKineFile, SourceError
 from etcdfix.inputs.inputfile import open_regular
+from etcdfix.inputs.ownfiles import SQLITE_MAGIC
 
-MAGIC: Final = b"SQLite format 3\0"
 _BBOLT_MAGIC: Final = (0xED0CDAED).to_bytes(4, "little")
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _HEADER_SIZE: Final = 100
@@ -209,12 +209,12 @@ def _require_sqlite(path: Path, header: bytes) -> None:
     Raises:
         NotAKineFile: It is none.
     """
-    if header.startswith(MAGIC) and len(header) == _HEADER_SIZE:
+    if header.startswith(SQLITE_MAGIC) and len(header) == _HEADER_SIZE:
         return
     what, hint = "no SQLite database", "on k3s it is /var/lib/rancher/k3s/server/db/state.db"
     if not header:
         what = "empty"
-    elif header.startswith(MAGIC):
+    elif header.startswith(SQLITE_MAGIC):
         what = "a SQLite database that ends within its header"
     elif header[16:20] == _BBOLT_MAGIC:
         what, hint = "a database file of etcd", "name it with --snapshot FILE"

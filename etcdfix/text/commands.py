@@ -266,7 +266,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         """
         prefix = self.layout[:2] if self.layout[:1] == ("--etcd-prefix",) else ()
         places = ("--kubeconfig", kubeconfig, "--save-dir", save_dir, "--reveal")
-        return quote_command(["etcdfix", "rescue", *words, *prefix, *places, "--reason", "REASON"])
+        return quote_command(["etcdfix", "rescue", *words, *prefix, *places])
 
     def heal(self, words: Sequence[str], kubeconfig: str = "FILE", save_dir: str = "DIR") -> str:
         """Return the dry run of having an API server write anew what it holds; see :meth:`rescue`."""

@@ -78,7 +78,8 @@ def test_a_large_log(tmp_path: Path) -> None:
         print(
             f"\n{machine()}\n{entries} entries, {size / 1e6:.0f} MB: {right} of {OBJECTS} certain at the right"
             f" revision; frames {size / 1e6 / (opened - begin):.0f} MB/s, with replay"
-            f" {size / 1e6 / (known - begin):.0f} MB/s ({known - begin:.1f} s), 200 keys {end - known:.2f} s; history {whole:.1f} s; "
+            f" {size / 1e6 / (known - begin):.0f} MB/s ({known - begin:.1f} s), 200 keys"
+            f" {end - known:.2f} s; history {whole:.1f} s; "
             f"memory {peak:.0f} MB here, {children:.0f} MB of the largest child (etcd is one)"
         )
     finally:

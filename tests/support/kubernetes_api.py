@@ -1,46 +1,34 @@
-"""An HTTPS server that answers as a kube-apiserver does, as far as changes ask it; with switches for trouble."""
+"""An API server without a store: it reads any object or none, as a test says; with switches for every trouble.
+
+For what servers make of objects that cannot be read, see the stand-in of ``tests/support/apiserver``.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import json
-import ssl
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 from urllib.parse import unquote
 
+from tests.support.apiserver.answers import Answer
+from tests.support.apiserver.https import TOKEN, Listener
+from tests.support.apiserver.requests import Request
 from tests.support.certificates import CertificateAuthority
+
+__all__ = [
+    "ACCESS_REVIEW", "ENDPOINTS", "KUBE_SYSTEM", "SUBJECT_REVIEW", "TOKEN", "UID", "Answer", "KubernetesAPI", "Request",
+    "object_answer", "status_answer",
+]  # fmt: skip
 
 KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
 ACCESS_REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 SUBJECT_REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 ENDPOINTS = "/api/v1/namespaces/default/endpoints/kubernetes"
 
-TOKEN = "token-of-the-test-that-must-not-be-shown"
 UID = "6a1e0f0e-0000-4000-8000-00000000c0de"
-
-
-class Request(NamedTuple):
-    """One request that arrived."""
-
-    method: str
-    path: str
-    body: Any
-    authorization: str | None
-    accept: str | None = None
-    size: int = 0  # of the body
-
-
-class Answer(NamedTuple):
-    """What goes back instead of the usual answer; ``body`` as it travels."""
-
-    status: int
-    body: bytes
-    headers: tuple[tuple[str, str], ...] = ()
 
 
 def status_answer(code: int, message: str = "no", *, name: str = "") -> Answer:
@@ -96,29 +84,15 @@ class KubernetesAPI:
     hosts: tuple[str, ...] = ("localhost", "127.0.0.1")
 
     def __post_init__(self) -> None:
-        self._stopping = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        # Threads that stall end with the server; none is waited for.
-        self._server.daemon_threads = True
-        self._server.block_on_close = False
-        files = self.authority.issue(f"api-{self._server.server_port}", hosts=self.hosts)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(files.cert, files.key)
-        self._server.socket = context.wrap_socket(
-            self._server.socket, server_side=True, do_handshake_on_connect=False
-        )
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-        )
-        self._thread.start()
+        self._listener = Listener(self.authority, self._take, hosts=self.hosts)
 
     @property
     def port(self) -> int:
-        return self._server.server_port
+        return self._listener.port
 
     @property
     def url(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
+        return self._listener.url
 
     def asked(self, *paths: str) -> list[str]:
         """The paths of the requests that arrived, as far as they begin like these."""
@@ -131,31 +105,11 @@ class KubernetesAPI:
         self.stop()
 
     def stop(self) -> None:
-        self._stopping.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._listener.stop()
 
     def kubeconfig(self, folder: Path, *, change: Callable[[dict[str, Any]], None] | None = None) -> Path:
-        """Write a kubeconfig for this server; ``change`` may alter it first. JSON is YAML."""
-        config: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "here",
-            "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [
-                {
-                    "name": "c",
-                    "cluster": {"server": self.url, "certificate-authority": str(self.authority.cert)},
-                }
-            ],
-            "users": [{"name": "u", "user": {"token": TOKEN}}],
-        }
-        if change is not None:
-            change(config)
-        path = folder / "kubeconfig"
-        path.write_text(json.dumps(config))
-        return path
+        """Write a kubeconfig for this server; ``change`` may alter it first."""
+        return self._listener.kubeconfig(folder, change=change)
 
     def answer(self, request: Request) -> Answer:
         """The answer to one request."""
@@ -216,56 +170,12 @@ class KubernetesAPI:
             return object_answer(name=name, uid="u-1")
         return status_answer(500, "Internal error") if self.holds else status_answer(404, name=name)
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        played = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self._serve()
-
-            def do_POST(self) -> None:
-                self._serve()
-
-            def _serve(self) -> None:
-                raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                request = Request(
-                    self.command,
-                    self.path,
-                    json.loads(raw) if raw else None,
-                    self.headers.get("Authorization"),
-                    self.headers.get("Accept"),
-                    len(raw),
-                )
-                played.requests.append(request)
-                if self.path in played.hang_up:
-                    return
-                if self.path in played.stall:
-                    played._stopping.wait()
-                    return
-                answer = played.answer(request)
-                self.send_response(answer.status)
-                self.send_header("Content-Type", "application/json")
-                for name, value in answer.headers:
-                    self.send_header(name, value)
-                if self.path in played.drip:
-                    self.end_headers()
-                    self._drip()
-                    return
-                self.send_header("Content-Length", str(len(answer.body)))
-                self.end_headers()
-                self.wfile.write(answer.body)
-
-            def _drip(self) -> None:
-                with contextlib.suppress(OSError):
-                    while not played._stopping.wait(0.02):
-                        self.wfile.write(b" ")
-
-            def handle(self) -> None:
-                # A client that hangs up, or does not trust us, is part of the play.
-                with contextlib.suppress(OSError):
-                    super().handle()
-
-            def log_message(self, *_arguments: object) -> None:
-                return
-
-        return Handler
+    def _take(self, request: Request) -> Answer | None:
+        self.requests.append(request)
+        if request.path in self.hang_up:
+            return None
+        if request.path in self.stall:
+            self._listener.stopping.wait()
+            return None
+        answer = self.answer(request)
+        return answer._replace(lines=itertools.cycle((b" ", b""))) if request.path in self.drip else answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,14 @@ from etcdfix.rescued import (
 )
 
 KEY = b"/registry/secrets/shop/db"
-BODY = b'{"kind":"Secret","apiVersion":"v1","metadata":{"name":"db"}}\n'
+METADATA = {"name": "db", "namespace": "shop", "uid": "u-1", "resourceVersion": "17"}
+
+
+def body_of(kind: str = "Secret", **changes: str) -> bytes:
+    return json.dumps({"kind": kind, "apiVersion": "v1", "metadata": METADATA | changes}).encode()
+
+
+BODY = body_of()
 
 
 def saved_object(key: bytes = KEY, body: bytes = BODY, **fields: Any) -> SavedObject:
@@ -125,6 +133,34 @@ def test_a_file_that_was_changed_afterwards_is_no_copy(tmp_path: Path) -> None:
     path.symlink_to("other")
     with pytest.raises(ConfigurationError):
         read_saved(tmp_path, saved)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        body_of(name="other"), body_of(namespace="other"), body_of(uid="u-2"), body_of(resourceVersion="18"),
+        body_of(kind="ConfigMap"), b"{}", b"[" * 100_000, b"\xff",
+    ],
+)  # fmt: skip
+def test_a_line_that_calls_a_file_something_else_is_no_index_to_rely_upon(
+    tmp_path: Path, body: bytes
+) -> None:
+    """An old file under a new resourceVersion, or that of another object: its digest may well be on record."""
+    saved = saved_object(body=body)
+    (tmp_path / saved.file).write_bytes(body)
+    with pytest.raises(ConfigurationError, match="not the object, or not the state"):
+        read_saved(tmp_path, saved)
+
+
+def test_a_line_of_another_etcd_key_is_no_index_to_rely_upon(tmp_path: Path) -> None:
+    saved = saved_object(key=b"/registry/secrets/shop/another")
+    (tmp_path / saved.file).write_bytes(BODY)
+    with pytest.raises(ConfigurationError):
+        read_saved(tmp_path, saved)
+    body = body_of("Node", namespace="")
+    node = saved_object(key=b"/registry/minions/db", body=body, kind="Node", namespace="")
+    (tmp_path / node.file).write_bytes(body)
+    assert read_saved(tmp_path, node) == body
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.apiserver.comparing import normalised
 from tests.support.apiserver.process import configuration_of
-from tests.support.apiserver.replay import SHIFT_SECONDS, Record, Replay, Watching, load, normalised
+from tests.support.apiserver.recording import Record, load
+from tests.support.apiserver.replay import SHIFT_SECONDS, Replay, Watching
 from tests.support.apiserver.requests import Request
 from tests.support.golden import golden_folder, needs_golden
 

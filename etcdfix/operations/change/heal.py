@@ -21,6 +21,7 @@ import msgspec
 
 from etcdfix.apiserver.fleet import open_fleet, require_servers
 from etcdfix.apiserver.memory import identity_in
+from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable, RefusedByRule
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
@@ -28,11 +29,11 @@ from etcdfix.operations.change.execute_change import (
     Confirmer,
     execute_change,
 )
+from etcdfix.operations.change.heal_kind import check_kind
 from etcdfix.operations.change.heal_look import (
     Ground,
     Healable,
     LeftAlone,
-    check_kind,
     look_at,
     lost_key_or_why,
 )
@@ -44,9 +45,10 @@ from etcdfix.remediation.patcher import now_text
 from etcdfix.remediation.preflight.cluster import Cluster, check_cluster
 from etcdfix.remediation.preflight.target import read_target
 from etcdfix.remediation.rescue.store import Origin, RescueStore
-from etcdfix.rescued import read_index
+from etcdfix.rescued import newest_first, read_index
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import ResourcePrefix, display
+from etcdfix.text.safetext import quote_command
 
 
 class HealConfirmer(Confirmer, Protocol):
@@ -186,7 +188,9 @@ def run_heal(
                 cluster=cluster,
                 identity=identity,
                 fleet=fleet,
-                index=index,
+                saved=index.directory,
+                rescue=_rescue(request.api, request.saved),
+                copies={key: newest_first(objects) for key, objects in index.by_key().items()},
                 accepted=request.accepted,
                 unchecked_servers=request.unchecked_servers,
                 backup_directories=request.record_paths.directories,
@@ -195,6 +199,7 @@ def run_heal(
             request,
             confirmer,
             told,
+            left,
         )
         found = [run.look(key) for key in dict.fromkeys(request.keys)]
         alone = tuple(each for each in found if isinstance(each, LeftAlone))
@@ -208,6 +213,23 @@ def run_heal(
             healable=healable, left_alone=alone, unread=unread, saved=request.saved, warnings=warnings
         )
         return run.go(shown, preview)
+
+
+def _rescue(api: APIAccess, saved: Path) -> str:
+    """Return the command that saves what a scan found unreadable."""
+    context = [] if api.context is None else ["--context", api.context]
+    servers = [word for url in api.servers for word in ("--server", url)]
+    words = [
+        "etcdfix",
+        "rescue",
+        "--from-report",
+        "REPORT",
+        "--kubeconfig",
+        str(api.kubeconfig),
+        *context,
+        *servers,
+    ]
+    return quote_command([*words, "--save-dir", str(saved), "--reveal"])
 
 
 def _nothing_to_heal(request: HealRequest, alone: tuple[LeftAlone, ...]) -> RefusedByRule:
@@ -234,7 +256,9 @@ class _Run:
         request: HealRequest,
         confirmer: HealConfirmer,
         told: Callable[[Healed], None],
+        left: Callable[[LeftAlone], None],
     ) -> None:
+        self._left = left
         self._ground = ground
         self._request = request
         self._confirmer = confirmer
@@ -280,9 +304,13 @@ class _Run:
         for before in shown.healable:
             # Time has passed, and other objects were written: each is looked at again by itself.
             again = before if request.dry_run else self.look(before.key)
+            if isinstance(again, LeftAlone) and again.well:
+                # A controller that writes an object often heals it by that.
+                self._left(again)
+                continue
             if isinstance(again, LeftAlone):
                 raise refuse(
-                    Rule.MOVED if again.well else again.rule,
+                    again.rule,
                     f"{display(again.key)} could be healed a moment ago, and not any more: {again.why}",
                     hint="run this again: what was healed is left alone",
                 )

@@ -5,6 +5,7 @@ A value is left alone where a heal is not what it needs; what would make any hea
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,10 +22,10 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.model import ClusterIdentity, Outcome
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.landmarks import Landmarks
-from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, require_everything
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.members import KeyReading, LeaseState
 from etcdfix.remediation.preflight.target import Target, check_writable
-from etcdfix.rescued import RescueIndex, SavedObject, read_saved
+from etcdfix.rescued import SavedObject, read_saved
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import ResourcePrefix, api_path, display
 from etcdfix.text.safetext import quote_command
@@ -117,7 +118,9 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         cluster: Where, read with today's configuration.
         identity: Which cluster it is.
         fleet: Its API servers.
-        index: What was rescued.
+        saved: Directory of what was rescued.
+        copies: What was rescued, by etcd key, the newest resourceVersion first.
+        rescue: The command that rescues what is missing.
         accepted: Expectations and acceptances.
         unchecked_servers: Addresses of servers that need not have an answer.
         backup_directories: Where backups go.
@@ -127,7 +130,9 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     cluster: Cluster
     identity: ClusterIdentity
     fleet: Fleet
-    index: RescueIndex
+    saved: Path
+    copies: Mapping[bytes, tuple[SavedObject, ...]]
+    rescue: str
     accepted: Acceptances
     unchecked_servers: tuple[str, ...]
     backup_directories: tuple[Path, ...]
@@ -204,7 +209,7 @@ def look_at(ground: Ground, target: Target, found: Examination) -> Healable | Le
             f"{ground.identity.describe()} a moment ago",
             hint="name the members of one cluster with --endpoints",
         )
-    saved = ground.index.of(found.stored.key)
+    saved = ground.copies.get(found.stored.key, ())
     version = next((each.version for each in saved), directory.version)
     thing = APIObject(directory.group, version, directory.resource, found.namespace, found.name)
     if not api_path(thing.group, version or "v1", thing.resource, thing.namespace, thing.name):
@@ -356,8 +361,8 @@ def check_saved(ground: Ground, found: Examination, saved: SavedObject | None, u
         raise refuse(
             Rule.NOT_RESCUED,
             f"{display(key)} was not saved yet at mod_revision {found.stored.mod_revision}, and API servers still hold "
-            f"it: a heal that goes wrong could end that ({ground.index.directory})",
-            hint="etcdfix rescue first, with everything that this scan found",
+            f"it: a heal that goes wrong could end that ({ground.saved})",
+            hint=f"save it first, and everything of its kind: {ground.rescue}",
         )
     if saved.uid != uid:
         raise refuse(
@@ -373,86 +378,6 @@ def check_saved(ground: Ground, found: Examination, saved: SavedObject | None, u
             hint="--saved: the directory that was saved from this cluster",
         )
     try:
-        read_saved(ground.index.directory, saved)
+        read_saved(ground.saved, saved)
     except ConfigurationError as exc:
-        raise refuse(Rule.NOT_RESCUED, exc.message, hint="save it again: etcdfix rescue") from exc
-
-
-def check_kind(ground: Ground, directory: ResourcePrefix) -> int:
-    """Check all values of a resource before the first of them is healed.
-
-    What one server writes under a key that another one lacks cannot be read by that one, and ends its cached reads of
-    the whole kind. So nothing may be left that only a server's memory holds; and what is stored under today's write
-    key already, where there is any, must be read by every server.
-
-    Returns:
-        How many values of the resource do not open.
-
-    Raises:
-        RefusedByRule: One was not saved, or a server does not read what is stored under today's write key.
-        SourceError: etcd could not be asked.
-    """
-    examiner, index = ground.cluster.examiner.apart(), ground.index.by_key()
-    unread = 0
-    newest: Examination | None = None
-    for stored in ground.cluster.source.current(examiner.layout.directory_prefix(directory)):
-        found = examiner.examine(stored)
-        if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
-            continue
-        if not found.opened:
-            unread += 1
-            _check_rescued(ground, found, index.get(stored.key, []))
-        elif (
-            found.verdict.outcome is Outcome.READABLE
-            and not found.stale
-            and (newest is None or newest.stored.mod_revision < stored.mod_revision)
-        ):
-            newest = found
-    require_everything(ground.cluster)
-    if newest is not None:
-        _check_read_by_all(ground, newest)
-    return unread
-
-
-def _check_rescued(ground: Ground, found: Examination, copies: list[SavedObject]) -> None:
-    """Refuse while an API server still gives an unreadable object that nothing else holds.
-
-    Raises:
-        RefusedByRule: It was not saved.
-    """
-    stored = found.stored
-    saved = {each.resource_version for each in copies}
-    if str(stored.mod_revision) in saved:
-        return
-    for holder in remembered_by_each(ground.fleet, _thing(found)):
-        identity = holder.memory.identity
-        if identity is not None and identity.resource_version not in saved:
-            raise refuse(
-                Rule.NOT_RESCUED,
-                f"{display(stored.key)} cannot be read from etcd, the API server at {holder.server.address} still "
-                f"has it in memory, and it was not saved ({ground.index.directory})",
-                hint="etcdfix rescue first, with everything of the kind: a heal that goes wrong can end what the "
-                "servers remember of all of it",
-            )
-
-
-def _check_read_by_all(ground: Ground, newest: Examination) -> None:
-    """Refuse where a server does not read what is stored under today's write key.
-
-    Raises:
-        RefusedByRule: One does not; what it would be healed to, it could not read either.
-    """
-    for said in read_by_each(ground.fleet, _thing(newest)):
-        if said.answer is Answer.READ_ERROR:
-            raise refuse(
-                Rule.WRITE_KEY,
-                f"the API server at {said.server} does not read {display(newest.stored.key)}, which is stored under "
-                f"today's write key ({newest.transformer}): what is healed it could not read either",
-                hint="give every API server the same EncryptionConfiguration, and wait until each has loaded it (it "
-                "looks once a minute); do not restart those that hold the objects in memory",
-            )
-
-
-def _thing(found: Examination) -> APIObject:
-    directory = found.directory
-    return APIObject(directory.group, directory.version, directory.resource, found.namespace, found.name)
+        raise refuse(Rule.NOT_RESCUED, exc.message, hint=f"save it again: {ground.rescue}") from exc

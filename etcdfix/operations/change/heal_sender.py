@@ -121,8 +121,8 @@ class HealSender:
 
     def _from_saved(self) -> str:
         """Return the command that puts the newest saved copy back."""
-        key, index = self._healable.key, self._ground.index
-        file = str(index.directory / index.of(key)[0].file)  # its uid was asked with
+        key = self._healable.key
+        file = str(self._ground.saved / self._ground.copies[key][0].file)  # its uid was asked with
         return quote_command(["etcdfix", "restore", "--from-object", file, *key_arguments(key)])
 
     def _refused(self, result: Result, rule: Rule, text: str, hint: str) -> Sent:
@@ -259,7 +259,7 @@ class HealSender:
             reply = holder.server.send("GET", holder.path, longest=LONGEST_ANSWER)
             self.answer = reply.body if isinstance(reply, Reply) and reply.status == 200 else None
         try:
-            before = _parsed(read_saved(self._ground.index.directory, saved))
+            before = _parsed(read_saved(self._ground.saved, saved))
             after = _parsed(self.answer)
         except ConfigurationError as exc:
             return [f"it could not be compared with the saved copy: {exc.message}"]

@@ -49,7 +49,7 @@ from etcdfix.reports.plan_model import (
 from etcdfix.reports.planfile import sealed
 from etcdfix.reports.saved_report import SavedReport
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import ResourcePrefix, display
+from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import key_base64, quote_command, safe_text
 from etcdfix.verdicts.causes import Cause
@@ -163,7 +163,7 @@ def build_plan(
     if index.truncated:
         problems.append(f"{index.truncated} objects have more references than are followed")
     published_groups = groups.published(keys, request.same_again)
-    steps = steps_for(entries, published_groups, groups.lists(), request.same_again)
+    steps = steps_for(entries, published_groups, report.path, request.same_again)
     plan = DeletionPlan(
         api_version=API_VERSION,
         kind=PLAN_KIND,
@@ -351,13 +351,11 @@ class _Groups:
 
     def __init__(self) -> None:
         self._groups: dict[tuple[Outcome, Cause | None, tuple[KeyName, ...]], _Group] = {}
-        self._directories: Counter[ResourcePrefix] = Counter()
 
     def add(self, found: Examination) -> None:
         """Count one."""
         place = (found.verdict.outcome, found.verdict.cause, found.encryption_keys)
         self._groups.setdefault(place, _Group(found)).count += 1
-        self._directories[found.directory] += 1
 
     def published(self, keys: KeyCounter, again: RepeatedOptions) -> list[PlanGroup]:
         """Return the groups, the largest first."""
@@ -382,15 +380,6 @@ class _Groups:
                 )
             )
         return groups
-
-    def lists(self) -> dict[tuple[str, str], str]:
-        """Return the paths of the LISTs in the API that show the broken objects, those of most first."""
-        paths = {}
-        for directory, _ in self._directories.most_common():
-            path = directory.api_path("", None)
-            if path:
-                paths[directory.group, directory.resource] = path
-        return paths
 
 
 def _needs(found: Examination, needed: Needed) -> list[str]:

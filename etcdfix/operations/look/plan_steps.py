@@ -27,11 +27,9 @@ from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, deletion_
 from etcdfix.reports.remedies import save_command
 from etcdfix.reports.rows import Rows
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
 from etcdfix.verdicts.severity import Rank
 
-_MOST_RESOURCES: Final = 10
 _MOST_NAMED: Final = 5
 _ACCEPT: Final = "--accept-risk "
 _UNDETERMINED: Final = "undetermined"
@@ -40,7 +38,7 @@ _UNDETERMINED: Final = "undetermined"
 def steps_for(
     entries: Sequence[PlanEntry],
     groups: Sequence[PlanGroup],
-    lists: dict[tuple[str, str], str],
+    report: str,
     again: RepeatedOptions,
 ) -> list[PlanStep]:
     """Return the steps; none where nothing is broken.
@@ -48,7 +46,7 @@ def steps_for(
     Args:
         entries: In their order.
         groups: Of the entries.
-        lists: ``(group, resource)`` to the path of its LIST in the API.
+        report: Path of the saved report that the plan rests on.
         again: What a command must repeat.
     """
     if not entries:
@@ -56,7 +54,7 @@ def steps_for(
     counts = _Counts()
     for entry in entries:
         counts.add(entry)
-    return [*_before(counts, groups, lists, again), *_deletions(counts, again)]
+    return [*_before(counts, groups, report, again), *_deletions(counts, again)]
 
 
 class _Counts(msgspec.Struct):
@@ -118,7 +116,7 @@ class _Counts(msgspec.Struct):
 def _before(
     counts: _Counts,
     groups: Sequence[PlanGroup],
-    lists: dict[tuple[str, str], str],
+    report: str,
     again: RepeatedOptions,
 ) -> Iterator[PlanStep]:
     yield PlanStep(
@@ -126,12 +124,10 @@ def _before(
         "Their caches may still hold the keys and the objects; a restart throws both away.",
     )
     yield PlanStep(
-        "Save what the caches hold",
-        "From each API server in turn, by its own address. Keep the files as you would keep the Secrets themselves.",
-        [
-            quote_command(["kubectl", "get", "--raw", f"{lists[place]}?resourceVersion=0"])
-            for place in list(lists)[:_MOST_RESOURCES]
-        ],
+        "Save what API servers hold in memory",
+        "One deletion ends that for all objects of a kind, and is refused until they are saved (--rescued DIR). Keep "
+        "the files as you would keep the Secrets themselves.",
+        [again.rescue(["--from-report", report])],
     )
     lost = _patterns(group for group in groups if group.declaration)
     if lost:
@@ -247,12 +243,16 @@ def _deletions(counts: _Counts, again: RepeatedOptions) -> Iterator[PlanStep]:
             f"The commands accept nothing for you: without these flags the deletion is refused. {own}.",
         )
     last = counts.breaking
+    how = (
+        "etcdfix deletes nothing in kine: an API server does, and etcdfix explain shows the request"
+        if again.of_kine
+        else "Each command is a dry run; leave --dry-run out when what it shows is right"
+    )
     yield PlanStep(
         "Delete in the order of this plan, one key after the other",
         "First what comes back by itself, then what nobody uses, then what is in use"
         + (f", and last {counted(last, 'object')} that the cluster may depend on" if last else "")
-        + ". Each command is a dry run; leave --dry-run out when what it shows is right. Each grade is that of one "
-        "deletion while everything else is there: read the preview of each.",
+        + f". {how}. Each grade is that of one deletion while everything else is there: read the preview of each.",
     )
     yield PlanStep(
         "Scan again",

@@ -9,7 +9,7 @@ for.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -17,23 +17,29 @@ from typing import Final, Protocol
 
 import msgspec
 
-from etcdfix.apiserver.fleet import Absent, Fleet
-from etcdfix.apiserver.memory import Memory, Remembered
+from etcdfix.apiserver.fleet import Fleet
+from etcdfix.apiserver.memory import Remembered
 from etcdfix.apiserver.objects import Answer, Said, look_for
 from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable, RefusedByRule
-from etcdfix.model import GroupResource
 from etcdfix.operations.look.ask_memory import Pace, ServerMemory
+from etcdfix.operations.look.rescue_report import (
+    Outcome,
+    absent_server,
+    counts_by_kind,
+    fit_now,
+    published_object,
+    reasons_of,
+    without_any,
+)
 from etcdfix.operations.look.rescue_targets import Target, Targets
 from etcdfix.remediation.rescue.record import BATCH, RescueRecord
 from etcdfix.remediation.rescue.store import Origin, RescueStore
 from etcdfix.reports.model import ReportConfiguration
 from etcdfix.reports.origin import TOOL, shown_word, timestamp
-from etcdfix.reports.rescue_model import Rescued, RescuedObject, RescueKind, RescueReport, RescueServer
+from etcdfix.reports.rescue_model import Rescued, RescueReport, RescueServer
 from etcdfix.reports.saved_report import SavedReport
 from etcdfix.rescued import Fit, SavedObject
 from etcdfix.rules import Rule, refuse
-from etcdfix.storagekey import display
-from etcdfix.text.safetext import key_base64
 from etcdfix.text.words import counted
 
 DEFAULT_PER_SECOND: Final = 10.0
@@ -74,14 +80,6 @@ class RescueResult(msgspec.Struct, frozen=True, kw_only=True):
 
     report: RescueReport
     ended: EndedEarly | None = None
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one object; the words of :class:`RescuedObject`."""
-
-    state: Rescued
-    saved: SavedObject | None = None
-    detail: str = ""
 
 
 def announcement(request: RescueRequest) -> str:
@@ -126,11 +124,11 @@ def run_rescue(
     on_record = record.announce(announcement(request))
     ended: EndedEarly | None = None
     try:
-        work.rescue(progress)
+        work.rescue(progress, on_record)
     except KeyboardInterrupt as exc:
         ended = EndedEarly.of(exc)
     finally:
-        work.put_on_record(on_record)
+        work.put_on_record()
     return RescueResult(report=work.report(ended), ended=ended)
 
 
@@ -151,6 +149,8 @@ class _Rescue:
         self._problems: list[str] = []
         self._warnings: list[str] = []
         self._unrecorded: list[SavedObject] = []
+        self._on_record: frozenset[str] = frozenset()
+        self._unproven = 0
         self._began = timestamp()
 
     def look_plainly(self) -> None:
@@ -204,8 +204,15 @@ class _Rescue:
             "again",
         )
 
-    def rescue(self, progress: RescueProgress) -> None:
-        """Ask for each object, and save what is given."""
+    def rescue(self, progress: RescueProgress, on_record: frozenset[str]) -> None:
+        """Ask for each object, and save what is given.
+
+        Args:
+            progress: Shows how far it is.
+            on_record: Digests of what earlier runs have saved and recorded. What is saved and not on record is asked
+                for again: only what a server gives is put on record, never what happens to lie in the directory.
+        """
+        self._on_record = on_record
         targets = [target for target in self._request.targets.objects if target.key not in self.outcomes]
         for target in progress(targets, len(targets)):
             try:
@@ -217,7 +224,7 @@ class _Rescue:
 
     def _rescue_one(self, target: Target) -> Outcome:
         before = self._store.has(target.key, target.mod_revision) if target.mod_revision else None
-        if before is not None:
+        if before is not None and before.sha256 in self._on_record:
             return Outcome(state=Rescued.ALREADY_SAVED, saved=before)
         best: SavedObject | None = None
         new = False
@@ -238,8 +245,11 @@ class _Rescue:
                 best = saved
             if fit_now(best, target) is Fit.EQUAL:
                 break
+        if best is None and before is not None:
+            self._unproven += 1
+            return Outcome(state=Rescued.ALREADY_SAVED, saved=before, detail="its digest is not on record")
         if best is None:
-            return _without(said)
+            return without_any(said)
         return Outcome(state=Rescued.SAVED if new else Rescued.ALREADY_SAVED, saved=best)
 
     def _save(self, target: Target, found: Remembered, server: str) -> tuple[SavedObject, bool]:
@@ -251,7 +261,9 @@ class _Rescue:
             mod_revision=target.mod_revision,
         )
         saved, new = self._store.save(target.key, target.thing, found.identity, found.raw, origin)
-        if new:
+        if saved.sha256 not in self._on_record and all(
+            one.sha256 != saved.sha256 for one in self._unrecorded
+        ):
             self._unrecorded.append(saved)
             if len(self._unrecorded) >= BATCH:
                 self._put(self._unrecorded)
@@ -266,31 +278,28 @@ class _Rescue:
                 f"the digests of {counted(len(objects), 'saved object')} are not on record: {exc.message} (run again)"
             )
 
-    def put_on_record(self, on_record: frozenset[str]) -> None:
-        """Record the digests of what was saved, now or by an earlier run that could not record them."""
-        now = {saved.sha256 for saved in self._unrecorded}
-        earlier = [
-            outcome.saved
-            for outcome in self.outcomes.values()
-            if outcome.state is Rescued.ALREADY_SAVED
-            and outcome.saved is not None
-            and outcome.saved.sha256 not in on_record | now
-        ]
-        if self._unrecorded or earlier:
-            self._put([*self._unrecorded, *earlier])
+    def put_on_record(self) -> None:
+        """Record the digests of what servers gave, and that are not on record yet."""
+        if self._unrecorded:
+            self._put(self._unrecorded)
         self._unrecorded = []
 
     def report(self, ended: EndedEarly | None) -> RescueReport:
         """Return what it came to."""
         objects = [
-            _object(target, self.outcomes.get(target.key, Outcome(state=Rescued.NOT_ASKED)))
+            published_object(target, self.outcomes.get(target.key, Outcome(state=Rescued.NOT_ASKED)))
             for target in self._request.targets.objects
         ]
-        kinds = _kinds(objects)
+        kinds = counts_by_kind(objects)
         saved_report = self._request.report
-        reasons = [*([ended.reason] if ended is not None else []), *self._problems, *_reasons(kinds)]
+        reasons = [*([ended.reason] if ended is not None else []), *self._problems, *reasons_of(kinds)]
         if reasons:
             reasons += [f"{absent.server} could not be asked: {absent.why}" for absent in self._fleet.absent]
+        if self._unproven:
+            reasons.append(
+                f"{counted(self._unproven, 'object')} saved by an earlier run are not on record, and no server gives "
+                "them any more: nothing shows that the files are unchanged"
+            )
         anchor = [self._record.anchor_problem] if self._record.anchor_problem else []
         return RescueReport(
             tool=TOOL,
@@ -301,7 +310,7 @@ class _Rescue:
             kube_system_uid=self._fleet.cluster.uid or None,
             directory=shown_word(str(self._store.path)),
             audit_log=shown_word(str(self._record.log)),
-            servers=[*map(self._server, self._servers), *map(_absent, self._fleet.absent)],
+            servers=[*map(self._server, self._servers), *map(absent_server, self._fleet.absent)],
             kinds=kinds,
             objects=objects,
             left_out=self._request.targets.left_out,
@@ -327,79 +336,8 @@ class _Rescue:
         )
 
 
-def _absent(absent: Absent) -> RescueServer:
-    return RescueServer(server=absent.server, asked=False, detail=absent.why)
-
-
-def fit_now(saved: SavedObject, target: Target) -> Fit:
-    """Return how a saved object stands to the mod revision of this report, which may be newer than the one it had."""
-    return msgspec.structs.replace(saved, mod_revision=target.mod_revision).fit
-
-
 def _later(said: Said, target: Target) -> bool:
     """Say whether what a server reads was written after the report; unknown revisions prove nothing."""
     with suppress(ValueError):
         return 0 < target.mod_revision < int(said.resource_version)
     return False
-
-
-_DENIED: Final = frozenset({Memory.DENIED, Memory.UNKNOWN_USER, Memory.OTHER_OBJECT})
-_EMPTY: Final = frozenset({Memory.NOT_HELD, Memory.CACHE_LOST, Memory.READ_ERROR, Memory.NOT_SERVED})
-
-
-def _without(said: Sequence[tuple[str, Remembered]]) -> Outcome:
-    """Return what it means that no server gave an object: the most hopeful of what they said."""
-    words = {found.word for _server, found in said}
-    state = Rescued.NOT_HELD
-    if words - _DENIED - _EMPTY:
-        state = Rescued.NOT_ASKED
-    elif words & _DENIED:
-        state = Rescued.REFUSED
-    detail = "; ".join(f"{server}: {found.detail or found.word.value}" for server, found in said)
-    return Outcome(state=state, detail=detail)
-
-
-def _object(target: Target, outcome: Outcome) -> RescuedObject:
-    saved = outcome.saved
-    return RescuedObject(
-        key=display(target.key),
-        key_base64=key_base64(target.key),
-        group=target.thing.group,
-        resource=target.thing.resource,
-        namespace=target.thing.namespace,
-        name=target.thing.name,
-        state=outcome.state,
-        mod_revision=target.mod_revision,
-        resource_version=saved.resource_version if saved is not None else "",
-        fit=fit_now(saved, target) if saved is not None else Fit.UNKNOWN,
-        file=saved.file if saved is not None else "",
-        sha256=saved.sha256 if saved is not None else "",
-        server=saved.server if saved is not None else "",
-        detail=outcome.detail,
-    )
-
-
-def _kinds(objects: Iterable[RescuedObject]) -> list[RescueKind]:
-    counts: dict[GroupResource, Counter[str]] = {}
-    for one in objects:
-        count = counts.setdefault(GroupResource(one.group, one.resource), Counter())
-        count["objects"] += 1
-        count[one.state.replace("-", "_")] += 1
-        count["older"] += one.fit is Fit.OLDER
-    return [
-        RescueKind(group=resource.group, resource=resource.resource, **count)
-        for resource, count in counts.items()
-    ]
-
-
-def _reasons(kinds: Iterable[RescueKind]) -> Iterator[str]:
-    for kind in kinds:
-        name = GroupResource(kind.group, kind.resource)
-        for count, what in (
-            (kind.not_held, "not in the memory of any server that could be asked"),
-            (kind.refused, "refused"),
-            (kind.not_asked, "not asked for to the end: may still be held, run again"),
-            (kind.older, "saved in an older state than etcd has"),
-        ):
-            if count:
-                yield f"{count} of {counted(kind.objects, 'object')} of {name} {what}"

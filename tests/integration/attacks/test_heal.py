@@ -130,6 +130,7 @@ def test_the_server_writes_with_a_key_that_we_do_not_have(cluster: LostKeyCluste
     told = cluster.told("--from-report", str(cluster.report()), code=3)
     (one,) = told["objects"]
     assert one["result"] == "anomaly"
+    assert "does not read what was written" in one["detail"]
     assert len(cluster.patches()) == 1
 
 
@@ -167,6 +168,13 @@ def test_a_server_that_does_not_answer_has_to_be_accepted(cluster: LostKeyCluste
     assert any(
         f"--accept-unchecked-server {gone}" in event.annotations.accepted for event in cluster.events()
     )
+
+
+def test_no_server_at_all(cluster: LostKeyCluster) -> None:
+    cluster.p1.die_after(0)
+    with cluster.unwritten():
+        told = cluster.told("one", code=5)
+    assert "no API server of this cluster can be asked" in told["refusal"]["message"]
 
 
 def test_a_server_that_answers_cannot_be_accepted_unread(cluster: LostKeyCluster) -> None:
@@ -348,6 +356,23 @@ def test_somebody_else_heals_it_meanwhile(cluster: LostKeyCluster) -> None:
     told = cluster.told("one", code=4)
     assert told["refusal"]["rule"] == "moved"
     assert cluster.stored(key) == healed
+
+
+def test_somebody_else_heals_the_next_one_meanwhile(cluster: LostKeyCluster) -> None:
+    """What a controller writes often is healed by that: no reason to leave the others."""
+    key, healed = cluster.key("shop/three"), aescbc(secret("three"), KEY_2, "key2")
+    _at_patch(cluster, lambda: cluster.etcd.put(key, healed))
+    told = cluster.told("--from-report", str(cluster.report()))
+    assert [each["key"].rpartition("/")[2] for each in told["objects"]] == ["one", "two"]
+    assert [each["rule"] for each in told["left_alone"]] == ["readable"]
+    assert (told["to_heal"], cluster.stored(key)) == (2, healed)
+
+
+def test_the_next_one_is_deleted_meanwhile(cluster: LostKeyCluster) -> None:
+    _at_patch(cluster, lambda: cluster.etcd.delete(cluster.key("shop/three")))
+    told = cluster.told("--from-report", str(cluster.report()), code=4)
+    assert [each["result"] for each in told["objects"]] == ["healed"]
+    assert told["refusal"]["rule"] == "gone"
 
 
 def test_the_key_is_deleted_meanwhile(cluster: LostKeyCluster) -> None:
@@ -535,6 +560,19 @@ def _reconciled(cluster: LostKeyCluster) -> Ran:
     return cluster.run(
         "audit", "reconcile", *common, "--encryption-config", str(cluster.config), str(cluster.log)
     )
+
+
+def test_the_unreadable_bytes_never_come_back_over_what_was_healed(cluster: LostKeyCluster) -> None:
+    assert cluster.heal("one").code == 0
+    (backup,) = cluster.kept()
+    key = cluster.key("shop/one")
+    with cluster.unwritten():
+        ran = cluster.restore(
+            str(backup.path), "--replace-mod-revision", str(cluster.mod_revision(key)), "--accept-unlisted-source",
+            "--accept-no-api-server",
+        )  # fmt: skip
+    assert ran.code == 4, ran
+    assert "readable" in ran.err
 
 
 # After the caches have ended.

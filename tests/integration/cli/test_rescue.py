@@ -22,7 +22,7 @@ from etcdfix.operations.look import ask_memory
 from etcdfix.remediation.audit.search import saved_digests, trouble_with
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.rescue.record import RescueRecord
-from etcdfix.rescued import INDEX_NAME, Fit, read_index, read_saved
+from etcdfix.rescued import INDEX_NAME, Fit, digest_of, file_name, read_index, read_saved
 from tests.support.apiserver import TOKEN, Answer, MemoryStore, Request, StandIn
 from tests.support.certificates import CertificateAuthority
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, provider
@@ -448,6 +448,34 @@ def test_digests_that_could_not_be_recorded_are_told_and_recorded_by_the_next_ru
     monkeypatch.undo()
     assert ground.rescue("--from-report", report).code == 0
     assert len(saved_digests(ground.log, "")) == 2
+
+
+def test_a_forged_file_is_never_put_on_record(ground: Ground) -> None:
+    """Somebody changes a file, and its line in the index, before the next run: it is asked for again."""
+    keys = ground.fill("one")
+    ground.lose_key()
+    report = ground.report(keys)
+    assert ground.rescue("--from-report", report).code == 0
+    (true,) = read_index(ground.saved).objects
+    raw = (ground.saved / true.file).read_bytes().replace(CONTENTS.encode(), b"Zm9yZ2Vk")
+    sha256 = digest_of(raw)
+    forged = msgspec.structs.replace(
+        true, sha256=sha256, size=len(raw), file=file_name(true.key, true.resource_version, sha256)
+    )
+    (ground.saved / forged.file).write_bytes(raw)
+    (ground.saved / true.file).unlink()
+    (ground.saved / INDEX_NAME).write_bytes(msgspec.json.encode(forged) + b"\n")
+    found = ground.rescue("--from-report", report)
+    assert found.code == 0
+    assert found.report["objects"][0]["sha256"] == true.sha256
+    assert saved_digests(ground.log, "") == {true.sha256}
+    (ground.saved / true.file).unlink()
+    (ground.saved / INDEX_NAME).write_bytes(msgspec.json.encode(forged) + b"\n")
+    ground.server.restart()
+    found = ground.rescue("--from-report", report)
+    assert found.code == 3
+    assert "are not on record, and no server" in found.report["incomplete_reasons"][0]
+    assert saved_digests(ground.log, "") == {true.sha256}
 
 
 def test_many_that_are_not_saved_are_told_by_reason(ground: Ground) -> None:

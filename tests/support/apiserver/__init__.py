@@ -18,7 +18,8 @@ Example::
 from __future__ import annotations
 
 from tests.support.apiserver.answers import Answer
-from tests.support.apiserver.process import ADMIN, TOKEN, Behaviour
+from tests.support.apiserver.https import TOKEN
+from tests.support.apiserver.process import ADMIN, Behaviour
 from tests.support.apiserver.requests import Request
 from tests.support.apiserver.rights import User
 from tests.support.apiserver.standin import StandIn

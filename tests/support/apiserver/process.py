@@ -15,12 +15,12 @@ from etcdfix.encryption.config import EncryptionConfiguration, parse_configurati
 from etcdfix.model import GroupResource
 from tests.support.apiserver.answers import Answer
 from tests.support.apiserver.cache import WatchCache
+from tests.support.apiserver.https import TOKEN
 from tests.support.apiserver.kinds import CRDS, Resource, builtins, custom
 from tests.support.apiserver.objects import Codec, Object
 from tests.support.apiserver.rights import ADMINS, Decision, Question, User, decide
 from tests.support.apiserver.store import Feed, MemoryStore, Store
 
-TOKEN = "token-of-the-test-that-must-not-be-shown"
 ADMIN = User("alice@example.org", (ADMINS,))
 
 # The kinds that the server's own informers list; until they can, it is not ready.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,7 +26,6 @@ from tests.support.apiserver.store import Entry
 _SERVICE = ("endpoints", "default", "kubernetes")
 _META = "meta.k8s.io/v1"
 _METADATA = "PartialObjectMetadata"
-_POLL_SECONDS = 0.05
 _MOST_WATCHED_SECONDS = 600.0
 
 
@@ -293,11 +291,6 @@ class Reading:
                 if kind:
                     yield json_line({"type": kind, "object": change.value})
             yield b""
-
-
-def sleep_a_little() -> None:
-    """Wait before a watch is asked again."""
-    time.sleep(_POLL_SECONDS)
 
 
 def _seen_as(kind: str, value: Object, before: Object | None, query: Mapping[str, str]) -> str:

@@ -3,63 +3,31 @@
 from __future__ import annotations
 
 import base64
-import copy
 import datetime as dt
-import gzip
 import json
 import random
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
-
-import yaml
 
 from etcdfix.model import GroupResource
 from etcdfix.storagekey import StorageLayout
 from tests.support.apiserver.answers import Answer
+from tests.support.apiserver.comparing import difference_of, where, without_chance
 from tests.support.apiserver.kinds import CRDS, Resource, builtins, custom
 from tests.support.apiserver.objects import Codec, Unreadable
 from tests.support.apiserver.process import Behaviour, Process, configuration_of
-from tests.support.apiserver.requests import Request, Target, target_of
+from tests.support.apiserver.recording import Known, Record, left_out, objects_in
+from tests.support.apiserver.requests import Request
 from tests.support.apiserver.rights import ADMINS, User
 from tests.support.apiserver.serving import Serving
 from tests.support.apiserver.store import Entry, MemoryStore
 
-Record = dict[str, Any]
-
-HEADERS = ("Content-Type", "Retry-After", "Cache-Control", "X-Content-Type-Options")
-_PRIORITY = "X-Kubernetes-Pf-Flowschema-Uid"
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
-CRD_COLLECTION = Target("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 _BEGAN = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)  # after everything that is recorded
-# What noise looks like that a wrong key made depends on the noise.
-_PADDING = re.compile(r"invalid padding on input|invalid PKCS7 data \(empty or not padded\)")
 _ON_THE_WAY = 0.05  # seconds until a request is answered; what took longer has waited inside
-_FAILED_TRY = re.compile(rb"(?<=storage is \(re\)initializing): failed to list .*(?=\",\"reason\")")
 _GATE = "--feature-gates=AllowUnsafeMalformedObjectDeletion=true"
-
-
-def load(path: Path) -> dict[str, list[Record]]:
-    """Return the records of each scenario, in their order."""
-    scenarios: dict[str, list[Record]] = {}
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            record = json.loads(line)
-            scenarios.setdefault(record["scenario"], []).append(record)
-    return scenarios
-
-
-_WORDS = "a 422 in the server's own words, which quotes the object in an order of its own"
-_REASONS = {
-    ("F-discovery-and-rights", 78): "RBAC's reason for a path",
-    ("F-discovery-and-rights", 134): _WORDS,
-    ("F-discovery-and-rights", 136): _WORDS,
-    ("F-discovery-and-rights", 138): _WORDS,
-}
-STARTING_SECONDS = 5.5
 SHIFT_SECONDS = 1.6
 SHIFTED = "a change of state comes up to 1.6 s earlier or later"
 
@@ -120,7 +88,7 @@ class Replay:
         self._pending: dict[str, Any] = {}
         self._uid = ""
         self._flags: dict[str, bool] = {}
-        self._known = _Known(records)
+        self._known = Known(records)
         self._own = self._known.own()
         self._resources: dict[GroupResource, Resource] = dict(builtins())
 
@@ -286,7 +254,7 @@ class Replay:
             self.stored.append(Compared(record, "it is not there", ""))
             return
         seen = [self._seen(record["server"], entry) for entry in (ours, theirs)]
-        difference = "" if seen[0] == seen[1] else _where(*seen)
+        difference = "" if seen[0] == seen[1] else where(*seen)
         if ours[2:] != theirs[2:]:
             difference += f"; revisions {ours[2:]}, recorded {theirs[2:]}"
         self.stored.append(Compared(record, difference, ""))
@@ -299,14 +267,14 @@ class Replay:
         try:
             value = process.codec.read(resource, entry)
         except Unreadable as problem:
-            return _PADDING.sub("PADDING", problem.text)
-        return json.loads(_TIME.sub("TIME", json.dumps(value)))
+            return without_chance(problem.text)
+        return json.loads(without_chance(json.dumps(value)))
 
     def _compare(
         self, record: Record, request: Request, answer: Answer, body: bytes, response: Record
     ) -> None:
-        difference = _difference(request, answer, body, response)
-        if difference and self._soon_or_lately(record, request, answer, body):
+        difference = difference_of(request, answer, body, response)
+        if difference and request.method == "GET" and self._soon_or_lately(record, request, answer, body):
             self.compared.append(Compared(record, "", SHIFTED))
             return
         self.compared.append(Compared(record, difference, ""))
@@ -325,7 +293,7 @@ class Replay:
             ) != asked:
                 continue
             response = self._all[other["same_as"] if "same_as" in other else other["step"]]
-            if "error" not in response and not _difference(request, answer, body, response, of_cache=True):
+            if "error" not in response and not difference_of(request, answer, body, response, of_cache=True):
                 return True
         return False
 
@@ -338,13 +306,13 @@ class Replay:
             self.behaviour.stamp["other"] = {"stamped": "yes"}
         if record["request"]["method"] == "GET":
             return
-        for value in _objects_in(response):
+        for value in objects_in(response):
             self._write(value)
 
     def _foresee(self, record: Record, response: Record) -> None:
         """Take from the recording what nobody can guess: the uid and the revision of what is written."""
         self._catch_up(
-            max((int(v["metadata"].get("resourceVersion") or 0) for v in _objects_in(response)), default=0)
+            max((int(v["metadata"].get("resourceVersion") or 0) for v in objects_in(response)), default=0)
         )
         self._advance(response)
         if record["request"]["method"] == "GET" or response["status"] not in {200, 201}:
@@ -410,215 +378,8 @@ class Replay:
                     watching.seen.append((self.time, line))
 
 
-class _Known:
-    """Every object that a scenario's answers show, and who wrote each of its versions."""
-
-    def __init__(self, records: list[Record]) -> None:
-        self._written: set[tuple[str, str]] = set()  # uid and resourceVersion, by an exchange
-        self._made: set[str] = set()
-        self._first: dict[str, Record] = {}
-        self._versions: dict[tuple[str, str], Record] = {}
-        self._stored: dict[bytes, Entry] = {}
-        self._begins = 0  # the first revision that the scenario writes
-        for record in records:
-            if record["kind"] != "exchange" or "body" not in record["response"]:
-                continue
-            found = list(_objects_in(record["response"]))
-            if record["request"]["method"] != "GET":
-                self._note_writes(record, found)
-            for value in found:
-                metadata = value["metadata"]
-                self._first.setdefault(metadata.get("uid", ""), value)
-                if metadata.get("uid") and "resourceVersion" in metadata:
-                    self._versions.setdefault((metadata["uid"], metadata["resourceVersion"]), value)
-
-    def _note_writes(self, record: Record, found: list[Record]) -> None:
-        for value in found:
-            uid, version = (value["metadata"].get(name, "") for name in ("uid", "resourceVersion"))
-            self._written.add((uid, version))
-            if record["request"]["method"] == "POST" or record["response"]["status"] == 201:
-                self._made.add(uid)
-            self._begins = self._begins or int(version or 0)
-        before = (record.get("etcd") or {}).get("before")
-        if before is not None and before["mod_revision"] < self._begins:
-            key = record["etcd"]["key"].encode()
-            revisions = before["create_revision"], before["mod_revision"], before["version"]
-            self._stored.setdefault(key, Entry(key, base64.b64decode(before["value"]), *revisions))
-
-    def before(self) -> Iterator[Record]:
-        """Yield what is first shown as it stood before the scenario wrote anything."""
-        for uid, value in self._first.items():
-            version = int(value["metadata"].get("resourceVersion") or 0)
-            if uid and uid not in self._made and 0 < version < self._begins:
-                yield value
-
-    def stored_before(self) -> Iterator[Entry]:
-        """Yield keys whose bytes are recorded as they stood before the scenario wrote anything."""
-        yield from self._stored.values()
-
-    def crds(self) -> Iterator[Record]:
-        """Yield the CustomResourceDefinitions."""
-        for value in self._first.values():
-            if value["kind"] == "CustomResourceDefinition":
-                yield value
-
-    def own(self) -> list[Record]:
-        """Return the versions of objects that nobody wrote but the servers themselves, in their order."""
-        found = [value for key, value in self._versions.items() if key not in self._written]
-        found = [v for v in found if int(v["metadata"]["resourceVersion"]) > self._begins]
-        return sorted(found, key=lambda value: int(value["metadata"]["resourceVersion"]))
-
-
-def _objects_in(response: Record) -> Iterator[Record]:
-    """Yield the whole objects of an answer; items of a list get its apiVersion and kind."""
-    if response.get("status") not in {200, 201} or "body" not in response:
-        return
-    if response["headers"].get("Content-Type", "").partition(";")[0] != "application/json":
-        return
-    try:
-        value = json.loads(response["body"])
-    except ValueError:
-        return
-    if not isinstance(value, dict) or "apiVersion" not in value:
-        return
-    kind = str(value.get("kind", ""))
-    if kind.startswith(("PartialObjectMetadata", "Table", "Status", "SelfSubject", "API")):
-        return
-    if "items" not in value:
-        if "metadata" in value:
-            yield value
-        return
-    for item in value["items"] or []:
-        yield {"apiVersion": value["apiVersion"], "kind": kind.removesuffix("List"), **item}
-
-
 def _until_nothing(lines: Iterator[bytes]) -> Iterator[bytes]:
     for line in lines:
         if not line:
             return
         yield line
-
-
-# -- comparing
-
-
-def _difference(
-    request: Request, answer: Answer, body: bytes, response: Record, *, of_cache: bool = False
-) -> str:
-    """Return how an answer differs from the recorded one, "" where it does not.
-
-    ``of_cache``: the 429 of a lost cache may name one second more or less, and the reason of the try before or after.
-    """
-    if answer.status != response["status"]:
-        return f"status {answer.status}, recorded {response['status']}: {body[:300]!r}"
-    recorded = response["headers"]
-    headers = {"Content-Type": answer.content_type, **dict(answer.headers)}
-    wait, recorded_wait = headers.get("Retry-After"), recorded.get("Retry-After")
-    if of_cache and wait and recorded_wait and abs(int(wait) - int(recorded_wait)) <= 1:
-        headers["Retry-After"] = recorded_wait
-        body = re.sub(rb'"retryAfterSeconds":\d+', f'"retryAfterSeconds":{recorded_wait}'.encode(), body)
-    # A write may warn of what is in the object; the stand-in looks at no certificates.
-    for name in (*HEADERS, *(["Warning"] if request.method == "GET" else [])):
-        if headers.get(name) != recorded.get(name):
-            return f"{name}: {headers.get(name)!r}, recorded {recorded.get(name)!r}"
-    if (_PRIORITY in headers) != (_PRIORITY in recorded):
-        return f"{_PRIORITY}: {_PRIORITY in headers}, recorded {_PRIORITY in recorded}"
-    text = response["body"].encode() if "body" in response else base64.b64decode(response["body_base64"])
-    if of_cache and answer.status == 429:
-        body, text = (_FAILED_TRY.sub(b"", each) for each in (body, text))
-    ours, theirs = normalised(request, body), normalised(request, text)
-    if ours != theirs:
-        return f"body: {_where(ours, theirs)}"
-    return ""
-
-
-def normalised(request: Request, body: bytes) -> Any:
-    """Return a body as it is compared.
-
-    JSON is parsed, a watch line by line. Left out of it: times, a list's own resourceVersion (other writers use the
-    same etcd) and its continue token (which carries it).
-    """
-    try:
-        text = _PADDING.sub("PADDING", _TIME.sub("TIME", body.decode()))
-    except UnicodeDecodeError:
-        return body
-    if request.query.get("watch"):
-        lines = [line for line in text.split("\n") if line]
-        return [_plain(json.loads(line)) for line in lines]
-    if request.accept.startswith("application/yaml"):
-        return yaml.safe_load(text)
-    try:
-        return _plain(json.loads(text))
-    except ValueError:
-        return text
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict) and value.get("type") == "ERROR":
-        value["object"]["message"] = re.sub(r"\(\d+\)$", "", value["object"]["message"])
-    if isinstance(value, dict) and value.get("type") == "BOOKMARK":
-        value["object"]["metadata"].pop("resourceVersion")
-    if isinstance(value, dict) and isinstance(value.get("metadata"), dict) and "items" in value:
-        found = copy.copy(value)
-        found["metadata"] = {
-            name: ("TOKEN" if item else "") if name == "continue" else item
-            for name, item in value["metadata"].items()
-            if name != "resourceVersion"
-        }
-        return found
-    return value
-
-
-def _where(ours: Any, theirs: Any, path: str = "") -> str:
-    """Return the first place where two values differ."""
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        for name in [*theirs, *ours]:
-            if name not in ours:
-                return f"{path}.{name} is missing: {str(theirs[name])[:200]}"
-            if name not in theirs:
-                return f"{path}.{name} is too much: {str(ours[name])[:200]}"
-            if ours[name] != theirs[name]:
-                return _where(ours[name], theirs[name], f"{path}.{name}")
-    if isinstance(ours, list) and isinstance(theirs, list):
-        if len(ours) != len(theirs):
-            return f"{path}: {len(ours)} items, recorded {len(theirs)}"
-        for index, (one, other) in enumerate(zip(ours, theirs, strict=True)):
-            if one != other:
-                return _where(one, other, f"{path}[{index}]")
-    return f"{path}: {str(ours)[:300]} recorded {str(theirs)[:300]}"
-
-
-def left_out(record: Record) -> str:
-    """Return why an exchange is not compared, "" where it is."""
-    target = target_of(record["request"]["path"].partition("?")[0])
-    if 0 <= record["t"] < STARTING_SECONDS and record["scenario"].startswith("B-"):
-        return "a server is starting"
-    if (
-        record["scenario"] == "E-two-servers"
-        and record["step"] < 6
-        and target is not None
-        and "endpoint" in target.resource
-    ):
-        return "Endpoints before a server has written them"
-    if target is not None and target.group == "admissionregistration.k8s.io":
-        return "an admission policy that sets the scene"
-    place = record["request"]["path"].partition("?")[0]
-    if place == "/" or (
-        target is None and place.split("/")[1] in {"api", "apis"} and record["response"].get("status") == 200
-    ):
-        return "a discovery document"
-    if target is not None and target.group == "flowcontrol.apiserver.k8s.io":
-        return "a rule of priority and fairness that sets the scene"
-    if (record["scenario"], record["step"]) in _REASONS:
-        return _REASONS[record["scenario"], record["step"]]
-    if place.endswith("/selfsubjectrulesreviews"):
-        return "a SelfSubjectRulesReview"
-    accept = (record["request"].get("headers") or {}).get("Accept", "")
-    if "as=Table" in accept:
-        return "a Table"
-    if accept.startswith("application/vnd.kubernetes.protobuf"):
-        return "protobuf"
-    writes = record["request"]["method"] != "GET"
-    if target is not None and target[:3] == CRD_COLLECTION[:3] and writes and record["t"] < 0:
-        return "a CustomResourceDefinition that sets the scene, with the status that the server gives it"
-    return ""

@@ -1,21 +1,19 @@
-"""The HTTPS server around a stand-in's process: a thread for each connection, every request written down."""
+"""A stand-in as tests use it: its process behind an HTTPS server, every request written down."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import ssl
 import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 
 from etcdfix.model import GroupResource
 from tests.support.apiserver.answers import Answer
+from tests.support.apiserver.https import TOKEN, Listener
 from tests.support.apiserver.kinds import Resource
-from tests.support.apiserver.process import TOKEN, Behaviour, Configuration, Process, configuration_of
-from tests.support.apiserver.reading import sleep_a_little
+from tests.support.apiserver.process import Behaviour, Configuration, Process, configuration_of
 from tests.support.apiserver.requests import Request
 from tests.support.apiserver.serving import Serving
 from tests.support.apiserver.store import MemoryStore, Store
@@ -41,7 +39,6 @@ class StandIn:
         gate: The feature gate AllowUnsafeMalformedObjectDeletion.
         given_up_after: Seconds until the cache of a kind is given up whose watch cannot be read.
         hosts: What the certificate carries.
-        tls: Speak HTTPS.
         furnished: Make the namespaces ``kube-system`` and ``default`` where the store has none.
     """
 
@@ -55,7 +52,6 @@ class StandIn:
         gate: bool = False,
         given_up_after: float = 30.0,
         hosts: tuple[str, ...] = HOSTS,
-        tls: bool = True,
         furnished: bool = True,
     ) -> None:
         self.authority = authority
@@ -68,25 +64,12 @@ class StandIn:
         self._configuration = configuration_of(configuration)
         self._dies_after: int | None = None
         self._dies_answering = True
-        self._stopping = threading.Event()
         self.process = self._new_process()
         self._serving = Serving(self.process)
-        self._server = _Server(("127.0.0.1", 0), self._handler())
-        if tls:
-            files = authority.issue(f"standin-{self._server.server_port}", hosts=hosts)
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(files.cert, files.key)
-            self._server.socket = context.wrap_socket(
-                self._server.socket, server_side=True, do_handshake_on_connect=False
-            )
-        self._scheme = "https" if tls else "http"
+        self._listener = Listener(authority, self._take, hosts=hosts)
         for name in ("kube-system", "default") if furnished else ():
             if self.store.get(f"{prefix}/namespaces/{name}".encode()) is None:
                 self.create("v1", "Namespace", name)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-        )
-        self._thread.start()
         self._keeping_up = threading.Thread(target=self._keep_up, daemon=True)
         self._keeping_up.start()
 
@@ -94,11 +77,11 @@ class StandIn:
 
     @property
     def port(self) -> int:
-        return self._server.server_port
+        return self._listener.port
 
     @property
     def url(self) -> str:
-        return f"{self._scheme}://127.0.0.1:{self.port}"
+        return self._listener.url
 
     @property
     def methods(self) -> set[str]:
@@ -115,25 +98,8 @@ class StandIn:
     def kubeconfig(
         self, folder: Path, *, token: str = TOKEN, change: Callable[[dict[str, Any]], None] | None = None
     ) -> Path:
-        """Write a kubeconfig for this server; ``change`` may alter it first. JSON is YAML."""
-        config: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "here",
-            "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [
-                {
-                    "name": "c",
-                    "cluster": {"server": self.url, "certificate-authority": str(self.authority.cert)},
-                }
-            ],
-            "users": [{"name": "u", "user": {"token": token}}],
-        }
-        if change is not None:
-            change(config)
-        path = folder / "kubeconfig"
-        path.write_text(json.dumps(config))
-        return path
+        """Write a kubeconfig for this server; ``change`` may alter it first."""
+        return self._listener.kubeconfig(folder, token, change)
 
     # -- what is done to it
 
@@ -195,10 +161,7 @@ class StandIn:
         self.process.catch_up(self.store.revision())
 
     def stop(self) -> None:
-        self._stopping.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._listener.stop()
         self._keeping_up.join()
         self.process.close()
 
@@ -222,7 +185,7 @@ class StandIn:
         )
 
     def _keep_up(self) -> None:
-        while not self._stopping.wait(0.05):
+        while not self._listener.stopping.wait(0.05):
             with contextlib.suppress(Exception):  # etcd may be gone already at the end of a test
                 self.process.catch_up()
 
@@ -239,68 +202,3 @@ class StandIn:
         if self._dies_after == 0 and not self._dies_answering:
             return None
         return answer
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        played = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            wbufsize = 1 << 16  # headers and body in one piece: else each answer waits 40 ms for the client
-
-            def _serve(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                request = Request(
-                    self.command,
-                    self.path,
-                    self.rfile.read(length),
-                    self.headers.get("Authorization"),
-                    self.headers.get("Accept") or "application/json",
-                    self.headers.get("Content-Type") or "",
-                    self.headers.get("User-Agent") or "",
-                )
-                answer = played._take(request)
-                if answer is None:
-                    self.close_connection = True
-                    return
-                self.send_response(answer.status)
-                self.send_header("Content-Type", answer.content_type)
-                for name, value in answer.headers:
-                    self.send_header(name, value)
-                if answer.lines is not None:
-                    self._stream(answer)
-                    return
-                self.send_header("Content-Length", str(len(answer.body)))
-                self.end_headers()
-                self.wfile.write(answer.body)
-
-            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815 - the names that it calls
-
-            def _stream(self, answer: Answer) -> None:
-                self.send_header("Transfer-Encoding", "chunked")
-                self.end_headers()
-                assert answer.lines is not None
-                for line in answer.lines:
-                    if played._stopping.is_set():
-                        break
-                    if not line:
-                        sleep_a_little()
-                        continue
-                    self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
-                    self.wfile.flush()
-                self.wfile.write(b"0\r\n\r\n")
-
-            def handle(self) -> None:
-                # A client that hangs up, or does not trust us, is part of the play.
-                with contextlib.suppress(OSError):
-                    super().handle()
-
-            def log_message(self, *_arguments: object) -> None:
-                return
-
-        return Handler
-
-
-class _Server(ThreadingHTTPServer):
-    # A client may keep its connection, or stall; none is waited for.
-    daemon_threads = True
-    block_on_close = False

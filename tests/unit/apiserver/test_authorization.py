@@ -183,7 +183,7 @@ def test_a_yes_of_another_kind_to_each_question(api: KubernetesAPI, tmp_path: Pa
 def test_a_status_that_is_no_yes(
     api: KubernetesAPI, tmp_path: Path, path: str, status: int, reason: RefusalReason
 ) -> None:
-    api.instead[path] = Answer(status, status_answer(status).body, (("Retry-After", "1"),))
+    api.instead[path] = Answer(status, status_answer(status).body, headers=(("Retry-After", "1"),))
     error = refused(api.kubeconfig(tmp_path))
     assert error.reason is reason
     assert str(status) in str(error)
@@ -198,7 +198,7 @@ def test_a_server_that_does_not_say_what_it_remembers(api: KubernetesAPI, tmp_pa
 
 
 def test_a_redirect_is_not_followed(api: KubernetesAPI, tmp_path: Path) -> None:
-    api.instead[KUBE_SYSTEM] = Answer(302, b"", (("Location", f"{api.url}{SUBJECT_REVIEW}"),))
+    api.instead[KUBE_SYSTEM] = Answer(302, headers=(("Location", f"{api.url}{SUBJECT_REVIEW}"),))
     assert refused(api.kubeconfig(tmp_path)).reason is RefusalReason.SERVER_ERROR
     assert [request.path for request in api.requests] == [KUBE_SYSTEM]
 

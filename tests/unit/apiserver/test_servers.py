@@ -221,7 +221,7 @@ def test_what_counts_as_an_answer(
         (status_answer(503), Answer.NO_ANSWER, "it answered 503"),
         (status_answer(429), Answer.NO_ANSWER, "it answered 429"),
         (status_answer(400), Answer.NO_ANSWER, "it answered 400"),
-        (Played(302, b"", (("Location", "/elsewhere"),)), Answer.NO_ANSWER, "it answered 302"),
+        (Played(302, headers=(("Location", "/elsewhere"),)), Answer.NO_ANSWER, "it answered 302"),
         (Played(201, object_answer(name="web").body), Answer.NO_ANSWER, "it answered 201"),
     ],
 )

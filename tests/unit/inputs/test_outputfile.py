@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -207,3 +209,35 @@ def test_old_partials_of_others_are_left_alone(tmp_path: Path) -> None:
     other.write_bytes(b"theirs")
     write(tmp_path / "report")
     assert other.read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize("name", ["state.db", "state.db-wal", "state.db-shm", "state.db-journal", "moved"])
+@pytest.mark.parametrize("there", [True, False])
+def test_what_a_sqlite_database_is_made_of_is_not_replaced(tmp_path: Path, name: str, *, there: bool) -> None:
+    """k3s keeps its whole cluster in one, and what was written last in the log beside it."""
+    state = tmp_path / "state.db"
+    connection = sqlite3.connect(state, isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL").fetchone()
+    connection.execute("CREATE TABLE kine (id INTEGER PRIMARY KEY)")
+    connection.execute("INSERT INTO kine VALUES (7)")
+    if name == "moved":
+        shutil.copy(tmp_path / "state.db-wal", tmp_path / "moved")
+    elif there:
+        (tmp_path / "state.db-journal").write_bytes(b"old")
+    else:
+        connection.close()
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ConfigurationError, match="SQLite"):
+        write(tmp_path / name)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    connection.close()
+    connection = sqlite3.connect(state)
+    assert connection.execute("SELECT id FROM kine").fetchall() == [(7,)]
+    connection.close()
+
+
+def test_a_name_like_a_log_beside_something_else_is_a_name(tmp_path: Path) -> None:
+    (tmp_path / "report").write_bytes(b"text")
+    for name in ("report-wal", "nothing-wal", "-journal"):
+        write(tmp_path / name)
+        assert (tmp_path / name).read_bytes() == b"new"

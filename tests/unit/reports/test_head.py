@@ -124,3 +124,10 @@ def test_of_several_values_the_worst_is_said() -> None:
     assert stakes_of([empty]).at_stake.startswith("ONE-OBJECT: ")
     assert stakes_of([empty, examination()]).at_stake.startswith("BREAKS-NOW, if API servers")
     assert not stakes_of([])
+
+
+def test_a_file_says_what_it_is() -> None:
+    whole = Summary(keys=9, readable=9)
+    for type_, words in (("snapshot", "in the snapshot"), ("kine", "in the file of kine")):
+        of_file = header(source=source(type=type_, path="f", endpoints=None))
+        assert words in found_line(of_file, whole, [], interrupted=False)

@@ -195,3 +195,11 @@ def test_damage_in_numbers_is_no_fault_of_the_configuration() -> None:
     )
     assert steps[0].startswith("10 of 10 values under aescbc/v1/key2 are damaged, and the key is right")
     assert not any("find the key" in step or "Do not restart" in step for step in steps)
+
+
+def test_of_kine_the_file_is_copied_with_its_log() -> None:
+    broken = summary(cause(Cause.VALUE_TRUNCATED), decode_failures=1)
+    assert any("etcdctl snapshot save" in step for step in next_steps(broken))
+    steps = next_steps(broken, of_kine=True)
+    assert not any("etcdctl" in step for step in steps)
+    assert any("Copy state.db and state.db-wal" in step for step in steps)

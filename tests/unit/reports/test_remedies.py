@@ -129,7 +129,7 @@ def test_a_lost_key_begins_with_the_configuration_and_then_the_caches(cause: Cau
     first, second, *rest = remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE))
     assert second.action.startswith("Do not restart the API servers")
     assert "Restart no API server" in first.note
-    saving = "--kubeconfig FILE --save-dir DIR --reveal --reason REASON"
+    saving = "--kubeconfig FILE --save-dir DIR --reveal"
     assert second.command == f"etcdfix rescue /registry/secrets/shop/web {saving}"
     third = rest[0]
     healed = "etcdfix heal /registry/secrets/shop/web --saved DIR --kubeconfig FILE "
@@ -609,3 +609,50 @@ def test_every_kind_of_repair_and_proof_has_words() -> None:
             ways = ways_out(with_repair(Repair(kind, "it is put right", proof)))
             (action,) = [way.remedy.action for way in ways if way.kind is WayKind.REPAIR]
             assert len(f"Next: {action}") <= 80
+
+
+KINE = RepeatedOptions(source=("--kine", "state.db"), reading=("--encryption-config", "c.yaml"))
+
+
+@pytest.mark.parametrize(("cause", "outcome"), CASES)
+def test_nothing_that_etcdfix_writes_is_offered_for_kine(cause: Cause, outcome: Outcome) -> None:
+    remedies = remedies_for(found_with(cause, outcome), KINE, readable=NOW)
+    assert remedies
+    for remedy in remedies:
+        words = shlex.split(remedy.command)
+        assert not {"delete", "restore", "repair", "reencrypt"} & set(words[1:2]) or words[0] == "kubectl"
+        assert words[:1] != ["etcdctl"]
+
+
+def test_of_kine_a_readable_revision_is_saved_whatever_may_be_deleted() -> None:
+    found = found_with(Cause.CIPHERTEXT_DAMAGED, Outcome.DECRYPT_FAILURE)
+    (way,) = [way for way in ways_out(found, KINE, readable=NOW) if "readable revision" in way.remedy.action]
+    assert way.kind is WayKind.SAVE
+    assert way.remedy.command.startswith(f"etcdfix get --kine state.db --revision {NOW.at} ")
+    assert "--reveal" in way.remedy.command
+    assert "writes nothing to kine" in way.remedy.note
+    other = msgspec.structs.replace(NOW, same_object=False)
+    (way,) = [
+        way for way in ways_out(found, KINE, readable=other) if "readable revision" in way.remedy.action
+    ]
+    assert "compare before you use it" in way.remedy.note
+
+
+def test_what_could_be_repaired_in_kine_is_kept() -> None:
+    (way,) = [way for way in ways_out(with_repair(TAG), KINE) if way.remedy.action.startswith("Keep it")]
+    assert way.kind is WayKind.SAVE
+    assert way.remedy.action == "Keep it: one bit is turned back, and it reads; its tag proves it"
+    assert way.remedy.command == "sqlite3 -readonly state.db '.backup kept.db'"
+
+
+def test_of_kine_an_api_server_deletes_and_only_what_is_proven() -> None:
+    found = found_with(Cause.VALUE_TRUNCATED, Outcome.DECODE_FAILURE)
+    deletions = [way.remedy for way in ways_out(found, KINE) if way.kind is WayKind.DELETE]
+    assert [UNSAFE in remedy.command for remedy in deletions] == [True]
+    likely = msgspec.structs.replace(
+        found_with(Cause.NONCE_DAMAGED, Outcome.DECRYPT_FAILURE),
+        verdict=msgspec.structs.replace(
+            found_with(Cause.NONCE_DAMAGED, Outcome.DECRYPT_FAILURE).verdict, damage=Damage.LIKELY
+        ),
+    )
+    assert [way for way in ways_out(likely, KINE) if way.kind is WayKind.DELETE] == []

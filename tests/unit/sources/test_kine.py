@@ -360,7 +360,7 @@ def test_any_history_is_that_of_etcd(
         elif what == "gap":
             writer.fill_gap()
         elif what == "compact":
-            compacted = max(compacted, min(amount, writer.newest))
+            compacted = max(compacted, min(amount, writer.newest - 1))  # kine never comes as near as that
             writer.compact(compacted)
         elif what == "upgrade":
             writer.upgrade(list(Release)[amount % 3])

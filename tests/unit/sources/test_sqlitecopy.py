@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.errors import NotAKineFile, SourceError
-from etcdfix.sources import sqlitecopy
+from etcdfix.inputs.ownfiles import SQLITE_MAGIC
 from etcdfix.sources.sqlitecopy import SQLiteCopy
 from tests.support.kine import KineWriter
 
@@ -290,7 +290,7 @@ def test_a_log_that_is_taken_away_while_it_is_copied(tmp_path: Path, monkeypatch
     [
         (b"", "it is empty", "state.db"),
         (b"apiVersion: v1\n", "no SQLite database", "state.db"),
-        (sqlitecopy.MAGIC + b"\x10\0", "ends within its header", "state.db"),
+        (SQLITE_MAGIC + b"\x10\0", "ends within its header", "state.db"),
         (b"\0" * 16 + b"\xed\xda\x0c\xed" + b"\0" * 4000, "a database file of etcd", "--snapshot"),
         (b"\x1f\x8b" + b"\0" * 200, "compressed", "unpack"),
     ],

@@ -32,3 +32,23 @@ def test_etcdctl_asks_every_endpoint_and_knows_no_revision() -> None:
     assert RepeatedOptions(source=("--snapshot", "old.db", "--salvage")).etcdctl("alarm", "list") == (
         "etcdctl alarm list"
     )
+
+
+def test_no_command_writes_to_kine() -> None:
+    again = RepeatedOptions(source=("--kine", "my state.db", "--revision", "7"), reading=("--no-encryption",))
+    key = b"/registry/secrets/shop/web"
+    assert again.of_a_file
+    assert again.of_the_past
+    changes = [
+        again.delete(key),
+        again.reencrypt(key, "c.yaml"),
+        again.repair(key),
+        again.restore(key, 5),
+        again.etcdctl("alarm", "list"),
+    ]
+    assert changes == [""] * 5
+    assert again.save_snapshot("kept.db") == "sqlite3 -readonly 'my state.db' '.backup kept.db'"
+    assert again.get(key, revision=5) == (
+        "etcdfix get --kine 'my state.db' --revision 5 --no-encryption /registry/secrets/shop/web"
+    )
+    assert again.history(key).startswith("etcdfix history --kine 'my state.db'")

@@ -65,10 +65,11 @@ class BootstrapValues(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def of(self, sha256: str) -> list[KeptValue]:
-        """Return the values that hold one configuration."""
-        return [
+        """Return the values that hold one configuration, the newest last."""
+        holding = [
             kept for kept in self.values if kept.opened.file is not None and kept.opened.file.sha256 == sha256
         ]
+        return sorted(holding, key=_newness)
 
 
 def _newness(kept: KeptValue) -> tuple[bool, int, int]:

@@ -241,7 +241,7 @@ def test_another_cause_does_not_make_the_deletion_harmless(ground: Ground) -> No
 def test_digests_that_are_on_another_log_do_not_count(ground: Ground) -> None:
     ground.rescue(log=own_directory(ground.folder / "elsewhere") / "audit.jsonl")
     ground.refused_for_others(ground.keys[0], "--rescued", ground.saved)
-    ground.rescue()  # asks for nothing anew, and puts the digests on this log
+    ground.rescue()  # asks anew: only what a server gives goes on a log
     assert ground.lost(ground.keys[0], "--rescued", ground.saved).code == 0
 
 
@@ -281,6 +281,28 @@ def test_an_index_that_somebody_wrote_does_not_count(ground: Ground) -> None:
         lines.append(json.dumps(line | {"sha256": sha256, "file": name, "size": len(raw)}))
     (ground.saved / INDEX_NAME).write_text("\n".join(lines) + "\n")
     ground.refused_for_others(ground.keys[0], "--rescued", ground.saved)
+
+
+def test_an_old_copy_under_a_new_revision_does_not_count(ground: Ground) -> None:
+    """Its digest is on record; but the index was edited to say that it is of the value that stands there now."""
+    ground.rescue()
+    ground.server.behaviour.given_up_after = 60
+    value = ground.stored(ground.keys[1])
+    assert value is not None
+    ground.etcd.put(ground.keys[1], value)
+    now = str(ground.mod_revision(ground.keys[1]))
+    index = ground.saved / INDEX_NAME
+    lines = []
+    for line in map(json.loads, index.read_bytes().splitlines()):
+        if line["name"] == "three":
+            old = line["file"]
+            line["file"] = old.replace(f"-{line['resource_version']}-", f"-{now}-")
+            line["resource_version"] = now
+            (ground.saved / old).rename(ground.saved / line["file"])
+        lines.append(json.dumps(line))
+    index.write_text("\n".join(lines) + "\n")
+    ran = ground.refused_for_others(ground.keys[0], "--rescued", ground.saved)
+    assert "1 other value of secrets" in ran.err
 
 
 def test_copies_of_another_cluster_do_not_count(ground: Ground) -> None:

@@ -10,12 +10,14 @@ from tests.support.plan_entries import entry
 
 
 def steps(entries: list[PlanEntry], groups: list[PlanGroup] | None = None) -> dict[str, PlanStep]:
-    return {step.title: step for step in steps_for(in_order(entries), groups or [], {}, RepeatedOptions())}
+    return {
+        step.title: step for step in steps_for(in_order(entries), groups or [], "r.json", RepeatedOptions())
+    }
 
 
 def test_the_snapshot_is_saved_of_the_etcd_that_was_read() -> None:
     again = RepeatedOptions(source=("--endpoints", "one:1,two:2", "--cacert", "ca", "--revision", "5"))
-    found = {step.title: step.commands for step in steps_for(in_order([entry()]), [], {}, again)}
+    found = {step.title: step.commands for step in steps_for(in_order([entry()]), [], "r.json", again)}
     assert found["Take a snapshot of etcd, and keep it"] == [
         "etcdctl --endpoints one:1 --cacert ca snapshot save before-deletions.db"
     ]
@@ -124,14 +126,14 @@ def test_what_was_kept_from_its_plugin_is_asked_for() -> None:
     """Nobody asked a plugin, so that nothing says it is down."""
     waits = PlanGroup("undetermined", "kms-unreachable", "kms/v2/p", "", "", 1, 0, pattern=False, advice="")
     again = RepeatedOptions(("--snapshot", "f.db"), reading=("--encryption-config", "e.yaml", "--no-kms"))
-    found = steps_for([entry(outcome="undetermined", cause="kms-unreachable")], [waits], {}, again)
+    found = steps_for([entry(outcome="undetermined", cause="kms-unreachable")], [waits], "r.json", again)
     (step,) = [step for step in found if step.title == "Scan again, and let the KMS plugins be asked"]
     assert step.commands == ["etcdfix scan --snapshot f.db --encryption-config e.yaml"]
 
 
 def earlier(*entries: PlanEntry) -> str:
     groups: list[PlanGroup] = []
-    found = {step.title: step for step in steps_for(in_order(entries), groups, {}, RepeatedOptions())}
+    found = {step.title: step for step in steps_for(in_order(entries), groups, "r.json", RepeatedOptions())}
     (title,) = [title for title in found if "earlier revisions" in title]
     (command,) = found[title].commands
     assert title.startswith("Put back" if "restore" in command else "Save")
@@ -140,7 +142,7 @@ def earlier(*entries: PlanEntry) -> str:
 
 def test_a_file_compacts_nothing_and_nothing_is_put_back_into_it() -> None:
     file = RepeatedOptions(("--snapshot", "f.db"))
-    found = steps_for([entry(1, cause="value-truncated", readable_revision=5)], [], {}, file)
+    found = steps_for([entry(1, cause="value-truncated", readable_revision=5)], [], "r.json", file)
     (step,) = [step for step in found if "earlier revisions" in step.title]
     assert step.title == "See earlier revisions, which this file still holds"
     assert "Of 1 object it holds a readable revision" in step.text

@@ -14,7 +14,7 @@ from etcdfix.storagekey import StorageLayout
 
 def reveal(log: Path, wanted: Wanted) -> object:
     request = GetRequest(layout=StorageLayout("/registry"), wanted=wanted, reveal=True)
-    return record_reveal(log, request, form="yaml", snapshot=Path("old.db"), etcd_user="root")
+    return record_reveal(log, request, form="yaml", file=Path("old.db"), etcd_user="root")
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_reveal_is_a_record_of_its_own(tmp_path: Path, wanted: Wanted, namespa
     ((found, event),) = read_records(log)
     assert found == link
     assert (event.verb, event.annotations.type) == ("reveal", "reveal")
-    assert event.annotations.detail == "contents revealed, as yaml, from snapshot old.db"
+    assert event.annotations.detail == "contents revealed, as yaml, from file old.db"
     assert event.object_ref is not None
     assert (event.object_ref.resource, event.object_ref.namespace or "", event.object_ref.name or "") == (
         "secrets", namespace, name,

@@ -16,10 +16,12 @@ from etcdfix.errors import ConfigurationError, NotDurable, UnsafePlace
 from etcdfix.remediation.rescue import store as store_module
 from etcdfix.remediation.rescue.store import Origin, RescueStore
 from etcdfix.rescued import INDEX_NAME, SavedObject, read_index, read_saved
+from tests.unit.test_rescued import body_of
 
 KEY = b"/registry/secrets/shop/db"
 THING = APIObject("", "v1", "secrets", "shop", "db")
-BODY = b'{"kind":"Secret","apiVersion":"v1"}\n'
+BODY = body_of()
+NEWER = body_of(resourceVersion="18")
 ORIGIN = Origin(
     server="https://10.0.0.1:6443",
     at=datetime(2026, 11, 23, 10, tzinfo=UTC),
@@ -77,7 +79,7 @@ def test_the_same_bytes_are_saved_once_and_newer_ones_beside_them(folder: Path) 
     with RescueStore.open(folder) as store:
         first, _ = save(store)
         assert save(store) == (first, False)
-        second, new = save(store, BODY + b" ", "18")
+        second, new = save(store, NEWER, "18")
         assert new
     with RescueStore.open(folder) as store:
         assert save(store) == (first, False)
@@ -127,9 +129,9 @@ def test_a_line_that_could_not_be_made_durable_is_taken_back(folder: Path, step:
         first, _ = save(store)
     with RescueStore.open(folder, step=Failing(f"index of saved objects: {step}")) as store:
         with pytest.raises(NotDurable):
-            save(store, BODY + b" ", "18")
+            save(store, NEWER, "18")
         assert read_index(folder).objects == (first,)
-        save(store, BODY + b" ", "18")
+        save(store, NEWER, "18")
     assert len(read_index(folder).objects) == 2
 
 

@@ -77,6 +77,20 @@ def test_a_write_that_etcd_refused_is_read_all_the_same(tmp_path: Path) -> None:
     assert (kept.mod_revision, kept.current) == (None, False)
 
 
+def test_what_stands_there_now_says_in_which_stage_it_is(tmp_path: Path) -> None:
+    etcd = ModelEtcd()
+    etcd.put(path().encode(), bootstrap(OLD, stage="prepare"))
+    etcd.put(path().encode(), bootstrap(OLD, stage="rotate"))
+    for number in range(4):
+        etcd.update(f"/registry/leases/n/{number}".encode(), b"after")
+    etcd.log.commit()
+    values, _ = found(etcd, tmp_path)
+    ((sha256, file),) = values.files.items()
+    assert file.stage is not None
+    assert file.stage.name == "rotate"
+    assert [kept.current for kept in values.of(sha256)] == [False, True]
+
+
 def test_no_log_is_nothing_and_a_wrong_one_is_refused(tmp_path: Path) -> None:
     assert read_logs([], MemorySource(), TOKENS) == LoggedValues()
     with pytest.raises(NotALog):

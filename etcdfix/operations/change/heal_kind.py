@@ -1,0 +1,93 @@
+"""What must hold of everything of a kind before the first object of it is healed."""
+
+from __future__ import annotations
+
+from etcdfix.apiserver.holders import read_by_each, remembered_by_each
+from etcdfix.apiserver.objects import Answer, APIObject
+from etcdfix.model import Outcome
+from etcdfix.operations.change.heal_look import Ground
+from etcdfix.remediation.preflight.cluster import require_everything
+from etcdfix.rescued import SavedObject
+from etcdfix.rules import Rule, refuse
+from etcdfix.storagekey import ResourcePrefix, display
+from etcdfix.verdicts.examination import Examination
+
+
+def check_kind(ground: Ground, directory: ResourcePrefix) -> int:
+    """Check all values of a resource before the first of them is healed.
+
+    What one server writes under a key that another one lacks cannot be read by that one, and ends its cached reads of
+    the whole kind. So nothing may be left that only a server's memory holds; and what is stored under today's write
+    key already, where there is any, must be read by every server.
+
+    Returns:
+        How many values of the resource do not open.
+
+    Raises:
+        RefusedByRule: One was not saved, or a server does not read what is stored under today's write key.
+        SourceError: etcd could not be asked.
+    """
+    examiner = ground.cluster.examiner.apart()
+    unread = 0
+    newest: Examination | None = None
+    for stored in ground.cluster.source.current(examiner.layout.directory_prefix(directory)):
+        found = examiner.examine(stored)
+        if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
+            continue
+        if not found.opened:
+            unread += 1
+            _check_rescued(ground, found, ground.copies.get(stored.key, ()))
+        elif (
+            found.verdict.outcome is Outcome.READABLE
+            and not found.stale
+            and (newest is None or newest.stored.mod_revision < stored.mod_revision)
+        ):
+            newest = found
+    require_everything(ground.cluster)
+    if newest is not None:
+        _check_read_by_all(ground, newest)
+    return unread
+
+
+def _check_rescued(ground: Ground, found: Examination, copies: tuple[SavedObject, ...]) -> None:
+    """Refuse while an API server still gives an unreadable object that nothing else holds.
+
+    Raises:
+        RefusedByRule: It was not saved.
+    """
+    stored = found.stored
+    saved = {each.resource_version for each in copies}
+    if str(stored.mod_revision) in saved:
+        return
+    for holder in remembered_by_each(ground.fleet, _thing(found)):
+        identity = holder.memory.identity
+        if identity is not None and identity.resource_version not in saved:
+            raise refuse(
+                Rule.NOT_RESCUED,
+                f"{display(stored.key)} cannot be read from etcd, the API server at {holder.server.address} still "
+                f"has it in memory, and it was not saved ({ground.saved})",
+                hint="save everything of the kind first, for a heal that goes wrong can end what the servers remember "
+                f"of it: {ground.rescue}",
+            )
+
+
+def _check_read_by_all(ground: Ground, newest: Examination) -> None:
+    """Refuse where a server does not read what is stored under today's write key.
+
+    Raises:
+        RefusedByRule: One does not; what it would be healed to, it could not read either.
+    """
+    for said in read_by_each(ground.fleet, _thing(newest)):
+        if said.answer is Answer.READ_ERROR:
+            raise refuse(
+                Rule.WRITE_KEY,
+                f"the API server at {said.server} does not read {display(newest.stored.key)}, which is stored under "
+                f"today's write key ({newest.transformer}): what is healed it could not read either",
+                hint="give every API server the same EncryptionConfiguration, and wait until each has loaded it (it "
+                "looks once a minute); do not restart those that hold the objects in memory",
+            )
+
+
+def _thing(found: Examination) -> APIObject:
+    directory = found.directory
+    return APIObject(directory.group, directory.version, directory.resource, found.namespace, found.name)

@@ -1,0 +1,91 @@
+"""What a run of heal shows before, and tells afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.apiserver.holders import Holder
+from etcdfix.apiserver.memory import Memory, Remembered
+from etcdfix.operations.change.heal import Healed
+from etcdfix.operations.change.heal_lines import ending_lines, heal_report, healed_lines
+from etcdfix.operations.change.heal_look import LeftAlone
+from etcdfix.remediation.audit.record import Link, Result
+from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.rules import Rule
+from etcdfix.text.commands import RepeatedOptions
+
+AGAIN = RepeatedOptions(source=("--endpoints", "e:2379"), reading=("--encryption-config", "a b"))
+LOG = Path("/var/log/audit.jsonl")
+
+
+def healed(result: Result | None = Result.HEALED, **fields: Any) -> Healed:
+    """Return what became of an object whose name comes from a stranger."""
+    outcome = ChangeOutcome(
+        result=result, detail="why", revision=9, audit_log=LOG, head=Link(3, "ab"), **fields
+    )
+    return Healed(key=b"/registry/secrets/shop/a\x1b[31m", uid="u", outcome=outcome, server="https://p1")
+
+
+def test_nothing_of_a_name_reaches_the_terminal_as_it_is() -> None:
+    for result in (None, Result.HEALED, Result.ANOMALY):
+        lines = list(healed_lines(healed(result, warnings=("odd\x1b",), backups=("/b\x07",))))
+        assert not [line for line in lines if not line.isprintable()]
+
+
+@pytest.mark.parametrize(
+    ("results", "to_heal", "says"),
+    [
+        ([Result.HEALED, Result.HEALED], 2, "Healed 2 of 2."),
+        ([Result.HEALED, Result.UNKNOWN], 3, "Healed 1 of 3."),
+        ([], 3, "Healed 0 of 3."),
+    ],
+)
+def test_how_far_a_run_came(results: list[Result], to_heal: int, says: str) -> None:
+    lines = list(ending_lines([healed(each) for each in results], to_heal, AGAIN, dry_run=False))
+    assert lines[0] == says
+    assert ("Run the same again" in lines[1] if len(lines) > 1 else False) == (says != "Healed 2 of 2.")
+    settle = [line for line in lines if line.startswith("Settle it when etcd answers again: ")]
+    assert bool(settle) == (Result.UNKNOWN in results)
+    assert all("--encryption-config 'a b'" in line for line in settle)
+
+
+def test_what_could_not_be_recorded_is_settled_later() -> None:
+    outcome = ChangeOutcome(result=Result.HEALED, detail="", audit_log=LOG, head=None, anchor="journald")
+    lines = list(ending_lines([Healed(key=b"/r/a", uid="u", outcome=outcome)], 1, AGAIN, dry_run=False))
+    assert any("audit reconcile" in line and "--audit-anchor journald" in line for line in lines)
+
+
+def test_a_dry_run_ends_with_its_record() -> None:
+    lines = list(ending_lines([healed(None)], 1, AGAIN, dry_run=True))
+    assert lines == [f"Audit log: {LOG}, head 3:ab"]
+
+
+def test_the_document_names_everything() -> None:
+    alone = LeftAlone(b"/registry/secrets/\xff", Rule.NOT_HEALABLE, "why", "do this")
+    report = heal_report(
+        [healed(), healed(None)], [alone], 2, None, AGAIN, cluster_name="c", dry_run=False, exit_code=0
+    )
+    first, second = report.objects
+    assert (first.result, first.revision, second.result, second.revision) == ("healed", 9, "dry-run", None)
+    assert report.left_alone[0].key_base64 is not None
+    assert (report.audit_log, report.audit_log_head) == (str(LOG), "3:ab")
+
+
+@pytest.mark.parametrize(
+    ("word", "path", "may"),
+    [
+        (Memory.READ_ERROR, "/api", True),
+        (Memory.CACHE_LOST, "/api", True),
+        (Memory.READ_ERROR, "", False),
+        (Memory.HELD, "/api", False),
+        (Memory.OVERLOADED, "/api", False),
+        (Memory.NOT_HELD, "/api", False),
+        (Memory.DENIED, "/api", False),
+    ],
+)
+def test_who_may_hold_an_object_that_nobody_gives(word: Memory, path: str, may: bool) -> None:
+    holder = Holder(None, path, Remembered(word=word))  # type: ignore[arg-type] # it is not asked
+    assert holder.may_hold is may

@@ -11,7 +11,7 @@ import pytest
 
 from etcdfix.rescued import read_index
 from tests.support.apiserver import EtcdStore, StandIn
-from tests.support.apiserver.process import TOKEN
+from tests.support.apiserver.https import TOKEN
 from tests.support.apiserver.requests import Request
 from tests.support.audit_logs import own_directory
 from tests.support.certificates import CertificateAuthority

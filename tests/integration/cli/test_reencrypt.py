@@ -378,7 +378,7 @@ def test_no_space(registry: Registry, key: bytes, candidate: Path) -> None:
         assert len(registry.events()) == records
         # A deletion is what makes room.
         broken = registry.put("shop/broken", BROKEN)
-        ran = registry.delete(broken)
+        ran = registry.delete(broken, "--accept-risk", "ends-cached-reads")
         assert ran.code == 0, ran.err
         assert "NOSPACE" in ran.err
 

@@ -23,15 +23,14 @@ import msgspec
 
 from etcdfix.errors import ConfigurationError, why
 from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, read_input
+from etcdfix.inputs.ownfiles import RESCUE_INDEX_NAME, RESCUED_NAME
 from etcdfix.model import GroupResource
 
-INDEX_NAME: Final = "index.jsonl"
+INDEX_NAME: Final = RESCUE_INDEX_NAME
 FORMAT: Final = "etcdfix.rescued/1"
 
 MAX_OBJECT_BYTES: Final = 16 << 20
 """Of one answer: JSON takes more room than what etcd holds, where that is 1.5 MiB at most unless told otherwise."""
-
-_FILE_NAME: Final = re.compile(r"[0-9a-f]{16}-\d{1,20}-[0-9a-f]{16}\.json", re.ASCII)
 
 
 class Fit(StrEnum):
@@ -198,7 +197,7 @@ def _check(saved: SavedObject) -> None:
     """
     fits = (
         saved.format == FORMAT
-        and _FILE_NAME.fullmatch(saved.file) is not None
+        and RESCUED_NAME.fullmatch(saved.file) is not None
         and re.fullmatch(r"\d{1,19}", saved.resource_version, re.ASCII) is not None
         and saved.file == file_name(saved.key, saved.resource_version, saved.sha256)
     )

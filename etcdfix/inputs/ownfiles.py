@@ -34,6 +34,15 @@ BACKUP_FAMILY: Final = b'{"format":"etcdfix.backup/'
 BACKUP_TAIL: Final = re.compile(rb',\n"document_sha256":"(sha256:[0-9a-f]{64})"\}\n\Z')
 """How one ends."""
 
+RESCUE_INDEX_NAME: Final = "index.jsonl"
+"""What the index of objects saved from API servers is called."""
+
+RESCUE_FAMILY: Final = b'{"format":"etcdfix.rescued/'
+"""How a line of it begins."""
+
+RESCUED_NAME: Final = re.compile(r"[0-9a-f]{16}-\d{1,20}-[0-9a-f]{16}\.json", re.ASCII)
+"""What a saved object is called."""
+
 PLAN_KIND: Final = "DeletionPlan"
 
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
@@ -64,6 +73,8 @@ class OwnFile(StrEnum):
     HEAD = "the head file of an audit log of etcdfix"
     PLAN = "a plan of etcdfix"
     CONFIGURATION = "an EncryptionConfiguration"
+    RESCUE_INDEX = "the index of what etcdfix saved from API servers"
+    RESCUED = "an object that etcdfix saved from an API server"
     DATABASE = "a SQLite database, or belongs to one"
 
 
@@ -88,6 +99,10 @@ def own_file(directory: int, name: str) -> OwnFile | None:
         return OwnFile.PLAN
     if any(_CONFIGURATION.search(part) is not None for part in (first, last)):
         return OwnFile.CONFIGURATION
+    if first.startswith(RESCUE_FAMILY):
+        return OwnFile.RESCUE_INDEX
+    if RESCUED_NAME.fullmatch(name) is not None and _stands_beside_an_index(directory):
+        return OwnFile.RESCUED
     if first.startswith((SQLITE_MAGIC, *_SQLITE_LOGS)) or stands_beside_a_database(directory, name):
         return OwnFile.DATABASE
     return None
@@ -123,6 +138,12 @@ def _stands_beside_a_log(directory: int, name: str) -> bool:
         return False
     with contextlib.suppress(OSError):
         return _is_log(*_ends(directory, name.removesuffix(HEAD_SUFFIX)))
+    return False
+
+
+def _stands_beside_an_index(directory: int) -> bool:
+    with contextlib.suppress(OSError):
+        return _ends(directory, RESCUE_INDEX_NAME)[0].startswith(RESCUE_FAMILY)
     return False
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from etcdfix.apiserver.memory import Identity
+from etcdfix.apiserver.objects import APIObject
 from etcdfix.cli.root import run
 from etcdfix.inputs.ownfiles import OwnFile, own_file
+from etcdfix.remediation.rescue.store import Origin, RescueStore
+from etcdfix.rescued import INDEX_NAME
 from tests.support.audit_logs import delete_with, own_directory, write_log
 from tests.support.collecting import ALPHA
 
@@ -259,3 +264,22 @@ class TestOnTheCommandLine:
         words = ["scan", "--snapshot", SNAPSHOT, "pods", "--reveal-key-ids", "--output-file", str(report)]
         assert run(words) == 1
         assert report.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_was_saved_from_api_servers_is_never_written_over(tmp_path: Path) -> None:
+    with RescueStore.open(own_directory(tmp_path / "saved")) as store:
+        identity = Identity(
+            version="v1", kind="Secret", namespace="a", name="b", uid="u", resource_version="7"
+        )
+        origin = Origin(server="https://one", at=datetime(2026, 11, 23, tzinfo=UTC))
+        saved, _ = store.save(
+            b"/registry/secrets/a/b", APIObject("", "v1", "secrets", "a", "b"), identity, b"{}", origin
+        )
+    assert kind(tmp_path / "saved" / INDEX_NAME) is OwnFile.RESCUE_INDEX
+    path = tmp_path / "saved" / saved.file
+    assert kind(path) is OwnFile.RESCUED
+    assert run(["scan", *WHERE, "secrets", "-o", "json", "--output-file", str(path)]) == 2
+    assert path.read_bytes() == b"{}"
+    elsewhere = tmp_path / saved.file
+    shutil.copy(path, elsewhere)
+    assert kind(elsewhere) is None

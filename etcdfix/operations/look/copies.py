@@ -29,7 +29,7 @@ from etcdfix.remediation.places import RecordPaths
 from etcdfix.reports.copies_model import CopiesReport, ObjectCopies, ObjectState
 from etcdfix.reports.head import Stakes
 from etcdfix.reports.model import Remedy
-from etcdfix.reports.origin import report_origin, shown_word
+from etcdfix.reports.origin import report_origin
 from etcdfix.reports.rows import Rows
 from etcdfix.reports.saved_report import SavedReport
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
@@ -117,8 +117,11 @@ def find_copies(
     with ExitStack() as stack:
         log = None
         if request.logs:
-            log = stack.enter_context(LogPlace(request.logs, source, request.older_snapshots))
-            look.know_deleted(log)
+            try:
+                log = stack.enter_context(LogPlace(request.logs, source, request.older_snapshots))
+                look.know_deleted(log)
+            except SourceError as exc:
+                search.no_log(request.logs, exc.message)
         ending = look.seek(progress)
         ended = ending.ended
         try:
@@ -131,10 +134,7 @@ def find_copies(
     problems = [*source.problems, *ending.problems, *look.problems, *search.problems]
     if ended is not None:
         problems.append(f"{ended.reason} before the end")
-    kubeconfig = shown_word(str(request.api.kubeconfig)) if request.api is not None else ""
-    assessor = Assessor(
-        search.places, request.same_again, request.layout, source.describe().revision, kubeconfig
-    )
+    assessor = Assessor(search.places, request.same_again, request.layout, source.describe().revision)
     report = _report(source, request, uid, look, search, assessor, problems)
     empty = look.nothing_there and not any(one.copies for one in report.objects)
     sample = islice(source.current(b""), _SAMPLE) if empty else ()

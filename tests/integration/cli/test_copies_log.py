@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli.test_copies import copies
+from tests.integration.cli.test_copies import copies, put_back
 from tests.support.apiserver import EtcdStore
 from tests.support.change_runs import Registry
 from tests.support.etcd_server import EtcdServer
@@ -80,6 +80,10 @@ def test_every_value_comes_back_at_its_revision(logged: Logged) -> None:
         best = one["copies"][0]
         assert (best["place"], best["mod_revision"]) == ("write-ahead-log", held[one["key"].encode()][0])
         assert best["later_writes"] == (1 if one["state"] == "unreadable" else 0)
+    for one in [one for one in told["objects"] if one["state"] == "deleted"][:2]:
+        put_back(logged, one["copies"][0])
+        key = one["key"].encode()
+        assert logged.stored(key) == held[key][1]
 
 
 def test_a_log_of_another_cluster_is_never_offered(
@@ -105,5 +109,6 @@ def test_a_log_of_another_cluster_is_never_offered(
 
 def test_no_log_there(logged: Logged, tmp_path: Path) -> None:
     ran = logged.run("copies", *logged.common(reason=None), "--wal", str(tmp_path / "none"))
-    assert ran.code == 5
+    assert ran.code == 3
+    assert "NOT LOOKED INTO: write-ahead log" in ran.out
     assert "Traceback" not in ran.err

@@ -127,7 +127,10 @@ def _before(
         "Save what API servers hold in memory",
         "One deletion ends that for all objects of a kind, and is refused until they are saved (--rescued DIR). Keep "
         "the files as you would keep the Secrets themselves.",
-        [again.rescue(["--from-report", report])],
+        # Only where an encryption key is lost: a plugin may have to answer first, and damage is not in memory for long.
+        [again.rescue(["--from-report", report])]
+        if any(group.declaration and group.outcome != _UNDETERMINED for group in groups)
+        else [],
     )
     lost = _patterns(group for group in groups if group.declaration)
     if lost:

@@ -591,12 +591,13 @@ def test_no_copy_says_the_uid(
         _refused(cluster, "one", rule="not-healable", says="no saved copy says its uid")
 
 
-def test_a_wrong_uid_from_a_saved_copy_writes_nothing(cluster: LostKeyCluster) -> None:
+def test_a_wrong_uid_in_the_index_of_saved_copies_writes_nothing(cluster: LostKeyCluster) -> None:
+    """The file itself says another one: it is no copy to rely upon."""
     _edit_index(cluster, "uid", "00000000-0000-0000-0000-000000000000")
     cluster.p1.lose_cache("secrets")
     with cluster.unwritten():
         told = cluster.told("one", code=4)
-    assert told["refusal"]["rule"] == "server-refused"
+    assert told["refusal"]["rule"] == "not-rescued"
 
 
 def test_a_server_that_was_restarted_holds_nothing(cluster: LostKeyCluster) -> None:

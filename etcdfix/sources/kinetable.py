@@ -108,6 +108,8 @@ class KineTable:
         try:
             self._require_table()
             self.faults = self._check_pages()
+            if self.copy.log_fault:
+                self.faults.append(self.copy.log_fault)
             self.newest = self._number("SELECT MAX(id) FROM kine")
             # An old release left two such rows.
             self.compacted = self._number(

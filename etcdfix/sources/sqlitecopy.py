@@ -35,6 +35,10 @@ _BBOLT_MAGIC: Final = (0xED0CDAED).to_bytes(4, "little")
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _HEADER_SIZE: Final = 100
 _LOG_HEADER_SIZE: Final = 32
+_FRAME_HEADER_SIZE: Final = 24
+_LOG_MAGICS: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
+_LEAST_PAGE, _MOST_PAGE = 512, 1 << 16
+_NO_LOG_AT_ALL: Final = 1 << 62
 _WRITTEN_WITH_LOG: Final = 2
 _ATTEMPTS: Final = 5
 _LOG, _JOURNAL = "-wal", "-journal"
@@ -68,6 +72,7 @@ class SQLiteCopy:
         connection: To the copy.
         log_found: A log that is not empty lies beside it.
         log_pages: Pages in it that were committed.
+        log_fault: Why SQLite leaves out part of the log that was committed; "" where it does not.
         log_missing: It is written with a log, and none lies beside it, or an empty one.
 
     Raises:
@@ -82,23 +87,22 @@ class SQLiteCopy:
         self._real = os.path.realpath(path)
         self._sha256 = ""
         self.log_pages = 0
+        self.log_fault = ""
         with contextlib.ExitStack() as stack:
             directory = self._directory()
             # What is open stays readable, and nothing is left behind.
             stack.callback(shutil.rmtree, directory, ignore_errors=True)
             copy = directory / "copy.db"
-            seen = self._copy_whole(copy)
-            self.log_found = bool(seen.log_header)
-            self.log_missing = seen.with_log and not seen.log_header
             try:
-                if seen.log_header or seen.journal is not None:
-                    self.log_pages = _put_together(copy)
+                seen = self._read_log(copy)
                 self.connection = _open_unchanging(copy)
             except sqlite3.Error as exc:
                 raise SourceError(
                     f"{path}: nothing can be read: {exc}",
                     hint="copy state.db and state.db-wal in one go while k3s is stopped, and read that copy",
                 ) from exc
+            self.log_found = bool(seen.log_header)
+            self.log_missing = seen.with_log and not seen.log_header
             self._file: BufferedReader = copy.open("rb")
 
     def sha256(self) -> str:
@@ -151,6 +155,62 @@ class SQLiteCopy:
             hint="try again when less is written, point TMPDIR at a faster disk, or stop k3s and copy state.db with "
             "state.db-wal",
         )
+
+    def _read_log(self, copy: Path) -> _Seen:
+        """Copy everything, bring the log into the copy, and see whether all of it was taken.
+
+        The last page may have been half written when it was copied. Damage breaks off at the same page each time.
+
+        Raises:
+            sqlite3.Error: The copy is damaged.
+        """
+        broke_off = -1
+        for _ in range(_ATTEMPTS):
+            seen = self._copy_whole(copy)
+            if not seen.log_header and seen.journal is None:
+                self.log_pages = 0
+                break
+            last_commit = self._last_commit(copy)
+            self.log_pages = _put_together(copy)
+            if last_commit <= self.log_pages:
+                break
+            if self.log_pages == broke_off:
+                self.log_fault = self._fault(last_commit)
+                break
+            broke_off = self.log_pages
+        return seen
+
+    @staticmethod
+    def _last_commit(copy: Path) -> int:
+        """Return the number of the last page in the log of a copy that ends a transaction, from 1; 0 for none.
+
+        SQLite reads a log up to the first page whose checksum does not fit, and says nothing of what stands behind it.
+
+        Format:
+            https://www.sqlite.org/fileformat2.html, section 4.1: a header of 32 bytes with page size and salts; then
+            pages, each behind 24 bytes: its number, the size of the database after a commit, else 0, and the salts.
+        """
+        log = copy.with_name(copy.name + _LOG)
+        if not log.exists():
+            return 0
+        with log.open("rb") as stream:
+            header, size = stream.read(_LOG_HEADER_SIZE), log.stat().st_size
+            page = int.from_bytes(header[8:12], "big")
+            if not header.startswith(_LOG_MAGICS) or not _LEAST_PAGE <= page <= _MOST_PAGE:
+                return _NO_LOG_AT_ALL
+            last = 0
+            for number in range(1, (size - _LOG_HEADER_SIZE) // (page + _FRAME_HEADER_SIZE) + 1):
+                stream.seek(_LOG_HEADER_SIZE + (number - 1) * (page + _FRAME_HEADER_SIZE))
+                frame = stream.read(_FRAME_HEADER_SIZE)
+                if frame[8:16] == header[16:24] and any(frame[4:8]):
+                    last = number
+        return last
+
+    def _fault(self, last_commit: int) -> str:
+        if last_commit == _NO_LOG_AT_ALL:
+            return "what lies beside it as its -wal is no log of SQLite: what was written last is missing"
+        where = f"behind page {self.log_pages} of {last_commit}"
+        return f"its -wal is damaged {where}: what was written from there on is missing"
 
     def _look(self) -> _Seen:
         try:

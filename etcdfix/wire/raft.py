@@ -118,6 +118,9 @@ class Request(NamedTuple):
     body: bytes
     user: bytes
 
+    def __repr__(self) -> str:
+        return f"Request({self.kind}, {len(self.body)} bytes)"  # values stay out of tracebacks
+
 
 @cache
 def log_messages() -> MessageClasses:

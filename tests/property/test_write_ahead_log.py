@@ -197,3 +197,32 @@ def test_of_a_copy_that_went_its_own_way_nothing_is_certain_beyond_the_fork(
                     stood = one.mod_revision is not None and one.mod_revision <= story.etcd.revision
                     assert one.entry_index <= fork or not stood
             found.close()
+
+
+@given(steps, steps, st.integers(0, 12))
+def test_a_base_of_another_history_makes_nothing_wrong_certain(
+    steps: list[tuple[str, int]], others: list[tuple[str, int]], before: int
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        story, other = Story(Path(name)), Story(Path(name))
+        other._count = 1000
+        story.beat(4)
+        other.beat(before)
+        for step, which in steps:
+            story.play(step, which)
+        for step, which in others:
+            if step != "base":
+                other.play(step, which)
+        base = other.etcd.database(Path(name) / "other", term=False)
+        story.etcd.log.commit()
+        story.etcd.log.cut()
+        for step, which in reversed(steps):
+            story.play(step, which)
+        story.beat(6)
+        story.etcd.log.commit()
+        log_of = story.etcd.log
+        directory = log_of.write(Path(name) / "wal", keep=1 if len(log_of.segments) > 1 else 0)
+        with SnapshotSource(base) as source, WriteAheadLog.open(directory) as log:
+            found = log.history(story.etcd.store(), others=[source])
+            check(found, story.etcd)
+            found.close()

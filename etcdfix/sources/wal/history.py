@@ -21,8 +21,8 @@ from etcdfix.wire import raft
 _MOST_CONTRADICTED: Final = 2
 """So many of the newest keys may differ in a log whose newest writes were refused."""
 
-_AGREED_BACK: Final = 3
-"""The log is of this history up to the third-newest key that agrees: one alone may be chance."""
+_AGREED_BACK: Final = 2
+"""The log is of this history up to the second-newest key that agrees: one alone may be chance."""
 
 
 class _Compared(NamedTuple):
@@ -59,10 +59,11 @@ class LogHistory:
         try:
             self._claims = self._all_claims()
             compared = self._compare()
-            if compared.contradicted and bases:
+            wrong = any(run.replay is not None and run.replay.wrong for run in self._trace.runs)
+            if bases and (compared.contradicted or wrong):
                 self._problems.append(
-                    "replaying the log does not lead to what is stored now: etcd refused requests for a reason that is"
-                    " not in the log; nothing of it is certain"
+                    "replaying the log does not lead to what is stored now: the state that it began with is of another"
+                    " history, or etcd refused requests for a reason that is not in the log; nothing of it is certain"
                 )
                 self._trace.close()
                 self._trace = Trace(log, {})
@@ -171,7 +172,34 @@ class LogHistory:
                     self._compare_claimed(key, last, stored, revision, points, compared)
             for run in self._trace.runs:
                 self._compare_revision(run, store, compared)
+            file = FileBase.of(store)
+            if file is not None:
+                self._compare_file(file, points, compared)
         return compared
+
+    def _compare_file(self, file: FileBase, points: dict[int, Points], compared: _Compared) -> None:
+        """Compare a database file with the writes up to the entry that it shows, where they were not replayed."""
+        run = self._run_of(file.applied.entry)
+        if run is None or run.begin <= file.applied.entry - run.run.first < run.end:
+            return
+        for key in self._trace.last_writes:
+            earlier = [
+                record
+                for record in self._trace.of_key(key)
+                if run.run.first <= record.entry <= file.applied.entry
+            ]
+            if not earlier:
+                continue
+            last = earlier[-1]
+            if last.kind is not WriteKind.PUT or last.fallback or last.keeps_value:
+                continue
+            stored = file.get(key)
+            if stored is None or self._trace.value_of(last.entry, last.number) != stored.value:
+                continue
+            claim = Claim(last.entry, stored.mod_revision)
+            if points[run.run.first].fits(claim):
+                compared.agreed.append(last.entry)
+                compared.claims.append(claim)
 
     def _compare_replayed(
         self,
@@ -186,6 +214,12 @@ class LogHistory:
         assert run.replay is not None
         end = run.replay.revision
         writer, revision_then, value = self._held_at(key, run, revision)
+        logged = self._trace.value_of(last.entry, last.number) if last.put else None
+        if stored is not None and stored.value == logged and stored.mod_revision != revision_then:
+            compared.contradicted.append(
+                last.entry
+            )  # the log wrote what is stored, and the replay says otherwise
+            return
         if not writer:
             return
         if value is None and stored is None:
@@ -218,19 +252,16 @@ class LogHistory:
                 return (run.run.last if held is None else 0), 0, None
             mod, entry, number = held
             return (writer, mod, self._trace.value_of(entry, number)) if entry else (0, 0, None)
-        found: tuple[int, int, bytes | None] = (0, 0, None)
+        last: KeyRecord | None = None
         for record in self._trace.of_key(key):
             place = record.entry - run.run.first
-            if not record.changed or not run.begin <= place < run.end or run.revisions[place] > revision:
-                continue
-            value = None
-            if record.kind is WriteKind.PUT:
-                if record.keeps_value:
-                    found = (0, 0, None)
-                    continue
-                value = self._trace.value_of(record.entry, record.number)
-            found = (record.entry, run.revisions[place], value)
-        return found
+            if record.changed and run.begin <= place < run.end and run.revisions[place] <= revision:
+                last = record
+        if last is None or last.keeps_value:
+            return 0, 0, None
+        is_put = last.kind is WriteKind.PUT
+        value = self._trace.value_of(last.entry, last.number) if is_put else None
+        return last.entry, run.revisions[last.entry - run.run.first], value
 
     def _compare_revision(self, run: RunTrace, store: Source, compared: _Compared) -> None:
         """Compare the revision of a whole store with that of a replay at the same entry."""

@@ -105,6 +105,8 @@ class Replay:
     Attributes:
         revision: The newest main revision.
         stopped: Why nothing more can be told; "" while it can.
+        wrong: Somebody had seen a revision that, by the replay, was not there yet: the base is of another history, or
+            something was counted as refused that was not.
         next_entry: The raft index that comes next.
     """
 
@@ -115,6 +117,7 @@ class Replay:
         self.revision = applied.revision
         self.next_entry = applied.entry + 1
         self.stopped = ""
+        self.wrong = False
         self._held: dict[bytes, _Held | None] = {}
         self._contested: set[bytes] = set()
         self._leases: dict[int, set[bytes]] = {lease: set() for lease in applied.leases}
@@ -165,6 +168,10 @@ class Replay:
 
     def _transaction(self, entry: int, transaction: Transaction) -> Applied:
         witnessed: list[int] = []
+        if max(expected_revisions(transaction).values(), default=0) > self.revision:
+            self.wrong = True
+            self.stopped = f"entry {entry} names a revision that the replay has not reached"
+            return Applied(0, [], [])
         try:
             self._check_room(transaction)
             steps = self._taken(transaction, witnessed)

@@ -24,6 +24,9 @@ class Compare(NamedTuple):
     number: int
     value: bytes
 
+    def __repr__(self) -> str:
+        return f"Compare({self.target}, {self.result}, {self.key!r})"  # values stay out of tracebacks
+
 
 class Put(NamedTuple):
     """A put; ``lease`` is 0 for none."""
@@ -34,6 +37,9 @@ class Put(NamedTuple):
     lease: int
     keeps_value: bool
     keeps_lease: bool
+
+    def __repr__(self) -> str:
+        return f"Put({self.number}, {self.key!r}, {len(self.value)} bytes)"  # values stay out of tracebacks
 
 
 class Delete(NamedTuple):

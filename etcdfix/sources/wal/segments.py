@@ -45,6 +45,9 @@ class Record(NamedTuple):
     data: bytes
     place: int
 
+    def __repr__(self) -> str:
+        return f"Record({self.type}, {len(self.data)} bytes, {self.place})"  # values stay out of tracebacks
+
 
 class Damage(NamedTuple):
     """Something that is no record; what follows it, if anything, is whole again.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from array import array
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -372,19 +373,21 @@ class _Newest:
 
 
 class _Spread:
-    """Keys from all over the log, chosen by a hash that says nothing of them."""
+    """Keys from all over the log, chosen by a checksum of their names: the same ones in each run."""
 
     def __init__(self) -> None:
         self.writes: dict[bytes, LastWrite] = {}
         self._mask = 0
 
     def add(self, key: bytes, last: LastWrite) -> None:
-        if hash(key) & self._mask:
+        if zlib.crc32(key) & self._mask:
             return
         self.writes[key] = last
         if len(self.writes) > _SAMPLE:
             self._mask = self._mask << 1 | 1
-            self.writes = {one: found for one, found in self.writes.items() if not hash(one) & self._mask}
+            self.writes = {
+                one: found for one, found in self.writes.items() if not zlib.crc32(one) & self._mask
+            }
 
     def forget(self, key: bytes) -> None:
         self.writes.pop(key, None)

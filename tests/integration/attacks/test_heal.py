@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import pytest
 from etcdfix.model import GroupResource
 from etcdfix.operations.change import heal_sender as heal_module
 from etcdfix.remediation import patcher
+from etcdfix.rescued import digest_of, file_name
 from tests.support.apiserver import Answer, Request, StandIn
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran
@@ -234,7 +236,7 @@ def test_an_object_that_is_being_deleted(
 
 def test_a_value_with_a_lease_goes_by_itself(cluster: LostKeyCluster) -> None:
     cluster.grant(cluster.key("shop/leased"), aescbc(secret("leased"), b"abcdefghijklmnop", "key3"))
-    _refused(cluster, "leased", rule="not-healable", says="lease")
+    _refused(cluster, "leased", rule="not-healable", says="it has a lease")
 
 
 def test_two_servers_have_different_objects_in_memory(cluster: LostKeyCluster) -> None:
@@ -420,6 +422,17 @@ def test_admission_forbids_the_update(cluster: LostKeyCluster) -> None:
     assert cluster.outcomes() == ["refused"]
 
 
+def test_no_second_server_is_asked_for_what_the_first_refused(cluster: LostKeyCluster) -> None:
+    with beside(cluster, OLD) as p2:
+        p2.wait()
+        p2.reload(NEW)
+        cluster.p1.behaviour.refuse.add("shop")
+        with cluster.unwritten():
+            told = cluster.told("one", code=4)
+        assert told["refusal"]["rule"] == "server-refused"
+        assert (len(cluster.patches()), cluster.patches(p2)) == (1, [])
+
+
 @pytest.mark.parametrize("status", [422, 403, 404, 409, 429, 503])
 def test_the_body_of_a_refusal_is_shown_nowhere(cluster: LostKeyCluster, status: int) -> None:
     quoting = json.dumps({"kind": "Status", "message": f"the object: {DATA} never-to-be-shown"}).encode()
@@ -591,13 +604,28 @@ def test_no_copy_says_the_uid(
         _refused(cluster, "one", rule="not-healable", says="no saved copy says its uid")
 
 
-def test_a_wrong_uid_in_the_index_of_saved_copies_writes_nothing(cluster: LostKeyCluster) -> None:
-    """The file itself says another one: it is no copy to rely upon."""
+def test_a_wrong_uid_in_the_index_is_not_believed(cluster: LostKeyCluster) -> None:
     _edit_index(cluster, "uid", "00000000-0000-0000-0000-000000000000")
+    cluster.p1.lose_cache("secrets")
+    _refused(cluster, rule="not-rescued")
+
+
+def test_a_wrong_uid_from_a_forged_copy_writes_nothing(cluster: LostKeyCluster) -> None:
+    """File and index bear each other out; the server is told the uid, and refuses."""
+    forged, lines = "00000000-0000-0000-0000-000000000000", []
+    index = cluster.saved / "index.jsonl"
+    for line in map(json.loads, index.read_text().splitlines()):
+        raw = (cluster.saved / line["file"]).read_bytes().replace(line["uid"].encode(), forged.encode())
+        sha256 = digest_of(raw)
+        name = file_name(base64.b64decode(line["key_base64"]), line["resource_version"], sha256)
+        (cluster.saved / name).write_bytes(raw)
+        lines.append(line | {"uid": forged, "sha256": sha256, "file": name, "size": len(raw)})
+    index.write_text("".join(json.dumps(line) + "\n" for line in lines))
     cluster.p1.lose_cache("secrets")
     with cluster.unwritten():
         told = cluster.told("one", code=4)
-    assert told["refusal"]["rule"] == "not-rescued"
+    assert told["refusal"]["rule"] == "server-refused"
+    assert [patch["metadata"]["uid"] for patch in cluster.patches()] == [forged]
 
 
 def test_a_server_that_was_restarted_holds_nothing(cluster: LostKeyCluster) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,13 +9,13 @@ from tests.support.apiserver.answers import (
     Answer,
     Refusal,
     internal_error,
-    invalid,
     json_line,
     not_found,
     rendered,
 )
 from tests.support.apiserver.cache import WatchCache
 from tests.support.apiserver.kinds import Resource
+from tests.support.apiserver.listing import check_list_options, continued, relative, selected, token_of
 from tests.support.apiserver.objects import Object, Unreadable
 from tests.support.apiserver.process import Process
 from tests.support.apiserver.requests import Request, Target
@@ -130,12 +128,12 @@ class Reading:
         """Answer a LIST."""
         query = request.query
         version, token = query.get("resourceVersion", ""), query.get("continue", "")
-        _check_list_options(version, query.get("resourceVersionMatch", ""), token)
+        check_list_options(version, query.get("resourceVersionMatch", ""), token)
         cache = self._process.cache(resource)
         below = cache.prefix + (f"{target.namespace}/".encode() if target.namespace else b"")
         limit = int(query.get("limit") or 0)
         selects = bool(query.get("labelSelector") or query.get("fieldSelector"))
-        at, after = _continued(token, below)
+        at, after = continued(token, below)
         from_cache = self._wait_to_list(cache, version, limited=bool(limit) and not selects)
         if version == "0" and cache.ready:
             limit = 0
@@ -151,10 +149,10 @@ class Reading:
             revision, left = at if at > 0 else cache.revision, len(keys) - len(chosen)
         else:
             items, revision, left, chosen = self._list_etcd(resource, below, after, limit)
-        items = [item for item in items if _selected(item, query)]
+        items = [item for item in items if selected(item, query)]
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
         if left:
-            metadata["continue"] = _token(revision, "/" + _relative(chosen[-1], below))
+            metadata["continue"] = token_of(revision, "/" + relative(chosen[-1], below))
             if not selects:
                 metadata["remainingItemCount"] = left
         body, content_type = rendered(_as_list(resource, items, metadata, request.accept), request.accept)
@@ -193,7 +191,7 @@ class Reading:
             "the results. Continuing with the provided token results in an inconsistent list - objects that were "
             "created, modified, or deleted between the time the first chunk was returned and now may show up in the "
             "list.",
-            metadata={"continue": _token(-1, _relative(after, below))},
+            metadata={"continue": token_of(-1, relative(after, below))},
         )
 
     def _list_etcd(
@@ -256,7 +254,7 @@ class Reading:
         first = [
             json_line({"type": "ADDED", "object": _formed(item, request.accept)})
             for item in initial
-            if _selected(item, query)
+            if selected(item, query)
         ]
         if asked_for_all:
             first.append(json_line({"type": "BOOKMARK", "object": _initial_end(resource, cache.revision)}))
@@ -295,8 +293,8 @@ class Reading:
 
 def _seen_as(kind: str, value: Object, before: Object | None, query: Mapping[str, str]) -> str:
     """Return what a change is to a watcher with selectors; "" where it sees nothing of it."""
-    now = kind != "DELETED" and _selected(value, query)
-    then = before is not None and _selected(before, query)
+    now = kind != "DELETED" and selected(value, query)
+    then = before is not None and selected(before, query)
     if now:
         return "MODIFIED" if then else "ADDED"
     return "DELETED" if then else ""
@@ -314,63 +312,6 @@ def _expired(version: str, began: int) -> dict[str, Any]:
 def _initial_end(resource: Resource, revision: int) -> Object:
     metadata = {"resourceVersion": str(revision), "annotations": {"k8s.io/initial-events-end": "true"}}
     return {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
-
-
-def _selected(item: Mapping[str, Any], query: Mapping[str, str]) -> bool:
-    metadata = item["metadata"]
-    for part in filter(None, query.get("labelSelector", "").split(",")):
-        name, _, value = part.partition("=")
-        if metadata.get("labels", {}).get(name) != value.lstrip("="):
-            return False
-    for part in filter(None, query.get("fieldSelector", "").split(",")):
-        name, _, value = part.partition("=")
-        if metadata.get(name.removeprefix("metadata.")) != value.lstrip("="):
-            return False
-    return True
-
-
-def _token(revision: int, start: str) -> str:
-    token = json.dumps(
-        {"v": "meta.k8s.io/v1", "rv": revision, "start": start + "\x00"}, separators=(",", ":")
-    )
-    return base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
-
-
-def _relative(key: bytes, below: bytes) -> str:
-    return key[len(below) :].decode()
-
-
-def _continued(token: str, below: bytes) -> tuple[int, bytes]:
-    """Return the revision that a token names (0 without one), and the last key that has been listed."""
-    if not token:
-        return 0, b""
-    try:
-        found = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-    except ValueError:
-        why = "invalid character 'i' looking for beginning of value"
-        text = f"invalid continue token: continue key is not valid: {why}"
-        raise Refusal(400, "BadRequest", text) from None
-    return found["rv"], below + found["start"].strip("/\x00").encode()
-
-
-def _check_list_options(version: str, match: str, token: str) -> None:
-    if version and not version.isdigit():
-        why = f'strconv.ParseUint: parsing "{version}": invalid syntax'
-        text = f'invalid resource version: resourceVersion: Invalid value: "{version}": {why}'
-        raise Refusal(400, "BadRequest", text)
-    if token and version not in {"", "0"}:
-        raise Refusal(400, "BadRequest", "specifying resource version is not allowed when using continue")
-    forbidden = ""
-    if match and not version:
-        forbidden = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
-    elif match == "Exact" and version == "0":
-        forbidden = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-    if forbidden:
-        raise invalid(
-            'ListOptions.meta.k8s.io ""',
-            [("FieldValueForbidden", forbidden, "resourceVersionMatch")],
-            details={"group": "meta.k8s.io", "kind": "ListOptions"},
-        )
 
 
 def _warnings(resource: Resource) -> tuple[tuple[str, str], ...]:

@@ -14,8 +14,6 @@ from tests.support.apiserver.store import Entry
 
 Record = dict[str, Any]
 
-STARTING_SECONDS = 5.5
-
 CRD_COLLECTION = Target("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 _WORDS = "a 422 in the server's own words, which quotes the object in an order of its own"
 _REASONS = {
@@ -39,8 +37,6 @@ def load(path: Path) -> dict[str, list[Record]]:
 def left_out(record: Record) -> str:
     """Return why an exchange is not compared, "" where it is."""
     target = target_of(record["request"]["path"].partition("?")[0])
-    if 0 <= record["t"] < STARTING_SECONDS and record["scenario"].startswith("B-"):
-        return "a server is starting"
     if (
         record["scenario"] == "E-two-servers"
         and record["step"] < 6

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -24,8 +22,6 @@ from tests.support.apiserver.answers import (
 from tests.support.apiserver.changes import (
     APPLY,
     JSON_PATCH,
-    MERGE,
-    STRATEGIC,
     PatchFailed,
     cleaned,
     conflicts,
@@ -36,7 +32,8 @@ from tests.support.apiserver.changes import (
     record_update,
 )
 from tests.support.apiserver.kinds import Resource
-from tests.support.apiserver.objects import Object, Unreadable, known_fields
+from tests.support.apiserver.objects import Object, Unreadable
+from tests.support.apiserver.patching import check_fits, check_patch_type, pruned
 from tests.support.apiserver.process import Process
 from tests.support.apiserver.reading import Reading
 from tests.support.apiserver.requests import Request, Target
@@ -46,12 +43,7 @@ from tests.support.apiserver.store import Entry
 _UNSAFE = "ignoreStoreReadErrorWithClusterBreakingPotential"
 _UNSAFE_VERB = "unsafe-delete-ignore-read-errors"
 _ALL = "All"
-_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_NAME_RULE = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
+
 
 Update = Callable[[Object | None], Object]
 
@@ -155,7 +147,7 @@ class Writing:
 
     def _patch(self, resource: Resource, target: Target, request: Request, user: User) -> Answer:
         kind = request.content_type.partition(";")[0].strip()
-        self._check_patch_type(resource, kind, request)
+        check_patch_type(resource, kind, request)
         created = False
 
         def update(old: Object | None) -> Object:
@@ -176,58 +168,12 @@ class Writing:
                     f"the name of the object ({new['metadata'].get('name')}) does not match the name on the URL "
                     f"({target.name})",
                 )
-            self._check_fits(resource, new, target.name)
-            new = self._pruned(resource, new, request)
+            check_fits(resource, new, target.name)
+            new = pruned(resource, new, strict=request.query.get("fieldValidation") == "Strict")
             return self._checked(resource, target, old, cleaned(new), request)
 
         answer = self._updated(resource, target, request, update, Answer(200))
         return answer._replace(status=201) if created else answer
-
-    def _check_patch_type(self, resource: Resource, kind: str, request: Request) -> None:
-        known = {JSON_PATCH, MERGE, APPLY} | ({STRATEGIC} if resource.crd is None else set())
-        if kind not in known:
-            if resource.crd is None:
-                raise Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
-            accepted = f"{JSON_PATCH}, {MERGE}, {APPLY}"
-            text = (
-                f"the body of the request was in an unknown format - accepted media types include: {accepted}"
-            )
-            raise Refusal(415, "UnsupportedMediaType", text)
-        if kind == APPLY and not request.query.get("fieldManager"):
-            raise invalid(
-                'PatchOptions.meta.k8s.io ""',
-                [("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")],
-                details={"group": "meta.k8s.io", "kind": "PatchOptions"},
-            )
-
-    @staticmethod
-    def _check_fits(resource: Resource, new: Object, name: str) -> None:
-        """Refuse what does not fit the type; the server quotes the whole object, and so does this."""
-        metadata = new["metadata"]
-        texts = [*metadata.get("annotations", {}).values(), *metadata.get("labels", {}).values()]
-        if resource.words == "secrets":
-            texts += new.get("data", {}).values()
-        if not all(isinstance(text, str) for text in texts):
-            raise _quoting(new, "unrecognized type: string")
-        for word in metadata.get("annotations", {}):
-            if not _NAME.fullmatch(word.rpartition("/")[2]):
-                message = f'Invalid value: "{word}": {_NAME_RULE}'
-                raise invalid(
-                    f'{resource.kind} "{name}"',
-                    [("FieldValueInvalid", message, "metadata.annotations")],
-                    details={**about(resource.words, name), "kind": resource.kind},
-                )
-
-    @staticmethod
-    def _pruned(resource: Resource, new: Object, request: Request) -> Object:
-        """Return an object without the fields that its type does not have, or refuse it for them."""
-        if resource.crd is not None:
-            return new
-        known = known_fields(resource)
-        unknown = [name for name in new if name not in known]
-        if unknown and request.query.get("fieldValidation") == "Strict":
-            raise _quoting(new, f'strict decoding error: unknown field "{unknown[0]}"')
-        return {name: value for name, value in new.items() if name in known}
 
     def _applied(
         self, resource: Resource, target: Target, old: Object | None, request: Request, user: User
@@ -454,11 +400,6 @@ def _deleted(resource: Resource, target: Target, uid: str, *, kind: str = "") ->
         details["kind"] = kind
         found["code"] = 200
     return json_line(found)
-
-
-def _quoting(new: Object, why: str) -> Refusal:
-    quoted = json.dumps(json.dumps(new, separators=(",", ":"), ensure_ascii=False), ensure_ascii=False)
-    return invalid(' ""', [("FieldValueInvalid", f"Invalid value: {quoted}: {why}", "patch")], details={})
 
 
 def _unsafe_refused(why: str) -> Refusal:

@@ -123,6 +123,7 @@ def test_a_log_that_holds_nothing_whole_is_told(tmp_path: Path) -> None:
         assert copy.log_found
         assert copy.log_pages == 0
         assert newest(copy) == 51
+        assert "no log of SQLite" in copy.log_fault
 
 
 @pytest.mark.parametrize("cut", [33, 5000, 20_000])
@@ -132,7 +133,32 @@ def test_a_log_that_ends_within_a_write_is_read_to_what_was_committed(tmp_path: 
     log.write_bytes(log.read_bytes()[:-cut])
     with SQLiteCopy(path) as copy:
         assert 40 < newest(copy) < 51
+        assert copy.log_fault == ""
         assert copy.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@pytest.mark.parametrize("where", [0.1, 0.5, 0.9])
+def test_a_log_that_is_damaged_in_its_middle_is_told(tmp_path: Path, where: float) -> None:
+    """SQLite reads it up to there, and says nothing: later writes, and deletions, would be missing."""
+    path = killed(tmp_path)
+    log = Path(f"{path}-wal")
+    content = bytearray(log.read_bytes())
+    content[int(len(content) * where)] ^= 0x10
+    log.write_bytes(content)
+    with SQLiteCopy(path) as copy:
+        assert copy.log_fault.startswith(f"its -wal is damaged behind page {copy.log_pages} of ")
+
+
+def test_what_an_earlier_round_left_in_the_log_is_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    writer = filled(path)
+    writer.checkpoint("RESTART")
+    writer.put(b"/later", b"1")  # written over the beginning; the rest is of the round before
+    assert Path(f"{path}-wal").stat().st_size > 100_000
+    with SQLiteCopy(path) as copy:
+        assert newest(copy) == 52
+        assert copy.log_fault == ""
+    writer.close()
 
 
 def test_a_link_leads_to_the_file_and_its_log(tmp_path: Path) -> None:
@@ -211,6 +237,7 @@ def test_every_copy_beside_a_writer_is_of_one_moment(storm: Path) -> None:
             continue
         with copy:
             assert copy.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            assert copy.log_fault == ""
             found = copy.connection.execute("SELECT DISTINCT lease, value FROM kine").fetchall()
         if (0, b"0") in found:
             continue  # before the first round
@@ -359,3 +386,43 @@ def test_the_copy_cannot_be_written_through(tmp_path: Path) -> None:
     filled(tmp_path / "state.db").close()
     with SQLiteCopy(tmp_path / "state.db") as copy, pytest.raises(sqlite3.OperationalError, match="readonly"):
         copy.connection.execute("DELETE FROM kine")
+
+
+def test_a_page_that_was_half_written_once_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = killed(tmp_path)
+    copy_file, cuts = SQLiteCopy._copy_file, [30_000, 60_000, 90_000]
+
+    def torn(self: SQLiteCopy, source: str, target: Path) -> None:
+        copy_file(self, source, target)
+        if source.endswith("-wal") and cuts:
+            content = bytearray(target.read_bytes())
+            content[-cuts.pop()] ^= 0xFF
+            target.write_bytes(content)
+
+    monkeypatch.setattr(SQLiteCopy, "_copy_file", torn)
+    with SQLiteCopy(path) as copy:
+        assert newest(copy) == 51
+        assert copy.log_fault == ""
+    assert cuts == []
+
+
+def test_a_log_that_is_torn_each_time_is_read_as_far_as_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = killed(tmp_path)
+    copy_file, times = SQLiteCopy._copy_file, iter(range(1, 100))
+
+    def torn(self: SQLiteCopy, source: str, target: Path) -> None:
+        copy_file(self, source, target)
+        if source.endswith("-wal"):
+            content = bytearray(target.read_bytes())
+            content[-30_000 * next(times)] ^= 0xFF
+            target.write_bytes(content)
+
+    monkeypatch.setattr(SQLiteCopy, "_copy_file", torn)
+    with SQLiteCopy(path) as copy:
+        assert newest(copy) < 51
+        assert copy.log_fault == ""
+        assert copy.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)

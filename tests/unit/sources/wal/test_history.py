@@ -134,3 +134,52 @@ def test_a_log_of_another_history_is_never_offered(tmp_path: Path) -> None:
     found = opened(other.log.write(tmp_path / "wal")).history(etcd.store())
     assert found.agreement.kinship is Kinship.OTHER_HISTORY
     assert all_writes(found) == []
+
+
+def test_behind_a_snapshot_that_is_all_there_is_the_log_goes_on_and_nothing_is_certain(
+    tmp_path: Path,
+) -> None:
+    etcd = ModelEtcd()
+    busy(etcd, 50)
+    etcd.log.commit()
+    etcd.log.cut()
+    busy(etcd, 10)
+    with SnapshotSource(etcd.database(tmp_path / "db")) as snapshot:
+        etcd.update(b"/registry/secrets/a/b", b"one")
+        busy(etcd, 20)
+        etcd.log.commit()
+        found = opened(etcd.log.write(tmp_path / "wal", keep=1)).history(snapshot)
+        OPEN.callback(found.close)
+        assert found.agreement.kinship is Kinship.SAME_HISTORY
+        (write,) = found.writes(b"/registry/secrets/a/b")
+        assert (write.mod_revision, write.confidence) == (62, Confidence.LIKELY)
+        assert all(one.confidence is not Confidence.CERTAIN for one in all_writes(found))
+
+
+def test_a_snapshot_of_another_cluster_is_no_base(tmp_path: Path) -> None:
+    etcd, other = ModelEtcd(), ModelEtcd()
+    busy(etcd, 50)
+    for turn in range(60):
+        other.update(b"/registry/secrets/other/%d" % (turn % 3), b"of another cluster %d" % turn)
+    etcd.log.commit()
+    etcd.log.cut()
+    busy(etcd, 10)
+    with SnapshotSource(other.database(tmp_path / "db")) as base:
+        etcd.update(b"/registry/secrets/a/b", b"one")
+        busy(etcd, 30)
+        found = history(etcd, tmp_path, keep=1, others=(base,))
+        assert found.agreement.kinship is Kinship.SAME_HISTORY
+        assert all(one.confidence is not Confidence.CERTAIN for one in all_writes(found))
+        assert "replaying the log does not lead to what is stored now" in found.problems[0]
+        for one in all_writes(found):
+            if one.mod_revision is not None:
+                assert etcd.truth[one.entry_index, one.key] == (one.mod_revision, one.value)
+
+
+def test_values_stay_out_of_tracebacks(tmp_path: Path) -> None:
+    etcd = ModelEtcd()
+    etcd.put(b"/registry/secrets/a/b", b"hunter2")
+    busy(etcd)
+    (write,) = history(etcd, tmp_path).writes(b"/registry/secrets/a/b")
+    assert write.value == b"hunter2"
+    assert "hunter2" not in repr(write)

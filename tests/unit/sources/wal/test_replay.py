@@ -64,7 +64,7 @@ class Played:
     ("condition", "holds"),
     [
         (compare(b"a", 2, 2), True),
-        (compare(b"a", 2, 3), False),
+        (compare(b"a", 2, 1), False),
         (compare(b"a", 2, 1, GREATER), True),
         (compare(b"a", 2, 2, GREATER), False),
         (compare(b"a", 2, 3, LESS), True),
@@ -190,6 +190,14 @@ def test_what_cannot_be_told_ends_it(data: bytes, why: str) -> None:
     assert played.apply(data).revision == 0
     assert why in played.replay.stopped
     assert played.put(b"b").revision == 0
+
+
+def test_a_revision_that_is_not_there_yet_proves_the_replay_wrong() -> None:
+    played = Played()
+    played.put(b"a")
+    assert played.txn([compare(b"a", 2, 3)], [op_put(put(b"a", b"w"))]).revision == 0
+    assert played.replay.wrong
+    assert "names a revision" in played.replay.stopped
 
 
 def test_two_alarms_or_a_nested_put_under_one_end_it() -> None:

@@ -1,0 +1,127 @@
+"""``etcdfix history --wal`` on a real etcd: what is not kept any more, how sure it is, and when it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from etcdfix.reports.history_model import HistoryReport
+from etcdfix.reports.schema import document_schema
+from tests.support.apiserver import EtcdStore
+from tests.support.change_runs import Registry
+from tests.support.etcd_server import EtcdServer
+from tests.support.objects import aescbc, json_object, secret
+
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
+
+
+class Logged(Registry):
+    """A cluster and the log of its etcd."""
+
+    wal: Path
+
+    def beat(self, store: EtcdStore, first: int, count: int) -> None:
+        """Renew the Leases of two nodes, one second after the other."""
+        for turn in range(first, first + count):
+            name = f"node-{turn % 2}"
+            key = self.key(f"kube-node-lease/{name}", "leases")
+            spec = {
+                "renewTime": f"2026-01-01T00:{turn // 60:02}:{turn % 60:02}.000000Z",
+                "holderIdentity": name,
+            }
+            lease = json_object("coordination.k8s.io/v1", "Lease", name, "kube-node-lease", spec=spec)
+            held = store.get(key)
+            store.put(key, lease, mod_revision=held.mod_revision if held is not None else 0)
+
+
+@pytest.fixture
+def logged(
+    start_etcd: Callable[..., EtcdServer],
+    etcd_servers: Any,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> Logged:
+    if etcd_servers.kind != "process":
+        pytest.skip("the log of an etcd in a container cannot be reached")
+    data = tmp_path / "data"
+    registry = Logged(start_etcd(flags=(f"--data-dir={data}",)), prefix, tmp_path, capfd, furnished=False)
+    registry.wal = data / "member" / "wal"
+    return registry
+
+
+def test_what_is_not_kept_any_more_is_told_with_its_times(logged: Logged) -> None:
+    store = EtcdStore(logged.etcd.endpoint)
+    key = logged.key("shop/web")
+    logged.beat(store, 0, 4)
+    first = store.put(key, aescbc(secret("web")), mod_revision=0)
+    assert first
+    logged.beat(store, 4, 4)
+    second = store.put(key, b"k8s:enc:aescbc:v1:key1:", mod_revision=first)
+    assert second
+    third = store.delete(key, mod_revision=second)
+    logged.beat(store, 8, 20)
+    logged.etcd.compact()
+    store.close()
+    common = logged.common(reason=None, places=False)
+    ran = logged.run("history", key.decode(), *common)
+    assert ran.code == 5
+    ran = logged.run("history", key.decode(), *common, "--wal", str(logged.wal), "-o", "json")
+    report = json.loads(ran.out)
+    jsonschema.validate(report, document_schema(HistoryReport))
+    assert (report["exists"], report["count"]) == (False, 0)
+    writes = report["log"]["writes"]
+    assert [(one["event"], one["mod_revision"], one["confidence"], one["outcome"]) for one in writes] == [
+        ("delete", third, "certain", None),
+        ("put", second, "certain", "decrypt-failure"),
+        ("put", first, "certain", "readable"),
+    ]
+    assert [(one["not_before"][14:19], one["not_after"][14:19]) for one in writes] == [
+        ("00:07", "00:08"),
+        ("00:07", "00:08"),
+        ("00:03", "00:04"),
+    ]
+    assert writes[2]["restore"].startswith(
+        f"etcdfix restore --from-wal {logged.wal} --entry {writes[2]['entry_index']}"
+    )
+    assert report["next"]["command"] == writes[2]["restore"]
+    ran = logged.run("history", key.decode(), *common, "--wal", str(logged.wal))
+    assert f"{first}  log  READABLE, certain" in ran.out
+    assert "between 2026-01-01T00:00:03" in ran.out
+    assert "3 more writes in the log" in ran.out
+
+
+def test_what_is_kept_is_told_once(logged: Logged) -> None:
+    store = EtcdStore(logged.etcd.endpoint)
+    key = logged.key("shop/web")
+    first = store.put(key, aescbc(secret("web")), mod_revision=0)
+    logged.beat(store, 0, 30)
+    store.close()
+    common = logged.common(reason=None, places=False)
+    ran = logged.run("history", key.decode(), *common, "--wal", str(logged.wal))
+    assert ran.code == 0
+    assert f"{first}  etcd  READABLE" in ran.out
+    assert "  log  " not in ran.out
+    ran = logged.run("history", key.decode(), *common, "--wal", str(logged.wal), "-o", "json")
+    (write,) = json.loads(ran.out)["log"]["writes"]
+    assert (write["kept"], write["restore"]) == (True, "")
+
+
+def test_what_makes_no_sense_is_refused(logged: Logged, tmp_path: Path) -> None:
+    key, common = (
+        logged.put("shop/web", aescbc(secret("web"))).decode(),
+        logged.common(reason=None, places=False),
+    )
+    for words, code, told in (
+        (("--wal", str(tmp_path)), 5, "no segment of a log"),
+        (("--older-snapshot", str(tmp_path / "old.db")), 2, "give --wal DIR"),
+    ):
+        ran = logged.run("history", key, *common, *words)
+        assert ran.code == code
+        assert told in ran.err
+        assert "Traceback" not in ran.err

@@ -65,7 +65,8 @@ def command(
         return inputs
 
     with open_change(Verb.DELETE, options, lambda: one_key(key, key_base64), adapt=load) as change:
-        again, api = change.inputs.same_again(), change.api
+        api = change.api
+        again = change.inputs.same_again(kubeconfig=api.kubeconfig if api is not None else None)
         checked: list[Preflight] = []
 
         def preview(found: Preflight) -> None:

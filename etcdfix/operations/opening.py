@@ -97,8 +97,12 @@ class Inputs(msgspec.Struct, frozen=True):
         files = (self.connection.get(name) for name in ("cacert", "cert", "key_file"))
         return [Path(file) for file in files if file]
 
-    def same_again(self) -> RepeatedOptions:
-        """Return the options that a command in a remedy must repeat; a password is never among them."""
+    def same_again(self, *, kubeconfig: Path | None = None) -> RepeatedOptions:
+        """Return the options that a command in a remedy must repeat; a password is never among them.
+
+        Args:
+            kubeconfig: With which API servers are asked; None for none.
+        """
         if self.snapshot is not None:
             source = ["--snapshot", str(self.snapshot), *(["--salvage"] if self.salvage else [])]
         elif self.kine is not None:
@@ -135,6 +139,7 @@ class Inputs(msgspec.Struct, frozen=True):
             ),
             reading=tuple(reading),
             changing=("--main-endpoints", self.main_endpoints) if self.main_endpoints else (),
+            kubeconfig=str(kubeconfig) if kubeconfig is not None else "",
         )
 
     def reading(self, configuration: EncryptionConfiguration | None) -> Reading:

@@ -24,12 +24,14 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         layout: ``--etcd-prefix``, where it is not the default.
         reading: ``--encryption-config`` and ``--kubernetes-version``, where they were given.
         changing: ``--main-endpoints``, for commands that change something.
+        kubeconfig: As whom API servers were asked; "" where none was.
     """
 
     source: tuple[str, ...] = ()
     layout: tuple[str, ...] = ()
     reading: tuple[str, ...] = ()
     changing: tuple[str, ...] = ()
+    kubeconfig: str = ""
 
     @property
     def layout_but_prefix(self) -> tuple[str, ...]:
@@ -243,7 +245,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
     def other_places(self) -> tuple[str, ...]:
         """Options of ``copies`` that name where else to look, each to be filled in or left out."""
         logs = () if self.of_kine else ("--wal", "DIR", "--older-snapshot", "FILE")
-        return (*logs, "--kubeconfig", "FILE")
+        return (*logs, "--kubeconfig", self.kubeconfig or "FILE")
 
     def copies_of_report(self, report: str, *options: str) -> str:
         """Return the command that looks for every copy of what a saved report found."""
@@ -256,21 +258,19 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
             ["etcdfix", "copies", *self.source, *self.layout, *self.reading, *key_arguments(key), *options]
         )
 
-    def rescue(self, words: Sequence[str], kubeconfig: str = "FILE", save_dir: str = "DIR") -> str:
+    def rescue(self, words: Sequence[str]) -> str:
         """Return the command that saves what API servers still hold in memory.
 
         Args:
             words: Of what: keys as words of a command, or ``--from-report`` and a file.
-            kubeconfig: As whom to ask.
-            save_dir: Where it goes.
         """
         prefix = self.layout[:2] if self.layout[:1] == ("--etcd-prefix",) else ()
-        places = ("--kubeconfig", kubeconfig, "--save-dir", save_dir, "--reveal")
+        places = ("--kubeconfig", self.kubeconfig or "FILE", "--save-dir", "DIR", "--reveal")
         return quote_command(["etcdfix", "rescue", *words, *prefix, *places])
 
-    def heal(self, words: Sequence[str], kubeconfig: str = "FILE", save_dir: str = "DIR") -> str:
+    def heal(self, words: Sequence[str]) -> str:
         """Return the dry run of having an API server write anew what it holds; see :meth:`rescue`."""
-        places = ("--saved", save_dir, "--kubeconfig", kubeconfig)
+        places = ("--saved", "DIR", "--kubeconfig", self.kubeconfig or "FILE")
         options = (*self._live, *self.layout, *self._deciding, *self.changing)
         return quote_command(
             ["etcdfix", "heal", *words, *places, *options, "--reason", "REASON", "--dry-run"]

@@ -184,10 +184,10 @@ class Registry:
         found = [read_backup(path) for path in (directory or self.backups).glob("*.json")]
         return sorted(found, key=lambda backup: backup.intent.sequence)
 
-    def deleted(self, name: str = "shop/broken") -> Backup:
+    def deleted(self, name: str = "shop/broken", *arguments: str) -> Backup:
         """Delete a broken Secret, and return its backup."""
         before = len(self.kept())
-        ran = self.delete(self.key(name))
+        ran = self.delete(self.key(name), *arguments)
         assert ran.code == 0, ran.err
         found = self.kept()
         assert len(found) == before + 1

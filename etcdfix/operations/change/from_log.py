@@ -99,6 +99,10 @@ def _choose(
     else:
         write = _newest(cluster, key, directory, deque(history.writes(key), maxlen=_MOST_WRITES))
     told = [_sureness(write), history.agreement.sentence, *history.problems]
+    if write.lease is None:
+        told.append(
+            "the write kept the lease that the key had, which is not in it: it is put back without one"
+        )
     newer = sum(other.entry_index > write.entry_index for other in history.writes(key))
     if newer:
         stands = "stands" if newer == 1 else "stand"

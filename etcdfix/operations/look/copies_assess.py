@@ -60,7 +60,6 @@ class Assessor:
         again: Options that commands must repeat.
         layout: Storage prefix.
         revision: At which the datastore was read; 0 for unknown.
-        kubeconfig: With which API servers were asked; "" where none was.
     """
 
     def __init__(
@@ -69,10 +68,8 @@ class Assessor:
         again: RepeatedOptions,
         layout: StorageLayout,
         revision: int,
-        kubeconfig: str = "",
     ) -> None:
         self._places = places
-        self._kubeconfig = kubeconfig
         self._again = again
         self._layout = layout
         self._revision = revision
@@ -82,7 +79,8 @@ class Assessor:
         sought = one.sought
         kept, left_out, last = self._select(sought, one.copies)
         object_now = _ObjectNow.of(sought, last)
-        graded = [self._grade(sought, object_now, copy) for copy in kept]
+        told = any(map(self._tells_restore, kept))
+        graded = [self._grade(sought, object_now, copy, told=told) for copy in kept]
         graded.sort(key=_best_first)
         copies = [self._published(sought, grade) for grade in graded]
         return self._object(sought, object_now, copies, left_out)
@@ -117,7 +115,14 @@ class Assessor:
             return False
         return not _contradicts(sought, copy)
 
-    def _grade(self, sought: Sought, now: _ObjectNow, copy: FoundCopy) -> _Graded:
+    def _tells_restore(self, copy: FoundCopy) -> bool:
+        """Say whether ``restore`` sees by this copy which uid the object has: it looks into no other place."""
+        kind = self._places[copy.place].kind
+        return bool(copy.uid) and (
+            kind is PlaceKind.REVISION or (kind is PlaceKind.BACKUP and not copy.doubt)
+        )
+
+    def _grade(self, sought: Sought, now: _ObjectNow, copy: FoundCopy, *, told: bool) -> _Graded:
         place = self._places[copy.place]
         uid_fits = now.fits(copy, same_history=_of_this_history(place, copy))
         from_memory = place.kind in _MEMORY and place.history is Fit.SAME and not copy.doubt
@@ -126,13 +131,15 @@ class Assessor:
             uid_fits = Fit.SAME  # the resourceVersion of a cached object is the mod_revision of its etcd key
         wrong = _wrong(place, copy, uid_fits)
         if wrong:
-            return _Graded(copy, place, Grade.UNUSABLE, wrong, uid_fits, None)
+            return _Graded(copy, place, Grade.UNUSABLE, wrong, uid_fits, None, proves_uid=False)
         doubt = self._doubt(sought, place, copy, uid_fits)
         later = 0 if from_memory and at_present else None
         if later is None and place.history is Fit.SAME:
             known = now.later_writes(copy)
             later = copy.later if known is None else known
-        return _Graded(copy, place, Grade.DOUBTFUL if doubt else Grade.GOOD, doubt, uid_fits, later)
+        grade = Grade.DOUBTFUL if doubt else Grade.GOOD
+        proves_uid = grade is Grade.GOOD and not told and not sought.uid
+        return _Graded(copy, place, grade, doubt, uid_fits, later, proves_uid=proves_uid)
 
     def _doubt(self, sought: Sought, place: CopyPlace, copy: FoundCopy, uid_fits: Fit) -> str:
         """Return what is not certain about a copy that reads; "" for nothing."""
@@ -207,7 +214,7 @@ class Assessor:
                     key, self._layout.locate(key)[0].group_resource, at, elsewhere
                 )
             case PlaceKind.API_SERVER:
-                return "", again.rescue(key_arguments(key), self._kubeconfig)
+                return "", again.rescue(key_arguments(key))
             case _:
                 return "", ""
 
@@ -242,6 +249,8 @@ class Assessor:
         replacing, accepting, note = self._replacing(sought)
         if replacing < 0:
             return "", note
+        if graded.proves_uid and unlisted:
+            words = (*words, "--accept-unknown-uid")
         command = again.restore_from(words, key, replacing=replacing, accepting=accepting, unlisted=unlisted)
         return command, self._notes(sought, graded, note)
 
@@ -282,7 +291,7 @@ class Assessor:
             )
         if self._again.of_the_past:
             return "", "What the live etcd holds now was not looked at: save it."
-        command = self._again.heal(key_arguments(sought.key), self._kubeconfig)
+        command = self._again.heal(key_arguments(sought.key))
         return command, (
             "First save everything of its kind (etcdfix rescue); DIR is where that went. Restart no API server and "
             "delete nothing before that. No write is lost."
@@ -329,7 +338,12 @@ class Assessor:
         leased = "It had a lease: restore says whether that still lives." if graded.copy.lease else ""
         doubt = _COMPARE if graded.grade is Grade.DOUBTFUL else ""
         gone = "What it owned may have been collected." if sought.found is None else ""
-        return " ".join(part for part in (doubt, note, leased, gone, granted) if part)
+        proof = (
+            "That it is the same object, its revisions show (--accept-unknown-uid)."
+            if graded.proves_uid and graded.place.kind is not PlaceKind.BACKUP
+            else ""
+        )
+        return " ".join(part for part in (doubt, proof, note, leased, gone, granted) if part)
 
     def _next(self, sought: Sought, copies: Sequence[SurvivingCopy]) -> Remedy | None:
         """Return what to do first: put back the best copy, or save it where nothing puts it back."""
@@ -479,6 +493,8 @@ class _Graded(NamedTuple):
     why: str
     uid_fits: Fit
     later_writes: int | None
+    proves_uid: bool
+    """That it is the same object, it shows itself: nothing shows it where ``restore`` looks."""
 
 
 def _wrong(place: CopyPlace, copy: FoundCopy, uid_fits: Fit) -> str:

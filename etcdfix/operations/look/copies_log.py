@@ -44,6 +44,8 @@ class LogPlace:
         directories: ``member/wal`` of each member.
         source: What is stored now.
         older_snapshots: Of the same history, perhaps.
+        judge: Says of a file whether it is of the history of what is stored now, and why. A log always agrees with the
+            ``snap/db`` beside it, of whatever cluster both are: so that file says nothing before it was judged itself.
 
     Attributes:
         problems: Why not everything was seen.
@@ -52,16 +54,24 @@ class LogPlace:
         SourceError: A log cannot be read.
     """
 
-    def __init__(self, directories: Sequence[Path], source: Source, older_snapshots: Sequence[Path]) -> None:
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        source: Source,
+        older_snapshots: Sequence[Path],
+        judge: Callable[[SnapshotSource], tuple[Fit, str]],
+    ) -> None:
         self._directories = directories
         self._stack = ExitStack()
         self._notes: list[str] = []
         self._kept_from = source.compacted_revision()
+        self._judge = judge
+        self._of_other = ""
         self._ranges: list[tuple[Path, LogDescription]] = []
         try:
             self._log = self._stack.enter_context(WriteAheadLog.open(*directories))
             beside = [found for found in map(database_beside, directories) if found is not None]
-            others = [*self._open([*beside, *older_snapshots])]
+            others = [*self._open(beside, beside=True), *self._open(older_snapshots, beside=False)]
             self._history: LogHistory = self._log.history(source, others=others)
             self._stack.callback(self._history.close)
             self._ranges = [*self._ranges_of(directories)]
@@ -80,12 +90,21 @@ class LogPlace:
     ) -> None:
         self._stack.close()
 
-    def _open(self, paths: Iterable[Path]) -> Iterator[Source]:
+    def _open(self, paths: Iterable[Path], *, beside: bool) -> Iterator[Source]:
+        """Yield the files of the same history; one of another that lies beside a log tells of the log itself."""
         for path in paths:
             try:
-                yield self._stack.enter_context(SnapshotSource(path))
+                database = self._stack.enter_context(SnapshotSource(path))
+                history, why = self._judge(database)
             except SourceError as exc:  # a running etcd holds the db beside its log
                 self._notes.append(f"not read beside it: {exc.message}")
+                continue
+            if history is Fit.SAME:
+                yield database
+                continue
+            self._notes.append(f"not replayed with {shown_word(str(path))}: {why}")
+            if beside and history is Fit.OTHER:
+                self._of_other = f"snap/db beside it is of another history: {why}"
 
     def _ranges_of(self, directories: Sequence[Path]) -> Iterator[tuple[Path, LogDescription]]:
         """Yield which entries each directory has: a command names one of them."""
@@ -100,9 +119,10 @@ class LogPlace:
     def place(self) -> CopyPlace:
         """What is published of it."""
         agreement, about = self._history.agreement, self._log.description
+        history = Fit.OTHER if self._of_other else _FITS[agreement.kinship]
         parts = [
             f"{counted(about.entries, 'entry').replace('entrys', 'entries')} up to index {about.last_index}",
-            agreement.sentence,
+            self._of_other or agreement.sentence,
             f"replayed from {self._history.replayed}"
             if self._history.replayed
             else "nothing to replay from, so that no write is certain",
@@ -112,13 +132,13 @@ class LogPlace:
             kind=PlaceKind.LOG,
             path=", ".join(shown_word(str(directory)) for directory in self._directories),
             searched=True,
-            history=_FITS[agreement.kinship],
+            history=history,
             detail=safe_text("; ".join(parts)),
         )
 
     def deleted(self, prefix: bytes) -> Iterator[bytes]:
         """Yield the etcd keys whose last write in the log may be a deletion."""
-        return self._history.deleted(prefix)
+        return iter(()) if self._of_other else self._history.deleted(prefix)
 
     def search(
         self, sought: Iterable[Sought], place: int, examined: ExaminedCopies, add: Callable[[FoundCopy], None]
@@ -134,7 +154,7 @@ class LogPlace:
         Raises:
             SourceError: The log cannot be read any more.
         """
-        for one in sought:
+        for one in sought if not self._of_other else ():
             writes = deque(self._history.writes(one.key), maxlen=_MOST_WRITES)
             effective = [write for write in writes if not write.refused]
             last = self._last_before_deletion(effective)

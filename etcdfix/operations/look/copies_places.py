@@ -126,6 +126,12 @@ class Search:
         except SourceError as exc:
             self._lost(place, f"the write-ahead log could not be read to its end: {exc.message}")
 
+    def no_log(self, directories: Sequence[Path], problem: str) -> None:
+        """Take note of write-ahead logs that could not be opened."""
+        path = ", ".join(shown_word(str(directory)) for directory in directories)
+        self._place(CopyPlace(kind=PlaceKind.LOG, path=path, searched=False, detail=safe_text(problem)))
+        self.problems.append(problem)
+
     def older_snapshot(self, path: Path) -> None:
         """Look into an older snapshot: one pass over it, and one look at each object that is sought."""
         shown = shown_word(str(path))

@@ -38,7 +38,7 @@ from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.next_steps import first_way_out, next_for_undetermined
 from etcdfix.reports.origin import report_origin
-from etcdfix.reports.remedies import Way, WayKind, ways_out
+from etcdfix.reports.remedies import Way, WayKind, other_copies, ways_out
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
@@ -372,12 +372,6 @@ def _kept_of_history(history: HistoryReport, request: ExplainRequest) -> KeptRev
 
 
 def _when_gone(history: HistoryReport, request: ExplainRequest) -> list[Remedy]:
+    again = request.same_again
     ways = [history.next] if history.next is not None else []
-    return [
-        *ways,
-        Remedy(
-            "See whether an older snapshot of etcd, or another backup, still has it",
-            request.same_again.scan(request.key, source=["--snapshot", "FILE"]),
-            "The command tells it of a snapshot.",
-        ),
-    ]
+    return [*ways, other_copies(again.copies(request.key, *again.other_places)).remedy]

@@ -163,7 +163,7 @@ def build_plan(
     if index.truncated:
         problems.append(f"{index.truncated} objects have more references than are followed")
     published_groups = groups.published(keys, request.same_again)
-    steps = steps_for(entries, published_groups, report.path, request.same_again)
+    steps = steps_for(entries, published_groups, shown_word(report.path), request.same_again)
     plan = DeletionPlan(
         api_version=API_VERSION,
         kind=PLAN_KIND,

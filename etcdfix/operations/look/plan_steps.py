@@ -123,20 +123,21 @@ def _before(
         "Do not restart the API servers",
         "Their caches may still hold the keys and the objects; a restart throws both away.",
     )
+    words = ("--from-report", report)
+    # A plugin may only have to answer first, and damage is not in memory for long.
+    lost = any(group.declaration and group.outcome != _UNDETERMINED for group in groups)
+    heal = " What a lost key hides, they can write anew from memory, under the same uid (etcdfix heal): a dry run."
     yield PlanStep(
         "Save what API servers hold in memory",
         "One deletion ends that for all objects of a kind, and is refused until they are saved (--rescued DIR). Keep "
-        "the files as you would keep the Secrets themselves.",
-        # Only where an encryption key is lost: a plugin may have to answer first, and damage is not in memory for long.
-        [again.rescue(["--from-report", report])]
-        if any(group.declaration and group.outcome != _UNDETERMINED for group in groups)
-        else [],
+        f"the files as you would keep the Secrets themselves.{heal if lost and not again.of_kine else ''}",
+        [again.rescue(words), *([] if again.of_kine else [again.heal(words)])] if lost else [],
     )
-    lost = _patterns(group for group in groups if group.declaration)
-    if lost:
+    patterns = _patterns(group for group in groups if group.declaration)
+    if patterns:
         yield PlanStep(
             "Look for the encryption key",
-            f"{lost}: that is the key or the configuration, not the objects. A key that is found makes this plan "
+            f"{patterns}: that is the key or the configuration, not the objects. A key that is found makes this plan "
             "needless; until it is declared lost, their deletion is refused.",
             [again.scan_of(reading=again.with_configuration)],
         )
@@ -163,6 +164,12 @@ def _before(
             f"nothing of them is lost. {which} dry runs:",
             [again.repair(_key(entry)) for entry in first],
         )
+    yield PlanStep(
+        "Look for every other copy",
+        "In etcd's write-ahead log, older snapshots, backups: of each it says how it is put back. To put one back is "
+        "better than to delete. Leave out what there is not.",
+        [again.copies_of_report(report, *again.other_places)],
+    )
     others = _patterns(group for group in groups if not group.declaration)
     if others:
         yield PlanStep(

@@ -32,6 +32,11 @@ _PLACES: Final[Mapping[PlaceKind, str]] = {
     PlaceKind.BACKUP: "backup",
     PlaceKind.OLD_VALUE: "kine's old_value",
 }
+_OPTIONS: Final[Mapping[PlaceKind, str]] = {
+    PlaceKind.API_SERVER: "API servers (--kubeconfig FILE)",
+    PlaceKind.LOG: "etcd's write-ahead log (--wal DIR)",
+    PlaceKind.SNAPSHOT: "older snapshots (--older-snapshot FILE)",
+}
 _HISTORIES: Final[Mapping[Fit, str]] = {
     Fit.SAME: "same history",
     Fit.OTHER: "OTHER HISTORY",
@@ -57,6 +62,8 @@ def write_table(report: CopiesReport, stream: BinaryIO, max_rows: int) -> None:
     line(introduction(report))
     for place in report.places:
         output.prose(_place(place), "  ")
+    if report.with_good_copy < report.count:
+        _elsewhere(report, output)
     for one in islice(report.objects, max_rows):
         line()
         _object(one, output)
@@ -114,6 +121,19 @@ def _place(place: CopyPlace) -> str:
     if place.detail:
         parts.append(shown(place.detail))
     return f"looked into: {what}{where}" + (f": {'; '.join(parts)}" if parts else "")
+
+
+def _elsewhere(report: CopiesReport, output: Output) -> None:
+    """Name the places that nobody named."""
+    named = {place.kind for place in report.places}
+    kine = report.source.type == "kine"
+    others = [
+        text
+        for kind, text in _OPTIONS.items()
+        if kind not in named and not (kine and kind is not PlaceKind.API_SERVER)
+    ]
+    if others:
+        output.prose(f"not named, so not looked into: {', '.join(others)}", "  ")
 
 
 def _object(one: ObjectCopies, output: Output) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli.test_copies import copies
+from tests.integration.cli.test_copies import copies, put_back
 from tests.support.apiserver import EtcdStore
 from tests.support.change_runs import Registry
 from tests.support.etcd_server import EtcdServer
@@ -80,6 +80,10 @@ def test_every_value_comes_back_at_its_revision(logged: Logged) -> None:
         best = one["copies"][0]
         assert (best["place"], best["mod_revision"]) == ("write-ahead-log", held[one["key"].encode()][0])
         assert best["later_writes"] == (1 if one["state"] == "unreadable" else 0)
+    for one in [one for one in told["objects"] if one["state"] == "deleted"][:2]:
+        put_back(logged, one["copies"][0])
+        key = one["key"].encode()
+        assert logged.stored(key) == held[key][1]
 
 
 def test_a_log_of_another_cluster_is_never_offered(
@@ -103,7 +107,36 @@ def test_a_log_of_another_cluster_is_never_offered(
     assert "etcdfix restore" not in json.dumps(told["objects"])
 
 
+def test_the_log_of_a_clone_is_never_offered(
+    logged: Logged, start_etcd: Callable[..., EtcdServer], tmp_path: Path
+) -> None:
+    """It has the same kube-system uid, and its own snap/db agrees with it."""
+    logged.fill()
+    logged.etcd.stop()
+    shutil.copytree(tmp_path / "data", tmp_path / "clone")
+    clone = start_etcd(flags=(f"--data-dir={tmp_path / 'clone'}",))
+    store = EtcdStore(clone.endpoint)
+    for number in range(1, COUNT, 2):
+        value = aescbc(secret(f"s-{number}"))
+        assert store.put(logged.key(f"shop/s-{number}"), value, mod_revision=0) is not None
+    store.close()
+    clone.compact()
+    clone.stop()
+    logged.etcd = start_etcd(flags=(f"--data-dir={tmp_path / 'data'}",))
+    logged.endpoints = logged.etcd.endpoint
+    store = EtcdStore(logged.etcd.endpoint)
+    for number in range(10):
+        key = logged.key(f"shop/mine-{number}", "configmaps")
+        assert store.put(key, config_map(f"mine-{number}"), mod_revision=0) is not None
+    store.close()
+    told = copies(logged, "--wal", str(tmp_path / "clone" / "member" / "wal"))
+    (place,) = [place for place in told["places"] if place["kind"] == "write-ahead-log"]
+    assert place["history"] == "other", place
+    assert "etcdfix restore" not in json.dumps(told["objects"])
+
+
 def test_no_log_there(logged: Logged, tmp_path: Path) -> None:
     ran = logged.run("copies", *logged.common(reason=None), "--wal", str(tmp_path / "none"))
-    assert ran.code == 5
+    assert ran.code == 3
+    assert "NOT LOOKED INTO: write-ahead log" in ran.out
     assert "Traceback" not in ran.err

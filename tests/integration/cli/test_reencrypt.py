@@ -364,7 +364,7 @@ def test_no_space(registry: Registry, key: bytes, candidate: Path) -> None:
             found.alarms.append(message("AlarmMember")(memberID=5, alarm=kind))
         return bytes(found.SerializeToString())
 
-    backup = registry.deleted()
+    backup = registry.deleted("shop/broken", "--accept-risk", "ends-cached-reads")
     with LossyProxy(registry.etcd.endpoint) as lossy:
         lossy.rewrite = alarm
         registry.endpoints = lossy.endpoint
@@ -378,7 +378,7 @@ def test_no_space(registry: Registry, key: bytes, candidate: Path) -> None:
         assert len(registry.events()) == records
         # A deletion is what makes room.
         broken = registry.put("shop/broken", BROKEN)
-        ran = registry.delete(broken)
+        ran = registry.delete(broken, "--accept-risk", "ends-cached-reads")
         assert ran.code == 0, ran.err
         assert "NOSPACE" in ran.err
 
@@ -386,7 +386,7 @@ def test_no_space(registry: Registry, key: bytes, candidate: Path) -> None:
 def test_standard_output_may_be_closed(
     registry: Registry, key: bytes, candidate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backup = registry.deleted()
+    backup = registry.deleted("shop/broken", "--accept-risk", "ends-cached-reads")
     arguments = [*registry.common(), "--yes"]
     monkeypatch.setattr("sys.stdout", None)
     with registry.untouched():

@@ -47,9 +47,9 @@ def from_wal(registry: Registry, data: Path, *arguments: str, name: str = "shop/
     return registry.restore("--from-wal", str(data / "member" / "wal"), key.decode(), *replace, *arguments)
 
 
-def lose(registry: Registry, *, deleted: bool = False) -> bytes:
+def lose(registry: Registry, *, deleted: bool = False, first: bytes = WHOLE) -> bytes:
     """Write a value, overwrite or delete it, and compact all of its history away; return its key."""
-    key = registry.put("shop/lost", WHOLE)
+    key = registry.put("shop/lost", first)
     if deleted:
         registry.etcd.delete(key)
     else:
@@ -135,6 +135,18 @@ def test_the_newest_of_the_object_that_is_there(registry: Registry, data: Path) 
     assert ran.code == 0, ran.err
     assert "it is of the object that is at the key, or was there last" in ran.err
     assert registry.stored(key) == WHOLE
+
+
+def test_a_certain_write_of_the_generation_before(registry: Registry, data: Path) -> None:
+    """It is of the object that was deleted; of the one that was made since, and is broken, nothing tells the uid."""
+    key = registry.put("shop/lost", WHOLE)
+    registry.etcd.delete(key)
+    lose(registry, first=BROKEN)
+    with registry.untouched():
+        ran = from_wal(registry, data, UNLISTED)
+    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint=UNKNOWN_UID)
+    ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--dry-run")
+    assert "certain" in ran.err
 
 
 def test_only_another_object_is_in_the_log(registry: Registry, data: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from etcdfix.remediation.backup.file import digest
 from tests.support.attacks import TRUE, seal
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import BROKEN, Ran, Registry
+from tests.support.etcd_server import EtcdServer
 from tests.support.golden import needs_golden
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.object_files import json_secret, managed, saved
@@ -187,6 +188,33 @@ def test_without_encryption(registry: Registry) -> None:
     assert json.loads(stored) == value
     assert stored.endswith(b"}\n")
     assert b" " not in stored.replace(b"\\u003cb\\u003e \\u0026 c", b"")
+
+
+def test_a_cluster_without_encryption(
+    start_etcd: Callable[..., EtcdServer], prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Every value of the etcd is looked at; then no other object of the resource is needed."""
+    registry = Registry(start_etcd(), prefix, tmp_path, capfd, furnished=False)
+    key = registry.put("shop/settings", config_map()[:-3], "configmaps")
+    value = {
+        "kind": "ConfigMap",
+        "apiVersion": "v1",
+        "metadata": {"name": "settings", "namespace": "shop", "uid": "u-9"},
+    }
+    given = (
+        "--from-object", str(saved(tmp_path, value)), key.decode(), UNLISTED, UNKNOWN_UID, NO_SERVER,
+        "--replace-mod-revision", str(registry.mod_revision(key)), "--no-encryption",
+    )  # fmt: skip
+    other = registry.put("shop/other", aescbc(secret("other")))
+    with registry.untouched():
+        ran = registry.restore(*given, configured=False)
+    registry.refused(ran, "there is encryption at rest", hint="--encryption-config FILE")
+    registry.etcd.delete(other)
+    ran = registry.restore(*given, configured=False)
+    assert ran.code == 0, ran.err
+    stored = registry.stored(key)
+    assert stored is not None
+    assert json.loads(stored) == value
 
 
 def test_a_lease_is_kept(registry: Registry) -> None:

@@ -496,10 +496,8 @@ def test_commands_hold_together_whatever_the_key(cause: Cause, outcome: Outcome,
             named = base64.b64decode(words[-1]) if words[-2] == "--key-base64" else words[-1].encode()
             assert named == key
         elif words[:2] == ["etcdfix", "copies"]:
-            by_bytes = (
-                [base64.b64decode(words[words.index("--key-base64") + 1])] if "--key-base64" in words else []
-            )
-            assert key in {*by_bytes, *map(str.encode, words)}
+            coded = words[words.index("--key-base64") + 1] if "--key-base64" in words else ""
+            assert key in {base64.b64decode(coded), *map(str.encode, words)}
         elif words[0] == "etcdfix":
             assert words[1] in {"delete", "rescue", "heal"}
             named = base64.b64decode(words[3]) if words[2] == "--key-base64" else words[2].encode()

@@ -136,6 +136,13 @@ def test_an_entry_that_holds_no_value(monkeypatch: pytest.MonkeyPatch, named: in
     assert caught.value.hint == f"see its writes: etcdfix history --wal /log {KEY.decode()}"
 
 
+def test_a_lease_that_the_log_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    _entry, told = choose(monkeypatch, write(4, WHOLE, lease=None))
+    assert any("it is put back without one" in line for line in told)
+    _entry, told = choose(monkeypatch, write(4, WHOLE, lease=7))
+    assert not any("lease" in line for line in told)
+
+
 def test_the_last_of_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """One transaction may write a key twice; what is stored then is the later one."""
     first, second = write(4, WHOLE), write(4, OF_ANOTHER, operation=1)

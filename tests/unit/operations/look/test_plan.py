@@ -150,6 +150,7 @@ def test_steps_stand_in_the_order_of_acting(large: DeletionPlan) -> None:
         "Do not restart the API servers",
         "Save what API servers hold in memory",
         "Look for the encryption key",
+        "Look for every other copy",
         "Take a snapshot of etcd, and keep it",
         "See that the controllers run that recreate objects",
         "Prepare what needs a step after the deletion",
@@ -158,13 +159,15 @@ def test_steps_stand_in_the_order_of_acting(large: DeletionPlan) -> None:
         "Delete in the order of this plan, one key after the other",
         "Scan again",
     ]
-    assert "The first 2 turns are one of each: delete that much" in large.steps[4].text
-    assert f"--declare-key-lost {LOST} for 1200 objects" in large.steps[7].text
-    assert "--accept-risk" not in large.steps[7].text
-    (save,) = large.steps[1].commands
-    assert save.startswith("etcdfix rescue --from-report ")
-    assert save.endswith("--kubeconfig FILE --save-dir DIR --reveal")
-    assert "480 objects, 240 of them in use" in large.steps[6].text
+    assert "The first 2 turns are one of each: delete that much" in large.steps[5].text
+    assert f"--declare-key-lost {LOST} for 1200 objects" in large.steps[8].text
+    assert "--accept-risk" not in large.steps[8].text
+    rescue, heal = large.steps[1].commands
+    assert rescue.startswith("etcdfix rescue --from-report ")
+    assert heal.startswith("etcdfix heal --from-report ")
+    (copies,) = large.steps[3].commands
+    assert copies.startswith("etcdfix copies --from-report ")
+    assert "480 objects, 240 of them in use" in large.steps[7].text
 
 
 def test_the_table_has_groups_first_and_stops_at_its_cap(large: DeletionPlan) -> None:

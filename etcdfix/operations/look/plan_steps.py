@@ -124,7 +124,7 @@ def _before(
         "Their caches may still hold the keys and the objects; a restart throws both away.",
     )
     words = ("--from-report", report)
-    # Only where an encryption key is lost: a plugin may have to answer first, and damage is not in memory for long.
+    # A plugin may only have to answer first, and damage is not in memory for long.
     lost = any(group.declaration and group.outcome != _UNDETERMINED for group in groups)
     heal = " What a lost key hides, they can write anew from memory, under the same uid (etcdfix heal): a dry run."
     yield PlanStep(

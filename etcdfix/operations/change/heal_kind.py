@@ -10,7 +10,7 @@ from etcdfix.apiserver.objects import Answer, APIObject
 from etcdfix.model import Outcome
 from etcdfix.operations.change.heal_look import Ground
 from etcdfix.remediation.preflight.cluster import require_everything
-from etcdfix.rescued import SavedObject
+from etcdfix.rescued import SavedObject, is_whole
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.verdicts.examination import Examination
@@ -62,7 +62,12 @@ def _check_rescued(ground: Ground, found: Examination, copies: tuple[SavedObject
         RefusedByRule: It was not saved.
     """
     stored = found.stored
-    saved = {each.resource_version for each in copies}
+    known = ground.identity.uid
+    saved = {
+        each.resource_version
+        for each in copies
+        if (not known or each.cluster_uid in {"", known}) and is_whole(ground.saved, each)
+    }
     if str(stored.mod_revision) in saved:
         return
     for holder in remembered_by_each(ground.fleet, _thing(found)):

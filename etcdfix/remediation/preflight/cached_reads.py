@@ -22,11 +22,10 @@ from etcdfix.apiserver.fleet import Fleet, open_fleet
 from etcdfix.apiserver.memory import Memory, Remembered, caches, remember, served_versions
 from etcdfix.apiserver.objects import Answer, APIObject, Said
 from etcdfix.apiserver.servers import APIAccess, ServerAnswers
-from etcdfix.errors import ConfigurationError
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.preflight.cluster import Acceptances
-from etcdfix.rescued import SavedObject, read_index, read_saved
+from etcdfix.rescued import SavedObject, is_whole, read_index
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.words import counted
@@ -77,16 +76,9 @@ class RescuedCopies:
             saved.resource_version == str(stored.mod_revision)
             and saved.sha256 in self._digests
             and (not cluster.uid or saved.cluster_uid in {"", cluster.uid})
-            and self._is_whole(saved)
+            and is_whole(self._directory, saved)
             for saved in self._objects.get(stored.key, ())
         )
-
-    def _is_whole(self, saved: SavedObject) -> bool:
-        try:
-            read_saved(self._directory, saved)
-        except ConfigurationError:
-            return False
-        return True
 
 
 class Kin:

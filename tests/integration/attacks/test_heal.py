@@ -337,6 +337,25 @@ def test_a_saved_copy_that_was_changed(cluster: LostKeyCluster) -> None:
     _refused(cluster, rule="not-rescued", says="its digest is")
 
 
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"")])
+def test_another_object_whose_saved_copy_is_gone(
+    cluster: LostKeyCluster, spoil: Callable[[Path], object]
+) -> None:
+    """The index names it still: a server's memory is all that is left of it."""
+    for line in map(json.loads, (cluster.saved / "index.jsonl").read_text().splitlines()):
+        if line["name"] == "two":
+            spoil(cluster.saved / line["file"])
+    _refused(cluster, "one", rule="not-rescued", says="shop/two")
+
+
+def test_another_object_of_which_the_copy_is_of_another_cluster(cluster: LostKeyCluster) -> None:
+    index = cluster.saved / "index.jsonl"
+    lines = [json.loads(line) for line in index.read_text().splitlines()]
+    foreign = [line | ({"cluster_uid": "another"} if line["name"] == "two" else {}) for line in lines]
+    index.write_text("".join(json.dumps(line) + "\n" for line in foreign))
+    _refused(cluster, "one", rule="not-rescued", says="shop/two")
+
+
 def test_a_saved_copy_of_another_object(cluster: LostKeyCluster) -> None:
     _edit_index(cluster, "uid", "00000000-0000-0000-0000-000000000000")
     _refused(cluster, rule="other-object")
@@ -730,6 +749,15 @@ def test_a_balancer_sends_the_change_to_another_server(cluster: LostKeyCluster) 
             balancer.stop()
     assert {each["server"] for each in told["objects"]} == {cluster.p1.url}
     assert len(told["objects"]) == 3
+
+
+def test_a_dry_run_promises_nothing(cluster: LostKeyCluster) -> None:
+    cluster.p1.lose_cache("secrets")
+    with cluster.unwritten():
+        ran = cluster.heal("one", "--dry-run")
+    assert ran.code == 0, ran
+    assert "would be tried" in ran.out
+    assert "would be healed" not in ran.out
 
 
 def test_the_second_server_still_holds_it(cluster: LostKeyCluster) -> None:

@@ -306,6 +306,28 @@ def test_when_no_server_has_it_any_more_that_is_said(ground: Ground) -> None:
     assert ground.files() == []
 
 
+def test_a_server_that_could_not_be_asked_may_still_have_it(ground: Ground) -> None:
+    keys = ground.fill("one")
+    gone = ground.start()
+    ground.lose_key()
+    ground.server.restart()
+    gone.die_after(0)
+    found = ground.rescue("--from-report", ground.report(keys), "--server", gone.url, output="table")
+    assert found.code == 3
+    assert "could not be asked may still hold" in " ".join(found.out.split())
+
+
+def test_a_server_that_does_not_let_the_user_read_it_leaves_a_question(ground: Ground) -> None:
+    """Whether it has the key is what the plain GET was to find out."""
+    keys = ground.fill("one")
+    other = ground.start()
+    ground.lose_key()
+    other.behaviour.denied.add(("get", "secrets"))
+    found = ground.rescue("--from-report", ground.report(keys), "--server", other.url)
+    assert found.code == 0
+    assert any(f"{other.url} did not say whether it reads" in text for text in found.report["warnings"])
+
+
 def test_a_memory_that_ends_between_two_requests(ground: Ground) -> None:
     keys = ground.fill("one", "three", "two")
     ground.lose_key()

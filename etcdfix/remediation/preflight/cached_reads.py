@@ -199,8 +199,11 @@ def _kind_of(server: Server, thing: APIObject) -> Remembered:
     versions = (thing.version,) if thing.version else served_versions(server, thing)
     if isinstance(versions, Said):
         return Remembered(word=Memory.NO_ANSWER, detail=versions.detail)
+    failed: Remembered | None = None
     for version in versions:
         found = remember(server, msgspec.structs.replace(thing, version=version), metadata_only=True)
-        if found.word not in {Memory.NOT_SERVED, Memory.NOT_HELD}:
+        if found.word is Memory.READ_ERROR:
+            failed = found  # or the conversion to this version failed: another one may be given
+        elif found.word not in {Memory.NOT_SERVED, Memory.NOT_HELD}:
             return found
-    return caches(server, thing)
+    return failed or caches(server, thing)

@@ -617,6 +617,26 @@ def test_custom_resources_in_the_version_that_the_server_gives(ground: Ground) -
     assert (saved.group, saved.version, saved.kind) == ("example.com", "v1", "Widget")
 
 
+def test_custom_resources_that_only_one_version_gives(ground: Ground) -> None:
+    """The webhook that converts to the other is down: the server answers 500 for it, to a LIST too."""
+    group = {"kind": "APIGroup", "preferredVersion": {"version": "v2"}}
+    group["versions"] = [{"version": "v2"}, {"version": "v1"}]
+    instead = ground.server.behaviour.instead
+    instead["/apis/example.com"] = Answer(200, msgspec.json.encode(group))
+    instead["/apis/example.com/v2/widgets?resourceVersion=0"] = Answer(500, b"{}")
+    for name in ("w1", "w2"):
+        for version in ("v1", "v2"):
+            path = f"/apis/example.com/{version}/namespaces/shop/widgets/{name}"
+            instead[path] = instead[f"{path}?resourceVersion=0"] = Answer(500, b"{}")
+        widget = {"kind": "Widget", "apiVersion": "example.com/v1"}
+        metadata = {"name": name, "namespace": "shop", "uid": f"u-{name}", "resourceVersion": "77"}
+        body = msgspec.json.encode(widget | {"metadata": metadata})
+        instead[f"/apis/example.com/v1/namespaces/shop/widgets/{name}?resourceVersion=0"] = Answer(200, body)
+    found = ground.rescue(*(f"/registry/example.com/widgets/shop/{name}" for name in ("w1", "w2")))
+    assert found.code == 0
+    assert {saved.version for saved in read_index(ground.saved).objects} == {"v1"}
+
+
 def test_the_table_tells_a_tired_person_what_to_do(ground: Ground) -> None:
     keys = ground.fill("one", "two")
     ground.lose_key()

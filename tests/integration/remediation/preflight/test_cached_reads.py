@@ -203,7 +203,8 @@ class Replies:
 
     def send(self, method: str, path: str, **_how: Any) -> Reply:
         assert method == "GET"
-        return self.replies.get(path.rpartition("/")[2], Reply(404, b""))
+        version = path.removeprefix("/apis/example.com/").partition("/")[0]
+        return self.replies.get(version) or self.replies.get(path.rpartition("/")[2], Reply(404, b""))
 
 
 def test_a_kind_in_the_version_that_the_server_serves() -> None:
@@ -211,7 +212,12 @@ def test_a_kind_in_the_version_that_the_server_serves() -> None:
     thing = APIObject("example.com", "", "widgets", "shop", "w1")
     group = b'{"kind":"APIGroup","versions":[{"version":"v1"}]}'
     name = "w1?resourceVersion=0"
+    two = b'{"kind":"APIGroup","preferredVersion":{"version":"v2"},"versions":[{"version":"v2"},{"version":"v1"}]}'
+    widget = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":'
+    widget += b'{"name":"w1","namespace":"shop","uid":"u","resourceVersion":"4"}}'
     for replies, word in (
+        ({"example.com": Reply(200, two), "v1": Reply(200, widget), "v2": Reply(500, b"")}, Memory.HELD),
+        ({"example.com": Reply(200, two), "v1": Reply(404, b""), "v2": Reply(500, b"")}, Memory.READ_ERROR),
         ({"example.com": Reply(500, b"")}, Memory.NO_ANSWER),
         ({"example.com": Reply(200, group), name: Reply(500, b"")}, Memory.READ_ERROR),
         ({"example.com": Reply(200, group)}, Memory.NOT_SERVED),

@@ -619,8 +619,8 @@ def test_custom_resources_in_the_version_that_the_server_gives(ground: Ground) -
 
 def test_custom_resources_that_only_one_version_gives(ground: Ground) -> None:
     """The webhook that converts to the other is down: the server answers 500 for it, to a LIST too."""
-    group = {"kind": "APIGroup", "preferredVersion": {"version": "v2"}}
-    group["versions"] = [{"version": "v2"}, {"version": "v1"}]
+    versions = [{"version": "v2"}, {"version": "v1"}]
+    group = {"kind": "APIGroup", "preferredVersion": versions[0], "versions": versions}
     instead = ground.server.behaviour.instead
     instead["/apis/example.com"] = Answer(200, msgspec.json.encode(group))
     instead["/apis/example.com/v2/widgets?resourceVersion=0"] = Answer(500, b"{}")

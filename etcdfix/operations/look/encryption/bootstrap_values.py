@@ -14,6 +14,7 @@ from etcdfix.errors import SourceError
 from etcdfix.model import Confidence
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
+from etcdfix.text.commands import RepeatedOptions
 
 # There is one, and after a rotation of the token two.
 _MOST_KEYS: Final = 1000
@@ -84,6 +85,17 @@ class LoggedValue(msgspec.Struct, frozen=True, kw_only=True):
     mod_revision: int | None
     log_index: int
     confidence: Confidence
+
+
+def with_what_it_keeps(again: RepeatedOptions, source: Source) -> RepeatedOptions:
+    """Return the options with a note whether the source keeps a configuration of k3s or RKE2: remedies then say so."""
+    if "--no-encryption" in again.reading:
+        return again
+    try:
+        kept = any(True for _ in source.current(BOOTSTRAP_PREFIX))
+    except SourceError:  # nobody may read there, or what is wrong is told by whoever reads more
+        return again
+    return msgspec.structs.replace(again, keeps_configuration=kept)
 
 
 def read_values(

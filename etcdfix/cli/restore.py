@@ -10,6 +10,7 @@ import click
 from etcdfix.cli.change_output import change_output_option
 from etcdfix.cli.changing import etcd_options, open_change
 from etcdfix.cli.exit_codes import epilog
+from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     EXIT_CODES,
     change_options,
@@ -172,7 +173,13 @@ def _candidate(cluster: Cluster, key: bytes, options: dict[str, Any]) -> Candida
         case "from_revision":
             return Candidate.of_revision(cluster, key, options["from_revision"])
         case "from_wal":
-            return of_log(cluster, key, options["from_wal"], options["entry"])
+            return of_log(
+                cluster,
+                key,
+                options["from_wal"],
+                options["entry"],
+                progress=progress_of(cluster.source),
+            )
         case "from_object":
             return Candidate.of_object(cluster, key, options["from_object"])
         case _:

@@ -215,8 +215,10 @@ def look_at(ground: Ground, target: Target, found: Examination) -> Healable | Le
     if not api_path(thing.group, version or "v1", thing.resource, thing.namespace, thing.name):
         return LeftAlone(found.stored.key, Rule.NOT_HEALABLE, "no request of the API can name it")
     step("check: memory of the API servers")
-    memory = remembered_by_each(ground.fleet, thing)
-    if memory and all(each.memory.word is Memory.NOT_SERVED for each in memory):
+    first, *others = remembered_by_each(ground.fleet, thing)
+    # The first is the kubeconfig's, and may be a balancer: who changes something there may reach any server.
+    memory = [*others, first]
+    if all(each.memory.word is Memory.NOT_SERVED for each in memory):
         return LeftAlone(
             found.stored.key, Rule.NOT_HEALABLE, f"no API server serves {directory.group_resource}"
         )

@@ -114,11 +114,14 @@ def find_copies(
     uid = examiner.kube_system_uid(source)
     look = _Look(source, request, examiner, _ranges(request, examiner, uid))
     search = Search(source, examiner, look.gathered, uid=uid, progress=progress)
+
     with ExitStack() as stack:
         log = None
         if request.logs:
             try:
-                log = stack.enter_context(LogPlace(request.logs, source, request.older_snapshots))
+                log = stack.enter_context(
+                    LogPlace(request.logs, source, examiner, request.older_snapshots, progress)
+                )
                 look.know_deleted(log)
             except SourceError as exc:
                 search.no_log(request.logs, exc.message)

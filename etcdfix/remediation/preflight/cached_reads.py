@@ -194,7 +194,7 @@ def _holding(fleet: Fleet, thing: APIObject) -> Iterator[str]:
         elif said.word not in _LOST:
             yield f"{server.address} may hold them: {said.detail or said.word.value}"
     for absent in fleet.absent:
-        if absent.denied:
+        if not absent.unconnected:
             yield f"{absent.server} may hold them: {absent.why}"
 
 

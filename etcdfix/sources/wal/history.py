@@ -77,7 +77,8 @@ class LogHistory:
     def _finish(self, compared: _Compared) -> None:
         self._points = self._all_points(compared.claims)
         self._newest_agreed = max(compared.agreed, default=0)
-        self._newest_stored = max((store.describe().revision for store in self._stores), default=0)
+        known_now = self._stores if self._present is None else [self._present]
+        self._newest_stored = max((store.describe().revision for store in known_now), default=0)
         self.agreement = self._judge(compared)
         known = [run for run in self._trace.runs if run.base is not None and run.end > run.begin]
         self.replayed = "; ".join(run.base.name for run in known if run.base is not None)
@@ -156,25 +157,38 @@ class LogHistory:
         }
 
     def _compare(self) -> _Compared:
-        """Compare the sample of last writes with each store."""
+        """Compare the sample of last writes with each store.
+
+        What is stored now alone says how far the log is of this history: a database file may have gone the log's own
+        way. That of the log's member did, and agrees with it to the end.
+        """
         compared = _Compared([], [], [])
         points = self._all_points([]) if self._stores else {}
         for store in self._stores:
-            for key, last in self._trace.last_writes.items():
-                run = self._run_of(last.entry)
-                assert run is not None
-                stored = store.get(key)
-                revision = store.describe().revision  # a live etcd tells it with its first answer
-                if run.replay is not None and run.begin <= last.entry - run.run.first < run.end:
-                    if not run.stopped:
-                        self._compare_replayed(key, last, run, stored, revision, compared)
-                elif store is self._present and last.plain:
-                    self._compare_claimed(key, last, stored, revision, points, compared)
-            for run in self._trace.runs:
-                self._compare_revision(run, store, compared)
-            file = FileBase.of(store)
-            if file is not None:
-                self._compare_file(file, points, compared)
+            one = self._compare_with(store, points)
+            if self._present is None or store is self._present:
+                compared.agreed.extend(one.agreed)
+            compared.contradicted.extend(one.contradicted)
+            compared.claims.extend(one.claims)
+        return compared
+
+    def _compare_with(self, store: Source, points: dict[int, Points]) -> _Compared:
+        compared = _Compared([], [], [])
+        for key, last in self._trace.last_writes.items():
+            run = self._run_of(last.entry)
+            assert run is not None
+            stored = store.get(key)
+            revision = store.describe().revision  # a live etcd tells it with its first answer
+            if run.replay is not None and run.begin <= last.entry - run.run.first < run.end:
+                if not run.stopped:
+                    self._compare_replayed(key, last, run, stored, revision, compared)
+            elif store is self._present and last.plain:
+                self._compare_claimed(key, last, stored, revision, points, compared)
+        for each in self._trace.runs:
+            self._compare_revision(each, store, compared)
+        file = FileBase.of(store)
+        if file is not None:
+            self._compare_file(file, points, compared)
         return compared
 
     def _compare_file(self, file: FileBase, points: dict[int, Points], compared: _Compared) -> None:

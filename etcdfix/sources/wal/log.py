@@ -3,43 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from etcdfix.errors import OtherHistory, SourceError
+from etcdfix.errors import OtherHistory
 from etcdfix.sources.base import Source
-from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.sources.wal.entries import LogEntries, MemberLog, join
 from etcdfix.sources.wal.history import LogHistory
 from etcdfix.sources.wal.model import Kinship, LogDescription
 
-__all__ = ["LogHistory", "WriteAheadLog", "database_beside", "open_beside"]
+__all__ = ["LogHistory", "WriteAheadLog", "database_beside"]
 
 
 def database_beside(directory: Path) -> Path | None:
     """Return ``member/snap/db`` beside a ``member/wal``; None where there is none."""
     found = directory.parent / "snap" / "db"
     return found if found.is_file() else None
-
-
-def open_beside(directories: Sequence[Path], stack: ExitStack) -> tuple[list[Source], list[str]]:
-    """Open the database beside each log, to be closed with ``stack``; return them, and why others are not read.
-
-    One that a running etcd holds is none of them: what it stores now is asked of that etcd.
-    """
-    found: list[Source] = []
-    notes: list[str] = []
-    for directory in directories:
-        path = database_beside(directory)
-        if path is None:
-            continue
-        try:
-            found.append(stack.enter_context(SnapshotSource(path)))
-        except SourceError as exc:
-            notes.append(f"the database beside the log is not read: {exc.message}")
-    return found, notes
 
 
 class WriteAheadLog:

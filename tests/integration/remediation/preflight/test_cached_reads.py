@@ -226,6 +226,17 @@ def test_a_server_that_cannot_be_reached_is_told(ground: Ground) -> None:
     assert "https://127.0.0.1:9 may hold secrets in memory" in ran.err
 
 
+def test_a_server_that_runs_and_cannot_be_asked_may_hold_them(ground: Ground, tmp_path: Path) -> None:
+    """It answers, and nothing proves who it is: its memory ends with the deletion all the same."""
+    ground.server.lose_cache("secrets")
+    others = CertificateAuthority(tmp_path / "others")
+    with StandIn(
+        others, store=ground.store, configuration=NEW, prefix=ground.prefix, furnished=False
+    ) as other:
+        ran = ground.refused_for_others(ground.keys[0], "--server", other.url)
+    assert f"{other.url} may hold them: the TLS connection failed" in ran.err
+
+
 def test_another_cause_does_not_make_the_deletion_harmless(ground: Ground) -> None:
     broken = ground.put("shop/broken", b"k8s:enc:aescbc:v1:key2:short")
     with ground.untouched():

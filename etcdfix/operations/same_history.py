@@ -15,7 +15,6 @@ from typing import Final
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress
 from etcdfix.model import StoredValue
-from etcdfix.operations.look.copies_gather import Sought
 from etcdfix.reports.copies_model import Fit
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
@@ -34,7 +33,7 @@ def history_of(
     examiner: Examiner,
     *,
     uid: str | None,
-    sought: Iterable[Sought],
+    exempt: Iterable[bytes],
     progress: Progress,
 ) -> tuple[str | None, Fit, str]:
     """Say which cluster a snapshot comes from, whether its history is that of the source, and why.
@@ -44,7 +43,7 @@ def history_of(
         older: The snapshot.
         examiner: Of the source; what it sees of the snapshot speaks for nothing else.
         uid: Of the source's kube-system; None where it cannot be read.
-        sought: In the order of their keys; their values may have been changed on disk.
+        exempt: Keys, in order, whose values may have been changed on disk.
         progress: Counts keys for a display.
 
     Raises:
@@ -63,13 +62,13 @@ def history_of(
     prefix = examiner.layout.prefix_bytes
     agreed = 0
     kube_system = False
-    exempt = _Keys(sought)
+    changed = _Keys(exempt)
     pairs = _paired(progress(source.current(prefix), "keys compared", None), older.current(prefix))
     for here, there in pairs:
         if here.create_revision > revision:
             continue
         wrong = _contradiction(
-            here, there, revision, whole=not older.problems, same_bytes=here.key not in exempt
+            here, there, revision, whole=not older.problems, same_bytes=here.key not in changed
         )
         if wrong:
             return theirs, Fit.OTHER, f"{wrong} (etcd key {_shown(here.key)})"
@@ -121,14 +120,14 @@ def _paired(
 class _Keys:
     """Says of keys that come in order whether they are among others that do."""
 
-    def __init__(self, sought: Iterable[Sought]) -> None:
-        self._rest = iter(sought)
+    def __init__(self, keys: Iterable[bytes]) -> None:
+        self._rest = iter(keys)
         self._next = next(self._rest, None)
 
     def __contains__(self, key: bytes) -> bool:
-        while self._next is not None and self._next.key < key:
+        while self._next is not None and self._next < key:
             self._next = next(self._rest, None)
-        return self._next is not None and self._next.key == key
+        return self._next is not None and self._next == key
 
 
 def _shown(key: bytes) -> str:

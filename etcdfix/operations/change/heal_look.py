@@ -175,14 +175,22 @@ def lost_key_or_why(found: Examination) -> LeftAlone | None:
 
 
 def check_write_key(cluster: Cluster, directory: ResourcePrefix) -> None:
-    """Refuse where an API server would write the object without encryption.
+    """Refuse where an API server would write the object without encryption, or so that nothing here can prove it.
 
     Raises:
-        RefusedByRule: Today's configuration writes the resource in plain.
+        RefusedByRule: Today's configuration writes the resource in plain, or under KMS and no plugin is asked.
     """
     assert cluster.examiner.transformers is not None  # there is a configuration
     transformers = cluster.examiner.transformers.for_resource(directory.group_resource)
-    if transformers.keys[0].provider is ProviderType.IDENTITY:
+    provider = transformers.keys[0].provider
+    if provider is ProviderType.KMS and cluster.examiner.plugins is None:
+        raise refuse(
+            Rule.WRITE_KEY,
+            f"today's configuration writes {directory.group_resource} under KMS, and no plugin is asked: nothing would "
+            "show what an API server has written",
+            hint="leave --no-kms out; --kms-endpoint NAME=unix:///PATH says where the plugin listens",
+        )
+    if provider is ProviderType.IDENTITY:
         raise refuse(
             Rule.WRITE_KEY,
             f"today's configuration writes {directory.group_resource} without encryption, and the value is stored "

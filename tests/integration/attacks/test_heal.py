@@ -28,6 +28,7 @@ from tests.support.lossy_etcd import LossyProxy
 from tests.support.objects import (
     IDENTITY,
     KEY_2,
+    KMS_V2,
     aescbc,
     config_map,
     configuration_yaml,
@@ -143,6 +144,13 @@ def test_without_encryption_nothing_is_written(cluster: LostKeyCluster) -> None:
     cluster.config.write_bytes(plain)
     cluster.p1.reload(plain)
     _refused(cluster, rule="write-key")
+
+
+def test_a_plugin_that_is_not_asked_proves_nothing(cluster: LostKeyCluster) -> None:
+    cluster.config.write_bytes(
+        configuration_yaml(KMS_V2, provider("aescbc", key2=KEY_2), resources=RESOURCES)
+    )
+    _refused(cluster, "one", "--no-kms", rule="write-key", says="no plugin is asked")
 
 
 def test_a_kind_that_the_configuration_does_not_cover(cluster: LostKeyCluster) -> None:

@@ -20,7 +20,9 @@ from tests.support.wal_writer import StoreNow
 class Salvaged(StoreNow):
     """A snapshot of which pages are missing."""
 
-    problems = ("a page cannot be read",)
+    @property
+    def problems(self) -> list[str]:
+        return ["a page cannot be read"]
 
 
 def stored(name: str, mod: int, create: int) -> StoredValue:

@@ -38,6 +38,12 @@ _MOST_TRIED: Final = 4 * _SEARCHED
 """So many bytes are read for what looks like a frame there: a value may be made of nothing but such."""
 
 
+_WAYS_OUT: Final = {
+    errno.EIO: "copy what can be read of it to another disk (ddrescue), and name the copy",
+    errno.ELOOP: "it is a symbolic link, which is not followed: copy the directory with cp -aL, and name the copy",
+}
+
+
 class Record(NamedTuple):
     """One record whose checksum fits.
 
@@ -112,12 +118,7 @@ class Segment:
 
 def unreadable(path: Path, exc: OSError) -> SourceError:
     """Return the error for a file of a log that the system does not let us read."""
-    return SourceError(
-        f"{path}: {exc.strerror or exc}",
-        hint="copy what can be read of it to another disk (ddrescue), and name the copy"
-        if exc.errno == errno.EIO
-        else "",
-    )
+    return SourceError(f"{path}: {exc.strerror or exc}", hint=_WAYS_OUT.get(exc.errno or 0, ""))
 
 
 def open_segments(directory: Path) -> tuple[list[Segment], list[str]]:

@@ -197,8 +197,9 @@ def test_a_segment_that_is_a_link_or_a_pipe_is_not_followed(tmp_path: Path) -> N
     (name,) = (path.name for path in directory.iterdir())
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / name).symlink_to(directory / name)
-    with pytest.raises(SourceError):
+    with pytest.raises(SourceError) as refused:
         open_segments(tmp_path / "links")
+    assert "cp -aL" in refused.value.hint
     (tmp_path / "pipes").mkdir()
     os.mkfifo(tmp_path / "pipes" / name)
     with pytest.raises(SourceError):

@@ -16,6 +16,7 @@ from typing import Final, Self
 from etcdfix.errors import OtherHistory, SourceError, SourceLocked
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
+from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.same_history import history_of
 from etcdfix.reports.copies_model import Fit
 from etcdfix.reports.origin import shown_word
@@ -73,7 +74,7 @@ class JudgedLog:
             self.log = stack.enter_context(WriteAheadLog.open(*directories))
             beside = [path for path in map(database_beside, directories) if path is not None]
             others = self._fitting(beside, older_snapshots, stack)
-            self.history: LogHistory = self.log.history(source, others=others)
+            self.history: LogHistory = self.log.history(source, others=others, reads=self._reads)
             stack.callback(self.history.close)
             self._stack = stack.pop_all()
         agreement = self.history.agreement
@@ -135,11 +136,12 @@ class JudgedLog:
                 self.notes.append(f"not read beside it: {exc.message}")
         return found
 
+    def _reads(self, stored: StoredValue) -> bool:
+        return self._examiner.examine(stored).verdict.outcome is Outcome.READABLE
+
     def _judge(self, file: SnapshotSource) -> tuple[Fit, str]:
         uid = self._examiner.kube_system_uid(self._source)
-        _, history, why = history_of(
-            self._source, file, self._examiner, uid=uid, exempt=(), progress=self._progress
-        )
+        _, history, why = history_of(self._source, file, self._examiner, uid=uid, progress=self._progress)
         if history is not Fit.SAME:
             self.notes.append(f"not replayed with {shown_word(str(file.describe().path))}: {why}")
         return history, why

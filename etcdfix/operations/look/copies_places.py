@@ -151,7 +151,6 @@ class Search:
             older,
             self._examiner,
             uid=self._uid,
-            exempt=(one.key for one in sought),
             progress=self._progress,
         )
         place = self._place(

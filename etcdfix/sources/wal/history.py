@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -40,6 +40,7 @@ class LogHistory:
         log: The entries.
         present: What is stored now; None where nobody knows.
         others: Database files: each may be a base to replay from, and each is compared with the end of a replay.
+        reads: Says whether a stored value can be read: one that cannot may have been changed on disk.
 
     Attributes:
         agreement: Whether it is of the same history as what is stored now. Of another one nothing is given.
@@ -49,8 +50,16 @@ class LogHistory:
         SourceError: A source, or the log, cannot be read.
     """
 
-    def __init__(self, log: LogEntries, present: Source | None, others: Sequence[Source] = ()) -> None:
+    def __init__(
+        self,
+        log: LogEntries,
+        present: Source | None,
+        others: Sequence[Source] = (),
+        *,
+        reads: Callable[[StoredValue], bool] = lambda _: True,
+    ) -> None:
         self._log = log
+        self._reads = reads
         self._present = present
         self._stores = [source for source in (present, *others) if source is not None]
         self._problems: list[str] = []
@@ -248,7 +257,9 @@ class LogHistory:
             and (stored.mod_revision, stored.value) == (revision_then, value)
         )
         if not same:
-            compared.contradicted.append(last.entry)
+            unchanged = stored is not None and stored.mod_revision == revision_then
+            if not (unchanged and self._is_rotten(key, stored)):
+                compared.contradicted.append(last.entry)
             return
         compared.agreed.append(writer)
         run.witnessed[writer - run.run.first] = 1
@@ -314,6 +325,9 @@ class LogHistory:
                 compared.agreed.append(last.entry)
                 compared.claims.append(claim)
             return
+        could_be = stored is not None and last.put and known.fits(Claim(last.entry, stored.mod_revision))
+        if could_be and self._is_rotten(key, stored):
+            return
         least = points[self._trace.runs[-1].run.first].least_at_end()
         most = known.most_at(last.entry)
         if least is None or most is None or most > revision or last.leased:
@@ -328,6 +342,18 @@ class LogHistory:
             before_it = stored.mod_revision <= (after or 0) or stored.mod_revision < (exact or 0)
             if stored.mod_revision <= least and (last.put or before_it):
                 compared.contradicted.append(last.entry)
+
+    def _is_rotten(self, key: bytes, stored: StoredValue | None) -> bool:
+        """Say whether a stored value was changed on disk: no request of the log wrote it, and it cannot be read."""
+        return (
+            stored is not None
+            and not self._reads(stored)
+            and all(
+                self._trace.value_of(record.entry, record.number) != stored.value
+                for record in self._trace.of_key(key)
+                if record.kind is WriteKind.PUT and not record.keeps_value
+            )
+        )
 
     def _taken_along(self, key: bytes, entry: int) -> bool:
         return any(one.entry > entry and in_range(key, one.begin, one.end) for one in self._trace.ranges)

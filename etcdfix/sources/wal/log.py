@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from etcdfix.errors import OtherHistory
+from etcdfix.model import StoredValue
 from etcdfix.sources.base import Source
 from etcdfix.sources.wal.entries import LogEntries, MemberLog, join
 from etcdfix.sources.wal.history import LogHistory
@@ -80,7 +81,12 @@ class WriteAheadLog:
         return [*self._entries.problems, *gaps]
 
     def history(
-        self, present: Source | None, *, base: Source | None = None, others: Sequence[Source] = ()
+        self,
+        present: Source | None,
+        *,
+        base: Source | None = None,
+        others: Sequence[Source] = (),
+        reads: Callable[[StoredValue], bool] = lambda _: True,
     ) -> LogHistory:
         """Work out what each entry did.
 
@@ -91,11 +97,13 @@ class WriteAheadLog:
             others: Database files of the same history, as the ``snap/db`` beside, or older snapshots. Each may be the
                 base of a replay: where its ``consistent_index`` lies in the log. A log that begins with the cluster is
                 replayed from the empty store.
+            reads: Says whether a stored value can be read: one that cannot may have been changed on disk.
 
         Raises:
             SourceError: A source, or the log, cannot be read.
         """
-        return LogHistory(self._entries, present, [*([base] if base is not None else []), *others])
+        bases = [*([base] if base is not None else []), *others]
+        return LogHistory(self._entries, present, bases, reads=reads)
 
     def require_same_history(self, history: LogHistory) -> None:
         """Refuse a log of another history: nothing of it is offered.

@@ -161,6 +161,33 @@ def test_the_log_of_a_clone_is_neither_told_nor_restored(
         assert "snap/db beside it is of another history" in ran.err
 
 
+def test_a_value_that_changed_on_disk_does_not_make_the_log_another_ones(
+    logged: Logged, tmp_path: Path
+) -> None:
+    """The file beside the log has other bytes at the same revision: those here are the damaged ones."""
+    logged.fill()
+    key, value = logged.put("shop/rotten", aescbc(secret("rotten"))), aescbc(secret("rotten"))
+    for number in range(6):
+        logged.put(f"shop/later-{number}", aescbc(secret(f"later-{number}")))
+    logged.etcd.stop()
+    whole = tmp_path / "data" / "member" / "snap" / "db"
+    rotten = tmp_path / "rotten.db"
+    content = whole.read_bytes()
+    assert content.count(value) == 1
+    rotten.write_bytes(content.replace(value, value[:-1] + bytes([value[-1] ^ 1])))
+    given = ("--snapshot", str(rotten), "--wal", str(logged.wal), "-o", "json")
+    options = logged.common(places=False, reason=None)[2:]
+    told = logged.run("copies", key.decode(), *given, *options, "--backup-dir", str(logged.backups))
+    assert told.code == 1, told
+    report = json.loads(told.out)
+    (place,) = [one for one in report["places"] if one["kind"] == "write-ahead-log"]
+    assert place["history"] == "same", place
+    ((copy,),) = [one["copies"] for one in report["objects"]]
+    assert (copy["outcome"], copy["confidence"]) == ("readable", "certain")
+    told = logged.run("history", key.decode(), *given, *options)
+    assert told.code == 1, told
+
+
 def test_no_log_there(logged: Logged, tmp_path: Path) -> None:
     ran = logged.run("copies", *logged.common(reason=None), "--wal", str(tmp_path / "none"))
     assert ran.code == 3

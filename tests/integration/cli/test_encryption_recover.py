@@ -16,6 +16,7 @@ from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import SourceError
 from etcdfix.operations.look.encryption import recovered_files
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
+from etcdfix.sources.base import SourceDescription
 from etcdfix.text.commands import RepeatedOptions
 from tests.support.etcd_server import EtcdServer, EtcdServers
 from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, bootstrap, files, path, seal, stage_line
@@ -481,6 +482,19 @@ def test_where_a_configuration_is_kept_that_is_the_first_way_to_a_key_that_is_mi
 
 def test_nobody_asks_for_it_where_nothing_is_encrypted_or_nobody_may_read_there() -> None:
     class Denied:
+        def describe(self) -> SourceDescription:
+            return SourceDescription(
+                "etcd",
+                None,
+                (),
+                1,
+                single_revision=True,
+                segments=(),
+                cluster_id=None,
+                sha256=None,
+                etcd_version=None,
+            )
+
         def current(self, prefix: bytes) -> Any:
             raise SourceError(f"{prefix!r}: permission denied")
 

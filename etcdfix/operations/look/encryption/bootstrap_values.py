@@ -92,6 +92,9 @@ def with_what_it_keeps(again: RepeatedOptions, source: Source) -> RepeatedOption
     """Return the options with a note whether the source keeps a configuration of k3s or RKE2: remedies then say so."""
     if "--no-encryption" in again.reading:
         return again
+    limited_to = source.describe().limited_to
+    if limited_to and not display(BOOTSTRAP_PREFIX).startswith(limited_to):
+        return again  # a refusal there would count as something in scope that was not seen
     try:
         kept = any(True for _ in source.current(BOOTSTRAP_PREFIX))
     except SourceError:  # nobody may read there, or what is wrong is told by whoever reads more

@@ -12,11 +12,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from etcdfix.errors import SourceLocked
 from etcdfix.model import ClusterIdentity, Confidence, Outcome
 from etcdfix.operations.change.candidate import Candidate, identify_file
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.members import read_key
+from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.preflight.same_object import newest_readable, uid_of
 from etcdfix.rules import Rule, refuse
 from etcdfix.sources.base import Source
@@ -62,10 +64,12 @@ def of_log(cluster: Cluster, key: bytes, directory: Path, entry: int | None = No
         named: ClusterIdentity | None = ClusterIdentity()
         if history.agreement.kinship is Kinship.SAME_HISTORY:
             same_id = log.description.cluster_id == cluster.source.describe().cluster_id
+            before = chosen.entry_index <= history.agreement.newest_agreed_index
+            shared = before or chosen.confidence is not Confidence.POSSIBLE
             if base is not None:
                 named = identify_file(cluster, base)
-            elif running and same_id:
-                # The log that this very etcd writes: its newest writes are what is stored now.
+            elif running and same_id and shared:
+                # What is stored now was written after it. Behind that, it may be the log of a clone that runs.
                 named = None
     return Candidate(
         stored=stored,
@@ -94,10 +98,12 @@ def _choose(
     cluster: Cluster, key: bytes, directory: Path, entry: int | None, history: LogHistory
 ) -> tuple[LoggedWrite, tuple[str, ...]]:
     """Return the write, and what is to be known of it."""
+    reading = read_key(cluster.source.client, key)  # after the log was opened: nothing in that is newer
+    writes = (_held_against(write, reading.revision) for write in history.writes(key))
     if entry is not None:
-        write = _of_entry(key, directory, entry, history.writes(key))
+        write = _of_entry(key, directory, entry, writes)
     else:
-        write = _newest(cluster, key, directory, deque(history.writes(key), maxlen=_MOST_WRITES))
+        write = _newest(cluster, reading, key, directory, deque(writes, maxlen=_MOST_WRITES))
     told = [_sureness(write), history.agreement.sentence, *history.problems]
     if write.lease is None:
         told.append(
@@ -108,6 +114,21 @@ def _choose(
         stands = "stands" if newer == 1 else "stand"
         told.append(f"{counted(newer, 'later write')} of the key {stands} in the log, and not in this value")
     return write, tuple(told)
+
+
+def _held_against(write: LoggedWrite, revision: int) -> LoggedWrite:
+    """Return a write; one of a revision that this etcd has not come to is not of it, however the log was replayed."""
+    if not write.mod_revision or write.mod_revision <= revision:
+        return write
+    return msgspec.structs.replace(
+        write,
+        mod_revision=None,
+        create_revision=None,
+        version=None,
+        confidence=Confidence.POSSIBLE,
+        doubt=f"it made revision {write.mod_revision}, and this etcd has come to {revision} only: it was restored from "
+        "an older state, or the log is of another one",
+    )
 
 
 def _of_entry(key: bytes, directory: Path, entry: int, writes: Iterable[LoggedWrite]) -> LoggedWrite:
@@ -130,9 +151,11 @@ def _of_entry(key: bytes, directory: Path, entry: int, writes: Iterable[LoggedWr
     return write
 
 
-def _newest(cluster: Cluster, key: bytes, directory: Path, writes: deque[LoggedWrite]) -> LoggedWrite:
+def _newest(
+    cluster: Cluster, reading: KeyReading, key: bytes, directory: Path, writes: deque[LoggedWrite]
+) -> LoggedWrite:
     examiner = cluster.examiner.apart()
-    present = newest_readable(cluster, read_key(cluster.source.client, key), key)
+    present = newest_readable(cluster, reading, key)
     uid = uid_of(present) if present is not None else ""
     for write in reversed(writes):
         stored = write.stored()
@@ -157,6 +180,8 @@ def _newest(cluster: Cluster, key: bytes, directory: Path, writes: deque[LoggedW
 
 
 def _sureness(write: LoggedWrite) -> str:
+    if write.confidence is Confidence.POSSIBLE:
+        return f"nothing shows that etcd applied it, as accepted by --entry: {write.doubt}"
     at = f"at mod_revision {write.mod_revision}" if write.mod_revision else "at a revision that nothing tells"
     doubt = f": {write.doubt}" if write.doubt else ""
     return f"etcd applied it {at}: {write.confidence}{doubt}"

@@ -77,7 +77,8 @@ class LogHistory:
     def _finish(self, compared: _Compared) -> None:
         self._points = self._all_points(compared.claims)
         self._newest_agreed = max(compared.agreed, default=0)
-        self._newest_stored = max((store.describe().revision for store in self._stores), default=0)
+        speaking = self._stores if self._present is None else [self._present]
+        self._newest_stored = max((store.describe().revision for store in speaking), default=0)
         self.agreement = self._judge(compared)
         known = [run for run in self._trace.runs if run.base is not None and run.end > run.begin]
         self.replayed = "; ".join(run.base.name for run in known if run.base is not None)
@@ -156,10 +157,16 @@ class LogHistory:
         }
 
     def _compare(self) -> _Compared:
-        """Compare the sample of last writes with each store."""
-        compared = _Compared([], [], [])
+        """Compare the sample of last writes with each store.
+
+        A log always agrees with the ``snap/db`` beside it, of whatever history both are. So where it is known what is
+        stored now, that alone shows that the log is of this history; a file can only contradict it.
+        """
+        whole = _Compared([], [], [])
         points = self._all_points([]) if self._stores else {}
         for store in self._stores:
+            speaks = self._present is None or store is self._present
+            compared = whole if speaks else _Compared([], whole.contradicted, whole.claims)
             for key, last in self._trace.last_writes.items():
                 run = self._run_of(last.entry)
                 assert run is not None
@@ -175,7 +182,7 @@ class LogHistory:
             file = FileBase.of(store)
             if file is not None:
                 self._compare_file(file, points, compared)
-        return compared
+        return whole
 
     def _compare_file(self, file: FileBase, points: dict[int, Points], compared: _Compared) -> None:
         """Compare a database file with the writes up to the entry that it shows, where they were not replayed."""

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.errors import SourceLocked
+from etcdfix.errors import SourceError, SourceLocked
 from etcdfix.model import ClusterIdentity, Confidence, Outcome
 from etcdfix.operations.change.candidate import Candidate, identify_file
 from etcdfix.remediation.preflight.cluster import Cluster
@@ -54,7 +54,7 @@ def of_log(cluster: Cluster, key: bytes, directory: Path, entry: int | None = No
     """
     with ExitStack() as stack:
         log = stack.enter_context(WriteAheadLog.open(directory))
-        base, running = _database(directory, stack)
+        base, running, note = _database(directory, stack)
         history = log.history(cluster.source, others=[base] if base is not None else [])
         stack.callback(history.close)
         log.require_same_history(history)
@@ -77,21 +77,23 @@ def of_log(cluster: Cluster, key: bytes, directory: Path, entry: int | None = No
         cluster=named,
         # What is certain was replayed from a known state of this very history.
         generation=chosen.create_revision or 0 if chosen.confidence is Confidence.CERTAIN else 0,
-        told=told,
+        told=(*told, *note),
     )
 
 
-def _database(directory: Path, stack: ExitStack) -> tuple[Source | None, bool]:
-    """Open the database beside a log, None where there is none; and say whether a running etcd holds it."""
+def _database(directory: Path, stack: ExitStack) -> tuple[Source | None, bool, tuple[str, ...]]:
+    """Open the database beside a log, None where there is none; say whether a running etcd holds it, and what else."""
     from etcdfix.sources.snapshot import SnapshotSource  # noqa: PLC0415 - only where there is a file
 
     database = database_beside(directory)
     if database is None:
-        return None, False
+        return None, False, ()
     try:
-        return stack.enter_context(SnapshotSource(database)), False
+        return stack.enter_context(SnapshotSource(database)), False, ()
     except SourceLocked:
-        return None, True
+        return None, True, ()
+    except SourceError as exc:  # as a copy may be that was made while etcd wrote
+        return None, False, (f"the database beside the log is not read: {exc.message}",)
 
 
 def _choose(

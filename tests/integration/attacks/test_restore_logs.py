@@ -115,6 +115,23 @@ def test_an_entry_of_a_running_clone(parted: Parted) -> None:
     parted.registry.refused(ran, "does not say which cluster it comes from", hint="--accept-unknown-cluster")
 
 
+@pytest.mark.parametrize("size", [0, 20000])
+def test_a_database_beside_that_is_no_database(parted: Parted, size: int, tmp_path: Path) -> None:
+    """It was copied while etcd wrote to it: the log is whole, and only what names the cluster is missing."""
+    parted.clone.stop()
+    parted.go_on(10)
+    copied = tmp_path / "copy" / "member"
+    shutil.copytree(tmp_path / "data" / "member", copied)
+    database = copied / "snap" / "db"
+    database.write_bytes(b"\xff" * size)
+    with parted.registry.untouched():
+        ran = parted.restore(wal="copy/member/wal")
+    parted.registry.refused(ran, "does not say which cluster it comes from", hint="--accept-unknown-cluster")
+    ran = parted.restore("--accept-unknown-cluster", wal="copy/member/wal")
+    assert ran.code == 0, ran.err
+    assert "the database beside the log is not read: " in ran.err
+
+
 def _left(parted: Parted, how: str, folder: Path) -> str:
     """Return where the log of the clone is."""
     if how == "running":

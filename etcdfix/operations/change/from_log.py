@@ -26,7 +26,7 @@ from etcdfix.sources.wal.history import LogHistory
 from etcdfix.sources.wal.log import WriteAheadLog, database_beside
 from etcdfix.sources.wal.model import Kinship, LoggedWrite, WriteKind
 from etcdfix.storagekey import display
-from etcdfix.text.safetext import key_arguments, quote_command
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
 
 _MOST_WRITES: Final = 64
@@ -38,7 +38,9 @@ _NOT_A_VALUE: Final = {
 }
 
 
-def of_log(cluster: Cluster, key: bytes, directory: Path, entry: int | None = None) -> Candidate:
+def of_log(
+    cluster: Cluster, key: bytes, directory: Path, entry: int | None = None, *, again: RepeatedOptions
+) -> Candidate:
     """Return a write of a key: that of an entry, or the newest that reads and is of the key's object.
 
     Args:
@@ -46,6 +48,7 @@ def of_log(cluster: Cluster, key: bytes, directory: Path, entry: int | None = No
         key: Complete etcd key.
         directory: A member's ``member/wal``, or a copy.
         entry: Raft index of an entry; None for the newest write that will do.
+        again: Options that a command must repeat.
 
     Raises:
         RefusedByRule: It holds no such write.
@@ -58,7 +61,9 @@ def of_log(cluster: Cluster, key: bytes, directory: Path, entry: int | None = No
         history = log.history(cluster.source, others=[base] if base is not None else [])
         stack.callback(history.close)
         log.require_same_history(history)
-        chosen, told = _choose(cluster, key, directory, entry, history)
+        chosen, told = _choose(
+            cluster, key, directory, entry, history, again.history(key, "--wal", str(directory))
+        )
         stored = chosen.stored()
         assert stored is not None  # it has a value
         named: ClusterIdentity | None = ClusterIdentity()
@@ -97,15 +102,20 @@ def _database(directory: Path, stack: ExitStack) -> tuple[Source | None, bool, t
 
 
 def _choose(
-    cluster: Cluster, key: bytes, directory: Path, entry: int | None, history: LogHistory
+    cluster: Cluster,
+    key: bytes,
+    directory: Path,
+    entry: int | None,
+    history: LogHistory,
+    look: str,
 ) -> tuple[LoggedWrite, tuple[str, ...]]:
     """Return the write, and what is to be known of it."""
     reading = read_key(cluster.source.client, key)  # after the log was opened: nothing in that is newer
     writes = (_held_against(write, reading.revision) for write in history.writes(key))
     if entry is not None:
-        write = _of_entry(key, directory, entry, writes)
+        write = _of_entry(key, directory, entry, writes, look)
     else:
-        write = _newest(cluster, reading, key, directory, deque(writes, maxlen=_MOST_WRITES))
+        write = _newest(cluster, reading, key, directory, deque(writes, maxlen=_MOST_WRITES), look)
     told = [_sureness(write), history.agreement.sentence, *history.problems]
     if write.lease is None:
         told.append(
@@ -133,13 +143,15 @@ def _held_against(write: LoggedWrite, revision: int) -> LoggedWrite:
     )
 
 
-def _of_entry(key: bytes, directory: Path, entry: int, writes: Iterable[LoggedWrite]) -> LoggedWrite:
+def _of_entry(
+    key: bytes, directory: Path, entry: int, writes: Iterable[LoggedWrite], look: str
+) -> LoggedWrite:
     found = [write for write in writes if write.entry_index == entry]
     if not found:
         raise refuse(
             Rule.GONE,
             f"entry {entry} of the log in {directory} is no write of {display(key)}",
-            hint=f"see its writes: {_look(key, directory)}",
+            hint=f"see its writes: {look}",
         )
     write = found[-1]
     if write.value is None or write.refused:
@@ -148,13 +160,13 @@ def _of_entry(key: bytes, directory: Path, entry: int, writes: Iterable[LoggedWr
             Rule.GONE,
             f"entry {entry} of the log in {directory} is {'refused by etcd' if write.refused else what}: it holds no "
             f"value of {display(key)}",
-            hint=f"see its writes: {_look(key, directory)}",
+            hint=f"see its writes: {look}",
         )
     return write
 
 
 def _newest(
-    cluster: Cluster, reading: KeyReading, key: bytes, directory: Path, writes: deque[LoggedWrite]
+    cluster: Cluster, reading: KeyReading, key: bytes, directory: Path, writes: deque[LoggedWrite], look: str
 ) -> LoggedWrite:
     examiner = cluster.examiner.apart()
     present = newest_readable(cluster, reading, key)
@@ -171,13 +183,13 @@ def _newest(
                 Rule.LOGGED_ONLY,
                 f"the newest write of {display(key)} in the log that reads is entry {write.entry_index}, and nothing "
                 f"shows that etcd applied it: {write.doubt}",
-                hint=f"compare it with the others: {_look(key, directory)}; then name one with --entry INDEX",
+                hint=f"compare it with the others: {look}; then name one with --entry INDEX",
             )
         return write
     raise refuse(
         Rule.GONE,
         f"no write of {display(key)} in the log in {directory} reads and is of its object ({len(writes)} looked at)",
-        hint=f"see them: {_look(key, directory)}; another member's log may reach further back",
+        hint=f"see them: {look}; another member's log may reach further back",
     )
 
 
@@ -187,7 +199,3 @@ def _sureness(write: LoggedWrite) -> str:
     at = f"at mod_revision {write.mod_revision}" if write.mod_revision else "at a revision that nothing tells"
     doubt = f": {write.doubt}" if write.doubt else ""
     return f"etcd applied it {at}: {write.confidence}{doubt}"
-
-
-def _look(key: bytes, directory: Path) -> str:
-    return quote_command(["etcdfix", "history", "--wal", str(directory), *key_arguments(key)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -110,6 +112,11 @@ def test_an_entry_of_a_running_clone(parted: Parted) -> None:
     parted.go_on()
     ran = parted.restore()
     entry = ran.err.partition(" is entry ")[2].partition(",")[0]
+    look = shlex.split(ran.err.partition("compare it with the others: ")[2].partition("; then name one")[0])
+    looked = parted.registry.run(*look[1:])
+    assert looked.code == 3, looked  # what was replayed leads elsewhere
+    assert "never-to-be-shown" not in looked.out
+    assert re.search(rf"\b{entry}\b", looked.out), looked.out
     with parted.registry.untouched():
         ran = parted.restore("--entry", entry)
     parted.registry.refused(ran, "does not say which cluster it comes from", hint="--accept-unknown-cluster")

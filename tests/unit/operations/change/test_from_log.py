@@ -64,10 +64,12 @@ def choose(
         stored = write(1, present).stored()
         assert stored is not None
         found = examiner.examine(stored)
-    monkeypatch.setattr(from_log, "read_key", lambda *_: None)
+    monkeypatch.setattr(from_log, "read_key", lambda *_: SimpleNamespace(revision=1000))
     monkeypatch.setattr(from_log, "newest_readable", lambda *_: found)
     cluster = cast("Cluster", SimpleNamespace(examiner=examiner, source=SimpleNamespace(client=None)))
-    chosen, told = from_log._choose(cluster, KEY, DIRECTORY, entry, cast("LogHistory", Played(*writes)))
+    chosen, told = from_log._choose(
+        cluster, KEY, DIRECTORY, entry, cast("LogHistory", Played(*writes)), look=""
+    )
     return chosen.entry_index, told
 
 
@@ -143,8 +145,7 @@ def test_a_lease_that_the_log_does_not_say(monkeypatch: pytest.MonkeyPatch) -> N
     assert not any("lease" in line for line in told)
 
 
-def test_the_last_of_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_of_one_entry() -> None:
     """One transaction may write a key twice; what is stored then is the later one."""
     first, second = write(4, WHOLE), write(4, OF_ANOTHER, operation=1)
-    monkeypatch.setattr(from_log, "read_key", lambda *_: None)
-    assert from_log._of_entry(KEY, DIRECTORY, 4, [first, second]) is second
+    assert from_log._of_entry(KEY, DIRECTORY, 4, [first, second], "") is second

@@ -102,9 +102,7 @@ def test_an_entry_by_its_index(registry: Registry, data: Path) -> None:
     registry.refused(ran, "is decrypt-failure", hint="only a readable value")
     with registry.untouched():
         ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", str(int(entry) + 2))
-    registry.refused(
-        ran, f"entry {int(entry) + 2} of the log in", "is no write of", hint=" --wal "
-    )
+    registry.refused(ran, f"entry {int(entry) + 2} of the log in", "is no write of", hint=" --wal ")
     ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", entry)
     assert ran.code == 0, ran.err
     assert registry.stored(key) == WHOLE

@@ -23,6 +23,8 @@ KEY = b"/registry/configmaps/shop/settings"
 DIRECTORY = Path("/log")
 OTHER_UID = b"99999999-2222-3333-4444-555555555555"
 
+LOOK = "etcdfix history --wal /log /registry/configmaps/shop/settings"
+
 
 def write(
     entry: int, value: bytes | None, confidence: Confidence = Confidence.CERTAIN, **changes: Any
@@ -68,7 +70,7 @@ def choose(
     monkeypatch.setattr(from_log, "newest_readable", lambda *_: found)
     cluster = cast("Cluster", SimpleNamespace(examiner=examiner, source=SimpleNamespace(client=None)))
     chosen, told = from_log._choose(
-        cluster, KEY, DIRECTORY, entry, cast("LogHistory", Played(*writes)), look=""
+        cluster, KEY, DIRECTORY, entry, cast("LogHistory", Played(*writes)), look=LOOK
     )
     return chosen.entry_index, told
 
@@ -112,7 +114,7 @@ def test_what_is_only_possible_has_to_be_named(monkeypatch: pytest.MonkeyPatch) 
     assert "--entry INDEX" in caught.value.hint
     entry, told = choose(monkeypatch, write(3, WHOLE), possible, entry=4)
     assert entry == 4
-    assert told[0] == "etcd applied it at a revision that nothing tells: possible: it may have been refused"
+    assert told[0] == "nothing shows that etcd applied it, as accepted by --entry: it may have been refused"
     entry, told = choose(monkeypatch, write(3, WHOLE, Confidence.LIKELY), write(9, None))
     assert told[0].startswith("etcd applied it at mod_revision 103: likely: ")
     assert told[-1] == "1 later write of the key stands in the log, and not in this value"

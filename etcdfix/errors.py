@@ -455,13 +455,15 @@ class AuthorizationRefused(RemediationRefused):
 
     Attributes:
         reason: Which kind of no or doubt, one of ``remediation.authorization.RefusalReason``.
+        detail: Why there was no answer, part of a sentence; "" where there was one.
     """
 
     code = "authorization-refused"
 
-    def __init__(self, message: str, *, reason: str, hint: str = "") -> None:
+    def __init__(self, message: str, *, reason: str, hint: str = "", detail: str = "") -> None:
         super().__init__(message, hint=hint)
         self.reason = reason
+        self.detail = detail
 
 
 class RefusedByRule(RemediationRefused):

@@ -242,6 +242,15 @@ def read_saved(directory: Path, saved: SavedObject) -> bytes:
     return raw
 
 
+def is_whole(directory: Path, saved: SavedObject) -> bool:
+    """Say whether the file of a saved object is there, and is what its line in the index says."""
+    try:
+        read_saved(directory, saved)
+    except ConfigurationError:
+        return False
+    return True
+
+
 def _is_described(raw: bytes, saved: SavedObject) -> bool:
     """Say whether the file itself bears out what the index says of it, the etcd key included."""
     try:

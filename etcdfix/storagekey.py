@@ -250,6 +250,8 @@ class StorageLayout:
         """
         if key == _COMPACT_REV_KEY or not key.startswith(self.prefix_bytes):
             return NOT_AN_OBJECT, key
+        if shown_key(key) != key:  # its parts would be shown as resource and name
+            return NOT_AN_OBJECT, key
         segments = key[len(self.prefix_bytes) :].split(b"/", 2)
         first = display(segments[0])
         if first in _BOOKKEEPING:

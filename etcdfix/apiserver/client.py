@@ -287,6 +287,7 @@ class Server:
                 f"{self.address} was asked for {what}: {reply.text}",
                 reason=reply.reason,
                 hint=_LOOK_AT_IT,
+                detail=reply.text,
             )
         if reply.status not in {200, 201}:
             raise _refused_by_status(reply.status, what, hint)
@@ -298,8 +299,11 @@ class Server:
         errors = self._urllib3.exceptions
         if isinstance(error, errors.SSLError | ssl.SSLError):
             # A certificate is looked at before the request is sent; a connection that breaks off may come after it.
-            refused = any(isinstance(each, ssl.SSLCertVerificationError) for each in (error, *error.args))
-            return NoReply(RefusalReason.TLS_FAILED, "the TLS connection failed", sent=not refused)
+            refused = [
+                each for each in (error, *error.args) if isinstance(each, ssl.SSLCertVerificationError)
+            ]
+            because = f" ({refused[0].verify_message})" if refused else ""
+            return NoReply(RefusalReason.TLS_FAILED, f"the TLS connection failed{because}", sent=not refused)
         if isinstance(error, errors.NewConnectionError | errors.ProxyError):
             return NoReply(RefusalReason.UNREACHABLE, "no connection comes about", sent=False)
         if isinstance(error, errors.TimeoutError | TimeoutError):

@@ -38,11 +38,13 @@ class Absent(msgspec.Struct, frozen=True):
         server: Its address, as it may be shown.
         why: Part of a sentence.
         denied: It answers, and not to this user.
+        unconnected: No connection comes about: it may not run at all. Any other runs, or nobody knows.
     """
 
     server: str
     why: str
     denied: bool = False
+    unconnected: bool = False
 
 
 class Fleet:
@@ -137,7 +139,8 @@ class Fleet:
         denied = found.failure.reason in {RefusalReason.UNAUTHENTICATED, RefusalReason.FORBIDDEN}
         why = found.why_not_reached or found.failure.message
         hint = f"; {found.failure.hint}" if denied and found.failure.hint else ""
-        self.absent.append(Absent(address, why + hint, denied))
+        unconnected = found.failure.reason == RefusalReason.UNREACHABLE
+        self.absent.append(Absent(address, why + hint, denied, unconnected))
 
 
 def _left(seconds: float, deadline: float) -> float:

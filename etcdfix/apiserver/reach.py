@@ -48,7 +48,11 @@ class Reached(msgspec.Struct, frozen=True):
     @property
     def why_not_reached(self) -> str:
         """Why it could not be talked to at all, "" where it could."""
-        return NOT_REACHED.get(self.failure.reason, "") if self.failure is not None else ""
+        if self.failure is None:
+            return ""
+        if self.failure.reason == RefusalReason.TLS_FAILED and self.failure.detail:
+            return f"{self.failure.detail}: nothing proves who answers"
+        return NOT_REACHED.get(self.failure.reason, "")
 
 
 def reach(access: Access, url: str, cluster: ClusterIdentity) -> Reached:

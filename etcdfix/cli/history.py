@@ -105,9 +105,13 @@ def command(
             same_again=opened.inputs.same_again(),
             most=limit,
         )
-        with KeyLog(logs, opened.source, older) if logs else contextlib.nullcontext() as log:
+        progress = progress_of(opened.source)
+        with contextlib.ExitStack() as stack:
+            log = None
+            if logs:
+                log = stack.enter_context(KeyLog(logs, opened.source, request, older, progress=progress))
             result = look_into_history(
-                opened.source, request, plugins=opened.plugins, progress=progress_of(opened.source), log=log
+                opened.source, request, plugins=opened.plugins, progress=progress, log=log
             )
         report = result.report
         for reason in report.incomplete_reasons if report is not None else result.problems:

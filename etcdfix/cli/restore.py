@@ -10,6 +10,7 @@ import click
 from etcdfix.cli.change_output import change_output_option
 from etcdfix.cli.changing import OpenChange, etcd_options, open_change
 from etcdfix.cli.exit_codes import epilog
+from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     EXIT_CODES,
     change_options,
@@ -173,7 +174,12 @@ def _candidate(change: OpenChange, options: dict[str, Any]) -> Candidate:
             return Candidate.of_revision(cluster, key, options["from_revision"])
         case "from_wal":
             return of_log(
-                cluster, key, options["from_wal"], options["entry"], again=change.inputs.same_again()
+                cluster,
+                key,
+                options["from_wal"],
+                options["entry"],
+                progress=progress_of(cluster.source),
+                again=change.inputs.same_again(),
             )
         case "from_object":
             return Candidate.of_object(cluster, key, options["from_object"])

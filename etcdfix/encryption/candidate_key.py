@@ -19,6 +19,7 @@ from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.redaction import shown
 from etcdfix.errors import ConfigurationError, why
 from etcdfix.inputs.inputfile import STANDARD_INPUT, read_input
+from etcdfix.text.safetext import quote_command
 
 AES_KEY_SIZES: Final = (16, 24, 32)
 _SECRETBOX_KEY_SIZE: Final = 32
@@ -58,6 +59,7 @@ def load_candidate_key(name: str, path: Path) -> EncryptionConfiguration:
             hint="one key is expected: what stands behind secret: in an EncryptionConfiguration, or 16, 24 or 32 bytes",
         )
     exposed = path != STANDARD_INPUT and any(mode & _OTHERS for mode in modes)
+    close = quote_command(["chmod", "600", str(path)])
     providers = [
         KeyedProvider(kind, tuple(NamedKey(name, key) for key in keys if key.size in sizes))
         for kind, sizes in (
@@ -75,7 +77,7 @@ def load_candidate_key(name: str, path: Path) -> EncryptionConfiguration:
                 tuple(provider for provider in providers if provider.keys),
             ),
         ),
-        warnings=(f"others than its owner can read it: chmod 600 {path}",) if exposed else (),
+        warnings=(f"others than its owner can read it: {close}",) if exposed else (),
     )
 
 

@@ -20,6 +20,7 @@ import msgspec
 from etcdfix.errors import ConfigurationError, why
 from etcdfix.golang.goquote import go_quote
 from etcdfix.inputs.inputfile import STANDARD_INPUT, read_input
+from etcdfix.text.safetext import quote_command
 
 BOOTSTRAP_PREFIX: Final = b"/bootstrap/"
 """Under it are the keys of k3s and RKE2, whatever the storage prefix of the API servers is."""
@@ -128,7 +129,8 @@ def load_token(path: Path) -> TokenFile:
     if not tokens:
         warnings.append(f"{name} holds no token: the empty one alone is tried")
     if path != STANDARD_INPUT and any(mode & _OTHERS for mode in modes):
-        warnings.append(f"{name}: others than its owner may read or change it: chmod 600 {name}")
+        close = quote_command(["chmod", "600", name])
+        warnings.append(f"{name}: others than its owner may read or change it: {close}")
     return TokenFile(str(path), tokens, tuple(warnings))
 
 

@@ -324,7 +324,10 @@ def _judge_unmoved(intent: Intent, present: StoredValue) -> tuple[Result, str]:
             f"the key stands at mod_revision {present.mod_revision} as examined, but with other bytes: "
             "members disagree, or etcd was put back to an older state and went on from there"
         )
-    return Result.NOT_APPLIED, f"the key stands at mod_revision {present.mod_revision}, as it was examined"
+    detail = f"the key stands at mod_revision {present.mod_revision}, as it was examined"
+    if intent.verb is Verb.HEAL:
+        detail += " (a request that an API server still works on could arrive later)"
+    return Result.NOT_APPLIED, detail
 
 
 def _describe(present: StoredValue | None) -> str:

@@ -9,7 +9,14 @@ import msgspec
 
 from etcdfix.reports.model import LostKey, Remedy, TransformerSummary
 from etcdfix.reports.next_steps import doubt_in, first_way_out
-from etcdfix.reports.remedies import Way, WayKind, configuration_remedy, from_memory, other_copies
+from etcdfix.reports.remedies import (
+    Way,
+    WayKind,
+    configuration_remedy,
+    from_memory,
+    other_copies,
+    recovered_configuration,
+)
 from etcdfix.reports.tally import MAX_NAMES, OTHERS
 from etcdfix.storagekey import ResourcePrefix, StorageCodec
 from etcdfix.text.commands import RepeatedOptions
@@ -129,6 +136,9 @@ class KeyLosses:
         again = self._again
         resources = _scope_of(members.resources)
         command = again.scan_of(resources, reading=again.with_configuration)
+        recovered = recovered_configuration(members.causes, transformer, again)
+        if recovered is not None:
+            yield Way(recovered)
         seen = set()
         for cause in members.causes:
             remedy = configuration_remedy(cause, transformer, command)

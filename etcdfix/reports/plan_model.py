@@ -214,6 +214,9 @@ _MEANINGS: Final = {
     acceptance(AcceptRisk.UNPROVEN_DAMAGE): "its damage is likely and not proven, and you go on all the same",
     acceptance(AcceptRisk.NEWER_THAN_KNOWN): "a newer release may read it, and you know that yours does not",
     acceptance(AcceptRisk.MASS_DAMAGE): "something damages many values, and you know what",
+    acceptance(
+        AcceptRisk.ENDS_CACHED_READS
+    ): "API servers give up what they hold of the kind, and nobody needs it",
     acceptance(AcceptRisk.ONLY_COPY): "this state of the object is nowhere else, and you can do without it",
     acceptance(
         AcceptRisk.UNPROVEN_REPAIR

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -152,6 +152,15 @@ KMS_ADVICE: Final[dict[Cause, tuple[str, str]]] = {
     ),
 }
 """What to do about values that wait for KMS, by cause, the first to be done first; and what to know about it."""
+_KEY_MISSING = frozenset(
+    {
+        Cause.NO_CONFIGURATION,
+        Cause.PROVIDER_MISSING,
+        Cause.KEY_NAME_MISSING,
+        Cause.WRONG_KEY,
+        Cause.AUTHENTICATION_FAILED,
+    }
+)
 # Behind a plugin there are no key bytes to compare: it is the plugin's keyring that may be another one.
 _OTHER_BYTES = frozenset({Cause.WRONG_KEY, Cause.AUTHENTICATION_FAILED})
 
@@ -209,8 +218,31 @@ def ways_out(
     return ways
 
 
+def recovered_configuration(
+    causes: Collection[Cause], transformer: str, again: RepeatedOptions
+) -> Remedy | None:
+    """Return how a configuration is had back that a server of k3s or RKE2 keeps; None where it would not help.
+
+    Args:
+        causes: Of values that do not open.
+        transformer: Under which they were written.
+        again: Says whether one is kept.
+    """
+    if not again.keeps_configuration or transformer.startswith("kms/") or _KEY_MISSING.isdisjoint(causes):
+        return None
+    return Remedy(
+        "Recover the EncryptionConfiguration that a server of k3s or RKE2 keeps in this datastore, with its token",
+        again.recover(["FILE"]),
+        "FILE is server/token of a server, or a copy of it. It says which values each configuration opens, and writes "
+        "nothing.",
+    )
+
+
 def _cures(found: Examination, cause: Cause, again: RepeatedOptions) -> Iterator[Remedy]:
     """Yield what is changed around a value, so that it reads as it is."""
+    recovered = recovered_configuration([cause], found.transformer, again)
+    if recovered is not None:
+        yield recovered
     configuration = configuration_remedy(
         cause, found.transformer, again.scan(found.stored.key, reading=again.with_configuration)
     )
@@ -552,7 +584,9 @@ def _ordinary_delete(found: Examination) -> Remedy:
 def _undetermined(cause: Cause, found: Examination, again: RepeatedOptions) -> list[Way]:
     key = found.stored.key
     if cause is Cause.NO_CONFIGURATION:
-        return [Way(with_configuration(again.scan(key, reading=again.with_configuration)))]
+        ways = [Way(with_configuration(again.scan(key, reading=again.with_configuration)))]
+        recovered = recovered_configuration([cause], found.transformer, again)
+        return [*ways, Way(recovered)] if recovered is not None else ways
     if cause in KMS_ADVICE:
         action, note = KMS_ADVICE[cause]
         return [*_from_memory(found, again, lost=False), Way(Remedy(action, again.scan(key), note))]

@@ -135,12 +135,15 @@ class KineTable:
                 + ("; its table `key_value` is of a k3s before kine" if older else ""),
                 hint="" if older else "on k3s it is /var/lib/rancher/k3s/server/db/state.db",
             )
-        if columns["id"][2].upper() != "INTEGER" or not columns["id"][5]:
+        # Only a row number needs no index to be the primary key; anything else may hold what is no number.
+        indexed = any(row[3] == "pk" for row in self._rows("PRAGMA index_list(kine)"))
+        if columns["id"][2].upper() != "INTEGER" or not columns["id"][5] or indexed:
             raise NotAKineFile(f"{self._path}: the column `id` of its table `kine` is no row number")
 
     def _check_pages(self) -> list[str]:
+        # Not quick_check: a log of another moment can leave every page whole, and the indexes with other rows.
         try:
-            found = [str(row[0]) for row in self._rows(f"PRAGMA quick_check({_MOST_FAULTS})")]
+            found = [str(row[0]) for row in self._rows(f"PRAGMA integrity_check({_MOST_FAULTS})")]
         except SourceError as exc:
             return [str(exc.__cause__)]
         return [] if found == ["ok"] else [" ".join(fault.split()) for fault in found]
@@ -258,7 +261,8 @@ class KineTable:
             following = f"MIN(CASE WHEN id > {revision:d} THEN id END)"
         statement = f"SELECT {_NAME}, {newest}, {following} FROM kine WHERE {condition} GROUP BY name ORDER BY {order}"
         for name, first, second in self._rows(statement, *parameters):
-            yield Names(name, first or 0, second or 0)
+            if name is not None:  # as a damaged index has it
+                yield Names(name, first or 0, second or 0)
 
     def _number(self, statement: str, *parameters: object) -> int:
         return int(next(self._rows(statement, *parameters))[0] or 0)

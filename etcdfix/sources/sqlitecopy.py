@@ -97,6 +97,8 @@ class SQLiteCopy:
                 seen = self._read_log(copy)
                 self.connection = _open_unchanging(copy)
             except sqlite3.Error as exc:
+                if exc.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                    raise self._no_room(exc) from exc
                 raise SourceError(
                     f"{path}: nothing can be read: {exc}",
                     hint="copy state.db and state.db-wal in one go while k3s is stopped, and read that copy",
@@ -255,11 +257,15 @@ class SQLiteCopy:
                 hint="copy what can be read to a new file (ddrescue), and read that",
             ) from exc
 
-    def _no_room(self, exc: OSError) -> SourceError:
+    def _no_room(self, exc: OSError | sqlite3.Error) -> SourceError:
+        why = (exc.strerror if isinstance(exc, OSError) else None) or exc
+        try:
+            where = tempfile.gettempdir()
+        except OSError:  # every disk is full
+            where = "TMPDIR"
         return SourceError(
-            f"{self._path}: it is read from a copy in {tempfile.gettempdir()}, which cannot be made: "
-            f"{exc.strerror or exc}",
-            hint="point TMPDIR at a directory with room for the file and its -wal",
+            f"{self._path}: it is read from a copy in {where}, which cannot be made: {why}",
+            hint="point TMPDIR at a directory with room for the file and twice its -wal",
         )
 
 

@@ -25,6 +25,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         reading: ``--encryption-config`` and ``--kubernetes-version``, where they were given.
         changing: ``--main-endpoints``, for commands that change something.
         kubeconfig: As whom API servers were asked; "" where none was.
+        keeps_configuration: A server of k3s or RKE2 keeps its EncryptionConfiguration there, encrypted with its token.
     """
 
     source: tuple[str, ...] = ()
@@ -32,6 +33,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
     reading: tuple[str, ...] = ()
     changing: tuple[str, ...] = ()
     kubeconfig: str = ""
+    keeps_configuration: bool = False
 
     @property
     def layout_but_prefix(self) -> tuple[str, ...]:

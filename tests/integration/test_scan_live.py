@@ -73,7 +73,10 @@ def without_source(document: dict[str, Any], option: str) -> dict[str, Any]:
         finding["evidence"] = [one for one in finding["evidence"] if one["check"] != EARLIER]
         shown = [remedy for remedy in finding["remedies"] if " readable revision " in remedy["action"]]
         assert not finding["remedies"] or len(shown) == sum("is kept" in detail for detail in kept)
-        finding["remedies"] = [remedy for remedy in finding["remedies"] if remedy not in shown]
+        # A moved value is put back into the etcd that was read, not into a file.
+        back = [remedy for remedy in finding["remedies"] if "restore --from-key " in remedy["command"]]
+        assert len(back) == (live and finding["cause"] == "value-moved")
+        finding["remedies"] = [remedy for remedy in finding["remedies"] if remedy not in [*shown, *back]]
     # What a file says of the cluster holds if that is still as it was.
     for name in ("at_stake", "do_not_restart"):
         said = summary.pop(name)
@@ -85,7 +88,7 @@ def without_source(document: dict[str, Any], option: str) -> dict[str, Any]:
     lists = [some["remedies"] for some in (*document["findings"], *summary["key_loss"])]
     for remedy in (*chain.from_iterable(lists), *filter(None, [summary["next"]])):
         command = remedy["command"].replace(option, "SOURCE")
-        if command.startswith(("etcdfix delete ", "etcdfix repair ")):
+        if command.startswith(("etcdfix delete ", "etcdfix repair ", "etcdfix heal ")):
             assert (" SOURCE " in command) is live
             command = command.replace(" SOURCE ", " ")
         remedy["command"] = command

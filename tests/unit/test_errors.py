@@ -21,6 +21,7 @@ FACTS: dict[str, dict[str, object]] = {
     "RefusedByRule": {"rule": "readable"},
     "KMSRefused": {"status": "INVALID_ARGUMENT"},
     "ClusterMismatch": {"cluster_ids": {"a:2379": "1f"}},
+    "LogsDisagree": {"entry_index": 9},
     "DecodeError": {"offset": 7, "field_path": "spec.x"},
     "KindUnknown": {"group_version": "v7", "kind": "Pod", "reason": "not-registered", "readable_until": ""},
     "AuthorizationRefused": {"reason": "denied"},

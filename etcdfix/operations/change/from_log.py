@@ -8,23 +8,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from etcdfix.errors import SourceError, SourceLocked
+from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import ClusterIdentity, Confidence, Outcome
 from etcdfix.operations.change.candidate import Candidate, identify_file
+from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.preflight.same_object import newest_readable, uid_of
+from etcdfix.reports.copies_model import Fit
 from etcdfix.rules import Rule, refuse
-from etcdfix.sources.base import Source
 from etcdfix.sources.wal.history import LogHistory
-from etcdfix.sources.wal.log import WriteAheadLog, database_beside
-from etcdfix.sources.wal.model import Kinship, LoggedWrite, WriteKind
+from etcdfix.sources.wal.model import LoggedWrite, WriteKind
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
@@ -39,7 +38,13 @@ _NOT_A_VALUE: Final = {
 
 
 def of_log(
-    cluster: Cluster, key: bytes, directory: Path, entry: int | None = None, *, again: RepeatedOptions
+    cluster: Cluster,
+    key: bytes,
+    directory: Path,
+    entry: int | None = None,
+    *,
+    again: RepeatedOptions,
+    progress: Progress = no_progress,
 ) -> Candidate:
     """Return a write of a key: that of an entry, or the newest that reads and is of the key's object.
 
@@ -49,31 +54,30 @@ def of_log(
         directory: A member's ``member/wal``, or a copy.
         entry: Raft index of an entry; None for the newest write that will do.
         again: Options that a command must repeat.
+        progress: Counts keys for a display.
 
     Raises:
         RefusedByRule: It holds no such write.
         OtherHistory: The log is of another history.
         SourceError: The log, or the database beside it, cannot be read.
     """
-    with ExitStack() as stack:
-        log = stack.enter_context(WriteAheadLog.open(directory))
-        base, running, note = _database(directory, stack)
-        history = log.history(cluster.source, others=[base] if base is not None else [])
-        stack.callback(history.close)
-        log.require_same_history(history)
+    with JudgedLog([directory], cluster.source, cluster.examiner, progress=progress) as judged:
+        judged.require_same_history()
+        history = judged.history
         chosen, told = _choose(
             cluster, key, directory, entry, history, again.history(key, "--wal", str(directory))
         )
+        told = (*told, *judged.notes)
         stored = chosen.stored()
         assert stored is not None  # it has a value
         named: ClusterIdentity | None = ClusterIdentity()
-        if history.agreement.kinship is Kinship.SAME_HISTORY:
-            same_id = log.description.cluster_id == cluster.source.describe().cluster_id
+        if judged.fit is Fit.SAME:
+            same_id = judged.log.description.cluster_id == cluster.source.describe().cluster_id
             before = chosen.entry_index <= history.agreement.newest_agreed_index
             shared = before or chosen.confidence is not Confidence.POSSIBLE
-            if base is not None:
-                named = identify_file(cluster, base)
-            elif running and same_id and shared:
+            if judged.databases:
+                named = identify_file(cluster, judged.databases[0])
+            elif judged.running and same_id and shared:
                 # What is stored now was written after it. Behind that, it may be the log of a clone that runs.
                 named = None
     return Candidate(
@@ -82,23 +86,8 @@ def of_log(
         cluster=named,
         # What is certain was replayed from a known state of this very history.
         generation=chosen.create_revision or 0 if chosen.confidence is Confidence.CERTAIN else 0,
-        told=(*told, *note),
+        told=told,
     )
-
-
-def _database(directory: Path, stack: ExitStack) -> tuple[Source | None, bool, tuple[str, ...]]:
-    """Open the database beside a log, None where there is none; say whether a running etcd holds it, and what else."""
-    from etcdfix.sources.snapshot import SnapshotSource  # noqa: PLC0415 - only where there is a file
-
-    database = database_beside(directory)
-    if database is None:
-        return None, False, ()
-    try:
-        return stack.enter_context(SnapshotSource(database)), False, ()
-    except SourceLocked:
-        return None, True, ()
-    except SourceError as exc:  # as a copy may be that was made while etcd wrote
-        return None, False, (f"the database beside the log is not read: {exc.message}",)
 
 
 def _choose(

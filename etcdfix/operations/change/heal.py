@@ -106,6 +106,7 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
         server: The API server that wrote it, "" where none is known to have.
         changed: Paths of the fields that admission changed.
         saved_file: The answer of the server, where it was kept beside what was rescued; else "".
+        ended: No server gave it from memory any more: which of them still held it was not known.
     """
 
     key: bytes
@@ -114,6 +115,7 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
     server: str = ""
     changed: tuple[str, ...] = ()
     saved_file: str = ""
+    ended: bool = False
 
     @property
     def well(self) -> bool:
@@ -350,6 +352,7 @@ class _Run:
             outcome=outcome,
             server=sender.server,
             changed=sender.changed,
+            ended=healable.ended,
         )
         if healable.ended and sender.answer is not None:
             healed = self._with_answer(healed, healable, sender.answer)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from etcdfix.apiserver.holders import read_by_each, remembered_by_each
+from typing import Final
+
+from etcdfix.apiserver.holders import Holder, read_by_each, remembered_by_each
+from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import Answer, APIObject
 from etcdfix.model import Outcome
 from etcdfix.operations.change.heal_look import Ground
 from etcdfix.remediation.preflight.cluster import require_everything
-from etcdfix.rescued import SavedObject
+from etcdfix.rescued import SavedObject, is_whole
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.verdicts.examination import Examination
+
+_NOTHING: Final = frozenset({Memory.NOT_HELD, Memory.NOT_SERVED, Memory.READ_ERROR, Memory.CACHE_LOST})
+_SILENT: Final = frozenset({Memory.OVERLOADED, Memory.UNKNOWN_USER, Memory.DENIED, Memory.NO_ANSWER})
 
 
 def check_kind(ground: Ground, directory: ResourcePrefix) -> int:
@@ -50,13 +56,18 @@ def check_kind(ground: Ground, directory: ResourcePrefix) -> int:
 
 
 def _check_rescued(ground: Ground, found: Examination, copies: tuple[SavedObject, ...]) -> None:
-    """Refuse while an API server still gives an unreadable object that nothing else holds.
+    """Refuse while an API server still gives an unreadable object that nothing else holds, or may give it.
 
     Raises:
         RefusedByRule: It was not saved.
     """
     stored = found.stored
-    saved = {each.resource_version for each in copies}
+    known = ground.identity.uid
+    saved = {
+        each.resource_version
+        for each in copies
+        if (not known or each.cluster_uid in {"", known}) and is_whole(ground.saved, each)
+    }
     if str(stored.mod_revision) in saved:
         return
     for holder in remembered_by_each(ground.fleet, _thing(found)):
@@ -69,6 +80,19 @@ def _check_rescued(ground: Ground, found: Examination, copies: tuple[SavedObject
                 hint="save everything of the kind first, for a heal that goes wrong can end what the servers remember "
                 f"of it: {ground.rescue}",
             )
+        if identity is None and not _has_nothing(ground, holder):
+            raise refuse(
+                Rule.NOT_RESCUED,
+                f"{display(stored.key)} cannot be read from etcd, it was not saved ({ground.saved}), and the API "
+                f"server at {holder.server.address} does not say whether it has it in memory: {holder.memory.detail}",
+                hint=f"once that server answers, save everything of the kind first: {ground.rescue}",
+            )
+
+
+def _has_nothing(ground: Ground, holder: Holder) -> bool:
+    """Say whether a server has nothing of an object in memory, or need not have an answer."""
+    word = holder.memory.word
+    return word in _NOTHING or (word in _SILENT and holder.server.address in ground.unchecked_servers)
 
 
 def _check_read_by_all(ground: Ground, newest: Examination) -> None:

@@ -95,7 +95,9 @@ def _many_lines(shown: HealPreview) -> Iterator[str]:
 def healed_lines(healed: Healed) -> Iterator[str]:
     """Yield what became of one object."""
     outcome, key = healed.outcome, safe_text(display(healed.key))
-    if outcome.result is None:
+    if outcome.result is None and healed.ended:
+        yield f"DRY RUN: {key} would be tried: no server gives it from memory any more. Nothing was changed."
+    elif outcome.result is None:
         yield f"DRY RUN: {key} would be healed. Nothing was changed."
     elif outcome.result is Result.HEALED:
         yield f"HEALED {key} at revision {outcome.revision}, by {safe_text(healed.server)}."

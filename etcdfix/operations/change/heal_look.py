@@ -175,14 +175,22 @@ def lost_key_or_why(found: Examination) -> LeftAlone | None:
 
 
 def check_write_key(cluster: Cluster, directory: ResourcePrefix) -> None:
-    """Refuse where an API server would write the object without encryption.
+    """Refuse where an API server would write the object without encryption, or so that nothing here can prove it.
 
     Raises:
-        RefusedByRule: Today's configuration writes the resource in plain.
+        RefusedByRule: Today's configuration writes the resource in plain, or under KMS and no plugin is asked.
     """
     assert cluster.examiner.transformers is not None  # there is a configuration
     transformers = cluster.examiner.transformers.for_resource(directory.group_resource)
-    if transformers.keys[0].provider is ProviderType.IDENTITY:
+    provider = transformers.keys[0].provider
+    if provider is ProviderType.KMS and cluster.examiner.plugins is None:
+        raise refuse(
+            Rule.WRITE_KEY,
+            f"today's configuration writes {directory.group_resource} under KMS, and no plugin is asked: nothing would "
+            "show what an API server has written",
+            hint="leave --no-kms out; --kms-endpoint NAME=unix:///PATH says where the plugin listens",
+        )
+    if provider is ProviderType.IDENTITY:
         raise refuse(
             Rule.WRITE_KEY,
             f"today's configuration writes {directory.group_resource} without encryption, and the value is stored "
@@ -215,8 +223,10 @@ def look_at(ground: Ground, target: Target, found: Examination) -> Healable | Le
     if not api_path(thing.group, version or "v1", thing.resource, thing.namespace, thing.name):
         return LeftAlone(found.stored.key, Rule.NOT_HEALABLE, "no request of the API can name it")
     step("check: memory of the API servers")
-    memory = remembered_by_each(ground.fleet, thing)
-    if memory and all(each.memory.word is Memory.NOT_SERVED for each in memory):
+    first, *others = remembered_by_each(ground.fleet, thing)
+    # The first is the kubeconfig's, and may be a balancer: who changes something there may reach any server.
+    memory = [*others, first]
+    if all(each.memory.word is Memory.NOT_SERVED for each in memory):
         return LeftAlone(
             found.stored.key, Rule.NOT_HEALABLE, f"no API server serves {directory.group_resource}"
         )

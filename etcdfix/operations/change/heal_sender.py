@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +29,8 @@ from etcdfix.text.safetext import key_arguments, quote_command
 from etcdfix.verdicts.examination import Examination
 
 _MOST_CHANGES: Final = 20
+_STOPPED_WAITING: Final = frozenset({408, 502, 503, 504})
+"""Statuses of who gave up: a server at its time-out, or a proxy before it. The write may be on its way all the same."""
 _FINE: Final = frozenset({Outcome.READABLE, Outcome.INCONSISTENT})
 
 
@@ -162,6 +165,12 @@ class HealSender:
                 detail=f"{_said(address, reply)}; the key stands as it was examined, and the request may still be on "
                 "its way",
             )
+        if reply.status in _STOPPED_WAITING:
+            return Sent(
+                result=Result.UNKNOWN,
+                detail=f"{_said(address, reply)}, which does not say whether it was done; the key stands as it was "
+                "examined, and the request may still be on its way",
+            )
         if reply.status < 300:
             return Sent(
                 result=Result.ANOMALY,
@@ -171,7 +180,7 @@ class HealSender:
 
     def _gone(self, address: str, reply: Reply | NoReply, expected: Expected, seen: Sighting) -> Sent:
         text = f"{_said(address, reply)}; {describe_move(expected.state, seen.reading.stored)}"
-        if isinstance(reply, Reply) and reply.status >= 300:
+        if _came_to_nothing(reply):
             return self._refused(Result.REFUSED, Rule.MOVED, text, "examine it again")
         return Sent(result=Result.APPLIED_OR_GONE, detail=text, revision=seen.reading.revision)
 
@@ -182,7 +191,7 @@ class HealSender:
         moved = f"{_said(address, reply)}; the key moved to mod_revision {present.mod_revision}"
         document = _document(examiner, found) if found.opened else {}
         ours = _annotation(document) == self._at
-        if not ours and isinstance(reply, Reply) and reply.status >= 300:
+        if not ours and _came_to_nothing(reply):
             return self._refused(Result.REFUSED, Rule.MOVED, f"{moved}, by somebody else", "examine it again")
         if not found.opened or found.verdict.outcome not in _FINE:
             return Sent(
@@ -256,7 +265,9 @@ class HealSender:
         if saved is None:
             return ["no saved copy is of this very write, so what admission may have changed is not known"]
         if self.answer is None:
-            reply = holder.server.send("GET", holder.path, longest=LONGEST_ANSWER)
+            reply = self._ground.fleet.within(
+                partial(holder.server.send, "GET", holder.path, longest=LONGEST_ANSWER)
+            )
             self.answer = reply.body if isinstance(reply, Reply) and reply.status == 200 else None
         try:
             before = _parsed(read_saved(self._ground.saved, saved))
@@ -275,6 +286,13 @@ class HealSender:
             (f"{more} more",) if more else ()
         )
         return ["admission changed it: " + ", ".join(self.changed)] if self.changed else []
+
+
+def _came_to_nothing(reply: Reply | NoReply) -> bool:
+    """Say whether a request wrote nothing for sure: it was refused, or never sent."""
+    if isinstance(reply, NoReply):
+        return not reply.sent
+    return reply.status >= 300 and reply.status not in _STOPPED_WAITING
 
 
 def _said(address: str, reply: Reply | NoReply) -> str:

@@ -124,10 +124,12 @@ class ServerMemory:
         found = Remembered(word=Memory.NOT_SERVED, detail=f"it does not serve {resource}")
         for other in others:
             if other != version:
-                found = self._ask_patiently(msgspec.structs.replace(thing, version=other), kind)
-                if found.word is not Memory.NOT_SERVED:
+                said = self._ask_patiently(msgspec.structs.replace(thing, version=other), kind)
+                if said.word not in {Memory.NOT_SERVED, Memory.READ_ERROR}:
                     self._versions[resource] = other
-                    return found
+                    return said
+                # It may be the conversion to this version that failed: another one may be given.
+                found = said if found.word is Memory.NOT_SERVED else found
         return found
 
     def _ask_patiently(self, thing: APIObject, kind: str) -> Remembered:
@@ -162,13 +164,13 @@ class ServerMemory:
     def _look_whether_lost(self, thing: APIObject, resource: GroupResource) -> None:
         """Tell a server that cannot read one object from one that has lost its memory of the kind."""
         version = self._versions.get(resource, thing.version)
-        if not version:
-            return
         self._pace.wait()
         asked = self._fleet.within(
             partial(caches, self._server, msgspec.structs.replace(thing, version=version))
         )
-        if asked is not None and asked.word in {Memory.CACHE_LOST, Memory.READ_ERROR}:
+        # Of a resource in several versions, a LIST may fail for what it is converted to.
+        lost = {Memory.CACHE_LOST, Memory.READ_ERROR} if version else {Memory.CACHE_LOST}
+        if asked is not None and asked.word in lost:
             detail = "it has lost its memory of the kind"
             self.lost[resource] = Remembered(word=Memory.CACHE_LOST, detail=detail)
 

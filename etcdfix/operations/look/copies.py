@@ -21,13 +21,12 @@ from etcdfix.examine_all import Ending, Progress, View, examine_all, no_progress
 from etcdfix.model import Outcome
 from etcdfix.operations.look.copies_assess import Assessor
 from etcdfix.operations.look.copies_gather import Gathered, Sought, Wanted, digest_of, uid_of
-from etcdfix.operations.look.copies_history import history_of
 from etcdfix.operations.look.copies_log import LogPlace
 from etcdfix.operations.look.copies_places import Search
 from etcdfix.operations.look.in_scope import shown_scope, values_in
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.reports.copies_model import CopiesReport, Fit, ObjectCopies, ObjectState
+from etcdfix.reports.copies_model import CopiesReport, ObjectCopies, ObjectState
 from etcdfix.reports.head import Stakes
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.origin import report_origin
@@ -35,7 +34,6 @@ from etcdfix.reports.rows import Rows
 from etcdfix.reports.saved_report import SavedReport
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
 from etcdfix.sources.base import Source, has_keys
-from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageCodec, display, likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
@@ -117,14 +115,13 @@ def find_copies(
     look = _Look(source, request, examiner, _ranges(request, examiner, uid))
     search = Search(source, examiner, look.gathered, uid=uid, progress=progress)
 
-    def judge(file: SnapshotSource) -> tuple[Fit, str]:
-        return history_of(source, file, examiner, uid=uid, sought=(), progress=progress)[1:]
-
     with ExitStack() as stack:
         log = None
         if request.logs:
             try:
-                log = stack.enter_context(LogPlace(request.logs, source, request.older_snapshots, judge))
+                log = stack.enter_context(
+                    LogPlace(request.logs, source, examiner, request.older_snapshots, progress)
+                )
                 look.know_deleted(log)
             except SourceError as exc:
                 search.no_log(request.logs, exc.message)

@@ -7,32 +7,27 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 import msgspec
 
-from etcdfix.errors import SourceError
+from etcdfix.examine import Examiner
+from etcdfix.examine_all import Progress
 from etcdfix.model import Confidence
+from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.operations.look.copies_gather import ExaminedCopies, FoundCopy, Sought
 from etcdfix.reports.copies_model import CopyPlace, Fit, PlaceKind
 from etcdfix.reports.origin import shown_word
 from etcdfix.sources.base import Source
-from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.sources.wal.log import LogHistory, WriteAheadLog, database_beside
-from etcdfix.sources.wal.model import Kinship, LogDescription, LoggedWrite, WriteKind
+from etcdfix.sources.wal.log import WriteAheadLog
+from etcdfix.sources.wal.model import LogDescription, LoggedWrite, WriteKind
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
 _MOST_WRITES: Final = 64
 """The newest ones of each etcd key are looked at; all of them are in memory at once."""
-_FITS: Final = {
-    Kinship.SAME_HISTORY: Fit.SAME,
-    Kinship.OTHER_HISTORY: Fit.OTHER,
-    Kinship.NOT_COMPARED: Fit.UNKNOWN,
-}
 
 
 class LogPlace:
@@ -43,9 +38,9 @@ class LogPlace:
     Args:
         directories: ``member/wal`` of each member.
         source: What is stored now.
+        examiner: Of the source.
         older_snapshots: Of the same history, perhaps.
-        judge: Says of a file whether it is of the history of what is stored now, and why. A log always agrees with the
-            ``snap/db`` beside it, of whatever cluster both are: so that file says nothing before it was judged itself.
+        progress: Counts keys for a display.
 
     Attributes:
         problems: Why not everything was seen.
@@ -58,29 +53,23 @@ class LogPlace:
         self,
         directories: Sequence[Path],
         source: Source,
+        examiner: Examiner,
         older_snapshots: Sequence[Path],
-        judge: Callable[[SnapshotSource], tuple[Fit, str]],
+        progress: Progress,
     ) -> None:
         self._directories = directories
-        self._stack = ExitStack()
-        self._notes: list[str] = []
         self._kept_from = source.compacted_revision()
-        self._judge = judge
-        self._of_other = ""
+        self._judged = JudgedLog(
+            directories, source, examiner, older_snapshots=older_snapshots, progress=progress
+        )
+        self._history = self._judged.history
         self._ranges: list[tuple[Path, LogDescription]] = []
         try:
-            self._log = self._stack.enter_context(WriteAheadLog.open(*directories))
-            beside = [found for found in map(database_beside, directories) if found is not None]
-            others = [*self._open(beside, beside=True), *self._open(older_snapshots, beside=False)]
-            self._history: LogHistory = self._log.history(source, others=others)
-            self._stack.callback(self._history.close)
             self._ranges = [*self._ranges_of(directories)]
         except BaseException:
-            self._stack.close()
+            self._judged.close()
             raise
-        self.problems = [
-            f"write-ahead log: {each}" for each in (*self._log.problems, *self._history.problems)
-        ]
+        self.problems = self._judged.problems
 
     def __enter__(self) -> Self:
         return self
@@ -88,28 +77,12 @@ class LogPlace:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        self._stack.close()
-
-    def _open(self, paths: Iterable[Path], *, beside: bool) -> Iterator[Source]:
-        """Yield the files of the same history; one of another that lies beside a log tells of the log itself."""
-        for path in paths:
-            try:
-                database = self._stack.enter_context(SnapshotSource(path))
-                history, why = self._judge(database)
-            except SourceError as exc:  # a running etcd holds the db beside its log
-                self._notes.append(f"not read beside it: {exc.message}")
-                continue
-            if history is Fit.SAME:
-                yield database
-                continue
-            self._notes.append(f"not replayed with {shown_word(str(path))}: {why}")
-            if beside and history is Fit.OTHER:
-                self._of_other = f"snap/db beside it is of another history: {why}"
+        self._judged.close()
 
     def _ranges_of(self, directories: Sequence[Path]) -> Iterator[tuple[Path, LogDescription]]:
         """Yield which entries each directory has: a command names one of them."""
         if len(directories) == 1:
-            yield directories[0], self._log.description
+            yield directories[0], self._judged.log.description
             return
         for directory in directories:
             with WriteAheadLog.open(directory) as log:
@@ -118,27 +91,26 @@ class LogPlace:
     @property
     def place(self) -> CopyPlace:
         """What is published of it."""
-        agreement, about = self._history.agreement, self._log.description
-        history = Fit.OTHER if self._of_other else _FITS[agreement.kinship]
+        about = self._judged.log.description
         parts = [
             f"{counted(about.entries, 'entry').replace('entrys', 'entries')} up to index {about.last_index}",
-            self._of_other or agreement.sentence,
+            self._judged.why,
             f"replayed from {self._history.replayed}"
             if self._history.replayed
             else "nothing to replay from, so that no write is certain",
-            *self._notes,
+            *self._judged.notes,
         ]
         return CopyPlace(
             kind=PlaceKind.LOG,
             path=", ".join(shown_word(str(directory)) for directory in self._directories),
             searched=True,
-            history=history,
+            history=self._judged.fit,
             detail=safe_text("; ".join(parts)),
         )
 
     def deleted(self, prefix: bytes) -> Iterator[bytes]:
         """Yield the etcd keys whose last write in the log may be a deletion."""
-        return iter(()) if self._of_other else self._history.deleted(prefix)
+        return iter(()) if self._judged.fit is Fit.OTHER else self._history.deleted(prefix)
 
     def search(
         self, sought: Iterable[Sought], place: int, examined: ExaminedCopies, add: Callable[[FoundCopy], None]
@@ -154,7 +126,7 @@ class LogPlace:
         Raises:
             SourceError: The log cannot be read any more.
         """
-        for one in sought if not self._of_other else ():
+        for one in sought if self._judged.fit is not Fit.OTHER else ():
             writes = deque(self._history.writes(one.key), maxlen=_MOST_WRITES)
             effective = [write for write in writes if not write.refused]
             last = self._last_before_deletion(effective)

@@ -15,9 +15,9 @@ from etcdfix.examine_all import Progress
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.operations.look.backups import account_of
 from etcdfix.operations.look.copies_gather import ExaminedCopies, FoundCopy, Gathered, Sought
-from etcdfix.operations.look.copies_history import history_of
 from etcdfix.operations.look.copies_log import LogPlace
 from etcdfix.operations.look.copies_memory import MemorySearch
+from etcdfix.operations.same_history import history_of
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.backup.account import Account
 from etcdfix.remediation.backup.directory import FileKind, FoundFile, look_into
@@ -147,7 +147,11 @@ class Search:
     def _older_snapshot(self, older: SnapshotSource, path: str) -> None:
         sought = self._gathered.all_sought()
         uid, history, why = history_of(
-            self._source, older, self._examiner, uid=self._uid, sought=sought, progress=self._progress
+            self._source,
+            older,
+            self._examiner,
+            uid=self._uid,
+            progress=self._progress,
         )
         place = self._place(
             CopyPlace(

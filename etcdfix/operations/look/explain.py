@@ -15,6 +15,7 @@ from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Ending, Examining, Progress, View, examine_all, no_progress
 from etcdfix.model import Outcome, StoredValue
+from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.explain_parts import (
     attempts_on,
     damage_of,
@@ -230,7 +231,7 @@ def _report(
     problems: list[str],
     ended: EndedEarly | None,
 ) -> ExplainReport:
-    again = request.same_again
+    again = with_what_it_keeps(request.same_again, source)
     reasons = list(problems)
     if found.verdict.outcome is Outcome.UNDETERMINED:
         reasons.append(f"undetermined: {found.verdict.message}")

@@ -11,15 +11,16 @@ from typing import Final, Self
 
 import msgspec
 
-from etcdfix.examine import Examiner
+from etcdfix.examine import Examiner, Reading
+from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import Outcome
+from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.operations.look.log_times import LogClock
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.history_model import Event, HistoryLog, LoggedRevision
 from etcdfix.reports.model import ValueKind
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.sources.wal.log import LogHistory, WriteAheadLog, open_beside
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
@@ -40,7 +41,9 @@ class KeyLog:
     Args:
         directories: ``member/wal`` of one member or of several.
         source: What is stored now.
+        reading: How its values are read.
         older: Older snapshots of the same history: a log can be replayed from one.
+        progress: Counts keys for a display.
 
     Attributes:
         problems: Why not everything was seen.
@@ -50,18 +53,26 @@ class KeyLog:
         SourceError: The log, or a snapshot, cannot be read.
     """
 
-    def __init__(self, directories: Sequence[Path], source: Source, older: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        source: Source,
+        reading: Reading,
+        older: Sequence[Path] = (),
+        *,
+        progress: Progress = no_progress,
+    ) -> None:
+        for path in older:
+            SnapshotSource(path).close()  # what a person named can be read, or it is no history
+        examiner = Examiner.of_cluster(source, reading)
         with ExitStack() as stack:
-            self._log = stack.enter_context(WriteAheadLog.open(*directories))
-            beside, self._notes = open_beside(directories, stack)
-            named: list[Source] = [stack.enter_context(SnapshotSource(path)) for path in older]
-            self._history: LogHistory = self._log.history(source, others=[*beside, *named])
-            stack.callback(self._history.close)
-            self._log.require_same_history(self._history)
+            self._judged = stack.enter_context(
+                JudgedLog(directories, source, examiner, older_snapshots=older, progress=progress)
+            )
+            self._judged.require_same_history()
             self._stack = stack.pop_all()
-        self.problems = [
-            f"write-ahead log: {each}" for each in (*self._log.problems, *self._history.problems)
-        ]
+        self._history = self._judged.history
+        self.problems = self._judged.problems
 
     def __enter__(self) -> Self:
         return self
@@ -106,7 +117,7 @@ class KeyLog:
             told.append(self._told(write, examiner, kept, now, again))
         if not count and not refused:
             return None
-        about, agreement = self._log.description, self._history.agreement
+        about, agreement = self._judged.log.description, self._history.agreement
         return HistoryLog(
             directories=[display(bytes(Path(directory))) for directory in about.directories],
             first_index=about.first_index,
@@ -118,7 +129,7 @@ class KeyLog:
             refused=refused,
             left_out=count - len(told),
             writes=[_timed(one, clock) for one in reversed(told)],
-            notes=self._notes,
+            notes=self._judged.notes,
         )
 
     def _told(

@@ -124,13 +124,14 @@ def _before(
         "Their caches may still hold the keys and the objects; a restart throws both away.",
     )
     words = ("--from-report", report)
-    lost = any(group.declaration for group in groups)
+    # A plugin may only have to answer first, and damage is not in memory for long.
+    lost = any(group.declaration and group.outcome != _UNDETERMINED for group in groups)
     heal = " What a lost key hides, they can write anew from memory, under the same uid (etcdfix heal): a dry run."
     yield PlanStep(
         "Save what API servers hold in memory",
         "One deletion ends that for all objects of a kind, and is refused until they are saved (--rescued DIR). Keep "
         f"the files as you would keep the Secrets themselves.{heal if lost and not again.of_kine else ''}",
-        [again.rescue(words), *([again.heal(words)] if lost and not again.of_kine else [])],
+        [again.rescue(words), *([] if again.of_kine else [again.heal(words)])] if lost else [],
     )
     patterns = _patterns(group for group in groups if group.declaration)
     if patterns:

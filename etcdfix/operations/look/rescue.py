@@ -174,7 +174,7 @@ class _Rescue:
             said = self._fleet.within(partial(look_for, server, target.thing, certain=True))
             if said is None or said.answer is not Answer.READS_IT:
                 found_at_all = found_at_all or said is None or said.answer is not Answer.NOT_FOUND
-                if said is None or said.answer is Answer.NO_ANSWER:
+                if said is None or said.answer in {Answer.NO_ANSWER, Answer.DENIED}:
                     why = said.detail if said is not None else "it does not answer in time"
                     self._warnings.append(
                         f"{server.address} did not say whether it reads {target.thing} from etcd: {why}"

@@ -15,6 +15,7 @@ from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import PLAIN, Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.model import Evidence, Outcome, key_id_digest
+from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.in_scope import shown_scope, values_in
 from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.reports.base import Reporter
@@ -394,6 +395,7 @@ def run_scan(
     examiner = Examiner.of_cluster(source, request, plugins)
     ranges = resolve_scope(request.scope, request.layout, examiner.readers.custom_directories())
     cluster = examiner.kube_system_uid(source)
+    request = msgspec.structs.replace(request, same_again=with_what_it_keeps(request.same_again, source))
     reporter.begin(_header(source, request, cluster))
     denied: list[bytes] = []
     with contextlib.closing(_Gathering(source, examiner, request, reporter)) as gathering:

@@ -33,7 +33,7 @@ from etcdfix.remediation.audit.record import (
     unicode_grounds,
     unicode_text,
 )
-from etcdfix.text.safetext import safe_json
+from etcdfix.text.safetext import safe_json, shown_key
 
 
 class User(msgspec.Struct, frozen=True):
@@ -211,7 +211,7 @@ def _annotations(entry: Entry, sequence: int, previous: Link) -> Annotations:
         previous=f"sha256:{previous.sha256}",
         outcome=entry.result.value if entry.result is not None else "",
         intent=_number(entry.intent or 0),
-        key_base64=msgspec.to_builtins(subject.key) if subject is not None else "",
+        key_base64=_key(subject),
         mod_revision=_number(subject.mod_revision) if subject is not None else "",
         version=_number(subject.version) if subject is not None else "",
         header_revision=_number(entry.header_revision),
@@ -232,6 +232,13 @@ def _annotations(entry: Entry, sequence: int, previous: Link) -> Annotations:
         api_user=unicode_text(operator.api_user),
         unsafe_delete="" if entry.verb is Verb.DELETE else UNSET,
     )
+
+
+def _key(subject: Subject | None) -> str:
+    """Return the etcd key of a record; "" for one of which part must not be shown: no change ever has such a target."""
+    if subject is None or shown_key(subject.key) != subject.key:
+        return ""
+    return base64.b64encode(subject.key).decode()
 
 
 def _encode_grounds(grounds: Grounds | None) -> str:

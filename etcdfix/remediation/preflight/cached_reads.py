@@ -22,11 +22,10 @@ from etcdfix.apiserver.fleet import Fleet, open_fleet
 from etcdfix.apiserver.memory import Memory, Remembered, caches, remember, served_versions
 from etcdfix.apiserver.objects import Answer, APIObject, Said
 from etcdfix.apiserver.servers import APIAccess, ServerAnswers
-from etcdfix.errors import ConfigurationError
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.preflight.cluster import Acceptances
-from etcdfix.rescued import SavedObject, read_index, read_saved
+from etcdfix.rescued import SavedObject, is_whole, read_index
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.words import counted
@@ -77,16 +76,9 @@ class RescuedCopies:
             saved.resource_version == str(stored.mod_revision)
             and saved.sha256 in self._digests
             and (not cluster.uid or saved.cluster_uid in {"", cluster.uid})
-            and self._is_whole(saved)
+            and is_whole(self._directory, saved)
             for saved in self._objects.get(stored.key, ())
         )
-
-    def _is_whole(self, saved: SavedObject) -> bool:
-        try:
-            read_saved(self._directory, saved)
-        except ConfigurationError:
-            return False
-        return True
 
 
 class Kin:
@@ -194,7 +186,7 @@ def _holding(fleet: Fleet, thing: APIObject) -> Iterator[str]:
         elif said.word not in _LOST:
             yield f"{server.address} may hold them: {said.detail or said.word.value}"
     for absent in fleet.absent:
-        if absent.denied:
+        if not absent.unconnected:
             yield f"{absent.server} may hold them: {absent.why}"
 
 
@@ -207,8 +199,11 @@ def _kind_of(server: Server, thing: APIObject) -> Remembered:
     versions = (thing.version,) if thing.version else served_versions(server, thing)
     if isinstance(versions, Said):
         return Remembered(word=Memory.NO_ANSWER, detail=versions.detail)
+    failed: Remembered | None = None
     for version in versions:
         found = remember(server, msgspec.structs.replace(thing, version=version), metadata_only=True)
-        if found.word not in {Memory.NOT_SERVED, Memory.NOT_HELD}:
+        if found.word is Memory.READ_ERROR:
+            failed = found  # or the conversion to this version failed: another one may be given
+        elif found.word not in {Memory.NOT_SERVED, Memory.NOT_HELD}:
             return found
-    return caches(server, thing)
+    return failed or caches(server, thing)

@@ -19,7 +19,7 @@ import msgspec
 
 from etcdfix.apiserver.memory import Identity
 from etcdfix.apiserver.objects import APIObject
-from etcdfix.errors import ConfigurationError, NotDurable, why
+from etcdfix.errors import NotDurable, why
 from etcdfix.inputs.inputfile import MAX_REPORT_BYTES
 from etcdfix.remediation.durable import (
     SafeDirectory,
@@ -38,9 +38,9 @@ from etcdfix.rescued import (
     SavedObject,
     digest_of,
     file_name,
+    is_whole,
     newest_first,
     parse_index,
-    read_saved,
 )
 
 _WHAT: Final = "saved object"
@@ -129,10 +129,8 @@ class RescueStore:
     def has(self, key: bytes, mod_revision: int) -> SavedObject | None:
         """Return the object of an etcd key as it was at a mod revision, where that is saved and the file is whole."""
         for saved in newest_first(self._by_key.get(key, ())):
-            if saved.resource_version == str(mod_revision):
-                with suppress(ConfigurationError):
-                    read_saved(self.path, saved)
-                    return saved
+            if saved.resource_version == str(mod_revision) and is_whole(self.path, saved):
+                return saved
         return None
 
     def save(

@@ -88,6 +88,8 @@ def _next(report: RescueReport) -> Iterator[str]:
         yield "Next: have an API server write the objects anew, from memory:"
         yield f"  {safe_text(quote_command(['etcdfix', *words]))}"
     if Rescued.NOT_HELD in states:
+        if not all(one.asked for one in report.servers):
+            yield "A server that could not be asked may still hold what is missing: let it answer, and run this again."
         yield "What is in no server's memory may have copies elsewhere:"
         yield f"  {safe_text(quote_command(['etcdfix', 'copies', *source]))}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -40,6 +40,7 @@ class LogHistory:
         log: The entries.
         present: What is stored now; None where nobody knows.
         others: Database files: each may be a base to replay from, and each is compared with the end of a replay.
+        reads: Says whether a stored value can be read: one that cannot may have been changed on disk.
 
     Attributes:
         agreement: Whether it is of the same history as what is stored now. Of another one nothing is given.
@@ -49,8 +50,16 @@ class LogHistory:
         SourceError: A source, or the log, cannot be read.
     """
 
-    def __init__(self, log: LogEntries, present: Source | None, others: Sequence[Source] = ()) -> None:
+    def __init__(
+        self,
+        log: LogEntries,
+        present: Source | None,
+        others: Sequence[Source] = (),
+        *,
+        reads: Callable[[StoredValue], bool] = lambda _: True,
+    ) -> None:
         self._log = log
+        self._reads = reads
         self._present = present
         self._stores = [source for source in (present, *others) if source is not None]
         self._problems: list[str] = []
@@ -77,8 +86,8 @@ class LogHistory:
     def _finish(self, compared: _Compared) -> None:
         self._points = self._all_points(compared.claims)
         self._newest_agreed = max(compared.agreed, default=0)
-        speaking = self._stores if self._present is None else [self._present]
-        self._newest_stored = max((store.describe().revision for store in speaking), default=0)
+        known_now = self._stores if self._present is None else [self._present]
+        self._newest_stored = max((store.describe().revision for store in known_now), default=0)
         self.agreement = self._judge(compared)
         known = [run for run in self._trace.runs if run.base is not None and run.end > run.begin]
         self.replayed = "; ".join(run.base.name for run in known if run.base is not None)
@@ -159,30 +168,37 @@ class LogHistory:
     def _compare(self) -> _Compared:
         """Compare the sample of last writes with each store.
 
-        A log always agrees with the ``snap/db`` beside it, of whatever history both are. So where it is known what is
-        stored now, that alone shows that the log is of this history; a file can only contradict it.
+        What is stored now alone says how far the log is of this history: a database file may have gone the log's own
+        way. That of the log's member did, and agrees with it to the end.
         """
-        whole = _Compared([], [], [])
+        compared = _Compared([], [], [])
         points = self._all_points([]) if self._stores else {}
         for store in self._stores:
-            speaks = self._present is None or store is self._present
-            compared = whole if speaks else _Compared([], whole.contradicted, whole.claims)
-            for key, last in self._trace.last_writes.items():
-                run = self._run_of(last.entry)
-                assert run is not None
-                stored = store.get(key)
-                revision = store.describe().revision  # a live etcd tells it with its first answer
-                if run.replay is not None and run.begin <= last.entry - run.run.first < run.end:
-                    if not run.stopped:
-                        self._compare_replayed(key, last, run, stored, revision, compared)
-                elif store is self._present and last.plain:
-                    self._compare_claimed(key, last, stored, revision, points, compared)
-            for run in self._trace.runs:
-                self._compare_revision(run, store, compared)
-            file = FileBase.of(store)
-            if file is not None:
-                self._compare_file(file, points, compared)
-        return whole
+            one = self._compare_with(store, points)
+            if self._present is None or store is self._present:
+                compared.agreed.extend(one.agreed)
+            compared.contradicted.extend(one.contradicted)
+            compared.claims.extend(one.claims)
+        return compared
+
+    def _compare_with(self, store: Source, points: dict[int, Points]) -> _Compared:
+        compared = _Compared([], [], [])
+        for key, last in self._trace.last_writes.items():
+            run = self._run_of(last.entry)
+            assert run is not None
+            stored = store.get(key)
+            revision = store.describe().revision  # a live etcd tells it with its first answer
+            if run.replay is not None and run.begin <= last.entry - run.run.first < run.end:
+                if not run.stopped:
+                    self._compare_replayed(key, last, run, stored, revision, compared)
+            elif store is self._present and last.plain:
+                self._compare_claimed(key, last, stored, revision, points, compared)
+        for each in self._trace.runs:
+            self._compare_revision(each, store, compared)
+        file = FileBase.of(store)
+        if file is not None:
+            self._compare_file(file, points, compared)
+        return compared
 
     def _compare_file(self, file: FileBase, points: dict[int, Points], compared: _Compared) -> None:
         """Compare a database file with the writes up to the entry that it shows, where they were not replayed."""
@@ -241,7 +257,9 @@ class LogHistory:
             and (stored.mod_revision, stored.value) == (revision_then, value)
         )
         if not same:
-            compared.contradicted.append(last.entry)
+            unchanged = stored is not None and stored.mod_revision == revision_then
+            if not (unchanged and self._is_rotten(key, stored)):
+                compared.contradicted.append(last.entry)
             return
         compared.agreed.append(writer)
         run.witnessed[writer - run.run.first] = 1
@@ -307,6 +325,9 @@ class LogHistory:
                 compared.agreed.append(last.entry)
                 compared.claims.append(claim)
             return
+        could_be = stored is not None and last.put and known.fits(Claim(last.entry, stored.mod_revision))
+        if could_be and self._is_rotten(key, stored):
+            return
         least = points[self._trace.runs[-1].run.first].least_at_end()
         most = known.most_at(last.entry)
         if least is None or most is None or most > revision or last.leased:
@@ -321,6 +342,18 @@ class LogHistory:
             before_it = stored.mod_revision <= (after or 0) or stored.mod_revision < (exact or 0)
             if stored.mod_revision <= least and (last.put or before_it):
                 compared.contradicted.append(last.entry)
+
+    def _is_rotten(self, key: bytes, stored: StoredValue | None) -> bool:
+        """Say whether a stored value was changed on disk: no request of the log wrote it, and it cannot be read."""
+        return (
+            stored is not None
+            and not self._reads(stored)
+            and all(
+                self._trace.value_of(record.entry, record.number) != stored.value
+                for record in self._trace.of_key(key)
+                if record.kind is WriteKind.PUT and not record.keeps_value
+            )
+        )
 
     def _taken_along(self, key: bytes, entry: int) -> bool:
         return any(one.entry > entry and in_range(key, one.begin, one.end) for one in self._trace.ranges)

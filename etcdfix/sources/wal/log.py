@@ -3,43 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from etcdfix.errors import OtherHistory, SourceError
+from etcdfix.errors import OtherHistory
+from etcdfix.model import StoredValue
 from etcdfix.sources.base import Source
-from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.sources.wal.entries import LogEntries, MemberLog, join
 from etcdfix.sources.wal.history import LogHistory
 from etcdfix.sources.wal.model import Kinship, LogDescription
 
-__all__ = ["LogHistory", "WriteAheadLog", "database_beside", "open_beside"]
+__all__ = ["LogHistory", "WriteAheadLog", "database_beside"]
 
 
 def database_beside(directory: Path) -> Path | None:
     """Return ``member/snap/db`` beside a ``member/wal``; None where there is none."""
     found = directory.parent / "snap" / "db"
     return found if found.is_file() else None
-
-
-def open_beside(directories: Sequence[Path], stack: ExitStack) -> tuple[list[Source], list[str]]:
-    """Open the database beside each log, to be closed with ``stack``; return them, and why others are not read.
-
-    One that a running etcd holds is none of them: what it stores now is asked of that etcd.
-    """
-    found: list[Source] = []
-    notes: list[str] = []
-    for directory in directories:
-        path = database_beside(directory)
-        if path is None:
-            continue
-        try:
-            found.append(stack.enter_context(SnapshotSource(path)))
-        except SourceError as exc:
-            notes.append(f"the database beside the log is not read: {exc.message}")
-    return found, notes
 
 
 class WriteAheadLog:
@@ -100,7 +81,12 @@ class WriteAheadLog:
         return [*self._entries.problems, *gaps]
 
     def history(
-        self, present: Source | None, *, base: Source | None = None, others: Sequence[Source] = ()
+        self,
+        present: Source | None,
+        *,
+        base: Source | None = None,
+        others: Sequence[Source] = (),
+        reads: Callable[[StoredValue], bool] = lambda _: True,
     ) -> LogHistory:
         """Work out what each entry did.
 
@@ -111,11 +97,13 @@ class WriteAheadLog:
             others: Database files of the same history, as the ``snap/db`` beside, or older snapshots. Each may be the
                 base of a replay: where its ``consistent_index`` lies in the log. A log that begins with the cluster is
                 replayed from the empty store.
+            reads: Says whether a stored value can be read: one that cannot may have been changed on disk.
 
         Raises:
             SourceError: A source, or the log, cannot be read.
         """
-        return LogHistory(self._entries, present, [*([base] if base is not None else []), *others])
+        bases = [*([base] if base is not None else []), *others]
+        return LogHistory(self._entries, present, bases, reads=reads)
 
     def require_same_history(self, history: LogHistory) -> None:
         """Refuse a log of another history: nothing of it is offered.

@@ -31,6 +31,12 @@ _MOST_RECORD: Final = 512 << 20
 _SEARCHED: Final = 256 << 20
 """So far a segment is searched for a whole frame behind damage."""
 
+_RECORD_START: Final = b"\x08\x10"
+"""As etcd writes one: the tags of type and checksum; the type stands between them."""
+
+_MOST_TRIED: Final = 4 * _SEARCHED
+"""So many bytes are read for what looks like a frame there: a value may be made of nothing but such."""
+
 
 class Record(NamedTuple):
     """One record whose checksum fits.
@@ -347,34 +353,49 @@ def _whole_frame_behind(window: _Window, place: int) -> tuple[int, int] | None:
     """
     end = min(window.segment.size, place + _SEARCHED)
     candidate = place + FRAME_HEADER
-    while candidate < end:
+    leads_nowhere: set[int] = set()
+    tried = 0
+    while candidate < end and tried < _MOST_TRIED:
         header = window.bytes(candidate, FRAME_HEADER)
         if not any(header):
             zeros = window.zeros(candidate)
             candidate += max(zeros - zeros % FRAME_HEADER, FRAME_HEADER)
             continue
-        frame = _frame(window, candidate, header) if len(header) == FRAME_HEADER else None
+        start = window.bytes(candidate + FRAME_HEADER, 3)
+        frame = None
+        if len(start) == 3 and start[::2] == _RECORD_START:
+            tried += min(frame_sizes(header)[0], window.segment.size)
+            frame = _frame(window, candidate, header)
         if frame is not None and frame.type != raft.CRC:
             behind = candidate + frame.size
-            found = _next_that_fits(window, behind, {frame.crc})
-            if found is not None and _whole_to_the_end(window.segment, behind, frame.crc):
+            found = None if behind in leads_nowhere else _next_that_fits(window, behind, {frame.crc})
+            if found is not None and _whole_to_the_end(window.segment, behind, frame.crc, leads_nowhere):
                 return found
         candidate += FRAME_HEADER
     return None
 
 
-def _whole_to_the_end(segment: Segment, place: int, crc: int) -> bool:
-    """Say whether every frame from here on fits the one before, to the end of the segment."""
+def _whole_to_the_end(segment: Segment, place: int, crc: int, leads_nowhere: set[int]) -> bool:
+    """Say whether every frame from here on fits the one before, to the end of the segment.
+
+    Where it does not, the frames on the way are added to those that lead nowhere: one chain joins another.
+    """
     window = _Window(segment)
+    passed: list[int] = []
     while True:
         header = window.bytes(place, FRAME_HEADER)
         if not any(header):
             return True
         frame = _frame(window, place, header) if len(header) == FRAME_HEADER else None
         if frame is None or frame.type == raft.CRC or google_crc32c.extend(crc, frame.data) != frame.crc:
-            return False
+            break
+        if place in leads_nowhere:
+            break
+        passed.append(place)
         crc = frame.crc
         place += frame.size
+    leads_nowhere.update(passed)
+    return False
 
 
 def _is_torn(segment: Segment, place: int, header: bytes, frame: _Frame | None) -> bool:

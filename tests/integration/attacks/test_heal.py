@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.apiserver.client import NoReply, RefusalReason
 from etcdfix.model import GroupResource
 from etcdfix.operations.change import heal_sender as heal_module
 from etcdfix.remediation import patcher
 from etcdfix.rescued import digest_of, file_name
 from tests.support.apiserver import Answer, Request, StandIn
+from tests.support.apiserver.https import Listener
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran
 from tests.support.etcd_proxy import Refusal
@@ -26,6 +28,7 @@ from tests.support.lossy_etcd import LossyProxy
 from tests.support.objects import (
     IDENTITY,
     KEY_2,
+    KMS_V2,
     aescbc,
     config_map,
     configuration_yaml,
@@ -141,6 +144,13 @@ def test_without_encryption_nothing_is_written(cluster: LostKeyCluster) -> None:
     cluster.config.write_bytes(plain)
     cluster.p1.reload(plain)
     _refused(cluster, rule="write-key")
+
+
+def test_a_plugin_that_is_not_asked_proves_nothing(cluster: LostKeyCluster) -> None:
+    cluster.config.write_bytes(
+        configuration_yaml(KMS_V2, provider("aescbc", key2=KEY_2), resources=RESOURCES)
+    )
+    _refused(cluster, "one", "--no-kms", rule="write-key", says="no plugin is asked")
 
 
 def test_a_kind_that_the_configuration_does_not_cover(cluster: LostKeyCluster) -> None:
@@ -304,10 +314,54 @@ def test_another_object_of_the_kind_was_not_rescued(
         _refused(cluster, "one", rule="not-rescued", says="shop/two")
 
 
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (Answer(429, b"Too many requests, please try again later.\n", "text/plain"), "overloaded"),
+        (Answer(403, b'{"kind": "Status"}'), "does not let"),
+        (Answer(504, b'{"kind": "Status"}'), "504"),
+        (Answer(200, b"<html></html>", "text/html"), "no object"),
+    ],
+)
+def test_another_object_of_which_a_server_does_not_say_whether_it_has_it(
+    etcd: EtcdServer,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+    answer: Answer,
+    says: str,
+) -> None:
+    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+        cluster.rescue("one")
+        cluster.p1.behaviour.instead["/api/v1/namespaces/shop/secrets/two?resourceVersion=0"] = answer
+        refusal = _refused(cluster, "one", rule="not-rescued", says=says)
+        assert "shop/two" in str(refusal["message"])
+
+
 def test_a_saved_copy_that_was_changed(cluster: LostKeyCluster) -> None:
     for path in cluster.saved.glob("*.json"):
         path.write_bytes(path.read_bytes() + b" ")
     _refused(cluster, rule="not-rescued", says="its digest is")
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"")])
+def test_another_object_whose_saved_copy_is_gone(
+    cluster: LostKeyCluster, spoil: Callable[[Path], object]
+) -> None:
+    """The index names it still: a server's memory is all that is left of it."""
+    for line in map(json.loads, (cluster.saved / "index.jsonl").read_text().splitlines()):
+        if line["name"] == "two":
+            spoil(cluster.saved / line["file"])
+    _refused(cluster, "one", rule="not-rescued", says="shop/two")
+
+
+def test_another_object_of_which_the_copy_is_of_another_cluster(cluster: LostKeyCluster) -> None:
+    index = cluster.saved / "index.jsonl"
+    lines = [json.loads(line) for line in index.read_text().splitlines()]
+    foreign = [line | ({"cluster_uid": "another"} if line["name"] == "two" else {}) for line in lines]
+    index.write_text("".join(json.dumps(line) + "\n" for line in foreign))
+    _refused(cluster, "one", rule="not-rescued", says="shop/two")
 
 
 def test_a_saved_copy_of_another_object(cluster: LostKeyCluster) -> None:
@@ -426,14 +480,15 @@ def test_no_second_server_is_asked_for_what_the_first_refused(cluster: LostKeyCl
     with beside(cluster, OLD) as p2:
         p2.wait()
         p2.reload(NEW)
-        cluster.p1.behaviour.refuse.add("shop")
+        for server in (cluster.p1, p2):
+            server.behaviour.refuse.add("shop")
         with cluster.unwritten():
             told = cluster.told("one", code=4)
         assert told["refusal"]["rule"] == "server-refused"
-        assert (len(cluster.patches()), cluster.patches(p2)) == (1, [])
+        assert len([*cluster.patches(), *cluster.patches(p2)]) == 1
 
 
-@pytest.mark.parametrize("status", [422, 403, 404, 409, 429, 503])
+@pytest.mark.parametrize("status", [422, 403, 404, 409, 429, 500])
 def test_the_body_of_a_refusal_is_shown_nowhere(cluster: LostKeyCluster, status: int) -> None:
     quoting = json.dumps({"kind": "Status", "message": f"the object: {DATA} never-to-be-shown"}).encode()
     for name in ("one",):
@@ -444,6 +499,56 @@ def test_the_body_of_a_refusal_is_shown_nowhere(cluster: LostKeyCluster, status:
     assert ran.code == 4
     assert str(status) in ran.err
     cluster.shows_nothing(ran)
+    assert cluster.outcomes() == ["refused"]
+
+
+@pytest.mark.parametrize("status", [408, 502, 503, 504])
+def test_who_stopped_waiting_does_not_know_what_becomes_of_it(cluster: LostKeyCluster, status: int) -> None:
+    """A server at its time-out, or a balancer before it, answers while the write is still on its way."""
+    path = "/api/v1/namespaces/shop/secrets/one?fieldManager=etcdfix"
+    cluster.p1.behaviour.instead[path] = Answer(status, DATA.encode())
+    with cluster.unwritten():
+        told = cluster.told("--from-report", str(cluster.report()), code=3)
+    (one,) = told["objects"]
+    assert one["result"] == "unknown"
+    assert "may still be on its way" in one["detail"]
+    assert any("audit reconcile" in step["command"] for step in told["follow_ups"])
+    assert len(cluster.patches()) == 1
+    cluster.p1.behaviour.instead.clear()
+    ran = _reconciled(cluster)
+    assert "not-applied" in ran.out
+    assert "could arrive later" in ran.out
+
+
+def test_an_answer_without_an_end(cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time, the last one never does."""
+    monkeypatch.setattr(patcher, "ANSWER_SECONDS", 0.3)
+    path = "/api/v1/namespaces/shop/secrets/one?fieldManager=etcdfix"
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(100):
+            time.sleep(0.1)
+            yield b" "
+
+    cluster.p1.behaviour.instead[path] = Answer(200, lines=pieces())
+    began = time.monotonic()
+    told = cluster.told("one", code=3)
+    assert time.monotonic() - began < 8
+    assert told["objects"][0]["result"] == "unknown"
+
+
+def test_a_key_that_moves_while_nothing_was_sent(
+    cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = aescbc(secret("one"), b"abcdefghijklmnop", "key3")
+
+    def unreached(*_arguments: object, **_request: object) -> NoReply:
+        cluster.etcd.put(cluster.key("shop/one"), value)
+        return NoReply(RefusalReason.UNREACHABLE, "no connection comes about", sent=False)
+
+    monkeypatch.setattr(heal_module, "patch_annotation", unreached)
+    told = cluster.told("one", code=4)
+    assert told["refusal"]["rule"] == "moved"
     assert cluster.outcomes() == ["refused"]
 
 
@@ -634,6 +739,33 @@ def test_a_server_that_was_restarted_holds_nothing(cluster: LostKeyCluster) -> N
         told = cluster.told("one", code=4)
     assert told["refusal"]["rule"] == "server-refused"
     assert "still holds it" in told["refusal"]["message"]
+
+
+def test_a_balancer_sends_the_change_to_another_server(cluster: LostKeyCluster) -> None:
+    """Its address stands for one server now and for another later; the holder is asked by its own address."""
+    with beside(cluster, NEW) as p2:  # started since: it has nothing
+
+        def balanced(request: Request) -> Answer:
+            # Who asks the balancer finds the holder; whoever changes something there finds the other.
+            return (p2 if request.method == "PATCH" else cluster.p1).answer(request)
+
+        balancer = Listener(cluster.p1.authority, balanced, hosts=("127.0.0.1",))
+        try:
+            cluster.kubeconfig = balancer.kubeconfig(cluster.folder)
+            told = cluster.told("--from-report", str(cluster.report()))
+        finally:
+            balancer.stop()
+    assert {each["server"] for each in told["objects"]} == {cluster.p1.url}
+    assert len(told["objects"]) == 3
+
+
+def test_a_dry_run_promises_nothing(cluster: LostKeyCluster) -> None:
+    cluster.p1.lose_cache("secrets")
+    with cluster.unwritten():
+        ran = cluster.heal("one", "--dry-run")
+    assert ran.code == 0, ran
+    assert "would be tried" in ran.out
+    assert "would be healed" not in ran.out
 
 
 def test_the_second_server_still_holds_it(cluster: LostKeyCluster) -> None:

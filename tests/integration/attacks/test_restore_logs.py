@@ -92,6 +92,10 @@ def test_the_log_of_a_clone(parted: Parted, how: str, times: int, tmp_path: Path
     more = ("--accept-unknown-cluster",) if how == "copied" else ()
     with parted.registry.untouched():
         ran = parted.restore(*more, wal=wal)
+    if how == "stopped" and times > 1:  # what is stored here tells it of the whole file
+        assert ran.code == 5, ran.err
+        assert "snap/db beside it is of another history" in ran.err
+        return
     parted.registry.refused(
         ran, "nothing that is stored shows that the log is of this history", hint="--entry"
     )
@@ -136,7 +140,7 @@ def test_a_database_beside_that_is_no_database(parted: Parted, size: int, tmp_pa
     parted.registry.refused(ran, "does not say which cluster it comes from", hint="--accept-unknown-cluster")
     ran = parted.restore("--accept-unknown-cluster", wal="copy/member/wal")
     assert ran.code == 0, ran.err
-    assert "the database beside the log is not read: " in ran.err
+    assert "not read beside it: " in ran.err
 
 
 def _left(parted: Parted, how: str, folder: Path) -> str:

@@ -107,14 +107,13 @@ def test_a_log_of_another_cluster_is_never_offered(
     assert "etcdfix restore" not in json.dumps(told["objects"])
 
 
-def test_the_log_of_a_clone_is_never_offered(
-    logged: Logged, start_etcd: Callable[..., EtcdServer], tmp_path: Path
-) -> None:
-    """It has the same kube-system uid, and its own snap/db agrees with it."""
+def part(logged: Logged, start_etcd: Callable[..., EtcdServer], folder: Path) -> int:
+    """Let a clone write what the cluster deleted, and the cluster go on; return the revision at which they parted."""
     logged.fill()
+    parted = logged.etcd.revision()
     logged.etcd.stop()
-    shutil.copytree(tmp_path / "data", tmp_path / "clone")
-    clone = start_etcd(flags=(f"--data-dir={tmp_path / 'clone'}",))
+    shutil.copytree(folder / "data", folder / "clone")
+    clone = start_etcd(flags=(f"--data-dir={folder / 'clone'}",))
     store = EtcdStore(clone.endpoint)
     for number in range(1, COUNT, 2):
         value = aescbc(secret(f"s-{number}"))
@@ -122,17 +121,71 @@ def test_the_log_of_a_clone_is_never_offered(
     store.close()
     clone.compact()
     clone.stop()
-    logged.etcd = start_etcd(flags=(f"--data-dir={tmp_path / 'data'}",))
+    logged.etcd = start_etcd(flags=(f"--data-dir={folder / 'data'}",))
     logged.endpoints = logged.etcd.endpoint
     store = EtcdStore(logged.etcd.endpoint)
     for number in range(10):
         key = logged.key(f"shop/mine-{number}", "configmaps")
         assert store.put(key, config_map(f"mine-{number}"), mod_revision=0) is not None
     store.close()
+    return parted
+
+
+def test_the_log_of_a_clone_is_never_offered(
+    logged: Logged, start_etcd: Callable[..., EtcdServer], tmp_path: Path
+) -> None:
+    """It has the same kube-system uid, and its own snap/db agrees with it."""
+    parted = part(logged, start_etcd, tmp_path)
     told = copies(logged, "--wal", str(tmp_path / "clone" / "member" / "wal"))
     (place,) = [place for place in told["places"] if place["kind"] == "write-ahead-log"]
     assert place["history"] == "other", place
     assert "etcdfix restore" not in json.dumps(told["objects"])
+    # Without its db, it agrees up to the day when they parted: what came after that is never certain.
+    alone = shutil.copytree(tmp_path / "clone" / "member" / "wal", tmp_path / "alone")
+    told = copies(logged, "--wal", str(alone))
+    good = [copy for one in told["objects"] for copy in one["copies"] if copy["grade"] == "good"]
+    assert all(copy["mod_revision"] <= parted for copy in good)
+
+
+def test_the_log_of_a_clone_is_neither_told_nor_restored(
+    logged: Logged, start_etcd: Callable[..., EtcdServer], tmp_path: Path
+) -> None:
+    """Every command judges a log in the same way."""
+    part(logged, start_etcd, tmp_path)
+    wal, key = str(tmp_path / "clone" / "member" / "wal"), logged.key("shop/s-1").decode()
+    given = ("--accept-unlisted-source", "--accept-unknown-uid", "--dry-run")
+    restored = logged.restore("--from-wal", wal, key, *given)
+    told = logged.run("history", key, "--wal", wal, *logged.common(places=False, reason=None))
+    for ran in (restored, told):
+        assert ran.code == 5, ran
+        assert "snap/db beside it is of another history" in ran.err
+
+
+def test_a_value_that_changed_on_disk_does_not_make_the_log_another_ones(
+    logged: Logged, tmp_path: Path
+) -> None:
+    """The file beside the log has other bytes at the same revision: those here are the damaged ones."""
+    logged.fill()
+    key, value = logged.put("shop/rotten", aescbc(secret("rotten"))), aescbc(secret("rotten"))
+    for number in range(6):
+        logged.put(f"shop/later-{number}", aescbc(secret(f"later-{number}")))
+    logged.etcd.stop()
+    whole = tmp_path / "data" / "member" / "snap" / "db"
+    rotten = tmp_path / "rotten.db"
+    content = whole.read_bytes()
+    assert content.count(value) == 1
+    rotten.write_bytes(content.replace(value, value[:-1] + bytes([value[-1] ^ 1])))
+    given = ("--snapshot", str(rotten), "--wal", str(logged.wal), "-o", "json")
+    options = logged.common(places=False, reason=None)[2:]
+    told = logged.run("copies", key.decode(), *given, *options, "--backup-dir", str(logged.backups))
+    assert told.code == 1, told
+    report = json.loads(told.out)
+    (place,) = [one for one in report["places"] if one["kind"] == "write-ahead-log"]
+    assert place["history"] == "same", place
+    ((copy,),) = [one["copies"] for one in report["objects"]]
+    assert (copy["outcome"], copy["confidence"]) == ("readable", "certain")
+    told = logged.run("history", key.decode(), *given, *options)
+    assert told.code == 1, told
 
 
 def test_no_log_there(logged: Logged, tmp_path: Path) -> None:

@@ -13,7 +13,11 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.encryption.config import load_configuration
+from etcdfix.errors import SourceError
 from etcdfix.operations.look.encryption import recovered_files
+from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
+from etcdfix.sources.base import SourceDescription
+from etcdfix.text.commands import RepeatedOptions
 from tests.support.etcd_server import EtcdServer, EtcdServers
 from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, bootstrap, files, path, seal, stage_line
 from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s, node
@@ -435,6 +439,69 @@ def test_sqlite_of_k3s_gives_its_keys_back_beside_its_writer(
     where = ["--kine", str(kine.path), "--wal", str(tmp_path), "--token-file", str(token)]
     assert run(["encryption", "recover", *where]) == 2
     assert "no log of one is of the other" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_where_a_configuration_is_kept_that_is_the_first_way_to_a_key_that_is_missing(
+    k3s: K3s, kept: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if kept:
+        k3s.keep(NEW)
+    for number in range(2):
+        k3s.secret(f"old-{number}", OLD_KEY, OLD_NAME)
+        key = k3s.secret(f"new-{number}", NEW_KEY, NEW_NAME).decode()
+    config = k3s.folder / "old.json"
+    config.write_bytes(OLD)
+    snapshot = str(k3s.snapshot())
+    where = ["--snapshot", snapshot]
+    recover = f"etcdfix encryption recover --token-file FILE --snapshot {snapshot}"
+
+    def said(*words: str) -> dict[str, Any]:
+        capfd.readouterr()
+        run([*words, *where, "-o", "json"])
+        told: dict[str, Any] = json.loads(capfd.readouterr().out)
+        return told
+
+    scan = said("scan", "--encryption-config", str(config))
+    with_it = f"{recover} --encryption-config {config}"
+    (lost,) = scan["summary"]["key_loss"]
+    commands = [
+        scan["summary"]["next"]["command"],
+        lost["remedies"][0]["command"],
+        said("explain", key, "--encryption-config", str(config))["next"]["command"],
+    ]
+    assert [command == with_it for command in commands] == [kept] * 3
+    without = said("explain", key)["finding"]["remedies"]
+    assert [remedy["command"] for remedy in without[1:]] == [recover] * kept
+    assert without[0]["command"].startswith("etcdfix scan ")
+    # The command works as it is given.
+    if kept:
+        ran = with_it.replace("FILE", str(k3s.token)).split()[1:]
+        assert run([*ran, "-o", "json"]) == 0
+
+
+def test_nobody_asks_for_it_where_nothing_is_encrypted_or_nobody_may_read_there() -> None:
+    class Denied:
+        def describe(self) -> SourceDescription:
+            return SourceDescription(
+                "etcd",
+                None,
+                (),
+                1,
+                single_revision=True,
+                segments=(),
+                cluster_id=None,
+                sha256=None,
+                etcd_version=None,
+            )
+
+        def current(self, prefix: bytes) -> Any:
+            raise SourceError(f"{prefix!r}: permission denied")
+
+    denied: Any = Denied()
+    told = RepeatedOptions(reading=("--no-encryption",))
+    assert with_what_it_keeps(told, denied) is told
+    assert with_what_it_keeps(RepeatedOptions(), denied) == RepeatedOptions()
 
 
 def test_other_formats_say_the_same(k3s: K3s) -> None:

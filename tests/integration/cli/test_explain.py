@@ -33,7 +33,7 @@ def explained(registry: Registry, key: bytes, *words: str, **common: Any) -> dic
 def paste(registry: Registry, command: str) -> Ran:
     program, *words = shlex.split(command)
     assert program == "etcdfix"
-    if words[0] in {"restore", "delete"}:
+    if words[0] in {"restore", "delete", "repair"}:
         words += ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log), "--yes"]
     return registry.run(*words)
 

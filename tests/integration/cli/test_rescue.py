@@ -306,6 +306,28 @@ def test_when_no_server_has_it_any_more_that_is_said(ground: Ground) -> None:
     assert ground.files() == []
 
 
+def test_a_server_that_could_not_be_asked_may_still_have_it(ground: Ground) -> None:
+    keys = ground.fill("one")
+    gone = ground.start()
+    ground.lose_key()
+    ground.server.restart()
+    gone.die_after(0)
+    found = ground.rescue("--from-report", ground.report(keys), "--server", gone.url, output="table")
+    assert found.code == 3
+    assert "could not be asked may still hold" in " ".join(found.out.split())
+
+
+def test_a_server_that_does_not_let_the_user_read_it_leaves_a_question(ground: Ground) -> None:
+    """Whether it has the key is what the plain GET was to find out."""
+    keys = ground.fill("one")
+    other = ground.start()
+    ground.lose_key()
+    other.behaviour.denied.add(("get", "secrets"))
+    found = ground.rescue("--from-report", ground.report(keys), "--server", other.url)
+    assert found.code == 0
+    assert any(f"{other.url} did not say whether it reads" in text for text in found.report["warnings"])
+
+
 def test_a_memory_that_ends_between_two_requests(ground: Ground) -> None:
     keys = ground.fill("one", "three", "two")
     ground.lose_key()
@@ -593,6 +615,26 @@ def test_custom_resources_in_the_version_that_the_server_gives(ground: Ground) -
     assert found.code == 0
     (saved,) = read_index(ground.saved).objects
     assert (saved.group, saved.version, saved.kind) == ("example.com", "v1", "Widget")
+
+
+def test_custom_resources_that_only_one_version_gives(ground: Ground) -> None:
+    """The webhook that converts to the other is down: the server answers 500 for it, to a LIST too."""
+    versions = [{"version": "v2"}, {"version": "v1"}]
+    group = {"kind": "APIGroup", "preferredVersion": versions[0], "versions": versions}
+    instead = ground.server.behaviour.instead
+    instead["/apis/example.com"] = Answer(200, msgspec.json.encode(group))
+    instead["/apis/example.com/v2/widgets?resourceVersion=0"] = Answer(500, b"{}")
+    for name in ("w1", "w2"):
+        for version in ("v1", "v2"):
+            path = f"/apis/example.com/{version}/namespaces/shop/widgets/{name}"
+            instead[path] = instead[f"{path}?resourceVersion=0"] = Answer(500, b"{}")
+        widget = {"kind": "Widget", "apiVersion": "example.com/v1"}
+        metadata = {"name": name, "namespace": "shop", "uid": f"u-{name}", "resourceVersion": "77"}
+        body = msgspec.json.encode(widget | {"metadata": metadata})
+        instead[f"/apis/example.com/v1/namespaces/shop/widgets/{name}?resourceVersion=0"] = Answer(200, body)
+    found = ground.rescue(*(f"/registry/example.com/widgets/shop/{name}" for name in ("w1", "w2")))
+    assert found.code == 0
+    assert {saved.version for saved in read_index(ground.saved).objects} == {"v1"}
 
 
 def test_the_table_tells_a_tired_person_what_to_do(ground: Ground) -> None:

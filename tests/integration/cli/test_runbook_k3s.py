@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -49,10 +50,18 @@ def test_each_command_does_what_the_page_says(
 
     blocks = re.findall(r"^ *```\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     lines = [line.strip() for block in blocks for line in block.splitlines()]
-    said = {}
+    said: dict[str, str] = {}
     for line in lines:
+        if "NEWEST.yaml" in line:
+            # The names, as the command before offers them.
+            offered = re.search(r"encryption merge (\S+ \S+) --output-file", "".join(said.values()))
+            assert offered is not None
+            line = line.replace("recovered/NEWEST.yaml recovered/OLDER.yaml", offered[1])
         if line.startswith("rm "):
             written = [*tmp_path.glob("recovered/*"), tmp_path / "encryption-config.json"]
+            served = json.loads((tmp_path / "encryption-config.json").read_text())
+            writing = served["resources"][0]["providers"][0]["aescbc"]["keys"][0]["name"]
+            assert writing == NEW_NAME, "another key would write than the one that the servers had last"
             assert [stat.S_IMODE(path.stat().st_mode) for path in written] == [0o600] * 3
         log = " --audit-log audit.jsonl" if "--save-dir" in line or " merge " in line else ""
         done = subprocess.run(

@@ -133,6 +133,37 @@ def require_nothing_shown(
                 assert document["key_base64"] is None
 
 
+@pytest.mark.parametrize("prefix", ["/", "/bootstrap", "/bootstrap/", "/k3s"])
+@pytest.mark.parametrize("words", [["scan"], ["scan", "-o", "wide"], ["orphans"], *OF_ONE[:4]], ids=" ".join)
+def test_no_storage_prefix_makes_it_a_name(
+    stores: list[list[str]],
+    words: list[str],
+    prefix: str,
+    tmp_path: Path,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    """Below another prefix its parts would be a resource and a name."""
+    require_nothing_shown([*stores[2], "--etcd-prefix", prefix], words, tmp_path, capfdbinary)
+
+
+def test_the_record_of_a_look_does_not_show_it(
+    stores: list[list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    log = tmp_path / "audit.jsonl"
+    monkeypatch.setenv("ETCDFIX_AUDIT_LOG", str(log))
+    for key in HOSTILE:
+        encoded = base64.b64encode(key).decode()
+        look(
+            ["get", "--key-base64", encoded, "--reveal", "--revision", "3", *stores[2]], tmp_path, capfdbinary
+        )
+    assert log.read_bytes()
+    assert [one for one in in_any_form() if one in log.read_bytes()] == []
+    assert run(["audit", "verify", str(log)]) == 0
+
+
 @pytest.mark.parametrize("command", ["explain", "history", "get"])
 def test_as_base64(
     stores: list[list[str]], command: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]

@@ -308,6 +308,7 @@ def test_a_heal_that_was_never_done(etcd: EtcdServer, path: Path, key: bytes) ->
             client, intent, cluster=ClusterIdentity.by_uid(UID), was_healed=lambda _intent, _stored: True
         )
     assert found.result is Result.NOT_APPLIED  # it did not move: what it carries is not asked
+    assert "could arrive later" in found.detail
 
 
 def _judged(

@@ -33,6 +33,7 @@ class Listener:
         authority: Signs its certificate.
         answer: Called with each request, by several threads at once; None closes the connection without an answer.
         hosts: What the certificate carries.
+        expired: Its time is over.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Listener:
         answer: Callable[[Request], Answer | None],
         *,
         hosts: tuple[str, ...],
+        expired: bool = False,
     ) -> None:
         self.stopping = threading.Event()
         self._authority = authority
@@ -48,7 +50,7 @@ class Listener:
         self._server = _Server(("127.0.0.1", 0), self._handler())
         self.port = self._server.server_port
         self.url = f"https://127.0.0.1:{self.port}"
-        files = authority.issue(f"api-{self.port}", hosts=hosts)
+        files = authority.issue(f"api-{self.port}", hosts=hosts, expired=expired)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(files.cert, files.key)
         self._server.socket = context.wrap_socket(

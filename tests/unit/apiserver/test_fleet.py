@@ -11,6 +11,7 @@ from etcdfix.apiserver.reach import ONLY_READY
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import AuthorizationRefused, SourceUnreachable
 from etcdfix.model import ClusterIdentity, KnownBy
+from tests.support.apiserver.https import Listener
 from tests.support.certificates import CertificateAuthority
 from tests.support.kubernetes_api import (
     KUBE_SYSTEM,
@@ -53,6 +54,18 @@ def test_servers_of_two_clusters_are_not_mixed(authority: CertificateAuthority, 
         for cluster in (CLUSTER, ClusterIdentity()):
             with pytest.raises(AuthorizationRefused, match="belongs to another cluster"):
                 open_fleet(api, cluster)
+
+
+def test_a_certificate_that_proves_nothing_is_told_with_its_reason(
+    authority: CertificateAuthority, tmp_path: Path
+) -> None:
+    with KubernetesAPI(authority) as one:
+        old = Listener(authority, lambda _request: None, hosts=("127.0.0.1",), expired=True)
+        with open_fleet(APIAccess(one.kubeconfig(tmp_path), servers=(old.url,)), CLUSTER) as fleet:
+            (absent,) = fleet.absent
+        old.stop()
+    assert absent.why == ("the TLS connection failed (certificate has expired): nothing proves who answers")
+    assert not absent.unconnected
 
 
 def test_a_server_that_cannot_read_kube_system_is_asked_with_a_warning(

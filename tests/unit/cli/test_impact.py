@@ -47,7 +47,7 @@ def test_what_is_at_stake_and_the_grade_come_first_and_the_way_out_last(impact: 
     assert lines[0].startswith("BREAKS-NOW: LISTs of deployments fail")
     assert lines[1].startswith("DO NOT RESTART AN API SERVER: ")
     assert lines[2].startswith("Next: ")
-    assert lines[3].startswith("  etcdfix scan ")
+    assert lines[3].startswith(f"  etcdfix copies {key} ")
     assert lines[4] == f"RISK HIGH: losing {key}"
     assert lines[5] == "  high  the garbage collector deletes 3 dependents: 2 pods, 1 replicasets.apps"
     tree = [line for line in lines if "cascade-deleted (Background)" in line]

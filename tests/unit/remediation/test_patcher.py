@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from etcdfix.apiserver.client import NoReply, Reply, Server, open_access
+from etcdfix.remediation import patcher
 from etcdfix.remediation.patcher import HEALED_AT, now_text, patch_annotation
 from tests.support.apiserver import Answer, StandIn
 from tests.support.certificates import CertificateAuthority
@@ -54,6 +57,27 @@ def test_who_was_never_reached_was_sent_nothing(authority: CertificateAuthority,
     assert isinstance(reply, NoReply)
     assert not reply.sent
     access.close()
+
+
+@pytest.mark.parametrize(
+    ("fails", "says"), [(False, "no whole answer within 0.1 s"), (True, "ZeroDivisionError")]
+)
+def test_an_answer_is_not_waited_for_without_end(
+    monkeypatch: pytest.MonkeyPatch, fails: bool, says: str
+) -> None:
+    """Whatever happens to the request, it may have arrived."""
+
+    class Slow:
+        def merge_patch(self, *_arguments: object, **_request: object) -> None:
+            if fails:
+                raise ZeroDivisionError
+            time.sleep(3)
+
+    monkeypatch.setattr(patcher, "ANSWER_SECONDS", 0.1)
+    reply = patch_annotation(cast("Server", Slow()), PATH, uid="u", resource_version=4, at="now")
+    assert isinstance(reply, NoReply)
+    assert reply.sent
+    assert reply.text == says
 
 
 def test_asking_sends_no_change(authority: CertificateAuthority, tmp_path: Path) -> None:

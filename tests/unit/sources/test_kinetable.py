@@ -43,6 +43,22 @@ def path(tmp_path: Path) -> Path:
             ),
             "no row number",
         ),
+        (
+            (
+                "DROP TABLE kine",
+                "CREATE TABLE kine (id INTEGER PRIMARY KEY, name, created, deleted, create_revision, prev_revision, lease, value, old_value) WITHOUT ROWID",  # noqa: E501
+                "INSERT INTO kine VALUES ('abc', '/x', 1, 0, 0, 0, 0, 'x', NULL)",
+            ),
+            "no row number",
+        ),
+        (
+            (
+                "DROP TABLE kine",
+                "CREATE TABLE kine (id INTEGER, name, created, deleted, create_revision, prev_revision, lease, value, old_value, PRIMARY KEY (id, name))",  # noqa: E501
+                "INSERT INTO kine VALUES ('abc', '/x', 1, 0, 0, 0, 0, 'x', NULL)",
+            ),
+            "no row number",
+        ),
     ],
 )
 def test_what_is_no_table_of_kine(path: Path, statements: tuple[str, ...], what: str) -> None:
@@ -144,6 +160,39 @@ def test_a_damaged_page_is_found(path: Path) -> None:
     assert table.faults
     with pytest.raises(SourceError, match="malformed"):
         list(table.all_rows())
+    table.close()
+
+
+def behind_the_back_of_its_indexes(path: Path, *statements: str) -> Path:
+    """Change rows, and leave the indexes as they were: as the log of another moment does."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    indexes = connection.execute("SELECT * FROM sqlite_master WHERE type = 'index'").fetchall()
+    connection.close()
+    hide = ("PRAGMA writable_schema=ON", "DELETE FROM sqlite_master WHERE type = 'index'")
+    changed(changed(path, *hide), *statements)
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA writable_schema=ON")
+    connection.executemany("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", indexes)
+    connection.close()
+    return path
+
+
+def test_indexes_of_another_moment_are_found_where_every_page_is_whole(path: Path) -> None:
+    row = "(9, '/registry/pods/b', 0, 0, 4, 4, 0, 'newer', NULL)"
+    file = behind_the_back_of_its_indexes(path, f"INSERT INTO kine VALUES {row}")
+    assert sqlite3.connect(file).execute("PRAGMA quick_check").fetchall() == [("ok",)]
+    table = KineTable(file)
+    assert table.faults
+    table.close()
+
+
+def test_what_a_damaged_index_calls_no_name_is_passed_over(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen once with the log of another moment."""
+    table = KineTable(path)
+    monkeypatch.setattr(table, "_rows", lambda *_: iter([(None, 3, None), (b"/registry/pods/b", 4, 0)]))
+    assert list(table.names(b"/registry/", table.newest)) == [Names(b"/registry/pods/b", 4, 0)]
     table.close()
 
 

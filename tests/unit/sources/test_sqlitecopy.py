@@ -16,6 +16,7 @@ import pytest
 
 from etcdfix.errors import NotAKineFile, SourceError
 from etcdfix.inputs.ownfiles import SQLITE_MAGIC
+from etcdfix.sources import sqlitecopy
 from etcdfix.sources.sqlitecopy import SQLiteCopy
 from tests.support.kine import KineWriter
 
@@ -368,6 +369,34 @@ def test_no_room_for_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(tempfile, "mkdtemp", full)
     with pytest.raises(SourceError, match="No space left"):
         SQLiteCopy(tmp_path / "state.db")
+
+
+def test_no_room_on_any_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path / "state.db").close()
+
+    def none_usable() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none_usable)
+    with pytest.raises(SourceError, match="No usable temporary directory") as caught:
+        SQLiteCopy(tmp_path / "state.db")
+    assert "TMPDIR" in caught.value.hint
+
+
+def test_no_room_for_what_the_log_adds_to_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log fits, and the database grows when it is brought in."""
+
+    def full(copy: Path) -> int:
+        connection = sqlite3.connect(copy)
+        connection.execute("PRAGMA max_page_count=1")
+        connection.execute("CREATE TABLE more (x)")
+        raise AssertionError("it had room")
+
+    file = killed(tmp_path)
+    monkeypatch.setattr(sqlitecopy, "_put_together", full)
+    with pytest.raises(SourceError, match="cannot be made: database or disk is full") as caught:
+        SQLiteCopy(file)
+    assert "TMPDIR" in caught.value.hint
 
 
 def test_an_unreadable_sector_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

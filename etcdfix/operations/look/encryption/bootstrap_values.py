@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
@@ -14,6 +15,7 @@ from etcdfix.errors import SourceError
 from etcdfix.model import Confidence
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
+from etcdfix.text.commands import RepeatedOptions
 
 # There is one, and after a rotation of the token two.
 _MOST_KEYS: Final = 1000
@@ -86,6 +88,20 @@ class LoggedValue(msgspec.Struct, frozen=True, kw_only=True):
     confidence: Confidence
 
 
+def with_what_it_keeps(again: RepeatedOptions, source: Source) -> RepeatedOptions:
+    """Return the options with a note whether the source keeps a configuration of k3s or RKE2: remedies then say so."""
+    if "--no-encryption" in again.reading:
+        return again
+    limited_to = source.describe().limited_to
+    if limited_to and not display(BOOTSTRAP_PREFIX).startswith(limited_to):
+        return again  # a refusal there would count as something in scope that was not seen
+    try:
+        kept = any(True for _ in source.current(BOOTSTRAP_PREFIX))
+    except SourceError:  # nobody may read there, or what is wrong is told by whoever reads more
+        return again
+    return msgspec.structs.replace(again, keeps_configuration=kept)
+
+
 def read_values(
     source: Source, tokens: Sequence[ServerToken], logged: Iterable[LoggedValue] = ()
 ) -> BootstrapValues:
@@ -103,7 +119,7 @@ def read_values(
     """
     standing = {stored.key: stored for stored in islice(source.current(BOOTSTRAP_PREFIX), _MOST_KEYS + 1)}
     problems: list[str] = []
-    known: set[tuple[bytes, int]] = set()
+    known: dict[tuple[bytes, int | None], bytes] = {}
     if len(standing) > _MOST_KEYS:
         problems.append(
             f"more than {_MOST_KEYS} keys lie under {BOOTSTRAP_PREFIX.decode()}: the rest was not looked at"
@@ -120,7 +136,7 @@ def read_values(
                         f"more than {_MOST_VALUES} values are kept: not all earlier ones were looked at"
                     )
                     break
-                known.add((etcd_key, revision))
+                known[etcd_key, revision] = hashlib.sha256(value).digest()
                 opened = open_bootstrap(etcd_key, value, tokens)
                 values.append(
                     KeptValue(shown_key=shown, opened=opened, mod_revision=revision, current=revision == at)
@@ -129,10 +145,15 @@ def read_values(
             # Not its message: it may name the key.
             problems.append(f"the earlier values of a bootstrap key could not be read ({problem.code})")
         if now is not None and (etcd_key, at) not in known:
-            known.add((etcd_key, at))
+            known[etcd_key, at] = hashlib.sha256(now.value).digest()
             opened = open_bootstrap(etcd_key, now.value, tokens)
             values.append(KeptValue(shown_key=shown, opened=opened, mod_revision=at, current=True))
-    new = [one for one in logged if (one.etcd_key, one.mod_revision) not in known]
+    # The value decides: a write whose revision was guessed, or one of before a restore, may have the same revision.
+    new = [
+        one
+        for one in logged
+        if known.get((one.etcd_key, one.mod_revision)) != hashlib.sha256(one.value).digest()
+    ]
     if len(new) > _MOST_VALUES:
         problems.append(f"more than {_MOST_VALUES} values are in the log: the newest were looked at")
     values += _opened(new[-_MOST_VALUES:], tokens)

@@ -203,7 +203,8 @@ class Replies:
 
     def send(self, method: str, path: str, **_how: Any) -> Reply:
         assert method == "GET"
-        return self.replies.get(path.rpartition("/")[2], Reply(404, b""))
+        version = path.removeprefix("/apis/example.com/").partition("/")[0]
+        return self.replies.get(version) or self.replies.get(path.rpartition("/")[2], Reply(404, b""))
 
 
 def test_a_kind_in_the_version_that_the_server_serves() -> None:
@@ -211,7 +212,12 @@ def test_a_kind_in_the_version_that_the_server_serves() -> None:
     thing = APIObject("example.com", "", "widgets", "shop", "w1")
     group = b'{"kind":"APIGroup","versions":[{"version":"v1"}]}'
     name = "w1?resourceVersion=0"
+    two = b'{"kind":"APIGroup","preferredVersion":{"version":"v2"},"versions":[{"version":"v2"},{"version":"v1"}]}'
+    widget = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":'
+    widget += b'{"name":"w1","namespace":"shop","uid":"u","resourceVersion":"4"}}'
     for replies, word in (
+        ({"example.com": Reply(200, two), "v1": Reply(200, widget), "v2": Reply(500, b"")}, Memory.HELD),
+        ({"example.com": Reply(200, two), "v1": Reply(404, b""), "v2": Reply(500, b"")}, Memory.READ_ERROR),
         ({"example.com": Reply(500, b"")}, Memory.NO_ANSWER),
         ({"example.com": Reply(200, group), name: Reply(500, b"")}, Memory.READ_ERROR),
         ({"example.com": Reply(200, group)}, Memory.NOT_SERVED),
@@ -224,6 +230,17 @@ def test_a_server_that_cannot_be_reached_is_told(ground: Ground) -> None:
     ran = ground.lost(ground.keys[0], "--server", "https://127.0.0.1:9")
     assert ran.code == 0, ran.err
     assert "https://127.0.0.1:9 may hold secrets in memory" in ran.err
+
+
+def test_a_server_that_runs_and_cannot_be_asked_may_hold_them(ground: Ground, tmp_path: Path) -> None:
+    """It answers, and nothing proves who it is: its memory ends with the deletion all the same."""
+    ground.server.lose_cache("secrets")
+    others = CertificateAuthority(tmp_path / "others")
+    with StandIn(
+        others, store=ground.store, configuration=NEW, prefix=ground.prefix, furnished=False
+    ) as other:
+        ran = ground.refused_for_others(ground.keys[0], "--server", other.url)
+    assert f"{other.url} may hold them: the TLS connection failed" in ran.err
 
 
 def test_another_cause_does_not_make_the_deletion_harmless(ground: Ground) -> None:

@@ -105,7 +105,7 @@ def test_what_holds_for_a_whole_lost_key_stands_once() -> None:
         "failures": 300,
         "of": 300,
     }
-    assert [remedy["action"].split()[0] for remedy in remedies] == ["Find", "Do", "See"]
+    assert [remedy["action"].split()[0] for remedy in remedies] == ["Find", "Do", "Then", "Look"]
     assert not any("delete" in remedy["command"] for remedy in remedies)
     findings = document["findings"]
     assert len(findings) == 300
@@ -201,7 +201,7 @@ def test_one_finding_among_three_hundred() -> None:
     lines = head(readable(300) | DAMAGED_MAP)
     assert lines[0].startswith("1 of 302 keys in the snapshot cannot be read (")
     assert "configmaps" in lines[1]
-    assert lines[4].endswith("/registry/configmaps/shop/settings")
+    assert "/registry/configmaps/shop/settings" in lines[4].split()
 
 
 def test_what_a_baseline_knows_counts_and_the_new_comes_first(tmp_path: Any) -> None:
@@ -212,7 +212,7 @@ def test_what_a_baseline_knows_counts_and_the_new_comes_first(tmp_path: Any) -> 
     lines = head(known | new, baseline=load_baseline(last_night))
     assert lines[0] == "2 of 3 keys in the snapshot cannot be read, 1 known from the baseline."
     assert lines[1].startswith("BREAKS-NOW")
-    assert lines[4].endswith("/registry/configmaps/shop/b")
+    assert "/registry/configmaps/shop/b" in lines[4].split()
 
 
 # Nothing wrong, too little seen

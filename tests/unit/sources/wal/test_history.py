@@ -183,3 +183,34 @@ def test_values_stay_out_of_tracebacks(tmp_path: Path) -> None:
     (write,) = history(etcd, tmp_path).writes(b"/registry/secrets/a/b")
     assert write.value == b"hunter2"
     assert "hunter2" not in repr(write)
+
+
+def test_the_database_beside_a_log_does_not_speak_for_the_cluster_that_runs(tmp_path: Path) -> None:
+    etcd, other = ModelEtcd(), ModelEtcd()
+    busy(other, 60)
+    for number in range(60):
+        etcd.update(b"/registry/configmaps/a/%d" % number, b"of the cluster that runs %d" % number)
+    other.log.commit()
+    with SnapshotSource(other.database(tmp_path / "db")) as beside:
+        found = opened(other.log.write(tmp_path / "wal")).history(etcd.store(), others=(beside,))
+        OPEN.callback(found.close)
+        assert found.agreement.kinship is Kinship.OTHER_HISTORY
+        assert all_writes(found) == []
+
+
+def test_a_copy_that_went_its_own_way_is_not_believed_for_the_database_beside_it(tmp_path: Path) -> None:
+    etcd, other = ModelEtcd(), ModelEtcd()
+    for both in (etcd, other):
+        busy(both, 30)
+        both.put(b"/registry/secrets/a/shared", b"written before they parted")
+    fork = other.log.index
+    for turn in range(30):
+        other.update(b"/registry/leases/%d" % (turn % 7), b"theirs %d" % turn)
+        etcd.update(b"/registry/leases/%d" % (turn % 7), b"ours %d" % turn)
+    busy(etcd, 90)
+    other.log.commit()
+    with SnapshotSource(other.database(tmp_path / "db")) as beside:
+        found = opened(other.log.write(tmp_path / "wal")).history(etcd.store(), others=(beside,))
+        OPEN.callback(found.close)
+        for one in all_writes(found):
+            assert one.entry_index <= fork or one.confidence is Confidence.POSSIBLE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -115,6 +116,39 @@ def test_a_log_inside_a_value_is_not_read_for_the_log(tmp_path: Path, stack: Exi
     file.write_bytes(raw)
     found = read(directory, stack)
     assert not [one for one in found if isinstance(one, Record) and b"planted" in one.data]
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        pytest.param(
+            b"\x06\x00\x00\x00\x00\x00\x00\x82\x08\x02\x10\x05\x1a\x00\x00\x00", id="that fit each other"
+        ),
+        pytest.param(b"\x00\x00\x00\x02\x00\x00\x00\x00\x08\x02\x10\x05\x1a\x80\x80\x01", id="of 32 MB"),
+    ],
+)
+def test_a_value_made_of_frames_is_searched_in_little_time(
+    tmp_path: Path, stack: ExitStack, frames: bytes
+) -> None:
+    """Somebody may have written one, and its own frame be damaged: hours, if each were followed to its end."""
+    place, name = 1, b"/registry/configmaps/evil"
+    while place % 8:  # where a frame can stand
+        log, name = written(2), name + b"l"
+        begin = len(log.segments[-1][1])
+        log.entry(as_apiserver(name, 0, frames * 20_000))
+        place = bytes(log.segments[-1][1]).index(frames)
+    log.entry(as_apiserver(b"/registry/secrets/good", 0, b"v"))
+    log.entry(as_apiserver(b"/registry/secrets/last", 0, b"v"))
+    (path,) = log.write(tmp_path).iterdir()
+    content = bytearray(path.read_bytes())
+    content[begin + 5] ^= 1
+    with path.open("wb") as file:
+        file.write(content)
+        file.truncate(len(content) + (40 << 20))
+    started = time.process_time()
+    (damage,) = [one for one in read(tmp_path, stack) if isinstance(one, Damage)]
+    assert not damage.torn
+    assert time.process_time() - started < 20
 
 
 def test_zeros_over_what_was_written_are_damage_and_no_end(tmp_path: Path, stack: ExitStack) -> None:

@@ -9,8 +9,9 @@ import pytest
 from etcdfix.encryption.bootstrap import BootstrapState
 from etcdfix.encryption.server_token import EMPTY_TOKEN, forms_of
 from etcdfix.errors import NotALog, OtherHistory
+from etcdfix.model import Confidence
 from etcdfix.operations.look.encryption.bootstrap_log import LoggedValues, read_logs
-from etcdfix.operations.look.encryption.bootstrap_values import BootstrapValues, read_values
+from etcdfix.operations.look.encryption.bootstrap_values import BootstrapValues, LoggedValue, read_values
 from etcdfix.sources.snapshot import SnapshotSource
 from tests.support.k3s_bootstrap import TOKEN, bootstrap, path
 from tests.support.k3s_cluster import NEW, OLD
@@ -89,6 +90,24 @@ def test_what_stands_there_now_says_in_which_stage_it_is(tmp_path: Path) -> None
     assert file.stage is not None
     assert file.stage.name == "rotate"
     assert [kept.current for kept in values.of(sha256)] == [False, True]
+
+
+def test_a_write_of_the_same_revision_that_holds_something_else_is_read_too() -> None:
+    """Its revision may be a guess, and a restored etcd gives the same ones out again."""
+    source = MemorySource({path(): bootstrap(OLD)})
+    (now,) = source.current(b"/bootstrap/")
+
+    def logged(value: bytes) -> LoggedValue:
+        return LoggedValue(
+            etcd_key=now.key,
+            value=value,
+            mod_revision=now.mod_revision,
+            log_index=7,
+            confidence=Confidence.POSSIBLE,
+        )
+
+    assert len(read_values(source, TOKENS, [logged(bootstrap(NEW))]).files) == 2
+    assert len(read_values(source, TOKENS, [logged(now.value)]).values) == 1
 
 
 def test_no_log_is_nothing_and_a_wrong_one_is_refused(tmp_path: Path) -> None:

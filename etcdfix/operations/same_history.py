@@ -8,14 +8,12 @@ still stands was there, in the same generation. One key that says otherwise, and
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress
-from etcdfix.model import StoredValue
-from etcdfix.operations.look.copies_gather import Sought
+from etcdfix.model import Outcome, StoredValue
 from etcdfix.reports.copies_model import Fit
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
@@ -34,7 +32,6 @@ def history_of(
     examiner: Examiner,
     *,
     uid: str | None,
-    sought: Iterable[Sought],
     progress: Progress,
 ) -> tuple[str | None, Fit, str]:
     """Say which cluster a snapshot comes from, whether its history is that of the source, and why.
@@ -44,7 +41,6 @@ def history_of(
         older: The snapshot.
         examiner: Of the source; what it sees of the snapshot speaks for nothing else.
         uid: Of the source's kube-system; None where it cannot be read.
-        sought: In the order of their keys; their values may have been changed on disk.
         progress: Counts keys for a display.
 
     Raises:
@@ -63,14 +59,12 @@ def history_of(
     prefix = examiner.layout.prefix_bytes
     agreed = 0
     kube_system = False
-    exempt = _Keys(sought)
+    reads = examiner.apart()
     pairs = _paired(progress(source.current(prefix), "keys compared", None), older.current(prefix))
     for here, there in pairs:
         if here.create_revision > revision:
             continue
-        wrong = _contradiction(
-            here, there, revision, whole=not older.problems, same_bytes=here.key not in exempt
-        )
+        wrong = _contradiction(here, there, revision, whole=not older.problems, reads=reads)
         if wrong:
             return theirs, Fit.OTHER, f"{wrong} (etcd key {_shown(here.key)})"
         agreed += there is not None
@@ -81,7 +75,7 @@ def history_of(
 
 
 def _contradiction(
-    here: StoredValue, there: StoredValue | None, revision: int, *, whole: bool, same_bytes: bool
+    here: StoredValue, there: StoredValue | None, revision: int, *, whole: bool, reads: Examiner
 ) -> str:
     """Return what shows that two values of a key are not of one history; "" for nothing.
 
@@ -90,7 +84,7 @@ def _contradiction(
         there: What the snapshot holds; None for nothing.
         revision: Of the snapshot.
         whole: The snapshot is not damaged: there a value may be missing, or an older one show.
-        same_bytes: Values of one revision must be equal.
+        reads: Says whether the present value reads: one that does not may have been changed on disk.
     """
     if there is None:
         return "it lacks what was there when it was taken" if whole else ""
@@ -101,7 +95,7 @@ def _contradiction(
     if there.mod_revision == here.mod_revision:
         if (there.create_revision, there.version) != (here.create_revision, here.version):
             return "it holds another write of the same mod_revision"
-        if same_bytes and hashlib.sha256(there.value).digest() != hashlib.sha256(here.value).digest():
+        if there.value != here.value and reads.examine(here).verdict.outcome is Outcome.READABLE:
             return "it holds other bytes at the same mod_revision"
         return ""
     return "it holds another write" if whole or there.mod_revision > here.mod_revision else ""
@@ -116,19 +110,6 @@ def _paired(
         while other is not None and other.key < stored.key:
             other = next(there, None)
         yield stored, (other if other is not None and other.key == stored.key else None)
-
-
-class _Keys:
-    """Says of keys that come in order whether they are among others that do."""
-
-    def __init__(self, sought: Iterable[Sought]) -> None:
-        self._rest = iter(sought)
-        self._next = next(self._rest, None)
-
-    def __contains__(self, key: bytes) -> bool:
-        while self._next is not None and self._next.key < key:
-            self._next = next(self._rest, None)
-        return self._next is not None and self._next.key == key
 
 
 def _shown(key: bytes) -> str:

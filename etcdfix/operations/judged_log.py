@@ -1,0 +1,147 @@
+"""A write-ahead log that is held against what is stored now: for every command that tells or takes a value of it.
+
+A log always agrees with the ``snap/db`` beside it, of whatever cluster both are. So that file, and each older snapshot,
+is held against the datastore itself before anything is replayed from it; and where the file beside a log is of another
+history, so is the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from etcdfix.errors import OtherHistory, SourceError, SourceLocked
+from etcdfix.examine import Examiner
+from etcdfix.examine_all import Progress, no_progress
+from etcdfix.model import Outcome, StoredValue
+from etcdfix.operations.same_history import history_of
+from etcdfix.reports.copies_model import Fit
+from etcdfix.reports.origin import shown_word
+from etcdfix.sources.base import Source
+from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.sources.wal.history import LogHistory
+from etcdfix.sources.wal.log import WriteAheadLog, database_beside
+from etcdfix.sources.wal.model import Kinship
+
+_FITS: Final = {
+    Kinship.SAME_HISTORY: Fit.SAME,
+    Kinship.OTHER_HISTORY: Fit.OTHER,
+    Kinship.NOT_COMPARED: Fit.UNKNOWN,
+}
+
+
+class JudgedLog:
+    """The logs of one or several members, opened and judged. Close it, or use it as a context manager.
+
+    Args:
+        directories: ``member/wal`` of each member.
+        source: What is stored now.
+        examiner: Of the source; what it sees of the files speaks for nothing else.
+        older_snapshots: Of the same history, perhaps: a log can be replayed from one.
+        progress: Counts keys for a display, where a file is compared.
+
+    Attributes:
+        log: The entries.
+        history: What they did. Nothing of it may be offered where ``fit`` is ``other``.
+        fit: Whether the log is of the history of what is stored now.
+        why: What tells, a clause.
+        databases: The files beside the logs that could be read, of whatever history.
+        running: A running etcd holds the file beside a log.
+        notes: Which files it was not replayed with, and why.
+
+    Raises:
+        SourceError: A log cannot be read.
+    """
+
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        source: Source,
+        examiner: Examiner,
+        *,
+        older_snapshots: Sequence[Path] = (),
+        progress: Progress = no_progress,
+    ) -> None:
+        self.notes: list[str] = []
+        self.databases: list[SnapshotSource] = []
+        self.running = False
+        self._source, self._examiner, self._progress = source, examiner.apart(), progress
+        self._of_other = ""
+        with ExitStack() as stack:
+            self.log = stack.enter_context(WriteAheadLog.open(*directories))
+            beside = [path for path in map(database_beside, directories) if path is not None]
+            others = self._fitting(beside, older_snapshots, stack)
+            self.history: LogHistory = self.log.history(source, others=others, reads=self._reads)
+            stack.callback(self.history.close)
+            self._stack = stack.pop_all()
+        agreement = self.history.agreement
+        self.fit = Fit.OTHER if self._of_other else _FITS[agreement.kinship]
+        self.why = self._of_other or agreement.sentence
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._stack.close()
+
+    def require_same_history(self) -> None:
+        """Refuse a log of another history: nothing of it is offered.
+
+        Raises:
+            OtherHistory: Nothing shows that it is of the history of what is stored, or the file beside it is not.
+        """
+        if self._of_other:
+            raise OtherHistory(
+                f"{', '.join(self.log.description.directories)}: {self._of_other}",
+                hint="name the log of a member of this very cluster, not of a restored copy or of a clone",
+            )
+        self.log.require_same_history(self.history)
+
+    @property
+    def problems(self) -> list[str]:
+        """Why not everything was seen, one sentence each."""
+        return [f"write-ahead log: {each}" for each in (*self.log.problems, *self.history.problems)]
+
+    def _fitting(self, beside: Iterable[Path], older: Iterable[Path], stack: ExitStack) -> list[Source]:
+        """Return the files that are of the history of what is stored; take note of the others."""
+        found: list[Source] = []
+        for path in beside:
+            try:
+                database = stack.enter_context(SnapshotSource(path))
+                history, why = self._judge(database)
+            except SourceError as exc:
+                self.running = self.running or isinstance(exc, SourceLocked)
+                self.notes.append(f"not read beside it: {exc.message}")
+                continue
+            self.databases.append(database)
+            if history is Fit.SAME:
+                found.append(database)
+            elif history is Fit.OTHER:
+                self._of_other = f"snap/db beside it is of another history: {why}"
+        for path in older:
+            try:
+                snapshot = stack.enter_context(SnapshotSource(path))
+                if self._judge(snapshot)[0] is Fit.SAME:
+                    found.append(snapshot)
+            except SourceError as exc:
+                self.notes.append(f"not read beside it: {exc.message}")
+        return found
+
+    def _reads(self, stored: StoredValue) -> bool:
+        return self._examiner.examine(stored).verdict.outcome is Outcome.READABLE
+
+    def _judge(self, file: SnapshotSource) -> tuple[Fit, str]:
+        uid = self._examiner.kube_system_uid(self._source)
+        _, history, why = history_of(self._source, file, self._examiner, uid=uid, progress=self._progress)
+        if history is not Fit.SAME:
+            self.notes.append(f"not replayed with {shown_word(str(file.describe().path))}: {why}")
+        return history, why

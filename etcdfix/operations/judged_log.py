@@ -48,7 +48,7 @@ class JudgedLog:
         history: What they did. Nothing of it may be offered where ``fit`` is ``other``.
         fit: Whether the log is of the history of what is stored now.
         why: What tells, a clause.
-        databases: The files beside the logs that could be read, of whatever history.
+        databases: The files beside the logs that are of the history of what is stored now.
         running: A running etcd holds the file beside a log.
         notes: Which files it was not replayed with, and why.
 
@@ -111,9 +111,11 @@ class JudgedLog:
         """Why not everything was seen, one sentence each."""
         return [f"write-ahead log: {each}" for each in (*self.log.problems, *self.history.problems)]
 
-    def _fitting(self, beside: Iterable[Path], older: Iterable[Path], stack: ExitStack) -> list[Source]:
+    def _fitting(
+        self, beside: Iterable[Path], older: Iterable[Path], stack: ExitStack
+    ) -> list[SnapshotSource]:
         """Return the files that are of the history of what is stored; take note of the others."""
-        found: list[Source] = []
+        found: list[SnapshotSource] = []
         for path in beside:
             try:
                 database = stack.enter_context(SnapshotSource(path))
@@ -122,9 +124,13 @@ class JudgedLog:
                 self.running = self.running or isinstance(exc, SourceLocked)
                 self.notes.append(f"not read beside it: {exc.message}")
                 continue
+<<<<<<< HEAD
             self.databases.append(database)
+=======
+            history, why = self._judge(database)
+>>>>>>> main
             if history is Fit.SAME:
-                found.append(database)
+                self.databases.append(database)
             elif history is Fit.OTHER:
                 self._of_other = f"snap/db beside it is of another history: {why}"
         for path in older:
@@ -134,7 +140,7 @@ class JudgedLog:
                     found.append(snapshot)
             except SourceError as exc:
                 self.notes.append(f"not read beside it: {exc.message}")
-        return found
+        return [*self.databases, *found]
 
     def _reads(self, stored: StoredValue) -> bool:
         return self._examiner.examine(stored).verdict.outcome is Outcome.READABLE

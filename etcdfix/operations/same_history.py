@@ -67,8 +67,9 @@ def history_of(
         wrong = _contradiction(here, there, revision, whole=not older.problems, reads=reads)
         if wrong:
             return theirs, Fit.OTHER, f"{wrong} (etcd key {_shown(here.key)})"
-        agreed += there is not None
-        kube_system = kube_system or (here.key == prefix + _KUBE_SYSTEM and there is not None)
+        if there is not None and _agrees(here, there, revision):  # and not merely excused by damage
+            agreed += 1
+            kube_system = kube_system or here.key == prefix + _KUBE_SYSTEM
     if agreed >= _LEAST_AGREEING or kube_system:
         return theirs, Fit.SAME, f"{agreed} keys that stand unchanged, or in the same generation, agree"
     return theirs, Fit.UNKNOWN, "too few keys stand in both to tell whether it is of the same history"
@@ -99,6 +100,13 @@ def _contradiction(
             return "it holds other bytes at the same mod_revision"
         return ""
     return "it holds another write" if whole or there.mod_revision > here.mod_revision else ""
+
+
+def _agrees(here: StoredValue, there: StoredValue, revision: int) -> bool:
+    """Say whether two values of a key, which do not contradict each other, show one history."""
+    if here.mod_revision > revision:
+        return there.create_revision == here.create_revision
+    return there.mod_revision == here.mod_revision
 
 
 def _paired(

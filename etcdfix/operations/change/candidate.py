@@ -47,6 +47,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         origin: Where it comes from, for people and for the record.
         cluster: Which cluster it comes from; None for the very etcd that it is put back into, and where nothing says
             it of an object in a file.
+        unnamed: Why it is not known which cluster it comes from, a clause; "" where nothing more is to be said.
         backup: The file, where it comes from one.
         revision: The revision of this very etcd at which it stood; 0 for a value from elsewhere.
         file: The object that it was made of; None for bytes that are put back as they were stored.
@@ -59,6 +60,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     stored: StoredValue
     origin: str
     cluster: ClusterIdentity | None
+    unnamed: str = ""
     backup: Backup | None = None
     revision: int = 0
     file: ObjectFile | None = None

@@ -84,6 +84,7 @@ def of_log(
         stored=stored,
         origin=f"entry {chosen.entry_index} of the write-ahead log in {directory}",
         cluster=named,
+        unnamed="; ".join(judged.notes),
         # What is certain was replayed from a known state of this very history.
         generation=chosen.create_revision or 0 if chosen.confidence is Confidence.CERTAIN else 0,
         told=told,

@@ -365,7 +365,7 @@ class _Run:
         """Keep what a server answered whose memory could not be saved any more: the only copy outside etcd."""
         outcome, identity = healed.outcome, identity_in(answer, healable.thing)
         try:
-            if identity is None:
+            if identity is None or identity.uid != healable.uid:
                 raise NotDurable("the answer is not the object's", path=self._request.saved)
             origin = Origin(
                 server=healed.server,

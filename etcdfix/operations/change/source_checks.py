@@ -88,9 +88,10 @@ def check_same_cluster(candidate: Candidate, identity: ClusterIdentity, accepted
             hint="name the etcd of that cluster with --endpoints",
         )
     if same is None and not accepted.unknown_cluster:
+        why = f": {candidate.unnamed}" if candidate.unnamed else ""
         raise refuse(
             Rule.UNKNOWN_CLUSTER,
-            f"the {candidate.origin} does not say which cluster it comes from, in a way that can be compared here",
+            f"the {candidate.origin} does not say which cluster it comes from, in a way that can be compared here{why}",
             hint="if you are sure that it is this one: --accept-unknown-cluster",
         )
 

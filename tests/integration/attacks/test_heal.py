@@ -759,6 +759,27 @@ def test_a_balancer_sends_the_change_to_another_server(cluster: LostKeyCluster) 
     assert len(told["objects"]) == 3
 
 
+def test_an_answer_with_another_uid_is_not_kept(cluster: LostKeyCluster) -> None:
+    """It is what stands in for a saved copy once no server gives one: of another object it would be none."""
+    cluster.p1.lose_cache("secrets")
+
+    def swap(request: Request) -> None:
+        if request.method == "PATCH" and not cluster.p1.behaviour.instead:
+            done = cluster.p1.answer(request)
+            assert done.status == 200
+            body = json.loads(done.body)
+            body["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000"
+            cluster.p1.behaviour.instead[request.path] = Answer(200, json.dumps(body).encode())
+
+    cluster.p1.before.append(swap)
+    before = sorted(cluster.saved.iterdir())
+    told = cluster.told("one")
+    (one,) = told["objects"]
+    assert (one["result"], one["saved_file"]) == ("healed", "")
+    assert any("was not kept" in warning for warning in one["warnings"])
+    assert sorted(cluster.saved.iterdir()) == before
+
+
 def test_a_dry_run_promises_nothing(cluster: LostKeyCluster) -> None:
     cluster.p1.lose_cache("secrets")
     with cluster.unwritten():

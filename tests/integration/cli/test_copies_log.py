@@ -107,8 +107,11 @@ def test_a_log_of_another_cluster_is_never_offered(
     assert "etcdfix restore" not in json.dumps(told["objects"])
 
 
-def part(logged: Logged, start_etcd: Callable[..., EtcdServer], folder: Path) -> int:
-    """Let a clone write what the cluster deleted, and the cluster go on; return the revision at which they parted."""
+def part(logged: Logged, start_etcd: Callable[..., EtcdServer], folder: Path, *, idle: bool = False) -> int:
+    """Let a clone write what the cluster deleted; return the revision at which they parted.
+
+    Unless it is idle, the cluster goes on.
+    """
     logged.fill()
     parted = logged.etcd.revision()
     logged.etcd.stop()
@@ -124,7 +127,7 @@ def part(logged: Logged, start_etcd: Callable[..., EtcdServer], folder: Path) ->
     logged.etcd = start_etcd(flags=(f"--data-dir={folder / 'data'}",))
     logged.endpoints = logged.etcd.endpoint
     store = EtcdStore(logged.etcd.endpoint)
-    for number in range(10):
+    for number in range(0 if idle else 10):
         key = logged.key(f"shop/mine-{number}", "configmaps")
         assert store.put(key, config_map(f"mine-{number}"), mod_revision=0) is not None
     store.close()
@@ -159,6 +162,18 @@ def test_the_log_of_a_clone_is_neither_told_nor_restored(
     for ran in (restored, told):
         assert ran.code == 5, ran
         assert "snap/db beside it is of another history" in ran.err
+
+
+def test_the_log_of_a_clone_that_went_on_alone(
+    logged: Logged, start_etcd: Callable[..., EtcdServer], tmp_path: Path
+) -> None:
+    """The API servers are down, so nothing that is stored here contradicts it; its db is newer than what is here."""
+    part(logged, start_etcd, tmp_path, idle=True)
+    wal, key = str(tmp_path / "clone" / "member" / "wal"), logged.key("shop/s-1").decode()
+    given = ("--accept-unlisted-source", "--accept-unknown-uid")
+    with logged.untouched():
+        ran = logged.restore("--from-wal", wal, key, *given)
+    logged.refused(ran, "which is newer than what is read", hint="--accept-unknown-cluster")
 
 
 def test_a_value_that_changed_on_disk_does_not_make_the_log_another_ones(

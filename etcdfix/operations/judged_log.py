@@ -124,11 +124,6 @@ class JudgedLog:
                 self.running = self.running or isinstance(exc, SourceLocked)
                 self.notes.append(f"not read beside it: {exc.message}")
                 continue
-<<<<<<< HEAD
-            self.databases.append(database)
-=======
-            history, why = self._judge(database)
->>>>>>> main
             if history is Fit.SAME:
                 self.databases.append(database)
             elif history is Fit.OTHER:

@@ -112,7 +112,7 @@ class Night:
         for look in commands:
             if look != undo:
                 self.run(look, page=False)
-        self.run(f"{undo} --yes", page=False)
+        self.run(f"{undo} --yes --backup-dir {self._folder / 'backups'}", page=False)
         assert self.there().value == BROKEN
         self.go_on(str(self.there().mod_revision))
 

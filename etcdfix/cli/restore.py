@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.change_output import change_output_option
-from etcdfix.cli.changing import etcd_options, open_change
+from etcdfix.cli.changing import OpenChange, etcd_options, open_change
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
@@ -26,7 +26,6 @@ from etcdfix.operations.change.from_log import of_log
 from etcdfix.operations.change.restore import RestoreRequest, run_restore
 from etcdfix.operations.change.restore_preview import restore_preview_lines
 from etcdfix.remediation.audit.record import Result, Verb
-from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.noencryption import looks_enveloped
 
 _PATH = click.Path(path_type=Path)
@@ -127,7 +126,7 @@ def command(*, backup_or_key: str | None, key_base64: str | None, **options: Any
 
     with open_change(Verb.RESTORE, options, named) as change:
         cluster = change.cluster
-        candidate = backup[0] if backup else _candidate(cluster, change.key, options)
+        candidate = backup[0] if backup else _candidate(change, options)
         outcome = run_restore(
             cluster,
             RestoreRequest(
@@ -164,7 +163,8 @@ def _source_of(options: dict[str, Any]) -> str:
     return given[0] if given else ""
 
 
-def _candidate(cluster: Cluster, key: bytes, options: dict[str, Any]) -> Candidate:
+def _candidate(change: OpenChange, options: dict[str, Any]) -> Candidate:
+    cluster, key = change.cluster, change.key
     match _source_of(options):
         case "from_snapshot":
             return Candidate.of_snapshot(
@@ -179,6 +179,7 @@ def _candidate(cluster: Cluster, key: bytes, options: dict[str, Any]) -> Candida
                 options["from_wal"],
                 options["entry"],
                 progress=progress_of(cluster.source),
+                again=change.inputs.same_again(),
             )
         case "from_object":
             return Candidate.of_object(cluster, key, options["from_object"])

@@ -48,7 +48,7 @@ def parse_number(literal: bytes) -> int | float:
     value: int | float
     if len(text) <= _MAX_DIGITS:
         value = int(text) if _INTEGER.fullmatch(literal) else float(text)
-        if math.isfinite(value) and number_text(value) == text:
+        if (isinstance(value, int) or math.isfinite(value)) and number_text(value) == text:
             return value
     return NumberLiteral(text)
 

@@ -119,11 +119,11 @@ class JudgedLog:
         for path in beside:
             try:
                 database = stack.enter_context(SnapshotSource(path))
+                history, why = self._judge(database)
             except SourceError as exc:
                 self.running = self.running or isinstance(exc, SourceLocked)
                 self.notes.append(f"not read beside it: {exc.message}")
                 continue
-            history, why = self._judge(database)
             if history is Fit.SAME:
                 self.databases.append(database)
             elif history is Fit.OTHER:

@@ -305,10 +305,10 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         words += [*self.layout, *self._deciding, *self.changing, "--reason", "REASON", "--dry-run"]
         return quote_command(words)
 
-    def history(self, key: bytes) -> str:
+    def history(self, key: bytes, *options: str) -> str:
         """Return the command that shows every kept revision of a key."""
         return quote_command(
-            ["etcdfix", "history", *self.source, *self.layout, *self.reading, *key_arguments(key)]
+            ["etcdfix", "history", *self.source, *self.layout, *self.reading, *options, *key_arguments(key)]
         )
 
     def explain(self, key: bytes) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,9 @@ def test_every_sample_comes_out_as_the_same_object(release: str, kind: str, tmp_
     reader = ObjectReader(examiner.decoder)
     seen = set()
     for sample in samples(release):
-        found, plaintext = _put_back(read_object_file(saved(tmp_path, sample.value)), sample.key(), examiner)
+        found, plaintext = _put_back(
+            read_object_file(saved(tmp_path, _served(sample.value))), sample.key(), examiner
+        )
         assert (found.verdict.outcome, found.verdict.cause) == (Outcome.READABLE, None), sample.name
         group, expected = sample.directory.group, sample.directory.kind
         again = reader.builtin(plaintext, group, expected).value
@@ -84,13 +87,18 @@ def test_every_sample_comes_out_as_the_same_object(release: str, kind: str, tmp_
     assert len(seen) >= 60
 
 
+def _served(value: dict[str, Any]) -> dict[str, Any]:
+    """Return an object without what API servers take and never give: ``stringData`` of a Secret."""
+    return {name: member for name, member in value.items() if name != "stringData"}
+
+
 def _without_revision(sample: Sample, value: dict[str, object]) -> dict[str, object]:
     metadata = value["metadata"]
     assert isinstance(metadata, dict)
     metadata.pop("resourceVersion")
     if not sample.directory.namespaced:
         metadata.pop("namespace")
-    return value
+    return _served(value)
 
 
 @needs_golden
@@ -100,8 +108,8 @@ def test_a_change_of_any_member_is_seen(tmp_path: Path) -> None:
     refused = 0
     for sample in samples("v1.36.0"):
         for path in ((), ("metadata",), ("spec",)):
-            value = json.loads(json.dumps(sample.value))
-            place = value
+            value = _served(json.loads(json.dumps(sample.value)))
+            place: Any = value
             for name in path:
                 place = place.get(name)
             if not isinstance(place, dict):

@@ -7,7 +7,7 @@ age is held against it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from etcdfix.operations.change.object_file import ObjectFile, generation_of, metadata_of, written_at
 from etcdfix.remediation.preflight.cluster import Cluster
@@ -50,7 +50,7 @@ def freshness(file: ObjectFile, known: Known) -> str:
     doubts = [
         *(["nothing shows that it has the uid of the object that was there"] if not known.same_uid else []),
         *(["it is not known which cluster this is"] if not known.cluster_known else []),
-        *([age.removeprefix("; ")] if _later(file, known) == _LATER_IN_ETCD else []),
+        *([age.removeprefix("; ")] if _later(file, known) in {_LATER_IN_ETCD, _UNTOLD} else []),
     ]
     if doubts:
         return f"its resourceVersion is the key's mod_revision {known.mod_revision}, yet {'; '.join(doubts)}"
@@ -62,16 +62,27 @@ def freshness(file: ObjectFile, known: Known) -> str:
 
 _LATER_IN_ETCD = "etcd"
 _LATER_IN_FILE = "file"
+_UNTOLD = "untold"
+_WHICH: Final = {
+    _LATER_IN_ETCD: "that one is LATER than the file",
+    _LATER_IN_FILE: "the file is later",
+    _UNTOLD: "nothing tells which is later",
+}
 
 
 def _later(file: ObjectFile, known: Known) -> str:
-    """Say which is later by what the objects say themselves; "" where they are alike, or one is not there."""
+    """Say which is later by what the objects say themselves; "" where they are alike, or one is not there.
+
+    kubectl leaves managedFields out: of a file without them the generation alone may tell.
+    """
     if not known.readable_at:
         return ""
     here = (file.generation, file.written)
     there = (generation_of(known.metadata), written_at(known.metadata))
     if here == there:
         return ""
+    if here[0] == there[0] and not (here[1] and there[1]):
+        return _UNTOLD
     return _LATER_IN_FILE if here > there else _LATER_IN_ETCD
 
 
@@ -80,7 +91,7 @@ def _age(file: ObjectFile, known: Known) -> str:
     later = _later(file, known)
     if not later:
         return ""
-    which = "the file is later" if later == _LATER_IN_FILE else "that one is LATER than the file"
+    which = _WHICH[later]
     there = _age_words(generation_of(known.metadata), written_at(known.metadata))
     here = _age_words(file.generation, file.written)
     return f"; mod_revision {known.readable_at} still reads, and {which} (file: {here}; there: {there})"

@@ -11,19 +11,21 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import ClusterIdentity, Confidence, Outcome
 from etcdfix.operations.change.candidate import Candidate, identify_file
 from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.members import read_key
+from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.preflight.same_object import newest_readable, uid_of
 from etcdfix.reports.copies_model import Fit
 from etcdfix.rules import Rule, refuse
 from etcdfix.sources.wal.history import LogHistory
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind
 from etcdfix.storagekey import display
-from etcdfix.text.safetext import key_arguments, quote_command
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
 
 _MOST_WRITES: Final = 64
@@ -41,6 +43,7 @@ def of_log(
     directory: Path,
     entry: int | None = None,
     *,
+    again: RepeatedOptions,
     progress: Progress = no_progress,
 ) -> Candidate:
     """Return a write of a key: that of an entry, or the newest that reads and is of the key's object.
@@ -50,6 +53,7 @@ def of_log(
         key: Complete etcd key.
         directory: A member's ``member/wal``, or a copy.
         entry: Raft index of an entry; None for the newest write that will do.
+        again: Options that a command must repeat.
         progress: Counts keys for a display.
 
     Raises:
@@ -60,17 +64,21 @@ def of_log(
     with JudgedLog([directory], cluster.source, cluster.examiner, progress=progress) as judged:
         judged.require_same_history()
         history = judged.history
-        chosen, told = _choose(cluster, key, directory, entry, history)
+        chosen, told = _choose(
+            cluster, key, directory, entry, history, again.history(key, "--wal", str(directory))
+        )
         told = (*told, *judged.notes)
         stored = chosen.stored()
         assert stored is not None  # it has a value
         named: ClusterIdentity | None = ClusterIdentity()
         if judged.fit is Fit.SAME:
             same_id = judged.log.description.cluster_id == cluster.source.describe().cluster_id
+            before = chosen.entry_index <= history.agreement.newest_agreed_index
+            shared = before or chosen.confidence is not Confidence.POSSIBLE
             if judged.databases:
                 named = identify_file(cluster, judged.databases[0])
-            elif judged.running and same_id:
-                # The log that this very etcd writes: its newest writes are what is stored now.
+            elif judged.running and same_id and shared:
+                # What is stored now was written after it. Behind that, it may be the log of a clone that runs.
                 named = None
     return Candidate(
         stored=stored,
@@ -84,13 +92,20 @@ def of_log(
 
 
 def _choose(
-    cluster: Cluster, key: bytes, directory: Path, entry: int | None, history: LogHistory
+    cluster: Cluster,
+    key: bytes,
+    directory: Path,
+    entry: int | None,
+    history: LogHistory,
+    look: str,
 ) -> tuple[LoggedWrite, tuple[str, ...]]:
     """Return the write, and what is to be known of it."""
+    reading = read_key(cluster.source.client, key)  # after the log was opened: nothing in that is newer
+    writes = (_held_against(write, reading.revision) for write in history.writes(key))
     if entry is not None:
-        write = _of_entry(key, directory, entry, history.writes(key))
+        write = _of_entry(key, directory, entry, writes, look)
     else:
-        write = _newest(cluster, key, directory, deque(history.writes(key), maxlen=_MOST_WRITES))
+        write = _newest(cluster, reading, key, directory, deque(writes, maxlen=_MOST_WRITES), look)
     told = [_sureness(write), history.agreement.sentence, *history.problems]
     if write.lease is None:
         told.append(
@@ -103,13 +118,30 @@ def _choose(
     return write, tuple(told)
 
 
-def _of_entry(key: bytes, directory: Path, entry: int, writes: Iterable[LoggedWrite]) -> LoggedWrite:
+def _held_against(write: LoggedWrite, revision: int) -> LoggedWrite:
+    """Return a write; one of a revision that this etcd has not come to is not of it, however the log was replayed."""
+    if not write.mod_revision or write.mod_revision <= revision:
+        return write
+    return msgspec.structs.replace(
+        write,
+        mod_revision=None,
+        create_revision=None,
+        version=None,
+        confidence=Confidence.POSSIBLE,
+        doubt=f"it made revision {write.mod_revision}, and this etcd has come to {revision} only: it was restored from "
+        "an older state, or the log is of another one",
+    )
+
+
+def _of_entry(
+    key: bytes, directory: Path, entry: int, writes: Iterable[LoggedWrite], look: str
+) -> LoggedWrite:
     found = [write for write in writes if write.entry_index == entry]
     if not found:
         raise refuse(
             Rule.GONE,
             f"entry {entry} of the log in {directory} is no write of {display(key)}",
-            hint=f"see its writes: {_look(key, directory)}",
+            hint=f"see its writes: {look}",
         )
     write = found[-1]
     if write.value is None or write.refused:
@@ -118,14 +150,16 @@ def _of_entry(key: bytes, directory: Path, entry: int, writes: Iterable[LoggedWr
             Rule.GONE,
             f"entry {entry} of the log in {directory} is {'refused by etcd' if write.refused else what}: it holds no "
             f"value of {display(key)}",
-            hint=f"see its writes: {_look(key, directory)}",
+            hint=f"see its writes: {look}",
         )
     return write
 
 
-def _newest(cluster: Cluster, key: bytes, directory: Path, writes: deque[LoggedWrite]) -> LoggedWrite:
+def _newest(
+    cluster: Cluster, reading: KeyReading, key: bytes, directory: Path, writes: deque[LoggedWrite], look: str
+) -> LoggedWrite:
     examiner = cluster.examiner.apart()
-    present = newest_readable(cluster, read_key(cluster.source.client, key), key)
+    present = newest_readable(cluster, reading, key)
     uid = uid_of(present) if present is not None else ""
     for write in reversed(writes):
         stored = write.stored()
@@ -139,21 +173,19 @@ def _newest(cluster: Cluster, key: bytes, directory: Path, writes: deque[LoggedW
                 Rule.LOGGED_ONLY,
                 f"the newest write of {display(key)} in the log that reads is entry {write.entry_index}, and nothing "
                 f"shows that etcd applied it: {write.doubt}",
-                hint=f"compare it with the others: {_look(key, directory)}; then name one with --entry INDEX",
+                hint=f"compare it with the others: {look}; then name one with --entry INDEX",
             )
         return write
     raise refuse(
         Rule.GONE,
         f"no write of {display(key)} in the log in {directory} reads and is of its object ({len(writes)} looked at)",
-        hint=f"see them: {_look(key, directory)}; another member's log may reach further back",
+        hint=f"see them: {look}; another member's log may reach further back",
     )
 
 
 def _sureness(write: LoggedWrite) -> str:
+    if write.confidence is Confidence.POSSIBLE:
+        return f"nothing shows that etcd applied it, as accepted by --entry: {write.doubt}"
     at = f"at mod_revision {write.mod_revision}" if write.mod_revision else "at a revision that nothing tells"
     doubt = f": {write.doubt}" if write.doubt else ""
     return f"etcd applied it {at}: {write.confidence}{doubt}"
-
-
-def _look(key: bytes, directory: Path) -> str:
-    return quote_command(["etcdfix", "history", "--wal", str(directory), *key_arguments(key)])

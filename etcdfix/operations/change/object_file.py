@@ -23,7 +23,7 @@ from etcdfix.golang.gojsontext import encode_json, parse_exactly
 from etcdfix.inputs.inputfile import read_input
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.readers import ResourceReader
-from etcdfix.reports.printers.masking import is_masked
+from etcdfix.reports.printers.masking import SECRET, is_masked
 from etcdfix.rescued import INDEX_NAME, MAX_OBJECT_BYTES, digest_of, read_index
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import StorageCodec, display
@@ -92,6 +92,12 @@ def read_object_file(path: Path) -> ObjectFile:
     api_version, kind = _text(value, "apiVersion"), _text(value, "kind")
     if not api_version or not kind:
         raise _unfit(path, "apiVersion or kind is missing: it does not say what it is")
+    if kind == SECRET and value.get("stringData"):
+        raise _unfit(
+            path,
+            "it has stringData, which API servers put into data when they read it: none has given it so",
+            hint="create the object through the API: kubectl create -f",
+        )
     if kind.endswith("List") and isinstance(value.get("items"), list):
         raise _unfit(path, f"it is a {_shown(kind)}: a list of objects", hint="give a file with one object")
     metadata = value.get("metadata")
@@ -286,7 +292,7 @@ def _read(plaintext: bytes, examiner: Examiner, found: Examination) -> KubeObjec
 
 def _plain(value: dict[str, Any]) -> Any:
     """Return an object as plain values, in which numbers of one value are alike however they are written."""
-    return msgspec.json.decode(encode_json(value), strict=False)
+    return parse_exactly(encode_json(value))
 
 
 def _difference(said: Any, found: Any, path: str) -> str:

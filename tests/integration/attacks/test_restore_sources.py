@@ -224,6 +224,10 @@ def _masked(value: dict[str, Any]) -> dict[str, Any]:
     return {**text_of(value, resourceVersion="masked"), "data": {"password": "<17 bytes masked>"}}
 
 
+def _with(value: dict[str, Any], number: bytes) -> bytes:
+    return json.dumps(value).encode()[:-1] + b',"x":' + number + b"}"
+
+
 _REPEATED = "kubectl.kubernetes.io/last-applied-configuration"
 NOT_THE_OBJECT: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "masked": (_masked, "masked"),
@@ -261,6 +265,10 @@ NOT_THE_OBJECT: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "a field in other letters": (lambda value: {**value, "Data": {"a": "YQ=="}}, "Data differs"),
     "contents that are no base64": (lambda value: {**value, "data": {"password": "***"}}, "decode-failure"),
     "contents of another type": (lambda value: {**value, "data": {"password": 5}}, "decode-failure"),
+    "a number beyond any float": (lambda value: _with(value, b"1e400"), "x differs"),
+    "a number of many digits": (lambda value: _with(value, b"9" * 400), "x differs"),
+    "a number of more digits": (lambda value: _with(value, b"9" * 9000), "x differs"),
+    "contents that are never served": (lambda value: {**value, "stringData": {"password": "x"}}, "stringData"),
     "a salvaged one": (lambda value: {**value, "kind": "Salvage", "apiVersion": "etcdfix.io/v1"}, "its kind is"),
     "a name from a stranger": (lambda value: text_of(value, name="a\x1b[31m"), "its name is"),
     "a deep one": (

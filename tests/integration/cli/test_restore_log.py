@@ -102,9 +102,7 @@ def test_an_entry_by_its_index(registry: Registry, data: Path) -> None:
     registry.refused(ran, "is decrypt-failure", hint="only a readable value")
     with registry.untouched():
         ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", str(int(entry) + 2))
-    registry.refused(
-        ran, f"entry {int(entry) + 2} of the log in", "is no write of", hint="etcdfix history --wal"
-    )
+    registry.refused(ran, f"entry {int(entry) + 2} of the log in", "is no write of", hint=" --wal ")
     ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", entry)
     assert ran.code == 0, ran.err
     assert registry.stored(key) == WHOLE
@@ -121,7 +119,7 @@ def test_a_deletion_is_no_value(registry: Registry, data: Path) -> None:
         if word.isdecimal()
     ]
     ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", str(int(entry) + 1))
-    registry.refused(ran, "a deletion: it holds no value", hint="etcdfix history --wal")
+    registry.refused(ran, "a deletion: it holds no value", hint=" --wal ")
 
 
 def test_the_newest_of_the_object_that_is_there(registry: Registry, data: Path) -> None:

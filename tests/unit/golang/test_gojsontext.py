@@ -83,6 +83,12 @@ def test_numbers_are_plain_where_they_can_be() -> None:
     assert pickle.loads(pickle.dumps(NumberLiteral("1.50"))).literal == "1.50"
 
 
+@pytest.mark.parametrize("digits", [308, 309, 400, 2000, 5000])
+def test_whole_numbers_beyond_any_float(digits: int) -> None:
+    text = b'{"n":-%s}' % (b"9" * digits)
+    assert encode_json(parse_exactly(text)) == text
+
+
 def test_parsing() -> None:
     value = parse_exactly(b' {"a" : [true, false, null, "\\u00e9\xff"], "b": {"c": {}}, "a": 1} ')
     assert value == {"a": 1, "b": {"c": {}}}

@@ -23,6 +23,8 @@ KEY = b"/registry/configmaps/shop/settings"
 DIRECTORY = Path("/log")
 OTHER_UID = b"99999999-2222-3333-4444-555555555555"
 
+LOOK = "etcdfix history --wal /log /registry/configmaps/shop/settings"
+
 
 def write(
     entry: int, value: bytes | None, confidence: Confidence = Confidence.CERTAIN, **changes: Any
@@ -64,10 +66,12 @@ def choose(
         stored = write(1, present).stored()
         assert stored is not None
         found = examiner.examine(stored)
-    monkeypatch.setattr(from_log, "read_key", lambda *_: None)
+    monkeypatch.setattr(from_log, "read_key", lambda *_: SimpleNamespace(revision=1000))
     monkeypatch.setattr(from_log, "newest_readable", lambda *_: found)
     cluster = cast("Cluster", SimpleNamespace(examiner=examiner, source=SimpleNamespace(client=None)))
-    chosen, told = from_log._choose(cluster, KEY, DIRECTORY, entry, cast("LogHistory", Played(*writes)))
+    chosen, told = from_log._choose(
+        cluster, KEY, DIRECTORY, entry, cast("LogHistory", Played(*writes)), look=LOOK
+    )
     return chosen.entry_index, told
 
 
@@ -110,7 +114,7 @@ def test_what_is_only_possible_has_to_be_named(monkeypatch: pytest.MonkeyPatch) 
     assert "--entry INDEX" in caught.value.hint
     entry, told = choose(monkeypatch, write(3, WHOLE), possible, entry=4)
     assert entry == 4
-    assert told[0] == "etcd applied it at a revision that nothing tells: possible: it may have been refused"
+    assert told[0] == "nothing shows that etcd applied it, as accepted by --entry: it may have been refused"
     entry, told = choose(monkeypatch, write(3, WHOLE, Confidence.LIKELY), write(9, None))
     assert told[0].startswith("etcd applied it at mod_revision 103: likely: ")
     assert told[-1] == "1 later write of the key stands in the log, and not in this value"
@@ -143,8 +147,7 @@ def test_a_lease_that_the_log_does_not_say(monkeypatch: pytest.MonkeyPatch) -> N
     assert not any("lease" in line for line in told)
 
 
-def test_the_last_of_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_of_one_entry() -> None:
     """One transaction may write a key twice; what is stored then is the later one."""
     first, second = write(4, WHOLE), write(4, OF_ANOTHER, operation=1)
-    monkeypatch.setattr(from_log, "read_key", lambda *_: None)
-    assert from_log._of_entry(KEY, DIRECTORY, 4, [first, second]) is second
+    assert from_log._of_entry(KEY, DIRECTORY, 4, [first, second], "") is second

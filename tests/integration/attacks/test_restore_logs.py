@@ -1,0 +1,155 @@
+"""A log that is not of this etcd's history is to be put back; nothing may change."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.apiserver import EtcdStore
+from tests.support.change_runs import BROKEN, Ran, Registry
+from tests.support.etcd_server import EtcdServer, EtcdServers
+from tests.support.objects import aescbc, config_map, secret
+
+pytestmark = pytest.mark.etcd
+
+ACCEPTED = ("--accept-unlisted-source", "--accept-unknown-uid")
+THERE = aescbc(secret("lost").replace(b"never-to-be-shown", b"of-the-clone-only"))
+
+
+class Parted:
+    """An etcd, and a clone of it that was written to by itself."""
+
+    def __init__(
+        self, start_etcd: Callable[..., EtcdServer], folder: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """Let them part, and the clone go on."""
+        self._start, self._folder = start_etcd, folder
+        first = self.start("data")
+        prefix = b"/registry"
+        mine = folder / "mine"
+        mine.mkdir()
+        self.registry = Registry(first, prefix, mine, capfd)
+        self.key = self.registry.put("shop/lost", aescbc(secret("lost")))
+        self.broken = self.registry.key("shop/broken")
+        first.stop()
+        shutil.copytree(folder / "data", folder / "clone")
+        self.clone = self.start("clone")
+        self.write(self.clone, "theirs", {self.key: THERE, self.broken: aescbc(secret("broken"))})
+
+    def start(self, name: str) -> EtcdServer:
+        return self._start(flags=(f"--data-dir={self._folder / name}",))
+
+    def write(self, etcd: EtcdServer, name: str, values: dict[bytes, bytes], times: int = 10) -> None:
+        """Write as an API server does, and go on afterwards."""
+        store = EtcdStore(etcd.endpoint)
+        for key, value in values.items():
+            held = store.get(key)
+            assert store.put(key, value, mod_revision=held.mod_revision if held else 0) is not None
+        for number in range(times):
+            key = self.registry.key(f"shop/{name}-{number}", "configmaps")
+            assert store.put(key, config_map(f"{name}-{number}"), mod_revision=0) is not None
+        store.close()
+
+    def go_on(self, times: int = 10) -> None:
+        """Let the etcd that was cloned go on, with a value that is overwritten."""
+        etcd = self.start("data")
+        self.registry.etcd, self.registry.endpoints = etcd, etcd.endpoint
+        if times:
+            self.write(etcd, "mine", {self.key: BROKEN}, times)
+        etcd.compact()
+
+    def restore(self, *arguments: str, key: bytes | None = None, wal: str = "clone/member/wal") -> Ran:
+        key = key or self.key
+        replace = ("--replace-mod-revision", str(self.registry.mod_revision(key)))
+        return self.registry.restore(
+            "--from-wal", str(self._folder / wal), key.decode(), *replace, *ACCEPTED, *arguments
+        )
+
+
+@pytest.fixture
+def parted(
+    start_etcd: Callable[..., EtcdServer],
+    etcd_servers: EtcdServers,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> Parted:
+    if etcd_servers.kind != "process":
+        pytest.skip("the log of an etcd in a container is out of reach")
+    return Parted(start_etcd, tmp_path, capfd)
+
+
+@pytest.mark.parametrize("times", [1, 30])
+@pytest.mark.parametrize("how", ["stopped", "running", "copied"])
+def test_the_log_of_a_clone(parted: Parted, how: str, times: int, tmp_path: Path) -> None:
+    """It has the same kube-system uid and cluster id, and its own snap/db agrees with it."""
+    wal = _left(parted, how, tmp_path)
+    parted.go_on(times)
+    more = ("--accept-unknown-cluster",) if how == "copied" else ()
+    with parted.registry.untouched():
+        ran = parted.restore(*more, wal=wal)
+    if how == "stopped" and times > 1:  # what is stored here tells it of the whole file
+        assert ran.code == 5, ran.err
+        assert "snap/db beside it is of another history" in ran.err
+        return
+    parted.registry.refused(
+        ran, "nothing that is stored shows that the log is of this history", hint="--entry"
+    )
+
+
+@pytest.mark.parametrize("how", ["stopped", "running", "copied"])
+def test_the_log_of_what_was_before_a_restore(parted: Parted, how: str, tmp_path: Path) -> None:
+    """This etcd stands where a snapshot was taken; what its log says of later revisions never was here."""
+    wal = _left(parted, how, tmp_path)
+    parted.go_on(0)
+    with parted.registry.untouched():
+        ran = parted.restore("--accept-unknown-cluster", key=parted.broken, wal=wal)
+    parted.registry.refused(ran, "nothing", hint="--entry")
+
+
+def test_an_entry_of_a_running_clone(parted: Parted) -> None:
+    """Its files are held by an etcd with the same cluster id, which is not the one that is written to."""
+    parted.go_on()
+    ran = parted.restore()
+    entry = ran.err.partition(" is entry ")[2].partition(",")[0]
+    look = shlex.split(ran.err.partition("compare it with the others: ")[2].partition("; then name one")[0])
+    looked = parted.registry.run(*look[1:])
+    assert looked.code == 3, looked  # what was replayed leads elsewhere
+    assert "never-to-be-shown" not in looked.out
+    assert re.search(rf"\b{entry}\b", looked.out), looked.out
+    with parted.registry.untouched():
+        ran = parted.restore("--entry", entry)
+    parted.registry.refused(ran, "does not say which cluster it comes from", hint="--accept-unknown-cluster")
+
+
+@pytest.mark.parametrize("size", [0, 20000])
+def test_a_database_beside_that_is_no_database(parted: Parted, size: int, tmp_path: Path) -> None:
+    """It was copied while etcd wrote to it: the log is whole, and only what names the cluster is missing."""
+    parted.clone.stop()
+    parted.go_on(10)
+    copied = tmp_path / "copy" / "member"
+    shutil.copytree(tmp_path / "data" / "member", copied)
+    database = copied / "snap" / "db"
+    database.write_bytes(b"\xff" * size)
+    with parted.registry.untouched():
+        ran = parted.restore(wal="copy/member/wal")
+    parted.registry.refused(ran, "does not say which cluster it comes from", hint="--accept-unknown-cluster")
+    ran = parted.restore("--accept-unknown-cluster", wal="copy/member/wal")
+    assert ran.code == 0, ran.err
+    assert "not read beside it: " in ran.err
+
+
+def _left(parted: Parted, how: str, folder: Path) -> str:
+    """Return where the log of the clone is."""
+    if how == "running":
+        return "clone/member/wal"
+    parted.clone.stop()
+    if how == "stopped":
+        return "clone/member/wal"
+    (folder / "copy").mkdir()
+    shutil.copytree(folder / "clone" / "member" / "wal", folder / "copy" / "wal")
+    return "copy/wal"

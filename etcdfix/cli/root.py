@@ -25,7 +25,7 @@ COMMANDS: Commands = {
     ),
     "restore": (
         "etcdfix.cli.restore",
-        "Put a value back: a backup, the value of a snapshot, or an earlier revision.",
+        "Put a value back: from a backup, revision, snapshot, log, or saved object.",
     ),
     "reencrypt": (
         "etcdfix.cli.reencrypt",

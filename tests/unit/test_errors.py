@@ -24,7 +24,7 @@ FACTS: dict[str, dict[str, object]] = {
     "LogsDisagree": {"entry_index": 9},
     "DecodeError": {"offset": 7, "field_path": "spec.x"},
     "KindUnknown": {"group_version": "v7", "kind": "Pod", "reason": "not-registered", "readable_until": ""},
-    "AuthorizationRefused": {"reason": "denied"},
+    "AuthorizationRefused": {"reason": "denied", "detail": "no route to host"},
     "NotDurable": {"path": Path("/state")},
     "AuditError": {"path": Path("/state/audit.jsonl")},
     "AuditLogBroken": {"findings": ("record 2 is missing",)},

@@ -203,7 +203,9 @@ class TestLog:
         digest = hashlib.sha256(KEY).hexdigest()
         assert [line.split()[-1] for line in lines] == ["key=-", *[f"key=sha256:{digest}"] * 2, "key=-"]
         assert all(f"log={path}" in line for line in lines)
-        assert not any("shop" in line or "ada" in line for line in lines)
+        # Three letters may stand in any digest.
+        words = [re.sub(r"[0-9a-f]{64}", "", line) for line in lines]
+        assert not any("shop" in line or "ada" in line for line in words)
 
     def test_nothing_is_recorded_where_it_cannot_be_reached(self, folder: Path) -> None:
         path = folder / "audit.jsonl"

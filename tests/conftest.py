@@ -6,7 +6,7 @@ import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -141,14 +141,27 @@ def prefix() -> bytes:
     return b"/etcdfix-tests/%04d%04d/" % (number, number)
 
 
-@pytest.fixture(scope="module")
-def start_etcd(etcd_servers: EtcdServers) -> Iterator[Callable[..., EtcdServer]]:
-    """Start a server of one's own, in the variants of ``EtcdServers.start``; it ends with the module."""
+@contextmanager
+def _starter(servers: EtcdServers) -> Iterator[Callable[..., EtcdServer]]:
     with ExitStack() as stack:
 
         def start(**variant: Any) -> EtcdServer:
-            server = etcd_servers.start(**variant)
+            server = servers.start(**variant)
             stack.callback(server.stop)
             return server
 
+        yield start
+
+
+@pytest.fixture(scope="module")
+def start_etcd(etcd_servers: EtcdServers) -> Iterator[Callable[..., EtcdServer]]:
+    """Start a server of one's own, in the variants of ``EtcdServers.start``; it ends with the module."""
+    with _starter(etcd_servers) as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def start_local_etcd() -> Iterator[Callable[..., EtcdServer]]:
+    """The same, always as processes: their write-ahead logs are at hand, which those in containers are not."""
+    with closing(_or_skip(EtcdServers.as_processes)) as servers, _starter(servers) as start:
         yield start

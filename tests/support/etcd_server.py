@@ -157,6 +157,15 @@ class EtcdServers:
         if packaged is not None and "ETCDFIX_TEST_ETCD" not in os.environ:
             with contextlib.suppress(NoEtcdError):
                 return cls(Containers(), packaged)
+        return cls.as_processes()
+
+    @classmethod
+    def as_processes(cls) -> EtcdServers:
+        """As processes, whose files are at hand.
+
+        Raises:
+            NoEtcdError: There is no etcd to start.
+        """
         return cls(Processes(), find_tools())
 
     @classmethod

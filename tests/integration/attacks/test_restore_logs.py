@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.apiserver import EtcdStore
 from tests.support.change_runs import BROKEN, Ran, Registry
-from tests.support.etcd_server import EtcdServer, EtcdServers
+from tests.support.etcd_server import EtcdServer
 from tests.support.objects import aescbc, config_map, secret
 
 pytestmark = pytest.mark.etcd
@@ -25,10 +25,10 @@ class Parted:
     """An etcd, and a clone of it that was written to by itself."""
 
     def __init__(
-        self, start_etcd: Callable[..., EtcdServer], folder: Path, capfd: pytest.CaptureFixture[str]
+        self, start_local_etcd: Callable[..., EtcdServer], folder: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
         """Let them part, and the clone go on."""
-        self._start, self._folder = start_etcd, folder
+        self._start, self._folder = start_local_etcd, folder
         first = self.start("data")
         prefix = b"/registry"
         mine = folder / "mine"
@@ -73,14 +73,11 @@ class Parted:
 
 @pytest.fixture
 def parted(
-    start_etcd: Callable[..., EtcdServer],
-    etcd_servers: EtcdServers,
+    start_local_etcd: Callable[..., EtcdServer],
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> Parted:
-    if etcd_servers.kind != "process":
-        pytest.skip("the log of an etcd in a container is out of reach")
-    return Parted(start_etcd, tmp_path, capfd)
+    return Parted(start_local_etcd, tmp_path, capfd)
 
 
 @pytest.mark.parametrize("times", [1, 30])

@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -54,16 +53,13 @@ class Logged(Registry):
 
 @pytest.fixture
 def logged(
-    start_etcd: Callable[..., EtcdServer],
-    etcd_servers: Any,
+    start_local_etcd: Callable[..., EtcdServer],
     prefix: bytes,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> Logged:
-    if etcd_servers.kind != "process":
-        pytest.skip("the log of an etcd in a container cannot be reached")
     data = tmp_path / "data"
-    etcd = start_etcd(flags=(f"--data-dir={data}",))
+    etcd = start_local_etcd(flags=(f"--data-dir={data}",))
     registry = Logged(etcd, prefix, tmp_path, capfd, furnished=False)
     registry.wal = data / "member" / "wal"
     return registry
@@ -87,12 +83,12 @@ def test_every_value_comes_back_at_its_revision(logged: Logged) -> None:
 
 
 def test_a_log_of_another_cluster_is_never_offered(
-    logged: Logged, start_etcd: Callable[..., EtcdServer], tmp_path: Path
+    logged: Logged, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
 ) -> None:
     logged.fill()
     shutil.copytree(logged.wal.parent, tmp_path / "copied")
     logged.etcd.stop()
-    logged.etcd = start_etcd()
+    logged.etcd = start_local_etcd()
     logged.endpoints = logged.etcd.endpoint
     store = EtcdStore(logged.etcd.endpoint)
     for number in range(60):
@@ -107,7 +103,9 @@ def test_a_log_of_another_cluster_is_never_offered(
     assert "etcdfix restore" not in json.dumps(told["objects"])
 
 
-def part(logged: Logged, start_etcd: Callable[..., EtcdServer], folder: Path, *, idle: bool = False) -> int:
+def part(
+    logged: Logged, start_local_etcd: Callable[..., EtcdServer], folder: Path, *, idle: bool = False
+) -> int:
     """Let a clone write what the cluster deleted; return the revision at which they parted.
 
     Unless it is idle, the cluster goes on.
@@ -116,7 +114,7 @@ def part(logged: Logged, start_etcd: Callable[..., EtcdServer], folder: Path, *,
     parted = logged.etcd.revision()
     logged.etcd.stop()
     shutil.copytree(folder / "data", folder / "clone")
-    clone = start_etcd(flags=(f"--data-dir={folder / 'clone'}",))
+    clone = start_local_etcd(flags=(f"--data-dir={folder / 'clone'}",))
     store = EtcdStore(clone.endpoint)
     for number in range(1, COUNT, 2):
         value = aescbc(secret(f"s-{number}"))
@@ -124,7 +122,7 @@ def part(logged: Logged, start_etcd: Callable[..., EtcdServer], folder: Path, *,
     store.close()
     clone.compact()
     clone.stop()
-    logged.etcd = start_etcd(flags=(f"--data-dir={folder / 'data'}",))
+    logged.etcd = start_local_etcd(flags=(f"--data-dir={folder / 'data'}",))
     logged.endpoints = logged.etcd.endpoint
     store = EtcdStore(logged.etcd.endpoint)
     for number in range(0 if idle else 10):
@@ -135,10 +133,10 @@ def part(logged: Logged, start_etcd: Callable[..., EtcdServer], folder: Path, *,
 
 
 def test_the_log_of_a_clone_is_never_offered(
-    logged: Logged, start_etcd: Callable[..., EtcdServer], tmp_path: Path
+    logged: Logged, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
 ) -> None:
     """It has the same kube-system uid, and its own snap/db agrees with it."""
-    parted = part(logged, start_etcd, tmp_path)
+    parted = part(logged, start_local_etcd, tmp_path)
     told = copies(logged, "--wal", str(tmp_path / "clone" / "member" / "wal"))
     (place,) = [place for place in told["places"] if place["kind"] == "write-ahead-log"]
     assert place["history"] == "other", place
@@ -151,10 +149,10 @@ def test_the_log_of_a_clone_is_never_offered(
 
 
 def test_the_log_of_a_clone_is_neither_told_nor_restored(
-    logged: Logged, start_etcd: Callable[..., EtcdServer], tmp_path: Path
+    logged: Logged, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
 ) -> None:
     """Every command judges a log in the same way."""
-    part(logged, start_etcd, tmp_path)
+    part(logged, start_local_etcd, tmp_path)
     wal, key = str(tmp_path / "clone" / "member" / "wal"), logged.key("shop/s-1").decode()
     given = ("--accept-unlisted-source", "--accept-unknown-uid", "--dry-run")
     restored = logged.restore("--from-wal", wal, key, *given)
@@ -165,10 +163,10 @@ def test_the_log_of_a_clone_is_neither_told_nor_restored(
 
 
 def test_the_log_of_a_clone_that_went_on_alone(
-    logged: Logged, start_etcd: Callable[..., EtcdServer], tmp_path: Path
+    logged: Logged, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
 ) -> None:
     """The API servers are down, so nothing that is stored here contradicts it; its db is newer than what is here."""
-    part(logged, start_etcd, tmp_path, idle=True)
+    part(logged, start_local_etcd, tmp_path, idle=True)
     wal, key = str(tmp_path / "clone" / "member" / "wal"), logged.key("shop/s-1").decode()
     given = ("--accept-unlisted-source", "--accept-unknown-uid")
     with logged.untouched():

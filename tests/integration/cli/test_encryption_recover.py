@@ -18,7 +18,7 @@ from etcdfix.operations.look.encryption import recovered_files
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.sources.base import SourceDescription
 from etcdfix.text.commands import RepeatedOptions
-from tests.support.etcd_server import EtcdServer, EtcdServers
+from tests.support.etcd_server import EtcdServer
 from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, bootstrap, files, path, seal, stage_line
 from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s, node
 from tests.support.kine import KineWriter
@@ -369,14 +369,11 @@ def test_a_token_in_the_place_of_its_file_is_not_repeated(k3s: K3s) -> None:
 
 
 def test_what_was_compacted_comes_out_of_the_log_of_a_running_etcd(
-    start_etcd: Callable[..., EtcdServer],
-    etcd_servers: EtcdServers,
+    start_local_etcd: Callable[..., EtcdServer],
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    if etcd_servers.kind != "process":
-        pytest.skip("the log of an etcd in a container is out of reach")
-    k3s = K3s(start_etcd(flags=(f"--data-dir={tmp_path / 'data'}",)), tmp_path, capfd)
+    k3s = K3s(start_local_etcd(flags=(f"--data-dir={tmp_path / 'data'}",)), tmp_path, capfd)
     log = tmp_path / "data" / "member" / "wal"
     former = k3s.token_file("former", "former")
     first = k3s.keep(OLD, "former")

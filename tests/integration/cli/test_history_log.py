@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -41,16 +40,15 @@ class Logged(Registry):
 
 @pytest.fixture
 def logged(
-    start_etcd: Callable[..., EtcdServer],
-    etcd_servers: Any,
+    start_local_etcd: Callable[..., EtcdServer],
     prefix: bytes,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> Logged:
-    if etcd_servers.kind != "process":
-        pytest.skip("the log of an etcd in a container cannot be reached")
     data = tmp_path / "data"
-    registry = Logged(start_etcd(flags=(f"--data-dir={data}",)), prefix, tmp_path, capfd, furnished=False)
+    registry = Logged(
+        start_local_etcd(flags=(f"--data-dir={data}",)), prefix, tmp_path, capfd, furnished=False
+    )
     registry.wal = data / "member" / "wal"
     return registry
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.change_runs import BROKEN, Ran, Registry
-from tests.support.etcd_server import EtcdServer, EtcdServers
+from tests.support.etcd_server import EtcdServer
 from tests.support.objects import UID, aescbc, secret
 
 pytestmark = pytest.mark.etcd
@@ -26,11 +26,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def logged(start_etcd: Callable[..., EtcdServer], etcd_servers: EtcdServers, data: Path) -> EtcdServer:
+def logged(start_local_etcd: Callable[..., EtcdServer], data: Path) -> EtcdServer:
     """An etcd whose files are at hand."""
-    if etcd_servers.kind != "process":
-        pytest.skip("the log of an etcd in a container is out of reach")
-    return start_etcd(flags=(f"--data-dir={data}",))
+    return start_local_etcd(flags=(f"--data-dir={data}",))
 
 
 @pytest.fixture
@@ -173,11 +171,11 @@ def test_a_key_that_the_log_does_not_know(registry: Registry, data: Path) -> Non
 
 
 def test_a_log_of_another_history(
-    registry: Registry, data: Path, start_etcd: Callable[..., EtcdServer], tmp_path: Path
+    registry: Registry, data: Path, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
 ) -> None:
     """The same keys in another etcd: what its log says was never here."""
     lose(registry)
-    elsewhere = start_etcd(flags=(f"--data-dir={tmp_path / 'other'}",))
+    elsewhere = start_local_etcd(flags=(f"--data-dir={tmp_path / 'other'}",))
     for number in range(20):
         elsewhere.put(registry.key(f"shop/good-{number}"), aescbc(secret("others")))
     elsewhere.put(registry.key("shop/lost"), WHOLE)

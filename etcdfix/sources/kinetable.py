@@ -35,7 +35,7 @@ _IS: Final = "name = CAST(? AS TEXT)"
 _ROW: Final = f"""
     SELECT id, {_NAME}, IFNULL(CAST(created AS INTEGER), 0), IFNULL(CAST(deleted AS INTEGER), 0),
         IFNULL(CAST(create_revision AS INTEGER), 0), IFNULL(CAST(prev_revision AS INTEGER), 0),
-        IFNULL(CAST(lease AS INTEGER), 0), CAST(value AS BLOB), CASE WHEN ?1 THEN CAST(old_value AS BLOB) END
+        IFNULL(CAST(lease AS INTEGER), 0), CAST(value AS BLOB), CASE WHEN ? THEN CAST(old_value AS BLOB) END
     FROM kine
 """
 
@@ -172,7 +172,7 @@ class KineTable:
         Raises:
             SourceError: It cannot be read.
         """
-        found = list(self._rows(f"{_ROW} WHERE id = ?2", older, row_id))
+        found = list(self._rows(f"{_ROW} WHERE id = ?", older, row_id))
         return Row(*found[0]) if found else None
 
     def rows_of(self, key: bytes) -> Iterator[Row]:

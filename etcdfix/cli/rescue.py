@@ -125,12 +125,12 @@ def command(
     \b
     All that a report names unreadable:
       etcdfix scan --encryption-config FILE -o json --output-file report.json
-      mkdir -m 700 /root/rescued
+      mkdir -m 700 /srv/rescued
       etcdfix rescue --from-report report.json --kubeconfig admin.conf \\
-        --save-dir /root/rescued --reveal
+        --save-dir /srv/rescued --reveal
     One object:
       etcdfix rescue /registry/secrets/shop/db --kubeconfig admin.conf \\
-        --save-dir /root/rescued --reveal
+        --save-dir /srv/rescued --reveal
     """  # noqa: D301 - click's mark for lines that stay
     if not keys and not keys_base64 and from_report is None:
         raise click.UsageError("name what to save: --from-report FILE, or KEY")

@@ -70,7 +70,7 @@ def test_each_command_does_what_the_page_says(
     }
     places = {
         "/var/lib/etcd/member": str(data / "member"),
-        "/root/etcd-member": str(tmp_path / "copied"),
+        "/srv/etcd-member": str(tmp_path / "copied"),
         "/etc/kubernetes/encryption-config.yaml": str(tmp_path / "config.yaml"),
     }
 

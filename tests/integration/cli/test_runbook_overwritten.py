@@ -56,8 +56,8 @@ class Night:
         (folder / "bin" / "etcdfix").symlink_to(Path(sys.executable).with_name("etcdfix"))
         self._places = {
             "/var/lib/etcd/member": str(data / "member"),
-            "/root/etcd-member": str(folder / "copied"),
-            "/root/.kube/config": str(kubeconfig),
+            "/srv/etcd-member": str(folder / "copied"),
+            "/etc/kubernetes/admin.conf": str(kubeconfig),
             "/etc/kubernetes/encryption-config.yaml": str(folder / "config.yaml"),
             "db.json": str(saved(folder, json_secret("db", resource_version=self.good or 0))),
         }

@@ -94,6 +94,24 @@ class KineSource:
             )
         self._revision = revision or self._newest
 
+    @property
+    def path(self) -> Path:
+        """As given."""
+        return self._path
+
+    @property
+    def revision(self) -> int:
+        """At which it is read."""
+        return self._revision
+
+    def again(self) -> KineSource:
+        """Read the file as it stands now, at its newest revision.
+
+        Raises:
+            SourceError: As when it was opened.
+        """
+        return KineSource(self._path, cluster_name=self._cluster_name)
+
     # The protocol
 
     def describe(self) -> SourceDescription:

@@ -304,9 +304,13 @@ def open_cluster(
         raise ConfigurationError(
             "--revision: a change is decided by what stands there now", hint="leave it out"
         )
+    if inputs.kine is not None and inputs.main_named:
+        raise ConfigurationError(
+            "--kine and --main-endpoints: what kine keeps is all in its file", hint="leave one of them out"
+        )
     configuration = configure(inputs)
     _refuse_marked(configuration)
-    main = main_etcd(inputs, say=say)
+    main = main_etcd(inputs, say=say) if inputs.kine is None else None
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(open_source(inputs, say=say))
         if isinstance(source, LiveSource):

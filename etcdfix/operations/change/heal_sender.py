@@ -105,8 +105,8 @@ class HealSender:
         if self._healable.ended:
             text = f"no API server that was asked still holds it ({said}); nothing was changed"
             hint = (
-                "a server that has run since before the key was lost may: name each with --server URL; else the saved "
-                f"copy: {self._from_saved()}"
+                "a server that has run since before the key was lost may: name each with --server URL; else "
+                f"{self._what_is_left()}"
             )
         elif refusals[-1][1] == 500:
             text = f"refused, reason not told ({said}); nothing was changed"
@@ -122,11 +122,13 @@ class HealSender:
             hint = "the answer may quote the object, so it is not shown: see that server's audit log"
         return self._refused(Result.REFUSED, Rule.SERVER_REFUSED, text, hint)
 
-    def _from_saved(self) -> str:
-        """Return the command that puts the newest saved copy back."""
-        key = self._healable.key
-        file = str(self._ground.saved / self._ground.copies[key][0].file)  # its uid was asked with
-        return quote_command(["etcdfix", "restore", "--from-object", file, *key_arguments(key)])
+    def _what_is_left(self) -> str:
+        """Return the command that puts the newest saved copy back, or says what else there is."""
+        copies, key = self._ground.saved_of(self._healable.found.stored), key_arguments(self._healable.key)
+        if not copies:
+            return f"what is left of it: {quote_command(['etcdfix', 'copies', *key])}"
+        file = str(self._ground.saved / copies[0].file)
+        return f"the saved copy: {quote_command(['etcdfix', 'restore', '--from-object', file, *key])}"
 
     def _refused(self, result: Result, rule: Rule, text: str, hint: str) -> Sent:
         key = display(self._healable.key)

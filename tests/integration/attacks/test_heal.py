@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from etcdfix.apiserver.client import NoReply, RefusalReason
 from etcdfix.model import GroupResource
 from etcdfix.operations.change import heal_sender as heal_module
 from etcdfix.remediation import patcher
+from etcdfix.remediation.rescue.store import RescueStore
 from etcdfix.rescued import digest_of, file_name
 from tests.support.apiserver import Answer, Request, StandIn
 from tests.support.apiserver.https import Listener
@@ -707,6 +709,190 @@ def test_no_copy_says_the_uid(
         cluster.rescue("two")
         cluster.p1.lose_cache("secrets")
         _refused(cluster, "one", rule="not-healable", says="no saved copy says its uid")
+
+
+@pytest.fixture
+def ended(
+    etcd: EtcdServer,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+) -> Iterator[LostKeyCluster]:
+    """Cached reads ended before anything was saved; what the Secret ``one`` was before stands under today's key."""
+    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority, ()) as cluster:
+        RescueStore.open(cluster.saved).close()
+        yield cluster
+
+
+OTHER = "99999999-2222-3333-4444-555555555555"
+NO_UID = "no saved copy says its uid"
+
+
+@pytest.mark.parametrize(
+    "spoil", ["generation", "cluster", "unlisted", "tampered", "identity", "unreadable", "no uid", "log"]
+)
+def test_a_backup_that_says_nothing(ended: LostKeyCluster, spoil: str) -> None:
+    """Each differs in one thing from the backup that does say the uid."""
+    first = ended.written_twice("one")
+    uid, elsewhere = ended.uid("one"), None
+    match spoil:
+        case "generation":
+            first = msgspec.structs.replace(first, create_revision=first.create_revision - 1)
+        case "cluster":
+            elsewhere = OTHER
+        case "identity":
+            first = msgspec.structs.replace(first, value=ended.sealed("two", uid=uid))
+        case "unreadable":
+            first = msgspec.structs.replace(first, value=ended.stored_value(first.key).value)
+        case "no uid":
+            first = msgspec.structs.replace(first, value=ended.sealed("one"))
+    backup = ended.back_up(first, uid=elsewhere)
+    match spoil:
+        case "unlisted":
+            ended.log.unlink()
+            Path(f"{ended.log}.head").unlink()
+        case "tampered":
+            whole = backup.read_bytes()
+            backup.write_bytes(whole.replace(b'"reason":"the', b'"reason":"The'))
+            assert backup.read_bytes() != whole
+        case "log":
+            ended.log = ended.folder / "log" / "another.jsonl"
+    ended.etcd.compact()
+    ended.p1.lose_cache("secrets")
+    refusal = _refused(ended, "one", rule="not-healable", says=NO_UID)
+    assert "--backup-dir" in str(refusal["next_step"])
+
+
+def test_two_backups_say_different_uids(ended: LostKeyCluster) -> None:
+    first = ended.written_twice("one")
+    ended.back_up(first)
+    ended.back_up(msgspec.structs.replace(first, value=ended.sealed("one", uid=OTHER)))
+    ended.etcd.compact()
+    ended.p1.lose_cache("secrets")
+    _refused(ended, "one", rule="other-object", says=OTHER)
+
+
+def test_etcd_and_a_backup_say_different_uids(ended: LostKeyCluster) -> None:
+    first = ended.written_twice("one")
+    ended.back_up(msgspec.structs.replace(first, value=ended.sealed("one", uid=OTHER)))
+    ended.p1.lose_cache("secrets")
+    _refused(ended, "one", rule="other-object", says=OTHER)
+
+
+def test_a_saved_copy_and_a_backup_say_different_uids(ended: LostKeyCluster) -> None:
+    first = ended.written_twice("one")
+    ended.rescue("one")
+    ended.back_up(msgspec.structs.replace(first, value=ended.sealed("one", uid=OTHER)))
+    ended.etcd.compact()
+    ended.p1.lose_cache("secrets")
+    _refused(ended, "one", rule="other-object", says=f"{ended.uid('one')} by saved copy")
+
+
+def test_a_saved_copy_of_an_earlier_object_says_nothing(ended: LostKeyCluster) -> None:
+    """It was saved, deleted, and made anew under the same name."""
+    ended.written_twice("one")
+    ended.rescue("one")
+    _made_anew(ended)
+    ended.p1.lose_cache("secrets")
+    _refused(ended, "one", rule="not-healable", says=NO_UID)
+
+
+def test_an_earlier_revision_of_an_object_that_was_made_anew(ended: LostKeyCluster) -> None:
+    first = ended.written_twice("one")
+    _made_anew(ended)
+    ended.back_up(first)
+    ended.p1.lose_cache("secrets")
+    _refused(ended, "one", rule="not-healable", says=NO_UID)
+
+
+def _made_anew(cluster: LostKeyCluster) -> None:
+    cluster.etcd.delete(cluster.key("shop/one"))
+    cluster.p1.wait()
+    cluster.p1.reload(OLD)
+    cluster.p1.create("v1", "Secret", "one", "shop", data={"password": DATA})
+    cluster.p1.wait()
+    cluster.p1.reload(NEW)
+
+
+def test_an_earlier_revision_of_another_object_by_its_own_word(ended: LostKeyCluster) -> None:
+    """A value that was moved there opens, and is of another object."""
+    key = ended.key("shop/one")
+    ended.etcd.put(key, ended.sealed("two", uid=OTHER))
+    ended.etcd.put(key, aescbc(secret("one"), b"abcdefghijklmnop", "key3"))
+    ended.p1.wait()
+    ended.p1.lose_cache("secrets")
+    _refused(ended, "one", rule="not-healable", says=NO_UID)
+
+
+@pytest.mark.parametrize("kept_in", ["etcd", "backup"])
+def test_an_earlier_value_that_was_being_deleted(ended: LostKeyCluster, kept_in: str) -> None:
+    when = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/hold"]}
+    first = ended.written_twice("one", **when)
+    if kept_in == "backup":
+        ended.back_up(first)
+        ended.etcd.compact()
+    ended.p1.lose_cache("secrets")
+    _refused(ended, "one", rule="not-healable", says="it was being deleted (deletionTimestamp) already, by")
+
+
+def test_what_another_server_still_gives_of_the_kind_is_rescued_first(ended: LostKeyCluster) -> None:
+    """Nobody gives the one to heal any more; what is not saved of the others a heal could end."""
+    ended.written_twice("one")
+    ended.p1.reload(OLD)
+    ended.p1.create("v1", "Secret", "two", "shop", data={"password": DATA})
+    ended.p1.wait()
+    with beside(ended, OLD) as p2:
+        p2.wait()
+        for server in (ended.p1, p2):
+            server.reload(NEW)
+        ended.p1.lose_cache("secrets")
+        lost = Answer(500, b'{"kind": "Status"}')
+        p2.behaviour.instead["/api/v1/namespaces/shop/secrets/one?resourceVersion=0"] = lost
+        _refused(ended, "one", rule="not-rescued", says="shop/two")
+
+
+def test_a_server_that_gives_it_after_all(ended: LostKeyCluster) -> None:
+    """Then it can be saved, and has to be."""
+    ended.written_twice("one")
+    _refused(ended, "one", rule="not-rescued", says="was not saved yet")
+
+
+def test_a_server_that_may_give_it_and_does_not_say(ended: LostKeyCluster) -> None:
+    ended.written_twice("one")
+    with beside(ended, NEW) as p2:
+        ended.p1.lose_cache("secrets")
+        p2.behaviour.instead["/api/v1/namespaces/shop/secrets/one?resourceVersion=0"] = Answer(504)
+        _refused(ended, "one", rule="not-rescued", says=p2.url)
+
+
+def test_the_uid_of_a_backup_and_no_server_that_holds_it(ended: LostKeyCluster) -> None:
+    ended.written_twice("one")
+    ended.p1.restart()
+    with ended.unwritten():
+        told = ended.told("one", code=4)
+    assert told["refusal"]["rule"] == "server-refused"
+    assert "etcdfix copies" in told["refusal"]["next_step"]
+
+
+def test_a_wrong_uid_of_a_backup_writes_nothing(ended: LostKeyCluster) -> None:
+    """The server is told the uid, and refuses."""
+    first = ended.written_twice("one")
+    ended.back_up(msgspec.structs.replace(first, value=ended.sealed("one", uid=OTHER)))
+    ended.etcd.compact()
+    ended.p1.lose_cache("secrets")
+    with ended.unwritten():
+        told = ended.told("one", code=4)
+    assert told["refusal"]["rule"] == "server-refused"
+    assert [patch["metadata"]["uid"] for patch in ended.patches()] == [OTHER]
+
+
+def test_a_saved_copy_that_is_gone_cannot_be_saved_again(cluster: LostKeyCluster) -> None:
+    for path in cluster.saved.glob("*.json"):
+        path.unlink()
+    cluster.p1.lose_cache("secrets")
+    refusal = _refused(cluster, rule="not-rescued")
+    assert "no API server gives it any more" in str(refusal["next_step"])
 
 
 def test_a_wrong_uid_in_the_index_is_not_believed(cluster: LostKeyCluster) -> None:

@@ -19,6 +19,7 @@ from etcdfix.remediation.audit.record import Intent, Result
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.landmarks import Sighting, find_elsewhere, sight
 from etcdfix.remediation.patcher import HEALED_AT, LONGEST_ANSWER, patch_annotation
+from etcdfix.remediation.reconcile import Carried
 from etcdfix.remediation.sending import Sent
 from etcdfix.remediation.writer import Expected, KeyState, describe_move, evaluate_compare
 from etcdfix.reports.printers.objects import Form, Viewer
@@ -39,11 +40,15 @@ def intent_detail(at: str) -> str:
     return f"by a merge PATCH that sets {HEALED_AT}={at}"
 
 
-def was_healed_under(examiner: Examiner, intent: Intent, stored: StoredValue) -> bool:
+def was_healed_under(examiner: Examiner, intent: Intent, stored: StoredValue) -> Carried:
     """Say whether a value opens, and carries the annotation that an intent asked for."""
     found = examiner.examine(stored)
     at = _annotation(_document(examiner, found)) if found.opened else ""
-    return bool(at) and intent.detail == intent_detail(at)
+    if at and intent.detail == intent_detail(at):
+        return Carried(True)
+    if found.verdict.outcome is Outcome.UNDETERMINED:
+        return Carried(None, found.verdict.message)
+    return Carried(False)
 
 
 class HealSender:
@@ -195,6 +200,11 @@ class HealSender:
         ours = _annotation(document) == self._at
         if not ours and _came_to_nothing(reply):
             return self._refused(Result.REFUSED, Rule.MOVED, f"{moved}, by somebody else", "examine it again")
+        if not found.opened and found.verdict.outcome is Outcome.UNDETERMINED:
+            return Sent(
+                result=Result.UNKNOWN,
+                detail=f"{moved}, and what was written cannot be examined now: {found.verdict.message}",
+            )
         if not found.opened or found.verdict.outcome not in _FINE:
             return Sent(
                 result=Result.ANOMALY,

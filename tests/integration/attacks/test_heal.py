@@ -26,6 +26,8 @@ from tests.support.change_runs import Ran
 from tests.support.etcd_proxy import Refusal
 from tests.support.etcd_server import EtcdServer
 from tests.support.healing import DATA, NEW, OLD, RESOURCES, THIRD, LostKeyCluster, beside, lost_key_cluster
+from tests.support.kms_plugin import KMSPlugin
+from tests.support.kms_plugin import Refusal as PluginRefusal
 from tests.support.lossy_etcd import LossyProxy
 from tests.support.objects import (
     IDENTITY,
@@ -675,11 +677,97 @@ def test_an_open_intent_and_the_write_of_somebody_else(cluster: LostKeyCluster) 
     assert "applied-or-gone" in _reconciled(cluster).out
 
 
-def _reconciled(cluster: LostKeyCluster) -> Ran:
-    common = ["--endpoints", cluster.endpoints, "--etcd-prefix", cluster.prefix]
-    return cluster.run(
-        "audit", "reconcile", *common, "--encryption-config", str(cluster.config), str(cluster.log)
+DENIED = PluginRefusal("PERMISSION_DENIED", "not you")
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Iterator[KMSPlugin]:
+    with KMSPlugin("v2", f"@etcdfix-test-{os.getpid()}-{tmp_path.name}", {"kek-1": b"1" * 32}) as plugin:
+        yield plugin
+
+
+def _under_kms(cluster: LostKeyCluster, plugin: KMSPlugin) -> None:
+    kms = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint, "timeout": "1s"}}
+    cluster.config.write_bytes(
+        configuration_yaml(kms, provider("aescbc", key2=KEY_2), IDENTITY, resources=RESOURCES)
     )
+
+
+def _written_by(cluster: LostKeyCluster, plugin: KMSPlugin, at: str) -> bytes:
+    """Return what an API server makes of the first Secret under KMS, with the annotation of a heal."""
+    metadata = {"name": "one", "namespace": "shop", "uid": cluster.uid("one")}
+    annotated = metadata | {"annotations": {"etcdfix.io/healed-at": at}}
+    value = json_object("v1", "Secret", "one", metadata=annotated, data={"password": DATA})
+    return plugin.stored_v2(value, cluster.key("shop/one"))
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_value_under_kms_settles_nothing_while_the_plugin_is_not_asked(
+    cluster: LostKeyCluster, plugin: KMSPlugin, *, ours: bool
+) -> None:
+    _at_patch(cluster, lambda: cluster.p1.die_after(0))
+    cluster.told("one", code=3)
+    (patch,) = cluster.patches()
+    at = patch["metadata"]["annotations"]["etcdfix.io/healed-at"] if ours else "2001-01-01T00:00:00Z"
+    cluster.etcd.put(cluster.key("shop/one"), _written_by(cluster, plugin, at))
+    _under_kms(cluster, plugin)
+    plugin.refusal = DENIED
+    for flags, says in ((["--no-kms"], "--no-kms"), (["--no-kms", "--dry-run"], "--no-kms"), ([], "explain")):
+        ran = _reconciled(cluster, *flags)
+        assert ran.code == 3, ran
+        assert "unknown" in ran.out
+        assert "it stays open" in ran.out
+        assert "when etcd answers" not in ran.out
+        assert says in ran.out
+        assert "applied-or-gone" not in ran.out
+        cluster.shows_nothing(ran)
+    plugin.refusal = None
+    ran = _reconciled(cluster)
+    assert (ran.code, "healed" in ran.out, "applied-or-gone" in ran.out) == (0, ours, not ours), ran
+    assert "no open intents" in _reconciled(cluster).out
+
+
+def test_what_was_written_cannot_be_examined(cluster: LostKeyCluster, plugin: KMSPlugin) -> None:
+    """The plugin fails just then: nothing is wrong with the value as far as anybody knows, and it stays open."""
+    _under_kms(cluster, plugin)
+    path = "/api/v1/namespaces/shop/secrets/one?fieldManager=etcdfix"
+    cluster.p1.behaviour.instead[path] = Answer(200, b"{}")
+
+    def write() -> None:
+        at = cluster.patches()[-1]["metadata"]["annotations"]["etcdfix.io/healed-at"]
+        cluster.etcd.put(cluster.key("shop/one"), _written_by(cluster, plugin, at))
+        plugin.refusal = DENIED
+
+    _at_patch(cluster, write)
+    told = cluster.told("one", code=3)
+    (one,) = told["objects"]
+    assert one["result"] == "unknown"
+    assert "cannot be examined" in one["detail"]
+    assert any("audit reconcile" in step["command"] for step in told["follow_ups"])
+    plugin.refusal = None
+    assert "healed" in _reconciled(cluster).out
+
+
+def test_an_open_heal_is_not_settled_by_another_change(cluster: LostKeyCluster) -> None:
+    """Whoever deletes the key looks at no annotation; only reconciling with the configuration does."""
+    _at_patch(cluster, lambda: cluster.p1.die_after(0))
+    cluster.told("one", code=3)
+    key = cluster.key("shop/one")
+    cluster.etcd.put(cluster.key("shop/good"), cluster.sealed("good", uid=OTHER))
+    cluster.etcd.put(key, cluster.sealed("one", uid=OTHER)[:-21])
+    ran = cluster.delete(key, "--accept-no-api-server", "--accept-risk", "ends-cached-reads", "--dry-run")
+    assert ran.code == 0, ran
+    assert "stays open" in ran.err + ran.out
+    ran = cluster.delete(key, "--accept-no-api-server", "--accept-risk", "ends-cached-reads")
+    assert ran.code == 0, ran
+    assert cluster.outcomes()[-2:] == ["unknown", "deleted"]
+    assert "applied-or-gone" in _reconciled(cluster).out  # the key is gone: nothing will ever tell
+
+
+def _reconciled(cluster: LostKeyCluster, *arguments: str) -> Ran:
+    common = ["--endpoints", cluster.endpoints, "--etcd-prefix", cluster.prefix]
+    config = ["--encryption-config", str(cluster.config)]
+    return cluster.run("audit", "reconcile", *common, *config, *arguments, str(cluster.log))
 
 
 def test_the_unreadable_bytes_never_come_back_over_what_was_healed(cluster: LostKeyCluster) -> None:

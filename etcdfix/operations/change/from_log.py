@@ -18,7 +18,7 @@ from etcdfix.model import ClusterIdentity, Confidence, Outcome
 from etcdfix.operations.change.candidate import Candidate, identify_file
 from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.members import KeyReading, read_key
+from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.preflight.same_object import newest_readable, uid_of
 from etcdfix.reports.copies_model import Fit
 from etcdfix.rules import Rule, refuse
@@ -100,7 +100,7 @@ def _choose(
     look: str,
 ) -> tuple[LoggedWrite, tuple[str, ...]]:
     """Return the write, and what is to be known of it."""
-    reading = read_key(cluster.source.client, key)  # after the log was opened: nothing in that is newer
+    reading = cluster.now.read_key(key)  # after the log was opened: nothing in that is newer
     writes = (_held_against(write, reading.revision) for write in history.writes(key))
     if entry is not None:
         write = _of_entry(key, directory, entry, writes, look)

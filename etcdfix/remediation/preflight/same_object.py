@@ -20,7 +20,6 @@ from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.rules import Rule, refuse
-from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
 
@@ -135,7 +134,8 @@ def said_uids(
     if newest is not None and newest.same_object:
         uid = uid_of(newest.examination)
         if uid:
-            origin = f"mod_revision {newest.examination.stored.mod_revision} in etcd"
+            kept_in = "kine" if cluster.is_kine else "etcd"
+            origin = f"mod_revision {newest.examination.stored.mod_revision} in {kept_in}"
             yield SaidUid(uid, origin, newest.examination)
     yield from _in_backups(cluster, last_stored(cluster, reading, key), key, identity, places)
 
@@ -149,7 +149,7 @@ def last_stored(cluster: Cluster, reading: KeyReading, key: bytes) -> StoredValu
     if reading.stored is not None:
         return reading.stored
     last = None
-    with LiveSource(cluster.client.connection, revision=reading.revision) as source:
+    with cluster.kept(reading.revision) as source:
         for kept in source.history(key):
             last = kept.stored if kept.stored is not None else last
     return last
@@ -198,7 +198,7 @@ def _backups_of(key: bytes, places: RecordPaths) -> Iterator[tuple[Path, BackupC
 
 def _newest_readable(cluster: Cluster, reading: KeyReading, key: bytes) -> Kept | None:
     examiner = cluster.examiner.apart()
-    with LiveSource(cluster.client.connection, revision=reading.revision) as source:
+    with cluster.kept(reading.revision) as source:
         if reading.stored is not None:
             return newest_kept(source, examiner, reading.stored, reads)
         return kept_of_history(source, examiner, key, reads, newest=None)

@@ -343,9 +343,8 @@ def _reconcile_first(
             cluster=change.entry.cluster,
             accept_unknown_cluster=change.accept_unknown_cluster,
         )
-        warnings.append(
-            f"the open intent {intent.link.sequence} was settled: {settled.result}, {settled.detail}"
-        )
+        became = f"was settled: {settled.result}" if settled.settled else "stays open"
+        warnings.append(f"the open intent {intent.link.sequence} {became}, {settled.detail}")
         warnings += settled.warnings
     return warnings
 
@@ -360,9 +359,8 @@ def _predict_first(now: Datastore, log: AuditLog, change: Change) -> list[str]:
             cluster=change.entry.cluster,
             accept_unknown_cluster=change.accept_unknown_cluster,
         )
-        warnings.append(
-            f"the open intent {intent.link.sequence} would be settled first: {found.result}, {found.detail}"
-        )
+        would = f"would be settled first: {found.result}" if found.settled else "stays open"
+        warnings.append(f"the open intent {intent.link.sequence} {would}, {found.detail}")
     return warnings
 
 

@@ -15,17 +15,31 @@ from etcdfix.apiserver.fleet import open_fleet
 from etcdfix.apiserver.memory import Memory, remember
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.apiserver.servers import APIAccess
-from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.model import ClusterIdentity, GroupResource, StoredValue
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Result, Subject, Verb
+from etcdfix.remediation.backup.file import BackupCluster
+from etcdfix.remediation.backup.write import record_intent
+from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.rescue.store import Origin, RescueStore
 from etcdfix.sources.base import Source
 from etcdfix.sources.kine import KineSource
-from tests.support.apiserver import EtcdStore, KineStore, StandIn
+from tests.support.apiserver import TOKEN, EtcdStore, KineStore, Request, StandIn
 from tests.support.apiserver.store import Store
-from tests.support.audit_logs import own_directory
+from tests.support.audit_logs import OPERATOR, content, entry, own_directory
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran, Registry
 from tests.support.etcd_server import EtcdServer
-from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, namespace_object, provider
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    aescbc,
+    configuration_yaml,
+    json_object,
+    namespace_object,
+    provider,
+)
 
 RESOURCES = ("secrets", "configmaps", "widgets.example.com")
 OLD = configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY, resources=RESOURCES)
@@ -33,6 +47,8 @@ NEW = configuration_yaml(provider("aescbc", key2=KEY_2), IDENTITY, resources=RES
 THIRD = configuration_yaml(provider("aescbc", key3=b"abcdefghijklmnop"), IDENTITY, resources=RESOURCES)
 DATA = "bmV2ZXItdG8tYmUtc2hvd24="
 """``never-to-be-shown``, as a Secret has it."""
+
+_BOTH = (provider("aescbc", key1=KEY_1), provider("aescbc", key2=KEY_2))
 
 
 class LostKeyCluster(Registry):
@@ -94,6 +110,52 @@ class LostKeyCluster(Registry):
                     mod_revision=int(found.identity.resource_version),
                 )
                 store.save(key, thing, found.identity, found.raw, origin)
+
+    def written_twice(self, name: str, **metadata: Any) -> StoredValue:
+        """Make a Secret of namespace shop under the new key, and write it anew under the old one.
+
+        Returns:
+            The first value.
+        """
+        self.p1.reload(configuration_yaml(*_BOTH[::-1], IDENTITY, resources=RESOURCES))
+        key = self.p1.create("v1", "Secret", name, "shop", data={"password": DATA}, metadata=metadata)
+        self.p1.wait()
+        first = self.stored_value(key)
+        self.p1.reload(configuration_yaml(*_BOTH, IDENTITY, resources=RESOURCES))
+        path, token = f"/api/v1/namespaces/shop/secrets/{name}", f"Bearer {TOKEN}"
+        body = json.dumps({"metadata": {"labels": {"written": "again"}}}).encode()
+        kind = "application/merge-patch+json"
+        assert self.p1.answer(Request("PATCH", path, body, token, content_type=kind)).status == 200
+        self.p1.wait()
+        self.p1.reload(NEW)
+        assert self.stored_value(key).create_revision == first.create_revision
+        return first
+
+    def uid(self, name: str) -> str:
+        """Of a Secret of namespace shop, by the memory of the first server."""
+        memory = self.p1.process.caches[GroupResource("", "secrets")].memory
+        return str(memory[self.key(f"shop/{name}")].value["metadata"]["uid"])
+
+    def sealed(self, name: str, **metadata: Any) -> bytes:
+        """Return a Secret of namespace shop as the new key seals it."""
+        metadata = {"name": name, "namespace": "shop", **metadata}
+        value = json_object("v1", "Secret", name, metadata=metadata, data={"password": DATA})
+        return aescbc(value, KEY_2, "key2")
+
+    def back_up(self, stored: StoredValue, *, uid: str | None = None) -> Path:
+        """Make a backup of a value that the audit log lists; ``uid`` is that of the cluster."""
+        uid = self.p1.uid if uid is None else uid
+        about = Subject(
+            key=stored.key, group="", api_version="v1", resource="secrets", namespace="shop", name="one",
+            mod_revision=stored.mod_revision,
+        )  # fmt: skip
+        held = content(stored, purpose="restore", cluster=BackupCluster(uid, "1", (self.endpoints,), 77))
+        with AuditLog.open(self.log) as log, open_directory(self.backups) as directory:
+            intent = record_intent(
+                log, entry(verb=Verb.RESTORE, subject=about, cluster_uid=uid), held, [directory]
+            )
+            log.append(intent.closed_by(Result.RESTORED, operator=OPERATOR))
+        return Path(intent.backups[0])
 
     def heal(self, *arguments: str, yes: bool = True, **common: Any) -> Ran:
         """Run the command; without ``--from-report`` the first argument names a Secret of namespace shop."""

@@ -108,7 +108,7 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
         server: The API server that wrote it, "" where none is known to have.
         changed: Paths of the fields that admission changed.
         saved_file: The answer of the server, where it was kept beside what was rescued; else "".
-        ended: No server gave it from memory any more: which of them still held it was not known.
+        uid_from: What says the uid, where no server gave it from memory any more; "" where one did.
     """
 
     key: bytes
@@ -117,7 +117,12 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
     server: str = ""
     changed: tuple[str, ...] = ()
     saved_file: str = ""
-    ended: bool = False
+    uid_from: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """No server gave it from memory any more: which of them still held it was not known."""
+        return bool(self.uid_from)
 
     @property
     def well(self) -> bool:
@@ -200,7 +205,7 @@ def run_heal(
                 copies={key: newest_first(objects) for key, objects in index.by_key().items()},
                 accepted=request.accepted,
                 unchecked_servers=request.unchecked_servers,
-                backup_directories=request.record_paths.directories,
+                places=request.record_paths,
                 step=step,
             ),
             request,
@@ -357,7 +362,7 @@ class _Run:
             outcome=outcome,
             server=sender.server,
             changed=sender.changed,
-            ended=healable.ended,
+            uid_from=healable.uid_from,
         )
         if healable.ended and sender.answer is not None:
             healed = self._with_answer(healed, healable, sender.answer)

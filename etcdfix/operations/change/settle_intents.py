@@ -212,8 +212,11 @@ def _next_steps(log: Path, item: Reconciliation, again: RepeatedOptions) -> Iter
         item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.HEAL
     ):
         yield f"  next: {again.explain(intent.subject.key)}"
-    elif item.result is Result.UNKNOWN:
+    elif item.result is Result.UNKNOWN and not item.header_revision:
         yield "  it stays open; run this again when etcd answers"
+    elif item.result is Result.UNKNOWN:
+        yield "  it stays open; run this again, without --no-kms, once the value can be examined:"
+        yield f"  {again.explain(intent.subject.key)}"
 
 
 def _named(intent: Intent) -> str:

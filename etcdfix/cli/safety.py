@@ -194,9 +194,9 @@ def api_access(options: dict[str, Any]) -> APIAccess | None:
 
 
 def record_paths(options: dict[str, Any]) -> RecordPaths:
-    """Return where backups and the audit log go."""
+    """Return where backups and the audit log go; a directory that is named twice is one."""
     return RecordPaths(
-        tuple(path.absolute() for path in options.get("backup_dirs") or ()),
+        tuple(dict.fromkeys(path.absolute() for path in options.get("backup_dirs") or ())),
         options["audit_log"].absolute() if options.get("audit_log") is not None else None,
         anchor=named_anchor(options),
     )

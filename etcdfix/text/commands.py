@@ -79,6 +79,15 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         """The live etcd that was read, or the default one for a snapshot: what alone can be changed."""
         return () if self.of_a_file else self.now
 
+    def after_change(self, *, known_cluster: bool = True) -> tuple[str, ...]:
+        """Return what a command repeats that settles or undoes a change: the uid of kube-system is read for it, too.
+
+        Args:
+            known_cluster: Something named the cluster of the change; else that has to be accepted again.
+        """
+        accepted = () if known_cluster else ("--accept-unknown-cluster",)
+        return (*self.source, *self.layout, *self.reading, *self.changing, *accepted)
+
     def _change(self, words: Sequence[str]) -> str:
         """Return a command that writes to etcd; "" for kine, to which nothing is ever written."""
         return "" if self.of_kine else quote_command(words)

@@ -66,7 +66,7 @@ def command(
 
     with open_change(Verb.DELETE, options, lambda: one_key(key, key_base64), adapt=load) as change:
         api = change.api
-        again = change.inputs.same_again(kubeconfig=api.kubeconfig if api is not None else None)
+        again = change.inputs.same_again(api=api)
         checked: list[Preflight] = []
 
         def preview(found: Preflight) -> None:

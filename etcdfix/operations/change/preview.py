@@ -12,7 +12,6 @@ from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.model import ClusterIdentity, Outcome, RepairKind, RepairProof
 from etcdfix.operations.change.reencrypt import ReencryptPreview
 from etcdfix.operations.change.repair import RepairPreview
-from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.commit import ChangeOutcome
@@ -88,10 +87,7 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
         yield ""
         yield f"See all of it: {again.impact(stored.key)}"
     options = less_destructive_remedies(
-        with_candidate,
-        with_what_it_keeps(again, cluster.source),
-        readable=checked.readable,
-        breaking=bool(checked.protected),
+        with_candidate, again, readable=checked.readable, breaking=bool(checked.protected)
     )
     if options:
         yield ""

@@ -5,7 +5,7 @@ deletion leaves no trace of who asked for it, so a key that is gone is ``applied
 else is used: a marker beside the backup proves that nothing was sent (see ``backup``); etcd's revisions only grow,
 so a cluster that stands at an earlier one was put back to an older state, and the question cannot be answered there.
 
-Reading needs no second channel: everything here goes through the read-only client.
+Reading needs no second channel: everything here only asks what stands there now.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from etcdfix.remediation.audit.record import Intent, Link, Operator, Result, Ver
 from etcdfix.remediation.audit.record_line import parse_intent
 from etcdfix.remediation.audit.verify import ChainState, find_line, verify
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, confirm_backups
-from etcdfix.remediation.preflight.members import KeyReading, read_key
-from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.remediation.datastore import Datastore
+from etcdfix.remediation.preflight.members import KeyReading
 
 WasHealed = Callable[[Intent, StoredValue], bool]
 """Says whether a value opens and carries what the intent of a heal asked an API server to write into it."""
@@ -100,7 +100,7 @@ def _read_intent(path: Path, sequence: int, wait_seconds: float) -> Intent:
 
 
 def predict(
-    client: EtcdClient,
+    now: Datastore,
     intent: Intent,
     *,
     cluster: ClusterIdentity,
@@ -110,7 +110,7 @@ def predict(
     """Say what became of an intent, and record nothing.
 
     Args:
-        client: Connected to the cluster in question.
+        now: What stands in the cluster in question.
         intent: Open.
         cluster: Which one that is.
         accept_unknown_cluster: Go on where nothing tells whether the intent is about it.
@@ -121,7 +121,7 @@ def predict(
     """
     refuse_other_cluster(intent, cluster, accept_unknown_cluster=accept_unknown_cluster)
     try:
-        reading = read_key(client, intent.subject.key)
+        reading = now.read_key(intent.subject.key)
     except SourceError as exc:
         detail = f"etcd did not say how the key stands: {exc.message}"
         return Reconciliation(intent=intent, result=Result.UNKNOWN, detail=detail, header_revision=0)
@@ -138,7 +138,7 @@ def predict(
 
 
 def reconcile_intent(
-    client: EtcdClient,
+    now: Datastore,
     log: AuditLog,
     intent: Intent,
     operator: Operator,
@@ -150,7 +150,7 @@ def reconcile_intent(
     """Say what became of an intent, and record it.
 
     Args:
-        client: Connected to the cluster in question.
+        now: What stands in the cluster in question.
         log: Open, and so locked; the intent is open in it.
         intent: From :meth:`AuditLog.open_intents`, or :func:`open_intents_of`.
         operator: Who reconciles.
@@ -163,7 +163,7 @@ def reconcile_intent(
         AuditError: The record could not be made durable.
     """
     found = predict(
-        client,
+        now,
         intent,
         cluster=cluster,
         accept_unknown_cluster=accept_unknown_cluster,

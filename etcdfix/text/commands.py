@@ -47,13 +47,18 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
 
     @property
     def of_kine(self) -> bool:
-        """Whether it is the file of kine, to which nothing is ever written: there is no command that changes it."""
+        """Whether it is the file of kine: nothing of etcdfix writes to it, and what changes it is an API server."""
         return "--kine" in self.source
 
     @property
     def of_the_past(self) -> bool:
-        """Whether what is read may not be what the cluster holds now: a snapshot, or a revision that was named."""
+        """Whether what is read may not be what the cluster holds now: a file, or a revision that was named."""
         return self.of_a_file or "--revision" in self.source
+
+    @property
+    def can_heal(self) -> bool:
+        """Whether ``heal`` can take what is read for its source: what stands now in etcd, or in kine's file."""
+        return "--snapshot" not in self.source and "--revision" not in self.source
 
     @property
     def told_of_encryption(self) -> bool:
@@ -273,7 +278,8 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
     def heal(self, words: Sequence[str]) -> str:
         """Return the dry run of having an API server write anew what it holds; see :meth:`rescue`."""
         places = ("--saved", "DIR", "--kubeconfig", self.kubeconfig or "FILE")
-        options = (*self._live, *self.layout, *self._deciding, *self.changing)
+        source = self.now if self.of_kine else self._live
+        options = (*source, *self.layout, *self._deciding, *self.changing)
         return quote_command(
             ["etcdfix", "heal", *words, *places, *options, "--reason", "REASON", "--dry-run"]
         )

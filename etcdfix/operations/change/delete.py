@@ -31,12 +31,10 @@ from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome, place_warnings
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.preflight.cached_reads import RescuedCopies
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
 from etcdfix.remediation.preflight.expectation import expectation_of
-from etcdfix.remediation.preflight.members import read_key
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.remedies import readable_remedy, recovered_configuration
 from etcdfix.rules import Rule
@@ -122,7 +120,7 @@ def run_delete(
             now=datetime.now(UTC),
         )
     step("check: landmarks")
-    landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=request.key)
+    landmarks = cluster.now.landmarks(cluster.examiner.layout, target=request.key)
     try:
         checked = check_deletion(
             cluster,
@@ -185,7 +183,7 @@ def _with_ways_out(cluster: Cluster, request: DeleteRequest, refusal: RefusedByR
     if refusal.rule not in _OF_THE_VALUE:
         return refusal
     try:
-        stored = read_key(cluster.source.client, request.key).stored
+        stored = cluster.now.read_key(request.key).stored
         if stored is None:
             return refusal
         found = cluster.examiner.apart().examine(stored)

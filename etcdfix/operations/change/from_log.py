@@ -16,7 +16,7 @@ from etcdfix.model import ClusterIdentity, Confidence, Outcome
 from etcdfix.operations.change.candidate import Candidate, identify_file
 from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.members import KeyReading, read_key
+from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.preflight.same_object import newest_readable, uid_of
 from etcdfix.reports.copies_model import Fit
 from etcdfix.rules import Rule, refuse
@@ -102,7 +102,7 @@ def _choose(
     if entry is not None:
         write = _of_entry(key, directory, entry, writes, look)
     else:
-        reading = read_key(cluster.source.client, key)
+        reading = cluster.now.read_key(key)
         write = _newest(cluster, reading, key, directory, deque(writes, maxlen=_MOST_WRITES), look)
     told = [_sureness(write), history.agreement.sentence, *history.problems]
     if write.lease is None:

@@ -29,6 +29,7 @@ from etcdfix.operations.change.execute_change import (
     Confirmer,
     execute_change,
 )
+from etcdfix.operations.change.heal_file import check_current
 from etcdfix.operations.change.heal_kind import check_kind
 from etcdfix.operations.change.heal_look import (
     Ground,
@@ -47,6 +48,7 @@ from etcdfix.remediation.preflight.target import read_target
 from etcdfix.remediation.rescue.store import Origin, RescueStore
 from etcdfix.rescued import newest_first, read_index
 from etcdfix.rules import Rule, refuse
+from etcdfix.sources.kine import KineSource
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.text.safetext import quote_command
 
@@ -185,6 +187,9 @@ def run_heal(
     warnings = place_warnings(request.record_paths)
     with open_fleet(request.api, identity) as fleet:
         require_servers(fleet)
+        if isinstance(cluster.source, KineSource):
+            step("check: the file is what the API servers read")
+            check_current(cluster.source, fleet, request.unchecked_servers)
         run = _Run(
             Ground(
                 cluster=cluster,

@@ -17,7 +17,7 @@ from etcdfix.operations.change.heal_look import SILENT, Ground, Healable
 from etcdfix.operations.look.field_changes import Comparable, field_changes
 from etcdfix.remediation.audit.record import Intent, Result
 from etcdfix.remediation.durable import Step
-from etcdfix.remediation.landmarks import Sighting, find_elsewhere, sight
+from etcdfix.remediation.landmarks import Sighting, find_elsewhere
 from etcdfix.remediation.patcher import HEALED_AT, LONGEST_ANSWER, patch_annotation
 from etcdfix.remediation.sending import Sent
 from etcdfix.remediation.writer import Expected, KeyState, describe_move, evaluate_compare
@@ -64,7 +64,7 @@ class HealSender:
         self._ground = ground
         self._healable = healable
         self._at = at
-        self._client = ground.cluster.source.client
+        self._now = ground.cluster.now
         self.server = ""
         self.changed: tuple[str, ...] = ()
         self.answer: bytes | None = None
@@ -73,7 +73,7 @@ class HealSender:
         """Ask the servers that hold the object, one after the other, until etcd's key moves."""
         step("heal: compare")
         try:
-            difference = evaluate_compare(self._client, expected).difference
+            difference = evaluate_compare(self._now, expected).difference
         except SourceError as exc:
             return Sent(result=Result.NOT_APPLIED, detail=f"no request was sent: {exc.message}", refusal=exc)
         if difference is not None:
@@ -136,7 +136,7 @@ class HealSender:
         """Say what a request came to, by what etcd holds now; None where it was answered and nothing moved."""
         address = holder.server.address
         try:
-            seen = sight(self._client, expected.key, expected.landmarks)
+            seen = self._now.sight(expected.key, expected.landmarks)
         except SourceError as exc:
             return Sent(
                 result=Result.UNKNOWN,

@@ -131,8 +131,8 @@ def _before(
     yield PlanStep(
         "Save what API servers hold in memory",
         "One deletion ends that for all objects of a kind, and is refused until they are saved (--rescued DIR). Keep "
-        f"the files as you would keep the Secrets themselves.{heal if lost and not again.of_kine else ''}",
-        [again.rescue(words), *([] if again.of_kine else [again.heal(words)])] if lost else [],
+        f"the files as you would keep the Secrets themselves.{heal if lost else ''}",
+        [again.rescue(words), again.heal(words)] if lost else [],
     )
     kept = (
         recovered_configuration([Cause(group.cause)], group.transformer, again)

@@ -85,7 +85,7 @@ class BackupCluster(msgspec.Struct, frozen=True):
     Attributes:
         kube_system_uid: uid of namespace kube-system, which names the cluster; None where unknown.
         cluster_id: etcd's, lower-case hex.
-        endpoints: As given.
+        endpoints: As given; of kine its file.
         header_revision: Revision in the header of the answer that held the value.
         identity: What names the cluster, and what says so; None where it is not certain that the value came from that
             cluster, and in a file of before it was kept.

@@ -116,7 +116,7 @@ def last_stored(cluster: Cluster, reading: KeyReading, key: bytes) -> StoredValu
     if reading.stored is not None:
         return reading.stored
     last = None
-    with LiveSource(cluster.source.client.connection, revision=reading.revision) as source:
+    with LiveSource(cluster.client.connection, revision=reading.revision) as source:
         for kept in source.history(key):
             last = kept.stored if kept.stored is not None else last
     return last
@@ -165,7 +165,7 @@ def _backups_of(key: bytes, places: RecordPaths) -> Iterator[tuple[Path, BackupC
 
 def _newest_readable(cluster: Cluster, reading: KeyReading, key: bytes) -> Kept | None:
     examiner = cluster.examiner.apart()
-    with LiveSource(cluster.source.client.connection, revision=reading.revision) as source:
+    with LiveSource(cluster.client.connection, revision=reading.revision) as source:
         if reading.stored is not None:
             return newest_kept(source, examiner, reading.stored, reads)
         return kept_of_history(source, examiner, key, reads, newest=None)

@@ -9,7 +9,6 @@ import pytest
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.members import read_key
 from etcdfix.remediation.preflight.same_object import (
     check_same_object,
     check_uid,
@@ -38,14 +37,14 @@ def cluster(registry: Registry) -> Iterator[Cluster]:
 def checked(registry: Registry, cluster: Cluster, then: int) -> bool:
     """Check the value that stood at a revision."""
     key = registry.key("shop/web")
-    with LiveSource(cluster.source.client.connection, revision=then) as source:
+    with LiveSource(cluster.client.connection, revision=then) as source:
         stored = source.get(key)
     assert stored is not None
     return examined(cluster, key, stored)
 
 
 def examined(cluster: Cluster, key: bytes, stored: StoredValue) -> bool:
-    reading = read_key(cluster.source.client, key)
+    reading = cluster.now.read_key(key)
     return check_same_object(cluster, reading, cluster.examiner.apart().examine(stored))
 
 
@@ -104,7 +103,7 @@ def test_compacted_in_the_meantime(registry: Registry, cluster: Cluster) -> None
     """The value was read before; of the present generation it is all the same, of one that is gone nobody knows."""
     key = registry.key("shop/web")
     then = registry.etcd.put(key, WHOLE)
-    with LiveSource(cluster.source.client.connection, revision=then) as source:
+    with LiveSource(cluster.client.connection, revision=then) as source:
         stored = source.get(key)
     assert stored is not None
     registry.etcd.put(key, BROKEN)
@@ -123,7 +122,7 @@ def test_compacted_in_the_meantime(registry: Registry, cluster: Cluster) -> None
 def uid_fits(registry: Registry, cluster: Cluster, value: bytes, *, uid: str = KUBE_SYSTEM_UID) -> bool:
     key = registry.key("shop/web")
     found = cluster.examiner.apart().examine(StoredValue(key, value, 0, 0, 0, 0))
-    reading = read_key(cluster.source.client, key)
+    reading = cluster.now.read_key(key)
     return check_uid(cluster, reading, found, ClusterIdentity.by_uid(uid), registry.places)
 
 
@@ -195,11 +194,11 @@ def test_the_last_record_of_a_key(registry: Registry, cluster: Cluster) -> None:
             registry.etcd.delete(key)
         elif step == "compacted":
             registry.etcd.compact()
-        reading = read_key(cluster.source.client, key)
+        reading = cluster.now.read_key(key)
         last = last_stored(cluster, reading, key)
         newest = newest_readable(cluster, reading, key)
         there = step in {"put", "deleted"}
         assert (last is not None and last.value == WHOLE) is there
         assert (newest is not None and newest.stored == last) is there
     registry.etcd.put(key, BROKEN)
-    assert newest_readable(cluster, read_key(cluster.source.client, key), key) is None
+    assert newest_readable(cluster, cluster.now.read_key(key), key) is None

@@ -82,6 +82,13 @@ class APIAccess(msgspec.Struct, frozen=True):
     context: str | None = None
     servers: tuple[str, ...] = ()
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The options that say so."""
+        context = () if self.context is None else ("--context", self.context)
+        servers = (word for url in self.servers for word in ("--server", url))
+        return ("--kubeconfig", str(self.kubeconfig), *context, *servers)
+
 
 def parse_server_url(text: str) -> str:
     """Return the address of an API server as it was given, without a slash at its end.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -22,14 +22,24 @@ from etcdfix.remediation.backup.file import BackupCluster
 from etcdfix.remediation.backup.write import record_intent
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.rescue.store import Origin, RescueStore
-from etcdfix.sources.connection import EtcdConnection
-from etcdfix.sources.live import LiveSource
-from tests.support.apiserver import TOKEN, EtcdStore, Request, StandIn
+from etcdfix.sources.base import Source
+from etcdfix.sources.kine import KineSource
+from tests.support.apiserver import TOKEN, EtcdStore, KineStore, Request, StandIn
+from tests.support.apiserver.store import Store
 from tests.support.audit_logs import OPERATOR, content, entry, own_directory
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran, Registry
 from tests.support.etcd_server import EtcdServer
-from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, configuration_yaml, json_object, provider
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    aescbc,
+    configuration_yaml,
+    json_object,
+    namespace_object,
+    provider,
+)
 
 RESOURCES = ("secrets", "configmaps", "widgets.example.com")
 OLD = configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY, resources=RESOURCES)
@@ -58,6 +68,9 @@ class LostKeyCluster(Registry):
         capfd: pytest.CaptureFixture[str],
     ) -> None:
         super().__init__(etcd, prefix, folder, capfd, furnished=False)
+
+    def settle(self, prefix: bytes, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        super().settle(prefix, folder, capfd)
         self.config.write_bytes(NEW)
         self.saved = own_directory(folder / "saved")
 
@@ -69,11 +82,11 @@ class LostKeyCluster(Registry):
     @property
     def keys(self) -> list[bytes]:
         """The etcd keys of all Secrets."""
-        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+        with self.source() as source:
             return [stored.key for stored in source.current(self.key(""))]
 
     def stored_value(self, key: bytes) -> StoredValue:
-        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+        with self.source() as source:
             found = source.get(key)
         assert found is not None
         return found
@@ -167,8 +180,8 @@ class LostKeyCluster(Registry):
 
     def report(self) -> Path:
         """Scan, and return the report."""
-        arguments = ["--endpoints", self.endpoints, "--etcd-prefix", self.prefix, "--encryption-config"]
-        ran = self.run("scan", *arguments, str(self.config), "-o", "json")
+        reading = ["--etcd-prefix", self.prefix, "--encryption-config", str(self.config)]
+        ran = self.run("scan", *self.where, *reading, "-o", "json")
         path = self.folder / "scan.json"
         path.write_text(ran.out)
         return path
@@ -185,16 +198,54 @@ class LostKeyCluster(Registry):
 
     @contextmanager
     def unwritten(self) -> Iterator[None]:
-        """Assert that the block changes nothing in etcd."""
-        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+        """Assert that the block changes nothing in the store."""
+        with self.source() as source:
             before = list(source.current(self.prefix.encode() + b"/"))
         yield
-        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+        with self.source() as source:
             assert list(source.current(self.prefix.encode() + b"/")) == before
 
     def outcomes(self) -> list[str]:
         """What the log says became of each intent, in order."""
         return [event.annotations.outcome for event in self.events() if event.annotations.outcome]
+
+
+_Lost = TypeVar("_Lost", bound=LostKeyCluster)
+
+
+class LostKeyKineCluster(LostKeyCluster):
+    """The same on k3s with SQLite: there is no etcd, and commands read the file of kine.
+
+    Attributes:
+        store: Where the API servers keep their objects.
+    """
+
+    def __init__(self, store: KineStore, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.store = store
+        self.settle(b"/registry", folder, capfd)
+        self.put("kube-system", namespace_object("kube-system"), resource="namespaces")
+
+    @property
+    def where(self) -> list[str]:
+        return ["--kine", str(self.store.path)]
+
+    @contextmanager
+    def source(self) -> Iterator[Source]:
+        with KineSource(self.store.path) as source:
+            yield source
+
+    def put(self, name: str, value: bytes, resource: str = "secrets") -> bytes:
+        key = self.key(name, resource)
+        held = self.store.get(key)
+        assert self.store.put(key, value, mod_revision=held.mod_revision if held else 0) is not None
+        return key
+
+    @contextmanager
+    def untouched(self) -> Iterator[None]:
+        revision, kept = self.store.revision(), sorted(self.backups.glob("*"))
+        yield
+        assert self.store.revision() == revision
+        assert sorted(self.backups.glob("*")) == kept
 
 
 @contextmanager
@@ -208,7 +259,35 @@ def lost_key_cluster(
 ) -> Iterator[LostKeyCluster]:
     """Make Secrets of namespace shop under the old key, then give the server the new one."""
     store = EtcdStore(etcd.endpoint)
-    cluster = LostKeyCluster(etcd, prefix, folder, capfd)
+    with (
+        closing(store),
+        _lost_key(LostKeyCluster(etcd, prefix, folder, capfd), store, authority, names) as cluster,
+    ):
+        yield cluster
+
+
+@contextmanager
+def lost_key_kine_cluster(
+    folder: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+    names: tuple[str, ...] = ("one", "two"),
+) -> Iterator[LostKeyKineCluster]:
+    """Do the same on k3s with SQLite; its file lies in a directory of its own."""
+    directory = folder / "db"
+    directory.mkdir()
+    store = KineStore(directory / "state.db")
+    with (
+        closing(store),
+        _lost_key(LostKeyKineCluster(store, folder, capfd), store, authority, names) as cluster,
+    ):
+        yield cluster
+
+
+@contextmanager
+def _lost_key(
+    cluster: _Lost, store: Store, authority: CertificateAuthority, names: tuple[str, ...]
+) -> Iterator[_Lost]:
     with StandIn(authority, store=store, configuration=OLD, prefix=cluster.prefix, given_up_after=0.2) as p1:
         p1.create("v1", "Namespace", "shop")
         for name in names:
@@ -218,7 +297,6 @@ def lost_key_cluster(
         p1.reload(NEW)
         p1.requests.clear()
         yield cluster
-    store.close()
 
 
 @contextmanager

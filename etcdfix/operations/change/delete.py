@@ -26,6 +26,7 @@ from etcdfix.operations.change.execute_change import (
     execute_change,
 )
 from etcdfix.operations.change.preview import looked_at_lines
+from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome, place_warnings
@@ -35,7 +36,7 @@ from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
 from etcdfix.remediation.preflight.expectation import expectation_of
 from etcdfix.reports.plan_model import DeletionPlan
-from etcdfix.reports.remedies import readable_remedy
+from etcdfix.reports.remedies import readable_remedy, recovered_configuration
 from etcdfix.rules import Rule
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import safe_text
@@ -134,7 +135,7 @@ def run_delete(
             step=step,
         )
     except RefusedByRule as refusal:
-        raise _with_readable(cluster, request, refusal) from None
+        raise _with_ways_out(cluster, request, refusal) from None
     step("check: places")
     checked = msgspec.structs.replace(
         checked,
@@ -174,8 +175,11 @@ def _unproven_repair(cluster: Cluster, found: Examination) -> Repair | None:
         return None
 
 
-def _with_readable(cluster: Cluster, request: DeleteRequest, refusal: RefusedByRule) -> RefusedByRule:
-    """Add to a refusal that rests on the value how its newest readable revision is had, where one is kept."""
+def _with_ways_out(cluster: Cluster, request: DeleteRequest, refusal: RefusedByRule) -> RefusedByRule:
+    """Add to a refusal that rests on the value how the configuration, or an earlier revision that reads, is had back.
+
+    Only where it is known that one is kept.
+    """
     if refusal.rule not in _OF_THE_VALUE:
         return refusal
     try:
@@ -186,16 +190,28 @@ def _with_readable(cluster: Cluster, request: DeleteRequest, refusal: RefusedByR
         readable = ReadableRevisions(cluster.source, cluster.examiner).of(found).revision
     except EtcdfixError:  # the refusal counts
         return refusal
-    if readable is None:
+    cause = found.verdict.cause
+    ways = [
+        recovered_configuration(
+            [cause] if cause is not None else [],
+            found.transformer,
+            with_what_it_keeps(request.again, cluster.source),
+        )
+    ]
+    if readable is not None:
+        ways.append(
+            readable_remedy(
+                found,
+                readable,
+                request.again,
+                breaking=refusal.rule == Rule.PROTECTED,
+                refused=refusal.rule not in _LIFTED,
+            )
+        )
+    told = [f"{way.action}: {way.command}" for way in ways if way is not None]
+    if not told:
         return refusal
-    way = readable_remedy(
-        found,
-        readable,
-        request.again,
-        breaking=refusal.rule == Rule.PROTECTED,
-        refused=refusal.rule not in _LIFTED,
-    )
-    hint = f"{way.action}: {way.command}" + (f"; {refusal.hint}" if refusal.hint else "")
+    hint = "; ".join([*told, refusal.hint] if refusal.hint else told)
     return RefusedByRule(refusal.message, rule=refusal.rule, hint=hint)
 
 

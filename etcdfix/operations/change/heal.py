@@ -50,7 +50,7 @@ from etcdfix.rescued import newest_first, read_index
 from etcdfix.rules import Rule, refuse
 from etcdfix.sources.kine import KineSource
 from etcdfix.storagekey import ResourcePrefix, display
-from etcdfix.text.safetext import quote_command
+from etcdfix.text.commands import RepeatedOptions
 
 
 class HealConfirmer(Confirmer, Protocol):
@@ -229,19 +229,7 @@ def run_heal(
 
 def _rescue(api: APIAccess, saved: Path) -> str:
     """Return the command that saves what a scan found unreadable."""
-    context = [] if api.context is None else ["--context", api.context]
-    servers = [word for url in api.servers for word in ("--server", url)]
-    words = [
-        "etcdfix",
-        "rescue",
-        "--from-report",
-        "REPORT",
-        "--kubeconfig",
-        str(api.kubeconfig),
-        *context,
-        *servers,
-    ]
-    return quote_command([*words, "--save-dir", str(saved), "--reveal"])
+    return RepeatedOptions(servers=api.words).rescue(("--from-report", "REPORT"), str(saved))
 
 
 def _nothing_to_heal(request: HealRequest, alone: tuple[LeftAlone, ...]) -> RefusedByRule:

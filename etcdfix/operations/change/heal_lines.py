@@ -212,12 +212,11 @@ def _follow_ups(objects: Sequence[Healed], again: RepeatedOptions) -> Iterator[F
     if not objects or objects[-1].outcome.result is None:
         return
     last = objects[-1].outcome
-    same = [*again.source, *again.layout, *again.reading, *again.changing]
     if last.result is Result.UNKNOWN or last.head is None:
-        yield FollowUp("Settle it when etcd answers again", _settle(last, same))
+        yield FollowUp("Settle it when etcd answers again", _settle(last, again.after_change()))
     yield FollowUp("Look again", again.scan_of())
 
 
-def _settle(last: ChangeOutcome, same: list[str]) -> str:
+def _settle(last: ChangeOutcome, same: Sequence[str]) -> str:
     anchor = ["--audit-anchor", last.anchor] if last.anchor else []
     return quote_command(["etcdfix", "audit", "reconcile", *same, *anchor, str(last.audit_log)])

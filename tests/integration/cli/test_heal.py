@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from etcdfix.remediation.rescue.store import RescueStore
+from tests.support.audit_logs import own_directory
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import typing
 from tests.support.etcd_server import EtcdServer
@@ -236,3 +238,57 @@ def test_the_key_is_typed(cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPat
         assert cluster.heal("one", yes=False).code == 4
     with typing(monkeypatch, key):
         assert cluster.heal("one", yes=False).code == 0
+
+
+# What the commands print for afterwards runs as it is printed.
+
+
+def _rescued(cluster: LostKeyCluster, *words: str) -> list[list[str]]:
+    """Rescue, and return the commands for afterwards."""
+    ran = cluster.run(
+        "rescue", *words, "--save-dir", str(cluster.saved), "--reveal", "--audit-log", str(cluster.log),
+        "-o", "json",
+    )  # fmt: skip
+    cluster.shows_nothing(ran)
+    return [shlex.split(step["command"])[1:] for step in json.loads(ran.out)["next"]]
+
+
+def _heals(cluster: LostKeyCluster, words: list[str]) -> None:
+    assert words[-1] == "--dry-run"
+    places = ("--backup-dir", str(cluster.backups), "--audit-log", str(cluster.log))
+    ran = cluster.run(*words, *places)
+    assert ran.code == 0, (words, ran.err)
+    ran = cluster.run(*words[:-1], *places, "--yes")
+    assert ran.code == 0, (words, ran.err)
+
+
+def test_what_comes_after_a_rescue(cluster: LostKeyCluster) -> None:
+    report = cluster.report()
+    (words,) = _rescued(
+        cluster, "--from-report", str(report), "--kubeconfig", str(cluster.kubeconfig), "--server", cluster.p1.url
+    )  # fmt: skip
+    assert words[words.index("--server") + 1] == cluster.p1.url
+    _heals(cluster, words)
+    assert cluster.outcomes()[-2:] == ["healed", "healed"]
+
+
+def test_what_comes_after_a_rescue_of_one_key(cluster: LostKeyCluster) -> None:
+    """Nothing but the prefix is known of etcd, and which configuration holds is to be filled in."""
+    key = cluster.key("shop/one").decode()
+    (words,) = _rescued(
+        cluster, key, "--kubeconfig", str(cluster.kubeconfig), "--etcd-prefix", cluster.prefix
+    )
+    words[words.index("FILE")] = str(cluster.config)
+    words[1:1] = ["--endpoints", cluster.endpoints]
+    _heals(cluster, words)
+    assert cluster.outcomes()[-1:] == ["healed"]
+
+
+def test_what_comes_after_a_rescue_that_found_nothing(cluster: LostKeyCluster) -> None:
+    report = cluster.report()
+    cluster.p1.lose_cache("secrets")
+    cluster.saved = own_directory(cluster.folder / "nothing")
+    (words,) = _rescued(cluster, "--from-report", str(report), "--kubeconfig", str(cluster.kubeconfig))
+    assert words[0] == "copies"
+    ran = cluster.run(*words, "-o", "json")
+    assert [one["key"] for one in json.loads(ran.out)["objects"]] == [key.decode() for key in cluster.keys]

@@ -16,6 +16,7 @@ from etcdfix.apiserver.client import Server, require_done, run_within
 from etcdfix.apiserver.fleet import Fleet, require_servers
 from etcdfix.apiserver.memory import Memory, Remembered, remember, served_versions
 from etcdfix.apiserver.objects import Answer, APIObject, Said, look_for
+from etcdfix.apiserver.revision import revision_seen_by
 from etcdfix.apiserver.servers import ServerAnswer
 from etcdfix.errors import EtcdfixError
 from etcdfix.storagekey import api_path
@@ -76,6 +77,11 @@ def remembered_by_each(fleet: Fleet, thing: APIObject) -> list[Holder]:
         else Holder(server, "", Remembered(word=Memory.NO_ANSWER, detail=said))
         for server, said in _each(fleet, lambda server: _recall(server, thing))
     ]
+
+
+def revision_by_each(fleet: Fleet) -> list[tuple[Server, int | str]]:
+    """Ask each server for the newest revision of its datastore; a text says why it is not known."""
+    return _each(fleet, revision_seen_by)
 
 
 def authorize_by_first(fleet: Fleet, thing: APIObject, verbs: tuple[str, ...]) -> Authorization:

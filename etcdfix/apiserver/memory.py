@@ -20,11 +20,18 @@ from typing import Final
 import msgspec
 
 from etcdfix.apiserver.client import NoReply, Reply, Server
-from etcdfix.apiserver.objects import METADATA_ONLY, NOT_UNDERSTOOD, APIObject, Said, Status, other_versions
+from etcdfix.apiserver.objects import (
+    METADATA_LIST,
+    METADATA_ONLY,
+    NOT_UNDERSTOOD,
+    APIObject,
+    Said,
+    Status,
+    other_versions,
+)
 from etcdfix.model import GroupVersionKind
 from etcdfix.storagekey import api_path
 
-_LIST_METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json"
 LONGEST_OBJECT: Final = 16 << 20
 """In bytes: JSON takes more room than etcd, where an object has 1.5 MiB at most unless etcd was told otherwise."""
 
@@ -157,7 +164,7 @@ def caches(server: Server, thing: APIObject) -> Remembered:
 
 def _caches(server: Server, thing: APIObject) -> Remembered:
     path = api_path(thing.group, thing.version, thing.resource, "", None)
-    reply = server.send("GET", f"{path}?resourceVersion=0", accept=_LIST_METADATA, longest=_LONGEST_STATUS)
+    reply = server.send("GET", f"{path}?resourceVersion=0", accept=METADATA_LIST, longest=_LONGEST_STATUS)
     if isinstance(reply, NoReply):
         return Remembered(word=Memory.NO_ANSWER, detail=reply.text)
     return Remembered(word=Memory.HELD) if reply.status == 200 else _refused(reply, thing)

@@ -17,6 +17,7 @@ from etcdfix.model import GroupResource
 from etcdfix.storagekey import api_path
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json"
 # Servers that know no PartialObjectMetadata send the whole object: as JSON some 1.4 times of what etcd takes.
 _LONGEST_OBJECT = 8 << 20
 

@@ -24,6 +24,7 @@ from etcdfix.apiserver.client import (
     open_access,
     run_within,
 )
+from etcdfix.apiserver.objects import METADATA_LIST
 from etcdfix.apiserver.servers import DEFAULT_TIMEOUT_SECONDS, APIAccess
 from etcdfix.errors import EtcdfixError
 
@@ -34,7 +35,6 @@ _EVERY_SECONDS = 2.0
 _REQUEST_SECONDS = 10.0
 _READYZ = "/readyz"
 _ANYTHING = "*/*"
-_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json"
 _FAILING_CHECK = re.compile(rb"^\[-\]([\w/.-]+)", re.MULTILINE | re.ASCII)
 # Of a list nothing is wanted but the status.
 _LONGEST_LIST = 0
@@ -140,7 +140,7 @@ def _none(what: str, failure: BaseException | None) -> Sign:
 
 
 def _ask(access: Access, server: str, what: str, path: str) -> Sign:
-    accept, longest = (_ANYTHING, _LONGEST_CHECKS) if what == _READYZ else (_METADATA_ONLY, _LONGEST_LIST)
+    accept, longest = (_ANYTHING, _LONGEST_CHECKS) if what == _READYZ else (METADATA_LIST, _LONGEST_LIST)
     for tls_name in access.tls_names(server):
         reply = access.server(server, tls_name).send("GET", path, accept=accept, longest=longest)
         if not isinstance(reply, NoReply) or reply.reason is not RefusalReason.TLS_FAILED:

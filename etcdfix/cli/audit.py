@@ -18,7 +18,7 @@ from etcdfix.cli.options import (
     gather_inputs,
     main_etcd_options,
     reading_options,
-    target_options,
+    source_options,
     timeout_option,
 )
 from etcdfix.cli.output import require_output, say
@@ -208,7 +208,7 @@ def verify_command(
 
 @command.command("reconcile", cls=ChangingCommand, epilog=epilog(RECONCILE_EXIT_CODES))
 @_log_argument
-@target_options
+@source_options
 @main_etcd_options
 @reading_options
 @click.option("--dry-run", is_flag=True, help="Say what would be recorded; change nothing, the log included.")
@@ -223,14 +223,14 @@ def reconcile(*, log: Path, dry_run: bool, accept_unknown_cluster: bool, output:
     """Say what became of every open intent, and record it.
 
     An intent is open when its process ended before it could record the outcome. Its key is read from the live
-    etcd; nothing is written there.
+    etcd, or from the file that --kine names; nothing is written there.
     """
     require_output()
     anchor = named_anchor(options)
     inputs = gather_inputs(options)
     if inputs.snapshot is not None or inputs.revision:
         raise ConfigurationError(
-            "only a live etcd, read now, can tell what became of an intent",
+            "only a live etcd, or kine's file, read now, can tell what became of an intent",
             hint="leave out --snapshot and --revision",
         )
     for notice in inputs.notices:

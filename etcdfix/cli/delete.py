@@ -14,6 +14,7 @@ from etcdfix.cli.safety import EXIT_CODES, accept_risk_option, key_lost_option, 
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.operations.change.delete import DeleteRequest, recovery_lines, run_delete
 from etcdfix.operations.change.preview import after_deletion_lines, preview_lines
+from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.opening import Inputs
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.preflight.deletion import Preflight
@@ -73,7 +74,8 @@ def command(
 
         def preview(found: Preflight) -> None:
             checked.append(found)
-            show(preview_lines(change.cluster, found, again), err=True)
+            kept = with_what_it_keeps(again, change.cluster.source)
+            show(preview_lines(change.cluster, found, kept), err=True)
 
         outcome = run_delete(
             change.cluster,

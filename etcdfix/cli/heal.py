@@ -10,10 +10,15 @@ import click
 
 from etcdfix.apiserver.servers import parse_server_url
 from etcdfix.cli.change_output import change_output_option
-from etcdfix.cli.changing import etcd_options
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
-from etcdfix.cli.options import configuration_of, gather_inputs
+from etcdfix.cli.options import (
+    configuration_of,
+    gather_inputs,
+    main_etcd_options,
+    reading_options,
+    source_options,
+)
 from etcdfix.cli.output import require_output, say, show_outcome
 from etcdfix.cli.safety import (
     acceptances,
@@ -122,7 +127,9 @@ class _Account:
 @change_output_option
 @expectation_options
 @member_options
-@etcd_options
+@source_options
+@main_etcd_options
+@reading_options
 def command(
     *,
     key: str | None,
@@ -202,7 +209,7 @@ def _run(
     inputs = account.inputs = gather_inputs(options, key=keys[0] if keys else None)
     for problem in report.problems if report is not None else ():
         say(f"warning: the report is not of everything: {problem}")
-    with open_cluster(inputs, configuration_of, say=say) as cluster:
+    with open_cluster(inputs, configuration_of, say=say, through_the_api=True) as cluster:
 
         def preview(shown: HealPreview) -> None:
             account.to_heal = len(shown.healable)

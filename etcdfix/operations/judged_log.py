@@ -21,6 +21,7 @@ from etcdfix.operations.same_history import history_of
 from etcdfix.reports.copies_model import Fit
 from etcdfix.reports.origin import shown_word
 from etcdfix.sources.base import Source
+from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.sources.wal.history import LogHistory
 from etcdfix.sources.wal.log import WriteAheadLog, database_beside
@@ -74,12 +75,19 @@ class JudgedLog:
             self.log = stack.enter_context(WriteAheadLog.open(*directories))
             beside = [path for path in map(database_beside, directories) if path is not None]
             others = self._fitting(beside, older_snapshots, stack)
-            self.history: LogHistory = self.log.history(source, others=others, reads=self._reads)
+            self.history: LogHistory = self.log.history(
+                source,
+                others=others,
+                reads=self._reads,
+                reached=self._reached(),
+            )
             stack.callback(self.history.close)
             self._stack = stack.pop_all()
         agreement = self.history.agreement
         self.fit = Fit.OTHER if self._of_other else _FITS[agreement.kinship]
         self.why = self._of_other or agreement.sentence
+        if self.history.overrun:
+            self.notes.append(self.history.overrun)
 
     def __enter__(self) -> Self:
         return self
@@ -136,6 +144,23 @@ class JudgedLog:
             except SourceError as exc:
                 self.notes.append(f"not read beside it: {exc.message}")
         return [*self.databases, *found]
+
+    def _reached(self) -> int:
+        """Return the revision to which the live etcd has come; asked when the log is open: nothing in it can be newer.
+
+        0 where a file is read, which may be older than the log.
+        """
+        if not isinstance(self._source, LiveSource):
+            return 0
+        reached = self._source.reached_revision()
+        here, wrote = self._source.describe(), self.log.description.cluster_id
+        if not wrote or not here.cluster_id or wrote == here.cluster_id:
+            return reached
+        self.notes.append(
+            f"a member of cluster {wrote} wrote it, and this etcd is cluster {here.cluster_id}: no more than what came "
+            "before a restore can be of both"
+        )
+        return here.revision or reached  # that was before this look began
 
     def _reads(self, stored: StoredValue) -> bool:
         return self._examiner.examine(stored).verdict.outcome is Outcome.READABLE

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from etcdfix.examine import Examiner, Reading
     from etcdfix.model import ClusterIdentity
     from etcdfix.remediation.audit.record import Intent
+    from etcdfix.remediation.datastore import Datastore
     from etcdfix.remediation.preflight.cluster import Cluster
     from etcdfix.sources.base import Source
     from etcdfix.sources.connection import EtcdConnection
-    from etcdfix.sources.etcd.client import EtcdClient
     from etcdfix.sources.live import LiveSource
 
 Say = Callable[[str], None]
@@ -271,7 +271,11 @@ def main_etcd(inputs: Inputs, *, say: Say) -> EtcdConnection | None:
 
 @contextmanager
 def open_cluster(
-    inputs: Inputs, configure: Callable[[Inputs], EncryptionConfiguration | None], *, say: Say
+    inputs: Inputs,
+    configure: Callable[[Inputs], EncryptionConfiguration | None],
+    *,
+    say: Say,
+    through_the_api: bool = False,
 ) -> Iterator[Cluster]:
     """Connect to the live etcd, ready to examine.
 
@@ -279,6 +283,7 @@ def open_cluster(
         inputs: Where it is, and how it is read.
         configure: Reads the EncryptionConfiguration, once the source is known to be one that can be changed.
         say: Takes what makes the connection less than safe.
+        through_the_api: API servers make the change, so that it may be kine's file too.
 
     Raises:
         RefusedByRule: The source is a snapshot, or kine; or etcdfix itself made the EncryptionConfiguration.
@@ -286,6 +291,7 @@ def open_cluster(
         SourceError: etcd cannot be reached.
     """
     from etcdfix.remediation.preflight.cluster import Cluster  # noqa: PLC0415 - grpc is slow to import
+    from etcdfix.sources.kine import KineSource  # noqa: PLC0415 - same
     from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - same
 
     if inputs.snapshot is not None:
@@ -293,19 +299,25 @@ def open_cluster(
             Rule.SNAPSHOT_SOURCE, "a snapshot file cannot be changed, and says nothing about now",
             hint="name the live etcd: --endpoints",
         )  # fmt: skip
-    if inputs.kine is not None:
+    if inputs.kine is not None and not through_the_api:
         raise _kine(str(inputs.kine))
     if inputs.revision:
         raise ConfigurationError(
             "--revision: a change is decided by what stands there now", hint="leave it out"
         )
+    if inputs.kine is not None and inputs.main_named:
+        raise ConfigurationError(
+            "--kine and --main-endpoints: what kine keeps is all in its file", hint="leave one of them out"
+        )
     configuration = configure(inputs)
     _refuse_marked(configuration)
-    main = main_etcd(inputs, say=say)
+    main = main_etcd(inputs, say=say) if inputs.kine is None else None
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(open_source(inputs, say=say))
-        assert isinstance(source, LiveSource)  # what open_source gives without a file
-        _refuse_kine(source, StorageLayout(inputs.etcd_prefix))
+        if isinstance(source, LiveSource):
+            _refuse_kine(source, StorageLayout(inputs.etcd_prefix))
+        else:
+            assert isinstance(source, KineSource)  # what is left without a snapshot
         examiner = stack.enter_context(open_examiner(source, inputs, configuration))
         digest = configuration.sha256 if configuration is not None else ""
         yield Cluster(
@@ -336,7 +348,7 @@ def _refuse_kine(source: LiveSource, layout: StorageLayout) -> None:
 def _kine(where: str) -> RefusedByRule:
     return refuse(
         Rule.KINE, f"{where} is kine, not etcd: what is compared before a change, and how, it does not know",
-        hint="let an API server change the object; --kine FILE on a command that looks shows what is stored",
+        hint="let an API server change the object; --kine FILE shows what is stored, and heal takes it",
     )  # fmt: skip
 
 
@@ -358,29 +370,29 @@ def _refuse_marked(configuration: EncryptionConfiguration | None) -> None:
 
 def connect_for_intents(
     inputs: Inputs, intents: Iterable[Intent], *, say: Say
-) -> tuple[EtcdClient, ClusterIdentity]:
-    """Connect to etcd and say which cluster it is; the backups of the intents may tell where etcd does not.
+) -> tuple[Datastore, ClusterIdentity]:
+    """Open what the intents were about and say which cluster it is; their backups may tell where it does not.
 
     Raises:
         ConfigurationError: Options or the EncryptionConfiguration make no sense.
-        SourceError: etcd cannot be reached.
+        SourceError: It cannot be read.
     """
     from etcdfix.examine import Examiner  # noqa: PLC0415 - as above
     from etcdfix.remediation.preflight.cluster import Cluster, find_cluster  # noqa: PLC0415 - as above
-    from etcdfix.sources.connection import connection_from_options  # noqa: PLC0415 - as above
-    from etcdfix.sources.etcd.client import EtcdClient  # noqa: PLC0415 - as above
+    from etcdfix.sources.kine import KineSource  # noqa: PLC0415 - as above
     from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - as above
 
     directories = dict.fromkeys(Path(path).parent for intent in intents for path in intent.backups)
     configuration = load_encryption(inputs)
     main = main_etcd(inputs, say=say)
-    with open_source(inputs, say=say) as source, open_plugins(inputs, configuration) as plugins:
-        assert isinstance(source, LiveSource)  # neither a snapshot nor an old revision was let in
-        cluster = Cluster(
-            source,
-            Examiner.of(inputs.reading(configuration), plugins),
-            main=main,
-            main_named=inputs.main_named,
-        )
-        identity = find_cluster(cluster, tuple(directories))
-    return EtcdClient(connection_from_options(**inputs.connection), on_notice=say), identity
+    with contextlib.ExitStack() as stack:
+        source = stack.enter_context(open_source(inputs, say=say))
+        assert isinstance(
+            source, LiveSource | KineSource
+        )  # neither a snapshot nor an old revision was let in
+        with open_plugins(inputs, configuration) as plugins:
+            examiner = Examiner.of(inputs.reading(configuration), plugins)
+            cluster = Cluster(source, examiner, main=main, main_named=inputs.main_named)
+            identity = find_cluster(cluster, tuple(directories))
+        stack.pop_all()  # whoever reads on closes it
+    return cluster.now, identity

@@ -46,6 +46,7 @@ from etcdfix.remediation.backup.write import (
     record_intent,
     resting_on,
 )
+from etcdfix.remediation.datastore import Datastore
 from etcdfix.remediation.durable import (
     SafeDirectory,
     Step,
@@ -202,7 +203,7 @@ def require_space(client: EtcdClient) -> None:
 
 
 def preview_only(
-    client: EtcdClient, change: Change, places: RecordPaths, *, operator: Operator, step: Step = no_step
+    now: Datastore, change: Change, places: RecordPaths, *, operator: Operator, step: Step = no_step
 ) -> ChangeOutcome:
     """Do everything but the change: probe the places, look at the compare, record a dry run.
 
@@ -223,10 +224,10 @@ def preview_only(
         if change.content is not None:
             # Names, size and number of directories are looked at as for the real thing.
             BackupPlan(resting_on(change.content, change.entry), directories, sequence=log.head.sequence + 1)
-        warnings += _predict_first(client, log, change)
+        warnings += _predict_first(now, log, change)
         log.reserve()
         step("preview only: compare")
-        outlook = evaluate_compare(client, change.expected)
+        outlook = evaluate_compare(now, change.expected)
         if outlook.difference is not None:
             rule, text, hint = outlook.difference
             raise refuse(rule, f"{display(change.key)}: {text}", hint=hint)
@@ -252,22 +253,22 @@ def preview_only(
 
 
 def commit(
-    client: EtcdClient,
+    now: Datastore,
     change: Change,
     places: RecordPaths,
     *,
     operator: Operator,
-    sender: Sender | None = None,
+    by: EtcdClient | Sender,
     step: Step = no_step,
 ) -> ChangeOutcome:
     """Make the change, with backup and record.
 
     Args:
-        client: Connected to the cluster in question.
+        now: What stands in the cluster in question.
         change: What is to be done.
         places: Where backups and the audit log go.
         operator: Who does it.
-        sender: Has somebody else make it; None for a transaction of our own.
+        by: The connection for a transaction of our own, or who has somebody else make it.
         step: Told the name of each step before it is taken.
 
     Raises:
@@ -281,15 +282,15 @@ def commit(
         directories, more = _open_directories(stack, places, change, step)
         log, warnings = _open_log(stack, places, operator, step)
         warnings += more
-        warnings += _reconcile_first(client, log, change, operator, step)
+        warnings += _reconcile_first(now, log, change, operator, step)
         log.reserve()  # not earlier: settling another intent would use it up
         with signals_held() as held:
             intent = _record(log, change, directories, step)
             try:
-                if sender is None:
-                    outcome = _transact(client, change, intent, log, directories, operator, step)
+                if isinstance(by, EtcdClient):
+                    outcome = _transact(by, change, intent, log, directories, operator, step)
                 else:
-                    outcome = _have_made(sender, change, intent, log, operator, step)
+                    outcome = _have_made(by, change, intent, log, operator, step)
             finally:
                 if held:
                     warnings.append(f"{held[0]} arrived meanwhile and waited for the outcome")
@@ -330,40 +331,38 @@ def _open_directories(
 
 
 def _reconcile_first(
-    client: EtcdClient, log: AuditLog, change: Change, operator: Operator, step: Step
+    now: Datastore, log: AuditLog, change: Change, operator: Operator, step: Step
 ) -> list[str]:
     """Settle what earlier attempts on the same key left open."""
     warnings = []
     for intent in open_intents_of(log, change.key, cluster=change.entry.cluster):
         step("reconcile: open intent of the same key")
         settled = reconcile_intent(
-            client,
+            now,
             log,
             intent,
             operator,
             cluster=change.entry.cluster,
             accept_unknown_cluster=change.accept_unknown_cluster,
         )
-        warnings.append(
-            f"the open intent {intent.link.sequence} was settled: {settled.result}, {settled.detail}"
-        )
+        became = f"was settled: {settled.result}" if settled.settled else "stays open"
+        warnings.append(f"the open intent {intent.link.sequence} {became}, {settled.detail}")
         warnings += settled.warnings
     return warnings
 
 
-def _predict_first(client: EtcdClient, log: AuditLog, change: Change) -> list[str]:
+def _predict_first(now: Datastore, log: AuditLog, change: Change) -> list[str]:
     """Say what the change itself would settle first; what would refuse it there refuses here."""
     warnings = []
     for intent in open_intents_of(log, change.key, cluster=change.entry.cluster):
         found = predict(
-            client,
+            now,
             intent,
             cluster=change.entry.cluster,
             accept_unknown_cluster=change.accept_unknown_cluster,
         )
-        warnings.append(
-            f"the open intent {intent.link.sequence} would be settled first: {found.result}, {found.detail}"
-        )
+        would = f"would be settled first: {found.result}" if found.settled else "stays open"
+        warnings.append(f"the open intent {intent.link.sequence} {would}, {found.detail}")
     return warnings
 
 

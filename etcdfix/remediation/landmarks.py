@@ -13,7 +13,8 @@ Whatever turned to another cluster in between is noticed there.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -124,21 +125,38 @@ def read_landmarks(client: EtcdClient, layout: StorageLayout, *, target: bytes) 
     Raises:
         SourceError: etcd could not be asked.
     """
+    first = call_etcd(client, RANGE, _question(layout.prefix_bytes + KUBE_SYSTEM, keys_only=True))
+    made = int(first.kvs[0].create_revision) if first.kvs else 0
+    return choose(layout, made, partial(_list, client), target=target, revision=first.header.revision)
+
+
+def choose(
+    layout: StorageLayout,
+    made: int,
+    list_below: Callable[[bytes], Iterable[Landmark]],
+    *,
+    target: bytes,
+    revision: int,
+) -> Landmarks:
+    """Choose the landmarks of a cluster.
+
+    Args:
+        layout: Knows the storage prefix.
+        made: Create revision of Namespace kube-system, 0 where there is none.
+        list_below: Lists what stands below a prefix.
+        target: The key that is to be changed.
+        revision: At which ``made`` was read, before anything is listed.
+    """
     kube_system = layout.prefix_bytes + KUBE_SYSTEM
-    first = call_etcd(client, RANGE, _question(kube_system, keys_only=True))
     found = (
         mark
         for path in LONG_LIVED
-        for mark in _list(client, layout.prefix_bytes + path.encode() + b"/")
+        for mark in list_below(layout.prefix_bytes + path.encode() + b"/")
         if mark.key not in {target, kube_system}
     )
     newest = heapq.nlargest(NEWEST, found, key=lambda mark: (mark.create_revision, mark.key))
-    own = (
-        []
-        if target == kube_system
-        else [Landmark(kube_system, int(first.kvs[0].create_revision) if first.kvs else 0)]
-    )
-    return Landmarks((*own, *newest), first.header.revision)
+    own = () if target == kube_system else (Landmark(kube_system, made),)
+    return Landmarks((*own, *newest), revision)
 
 
 def questions(key: bytes, landmarks: Landmarks) -> Iterator[Any]:

@@ -5,7 +5,7 @@ deletion leaves no trace of who asked for it, so a key that is gone is ``applied
 else is used: a marker beside the backup proves that nothing was sent (see ``backup``); etcd's revisions only grow,
 so a cluster that stands at an earlier one was put back to an older state, and the question cannot be answered there.
 
-Reading needs no second channel: everything here goes through the read-only client.
+Reading needs no second channel: everything here only asks what stands there now.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -25,11 +25,27 @@ from etcdfix.remediation.audit.record import Intent, Link, Operator, Result, Ver
 from etcdfix.remediation.audit.record_line import parse_intent
 from etcdfix.remediation.audit.verify import ChainState, find_line, verify
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, confirm_backups
-from etcdfix.remediation.preflight.members import KeyReading, read_key
-from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.remediation.preflight.members import KeyReading
 
-WasHealed = Callable[[Intent, StoredValue], bool]
-"""Says whether a value opens and carries what the intent of a heal asked an API server to write into it."""
+
+class Carried(NamedTuple):
+    """What a stored value says of a heal.
+
+    Attributes:
+        ours: It opens, and carries what the intent asked an API server to write into it; None where that cannot be told
+            now, so that the intent stays open.
+        why: Why it cannot be told.
+    """
+
+    ours: bool | None
+    why: str = ""
+
+
+if TYPE_CHECKING:
+    from etcdfix.remediation.datastore import Datastore
+
+WasHealed = Callable[[Intent, StoredValue], Carried]
+"""Examines a value of which an intent says that an API server was to write it."""
 
 
 class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +54,8 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         intent: Which.
         result: ``not-applied``, ``applied-or-gone``, ``anomaly``, what the change is called where the key holds what it
-            put, or ``unknown``, which leaves it open.
+            put, or ``unknown``, which leaves it open: etcd did not say how the key stands, or what it holds cannot be
+            told now.
         detail: One sentence that says what was seen.
         header_revision: Revision in the header of etcd's answer, 0 where there was none; where the key holds exactly
             what the intent put, the revision of that, as the answer to the transaction would have said.
@@ -100,7 +117,7 @@ def _read_intent(path: Path, sequence: int, wait_seconds: float) -> Intent:
 
 
 def predict(
-    client: EtcdClient,
+    now: Datastore,
     intent: Intent,
     *,
     cluster: ClusterIdentity,
@@ -110,7 +127,7 @@ def predict(
     """Say what became of an intent, and record nothing.
 
     Args:
-        client: Connected to the cluster in question.
+        now: What stands in the cluster in question.
         intent: Open.
         cluster: Which one that is.
         accept_unknown_cluster: Go on where nothing tells whether the intent is about it.
@@ -121,7 +138,7 @@ def predict(
     """
     refuse_other_cluster(intent, cluster, accept_unknown_cluster=accept_unknown_cluster)
     try:
-        reading = read_key(client, intent.subject.key)
+        reading = now.read_key(intent.subject.key)
     except SourceError as exc:
         detail = f"etcd did not say how the key stands: {exc.message}"
         return Reconciliation(intent=intent, result=Result.UNKNOWN, detail=detail, header_revision=0)
@@ -138,7 +155,7 @@ def predict(
 
 
 def reconcile_intent(
-    client: EtcdClient,
+    now: Datastore,
     log: AuditLog,
     intent: Intent,
     operator: Operator,
@@ -150,7 +167,7 @@ def reconcile_intent(
     """Say what became of an intent, and record it.
 
     Args:
-        client: Connected to the cluster in question.
+        now: What stands in the cluster in question.
         log: Open, and so locked; the intent is open in it.
         intent: From :meth:`AuditLog.open_intents`, or :func:`open_intents_of`.
         operator: Who reconciles.
@@ -163,7 +180,7 @@ def reconcile_intent(
         AuditError: The record could not be made durable.
     """
     found = predict(
-        client,
+        now,
         intent,
         cluster=cluster,
         accept_unknown_cluster=accept_unknown_cluster,
@@ -258,19 +275,31 @@ def judge_reading(
         return Result.NOT_APPLIED, (
             f"the key was written again since, to mod_revision {present.mod_revision}, and never deleted"
         )
-    if intent.verb is Verb.HEAL and was_healed is not None and was_healed(intent, present):
-        return Result.HEALED, (
-            f"the key was written since, to mod_revision {present.mod_revision}: its value opens, and carries the "
-            "annotation of this intent"
-        )
+    if intent.verb is Verb.HEAL:
+        return _judge_healed(intent, present, was_healed)
     if _is_its_write(intent, present):
         return _PUTS[intent.verb], (
             f"the key was written once since, at mod_revision {present.mod_revision}, and holds the bytes of the intent"
         )
-    return Result.APPLIED_OR_GONE, (
-        f"the key was written since, to mod_revision {present.mod_revision} with {_digest(present)}: "
-        "by this intent, or by somebody else"
-    )
+    return Result.APPLIED_OR_GONE, f"{_written(present)}: by this intent, or by somebody else"
+
+
+def _judge_healed(intent: Intent, present: StoredValue, was_healed: WasHealed | None) -> tuple[Result, str]:
+    """Judge a key that was written after a heal was asked for: only its value tells by whom."""
+    carried = Carried(None) if was_healed is None else was_healed(intent, present)
+    if carried.ours:
+        return Result.HEALED, (
+            f"the key was written since, to mod_revision {present.mod_revision}: its value opens, and carries the "
+            "annotation of this intent"
+        )
+    if carried.ours is None:
+        why = carried.why or "it was not examined"
+        return Result.UNKNOWN, f"{_written(present)}: by whom, only its value tells ({why.removesuffix('.')})"
+    return Result.APPLIED_OR_GONE, f"{_written(present)}: by this intent, or by somebody else"
+
+
+def _written(present: StoredValue) -> str:
+    return f"the key was written since, to mod_revision {present.mod_revision} with {_digest(present)}"
 
 
 _PUTS: Final = {

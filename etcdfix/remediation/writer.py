@@ -35,6 +35,7 @@ from etcdfix.errors import (
     TransactionUnanswered,
 )
 from etcdfix.model import StoredValue
+from etcdfix.remediation.datastore import Datastore
 from etcdfix.remediation.landmarks import (
     Landmarks,
     Sighting,
@@ -42,7 +43,6 @@ from etcdfix.remediation.landmarks import (
     find_elsewhere,
     other_bytes,
     questions,
-    sight,
     sighting_of,
 )
 from etcdfix.remediation.preflight.members import KeyReading, stored_value
@@ -376,16 +376,16 @@ class Writer:
         return _unanswered(failure.message, error.code().name, endpoint, read_revision)
 
 
-def evaluate_compare(client: EtcdClient, expected: Expected) -> CompareOutlook:
+def evaluate_compare(now: Datastore, expected: Expected) -> CompareOutlook:
     """Say what the compare of a transaction, and the read ahead of it, would find now, without a transaction.
 
-    Linearizable Ranges, compared here: the channel for reading does not take ``KV/Txn``, and is not to learn it
-    for the sake of a dry run.
+    Read and compared here: the channel for reading does not take ``KV/Txn``, and is not to learn it for the sake of a
+    dry run.
 
     Raises:
-        SourceError: etcd could not be asked.
+        SourceError: It could not be read.
     """
-    seen = sight(client, expected.key, expected.landmarks)
+    seen = now.sight(expected.key, expected.landmarks)
     return CompareOutlook(difference=find_difference(expected, seen), revision=seen.reading.revision)
 
 

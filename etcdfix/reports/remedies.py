@@ -536,7 +536,7 @@ def from_memory(words: Sequence[str], again: RepeatedOptions, *, lost: bool) -> 
         "unreadable object of the kind, throws that away.",
     )
     yield Way(save, WayKind.RESCUE)
-    if lost and words and not again.of_kine:
+    if lost and words:
         heal = Remedy(
             f"Then have an API server write {it} anew from memory, under {its} own key and uid: a dry run first",
             again.heal(words),

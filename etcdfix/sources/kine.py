@@ -68,6 +68,7 @@ class KineSource:
     ) -> None:
         self._path = path
         self._cluster_name = cluster_name
+        self._on_notice = on_notice
         self._problems = ProblemList()
         self._learned: set[bytes] = set()
         self._table = KineTable(path)
@@ -93,6 +94,32 @@ class KineSource:
                 hint="leave --revision out to read the newest",
             )
         self._revision = revision or self._newest
+
+    def again(self) -> KineSource:
+        """Return a source over the same path as it stands now, at its newest revision; never older than the call.
+
+        This one stays as it is, and each is closed for itself. The file is copied whole: SQLite opens a file by its
+        name, and no copy keeps one, so that nothing is left behind when we are killed. It is checked whole, too, which
+        takes longer than the copying: damage that came since must be told.
+
+        Raises:
+            NotAKineFile: The file is gone, or is not kine's any more.
+            SourceError: It cannot be read, or there is no room for the copy.
+        """
+        told = self._table.copy.log_missing
+        return KineSource(
+            self._path, cluster_name=self._cluster_name, on_notice=_ignore if told else self._on_notice
+        )
+
+    @property
+    def path(self) -> Path:
+        """The file that was named."""
+        return self._path
+
+    @property
+    def revision(self) -> int:
+        """The revision that is read at."""
+        return self._revision
 
     # The protocol
 

@@ -300,6 +300,21 @@ class LiveSource:
             else:
                 return
 
+    def reached_revision(self) -> int:
+        """Return the revision to which etcd has come by now, whatever the source is pinned to.
+
+        A majority of the members is asked: it is not less than what any of them had agreed on before.
+
+        Raises:
+            SourceUnreachable: Nobody answers.
+            SourceDenied: The user may not read what the source is about.
+        """
+        request = message("RangeRequest")(key=self._everything or b"\0", count_only=True)
+        try:
+            return int(self._client.call(RANGE, request).header.revision)
+        except CallFailed as failed:
+            raise self._as_error(failed.failure) from failed
+
     def estimate(self) -> int:
         """Return how many keys there are; 0 when etcd does not tell."""
         start, end = bounds_of(self._everything)

@@ -47,13 +47,18 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
 
     @property
     def of_kine(self) -> bool:
-        """Whether it is the file of kine, to which nothing is ever written: there is no command that changes it."""
+        """Whether it is the file of kine: nothing of etcdfix writes to it, and what changes it is an API server."""
         return "--kine" in self.source
 
     @property
     def of_the_past(self) -> bool:
-        """Whether what is read may not be what the cluster holds now: a snapshot, or a revision that was named."""
+        """Whether what is read may not be what the cluster holds now: a file, or a revision that was named."""
         return self.of_a_file or "--revision" in self.source
+
+    @property
+    def can_heal(self) -> bool:
+        """Whether ``heal`` can take what is read for its source: what stands now in etcd, or in kine's file."""
+        return "--snapshot" not in self.source and "--revision" not in self.source
 
     @property
     def told_of_encryption(self) -> bool:
@@ -291,7 +296,8 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         places = ("--saved", directory, *self.asking)
         # An encryption key is lost: there is a configuration, with the key of today.
         reading = self.reading if "--encryption-config" in self.reading else self.with_configuration
-        options = (*self._live, *self.layout, *reading, *self.changing)
+        source = self.now if self.of_kine else self._live
+        options = (*source, *self.layout, *reading, *self.changing)
         return quote_command(
             ["etcdfix", "heal", *words, *places, *options, "--reason", "REASON", "--dry-run"]
         )

@@ -215,6 +215,17 @@ def test_writes_during_a_scan_are_not_seen(etcd: EtcdServer, prefix: bytes) -> N
         assert source.describe().single_revision
 
 
+def test_the_revision_that_etcd_has_come_to_is_not_that_of_the_source(
+    etcd: EtcdServer, prefix: bytes
+) -> None:
+    first = etcd.put(prefix + b"a", b"1")
+    with LiveSource(EtcdConnection(endpoints=(etcd.endpoint,)), revision=first) as source:
+        assert source.get(prefix + b"a") is not None
+        newest = etcd.put(prefix + b"a", b"2")
+        assert source.reached_revision() >= newest
+        assert source.describe().revision == first
+
+
 def test_an_older_revision(etcd: EtcdServer, prefix: bytes) -> None:
     etcd.put(prefix + b"gone", b"1")
     old = etcd.put(prefix + b"kept", b"1")

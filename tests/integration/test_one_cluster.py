@@ -16,7 +16,6 @@ from etcdfix.remediation.audit.record_line import Event
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step
-from etcdfix.remediation.preflight.members import read_key
 from etcdfix.rules import Rule
 from etcdfix.wire.etcd import READ_METHODS
 from tests.support import objects
@@ -126,7 +125,7 @@ def test_twins_are_told_apart_by_nothing_that_they_say_of_themselves(twins: Made
     for server in (pair.here, pair.there):
         with reached(pair.ground.through(server.endpoint)) as cluster:
             uid = cluster.examiner.kube_system_uid(cluster.source)
-            seen.append((uid, read_key(cluster.source.client, key)))
+            seen.append((uid, cluster.now.read_key(key)))
     assert seen[0] == seen[1]
     assert seen[0][1].stored is not None
 

@@ -146,7 +146,7 @@ class OneKey(RuleBasedStateMachine):
         self.etcd.delete(self._key)
 
     def _read(self) -> KeyReading:
-        return read_key(self._cluster.source.client, self._key)
+        return read_key(self._cluster.client, self._key)
 
     def _is_deletable(self) -> bool:
         """Say whether what stands there is proven wrong, and nothing would have to be accepted."""

@@ -143,12 +143,12 @@ class Wanted:
             f"--initial-cluster-token={self.token}",
         ]
 
-    def restore(self) -> None:
-        """Make the data directory out of the snapshot, if there is one."""
+    def restore(self, data: Path | None = None) -> None:
+        """Make the data directory, that of the folder if none is named, out of the snapshot, if there is one."""
         if self.snapshot is None:
             return
         program = self.tools.utl or self.tools.ctl
-        data = self.folder / "data"
+        data = data or self.folder / "data"
         shutil.rmtree(data, ignore_errors=True)
         subprocess.run(
             [program, "snapshot", "restore", self.snapshot, f"--data-dir={data}", *self.membership()],

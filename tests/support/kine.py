@@ -51,9 +51,13 @@ class KineWriter:
     def __init__(self, path: Path, release: Release = Release.NEW) -> None:
         self.path = path
         self.connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-        for pragma in ("journal_mode=WAL", "synchronous=NORMAL"):
-            self.connection.execute(f"PRAGMA {pragma}").fetchone()
-        self.upgrade(release)
+        try:
+            for pragma in ("journal_mode=WAL", "synchronous=NORMAL"):
+                self.connection.execute(f"PRAGMA {pragma}").fetchone()
+            self.upgrade(release)
+        except sqlite3.Error:  # what is damaged may not be opened any more
+            self.close()
+            raise
 
     def upgrade(self, release: Release) -> None:
         """Go on as another release does: a table that is there stays as it was declared."""

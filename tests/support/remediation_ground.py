@@ -29,7 +29,6 @@ from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
-from etcdfix.remediation.preflight.members import read_key
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout
@@ -286,7 +285,7 @@ def repair(
 
 def stands(cluster: Cluster, key: bytes) -> StoredValue | None:
     """Read a key, linearizable."""
-    return read_key(cluster.source.client, key).stored
+    return cluster.now.read_key(key).stored
 
 
 class Recorded:

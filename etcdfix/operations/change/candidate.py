@@ -25,7 +25,6 @@ from etcdfix.remediation.backup.file import Backup, read_backup
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.landmarks import Landmark
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.members import read_key
 from etcdfix.remediation.preflight.target import require_configuration
 from etcdfix.rules import Rule, refuse
 from etcdfix.sources.base import Source
@@ -120,7 +119,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         """
         origin = f"revision {revision}"
         try:
-            with LiveSource(cluster.source.client.connection, revision=revision) as source:
+            with LiveSource(cluster.client.connection, revision=revision) as source:
                 stored = source.get(key)
         except RevisionCompacted as exc:
             raise RevisionCompacted(
@@ -147,7 +146,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
             raise refuse(
                 Rule.NOT_ONE_KEY, f"--from-key names {display(key)} itself", hint="name the key that holds it"
             )
-        there = _found(other, read_key(cluster.source.client, other).stored, "etcd now")
+        there = _found(other, cluster.now.read_key(other).stored, "etcd now")
         moved = msgspec.structs.replace(there, key=key)
         found = cluster.examiner.apart().examine(moved)
         if found.verdict.outcome is not Outcome.READABLE or found.verdict.cause is not None:
@@ -194,7 +193,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         reader = examiner.readers.reader_for(key)
         check_place(file, key, reader, examiner)
         sealed = seal(cluster, key, reader.directory.group_resource, file.plaintext, by_api=_BY_API)
-        present = read_key(cluster.source.client, key).stored
+        present = cluster.now.read_key(key).stored
         lease = present.lease if present is not None else 0
         stored = StoredValue(key, sealed.data, mod_revision=0, create_revision=0, version=0, lease=lease)
         check_stored(file, stored, examiner)

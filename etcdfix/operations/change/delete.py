@@ -26,18 +26,17 @@ from etcdfix.operations.change.execute_change import (
     execute_change,
 )
 from etcdfix.operations.change.preview import looked_at_lines
+from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome, place_warnings
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.preflight.cached_reads import RescuedCopies
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
 from etcdfix.remediation.preflight.expectation import expectation_of
-from etcdfix.remediation.preflight.members import read_key
 from etcdfix.reports.plan_model import DeletionPlan
-from etcdfix.reports.remedies import readable_remedy
+from etcdfix.reports.remedies import readable_remedy, recovered_configuration
 from etcdfix.rules import Rule
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import safe_text
@@ -121,7 +120,7 @@ def run_delete(
             now=datetime.now(UTC),
         )
     step("check: landmarks")
-    landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=request.key)
+    landmarks = cluster.now.landmarks(cluster.examiner.layout, target=request.key)
     try:
         checked = check_deletion(
             cluster,
@@ -136,7 +135,7 @@ def run_delete(
             step=step,
         )
     except RefusedByRule as refusal:
-        raise _with_readable(cluster, request, refusal) from None
+        raise _with_ways_out(cluster, request, refusal) from None
     step("check: places")
     checked = msgspec.structs.replace(
         checked,
@@ -176,28 +175,43 @@ def _unproven_repair(cluster: Cluster, found: Examination) -> Repair | None:
         return None
 
 
-def _with_readable(cluster: Cluster, request: DeleteRequest, refusal: RefusedByRule) -> RefusedByRule:
-    """Add to a refusal that rests on the value how its newest readable revision is had, where one is kept."""
+def _with_ways_out(cluster: Cluster, request: DeleteRequest, refusal: RefusedByRule) -> RefusedByRule:
+    """Add to a refusal that rests on the value how the configuration, or an earlier revision that reads, is had back.
+
+    Only where it is known that one is kept.
+    """
     if refusal.rule not in _OF_THE_VALUE:
         return refusal
     try:
-        stored = read_key(cluster.source.client, request.key).stored
+        stored = cluster.now.read_key(request.key).stored
         if stored is None:
             return refusal
         found = cluster.examiner.apart().examine(stored)
         readable = ReadableRevisions(cluster.source, cluster.examiner).of(found).revision
     except EtcdfixError:  # the refusal counts
         return refusal
-    if readable is None:
+    cause = found.verdict.cause
+    ways = [
+        recovered_configuration(
+            [cause] if cause is not None else [],
+            found.transformer,
+            with_what_it_keeps(request.again, cluster.source),
+        )
+    ]
+    if readable is not None:
+        ways.append(
+            readable_remedy(
+                found,
+                readable,
+                request.again,
+                breaking=refusal.rule == Rule.PROTECTED,
+                refused=refusal.rule not in _LIFTED,
+            )
+        )
+    told = [f"{way.action}: {way.command}" for way in ways if way is not None]
+    if not told:
         return refusal
-    way = readable_remedy(
-        found,
-        readable,
-        request.again,
-        breaking=refusal.rule == Rule.PROTECTED,
-        refused=refusal.rule not in _LIFTED,
-    )
-    hint = f"{way.action}: {way.command}" + (f"; {refusal.hint}" if refusal.hint else "")
+    hint = "; ".join([*told, refusal.hint] if refusal.hint else told)
     return RefusedByRule(refusal.message, rule=refusal.rule, hint=hint)
 
 

@@ -156,9 +156,9 @@ def execute_change(
     step("preview")
     preview()
     change = _change(cluster, request, checked)
-    client, operator, paths = cluster.source.client, change.entry.operator, request.record_paths
+    operator, paths = change.entry.operator, request.record_paths
     if request.dry_run:
-        return preview_only(client, change, paths, operator=operator, step=step)
+        return preview_only(cluster.now, change, paths, operator=operator, step=step)
     step("confirm")
     if checked.declared_lost and not confirmer.confirm_lost(request.accepted.key_lost):
         raise refuse(Rule.NOT_CONFIRMED, "the lost key was not typed back; nothing was changed")
@@ -168,7 +168,8 @@ def execute_change(
             f"{display(change.key)} was not typed back; nothing was changed",
             hint="type the key in full at a terminal, or give --yes in a script",
         )
-    return commit(client, change, paths, operator=operator, sender=sender, step=step)
+    by = sender or cluster.client
+    return commit(cluster.now, change, paths, operator=operator, by=by, step=step)
 
 
 def _change(cluster: Cluster, request: ChangeRequest, checked: CheckedChange) -> Change:
@@ -236,7 +237,7 @@ def _backup_content(
         cluster=BackupCluster(
             replaced.identity.uid or None,
             f"{reading.cluster_id:x}",
-            cluster.source.endpoints,
+            cluster.where,
             reading.revision,
             replaced.identity,
         ),

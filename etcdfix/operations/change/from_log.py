@@ -11,14 +11,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import ClusterIdentity, Confidence, Outcome
 from etcdfix.operations.change.candidate import Candidate, identify_file
 from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.members import KeyReading, read_key
+from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.preflight.same_object import newest_readable, uid_of
 from etcdfix.reports.copies_model import Fit
 from etcdfix.rules import Rule, refuse
@@ -100,11 +98,11 @@ def _choose(
     look: str,
 ) -> tuple[LoggedWrite, tuple[str, ...]]:
     """Return the write, and what is to be known of it."""
-    reading = read_key(cluster.source.client, key)  # after the log was opened: nothing in that is newer
-    writes = (_held_against(write, reading.revision) for write in history.writes(key))
+    writes = history.writes(key)
     if entry is not None:
         write = _of_entry(key, directory, entry, writes, look)
     else:
+        reading = cluster.now.read_key(key)
         write = _newest(cluster, reading, key, directory, deque(writes, maxlen=_MOST_WRITES), look)
     told = [_sureness(write), history.agreement.sentence, *history.problems]
     if write.lease is None:
@@ -116,21 +114,6 @@ def _choose(
         stands = "stands" if newer == 1 else "stand"
         told.append(f"{counted(newer, 'later write')} of the key {stands} in the log, and not in this value")
     return write, tuple(told)
-
-
-def _held_against(write: LoggedWrite, revision: int) -> LoggedWrite:
-    """Return a write; one of a revision that this etcd has not come to is not of it, however the log was replayed."""
-    if not write.mod_revision or write.mod_revision <= revision:
-        return write
-    return msgspec.structs.replace(
-        write,
-        mod_revision=None,
-        create_revision=None,
-        version=None,
-        confidence=Confidence.POSSIBLE,
-        doubt=f"it made revision {write.mod_revision}, and this etcd has come to {revision} only: it was restored from "
-        "an older state, or the log is of another one",
-    )
 
 
 def _of_entry(

@@ -29,6 +29,7 @@ from etcdfix.operations.change.execute_change import (
     Confirmer,
     execute_change,
 )
+from etcdfix.operations.change.heal_file import check_current
 from etcdfix.operations.change.heal_kind import check_kind
 from etcdfix.operations.change.heal_look import (
     Ground,
@@ -47,6 +48,7 @@ from etcdfix.remediation.preflight.target import read_target
 from etcdfix.remediation.rescue.store import Origin, RescueStore
 from etcdfix.rescued import newest_first, read_index
 from etcdfix.rules import Rule, refuse
+from etcdfix.sources.kine import KineSource
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.text.commands import RepeatedOptions
 
@@ -106,7 +108,7 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
         server: The API server that wrote it, "" where none is known to have.
         changed: Paths of the fields that admission changed.
         saved_file: The answer of the server, where it was kept beside what was rescued; else "".
-        ended: No server gave it from memory any more: which of them still held it was not known.
+        uid_from: What says the uid, where no server gave it from memory any more; "" where one did.
     """
 
     key: bytes
@@ -115,7 +117,12 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
     server: str = ""
     changed: tuple[str, ...] = ()
     saved_file: str = ""
-    ended: bool = False
+    uid_from: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """No server gave it from memory any more: which of them still held it was not known."""
+        return bool(self.uid_from)
 
     @property
     def well(self) -> bool:
@@ -185,6 +192,9 @@ def run_heal(
     warnings = place_warnings(request.record_paths)
     with open_fleet(request.api, identity) as fleet:
         require_servers(fleet)
+        if isinstance(cluster.source, KineSource):
+            step("check: the file is what the API servers read")
+            check_current(cluster.source, fleet, request.unchecked_servers)
         run = _Run(
             Ground(
                 cluster=cluster,
@@ -195,7 +205,7 @@ def run_heal(
                 copies={key: newest_first(objects) for key, objects in index.by_key().items()},
                 accepted=request.accepted,
                 unchecked_servers=request.unchecked_servers,
-                backup_directories=request.record_paths.directories,
+                places=request.record_paths,
                 step=step,
             ),
             request,
@@ -340,7 +350,7 @@ class _Run:
             outcome=outcome,
             server=sender.server,
             changed=sender.changed,
-            ended=healable.ended,
+            uid_from=healable.uid_from,
         )
         if healable.ended and sender.answer is not None:
             healed = self._with_answer(healed, healable, sender.answer)

@@ -114,10 +114,10 @@ def _stake_lines(found: Examination) -> Iterator[str]:
 
 def cluster_lines(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Iterator[str]:
     source = cluster.source.describe()
-    endpoints = ", ".join(source.endpoints or ())
+    where = safe_text(", ".join(cluster.where))
     accepted = "" if identity.is_known else " (accepted)"
     name = f"{safe_text(source.cluster_name)}, " if source.cluster_name else ""
-    yield f"Cluster      {name}{safe_text(identity.describe())}{accepted}{keys}, at {safe_text(endpoints)}"
+    yield f"Cluster      {name}{safe_text(identity.describe())}{accepted}{keys}, at {where}"
     if cluster.no_encryption:
         yield "Encryption   none at rest, as you say (--no-encryption)"
 

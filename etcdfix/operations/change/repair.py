@@ -29,7 +29,7 @@ from etcdfix.remediation.commit import ChangeOutcome, place_warnings
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.preflight.api_servers import check_api_servers
 from etcdfix.remediation.preflight.cluster import Cluster, require_everything
-from etcdfix.remediation.preflight.members import KeyReading, read_key
+from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.preflight.noencryption import check_no_encryption, encrypted, looks_enveloped
 from etcdfix.remediation.preflight.similar_values import Alike, look_at_all
 from etcdfix.remediation.preflight.target import (
@@ -317,7 +317,7 @@ def _named_part(value: bytes) -> bytes:
 
 def _check_object(cluster: Cluster, reading: KeyReading, found: Examination, repaired: Examination) -> None:
     """Hold the object that comes out against the newest earlier revision of the same generation: one uid for all."""
-    with LiveSource(cluster.source.client.connection, revision=reading.revision) as source:
+    with LiveSource(cluster.client.connection, revision=reading.revision) as source:
         kept = newest_kept(
             source, cluster.examiner.apart(), found.stored, reads, generations=False, newest_fails=True
         )
@@ -338,7 +338,7 @@ def _check_object(cluster: Cluster, reading: KeyReading, found: Examination, rep
 def _read_back(cluster: Cluster, outcome: ChangeOutcome, value: bytes, key: bytes) -> tuple[bool, str]:
     """Return whether it is in doubt that etcd holds what was written, and what it holds, in a sentence."""
     try:
-        now = read_key(cluster.source.client, key).stored
+        now = cluster.now.read_key(key).stored
         if now is None or now.mod_revision != outcome.revision:
             return False, "not read back: the key was written or deleted again since; look at it"
         found = cluster.examiner.apart().examine(now)

@@ -47,14 +47,13 @@ from etcdfix.remediation.commit import (
     require_space,
 )
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.landmarks import Landmark, read_landmarks
+from etcdfix.remediation.landmarks import Landmark
 from etcdfix.remediation.preflight.api_servers import check_api_servers, require_api
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cluster
 from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
 from etcdfix.remediation.preflight.members import (
     KeyReading,
     LeaseState,
-    read_key,
     read_lease,
 )
 from etcdfix.remediation.preflight.noencryption import check_no_encryption
@@ -164,9 +163,9 @@ def run_restore(
     candidate, key = request.candidate, request.candidate.stored.key
     require_api(request.api, request.accepted, always="--from-object" if candidate.file is not None else "")
     step("check: landmarks")
-    landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=key)
+    landmarks = cluster.now.landmarks(cluster.examiner.layout, target=key)
     step("check: read the key")
-    reading = read_key(cluster.source.client, key)
+    reading = cluster.now.read_key(key)
     step("check: cluster")
     identity = check_cluster(cluster, request.accepted, request.record_paths.directories)
     check_same_cluster(candidate, identity, request.accepted)
@@ -202,7 +201,7 @@ def run_restore(
         servers = replaced.servers
     proof = check_write_key(cluster, request, found, identity, reading, step)
     step("check: space")
-    require_space(cluster.source.client)
+    require_space(cluster.client)
     step("check: lease")
     lease = _lease(cluster, candidate, without=request.without_lease)
     step("check: places")
@@ -336,7 +335,7 @@ def _check_own(
         identity=identity,
         servers=servers,
         warnings=tuple(warnings),
-        lease=read_lease(cluster.source.client, present.lease) if present.lease else None,
+        lease=read_lease(cluster.client, present.lease) if present.lease else None,
     )
 
 
@@ -379,7 +378,7 @@ def _lease(cluster: Cluster, candidate: Candidate, *, without: bool) -> int:
     lease = candidate.stored.lease
     if not lease or without:
         return 0
-    if read_lease(cluster.source.client, lease).alive:
+    if read_lease(cluster.client, lease).alive:
         return lease
     raise refuse(
         Rule.LEASE_EXPIRED,

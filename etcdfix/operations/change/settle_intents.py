@@ -15,6 +15,7 @@ from etcdfix.remediation.audit.outside import OutsideAnchor
 from etcdfix.remediation.audit.record import Intent, Operator, Result, Verb, unicode_text
 from etcdfix.remediation.backup.prune import judge_prune, settle_prune
 from etcdfix.remediation.commit import anchor_warnings
+from etcdfix.remediation.datastore import Datastore
 from etcdfix.remediation.reconcile import (
     Reconciliation,
     WasHealed,
@@ -23,7 +24,6 @@ from etcdfix.remediation.reconcile import (
     reconcile_intent,
 )
 from etcdfix.reports.model import API_VERSION
-from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
@@ -57,7 +57,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
 
 def settle_intents(
     log: Path,
-    connect: Callable[[Sequence[Intent]], tuple[EtcdClient, ClusterIdentity]],
+    connect: Callable[[Sequence[Intent]], tuple[Datastore, ClusterIdentity]],
     *,
     etcd_user: str,
     dry_run: bool,
@@ -83,20 +83,20 @@ def settle_intents(
     settled = Settled(log=log, dry_run=dry_run, found=[], refused=[])
 
     def work_through(
-        intents: Iterable[Intent], one: Callable[[EtcdClient, Intent, ClusterIdentity], Reconciliation]
+        intents: Iterable[Intent], one: Callable[[Datastore, Intent, ClusterIdentity], Reconciliation]
     ) -> None:
         intents = tuple(intents)
         if not intents:
             return
-        client, cluster = connect(intents)
+        now, cluster = connect(intents)
         try:
             for intent in intents:
                 try:
-                    settled.found.append(one(client, intent, cluster))
+                    settled.found.append(one(now, intent, cluster))
                 except RemediationRefused as exc:
                     settled.refused.append((intent, exc))
         finally:
-            client.close()
+            now.close()
 
     intents = read_open_intents(log)  # also: a log that is not there is an error, and not made
     if not intents:
@@ -105,8 +105,8 @@ def settle_intents(
         settled.found.extend(judge_prune(intent)[0] for intent in intents if intent.verb is Verb.PRUNE)
         work_through(
             _about_etcd(intents),
-            lambda client, intent, cluster: predict(
-                client,
+            lambda now, intent, cluster: predict(
+                now,
                 intent,
                 cluster=cluster,
                 accept_unknown_cluster=accept_unknown_cluster,
@@ -120,8 +120,8 @@ def settle_intents(
         settled.found.extend(settle_prune(opened, intent, operator) for intent in prunes)
         work_through(
             _about_etcd(opened.open_intents()),
-            lambda client, intent, cluster: reconcile_intent(
-                client,
+            lambda now, intent, cluster: reconcile_intent(
+                now,
                 opened,
                 intent,
                 operator,
@@ -211,8 +211,11 @@ def _next_steps(log: Path, item: Reconciliation, again: RepeatedOptions) -> Iter
         item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.HEAL
     ):
         yield f"  next: {again.explain(intent.subject.key)}"
-    elif item.result is Result.UNKNOWN:
+    elif item.result is Result.UNKNOWN and not item.header_revision:
         yield "  it stays open; run this again when etcd answers"
+    elif item.result is Result.UNKNOWN:
+        yield "  it stays open; run this again, without --no-kms, once the value can be examined:"
+        yield f"  {again.explain(intent.subject.key)}"
 
 
 def _named(intent: Intent) -> str:

@@ -286,12 +286,7 @@ class Assessor:
                 "",
                 "Save it at once: of a value that was changed in etcd, a server lets go within 30 seconds.",
             )
-        if self._again.of_kine:
-            return (
-                "",
-                "Save it soon, before a restart of the API server ends it. etcdfix writes nothing to kine.",
-            )
-        if self._again.of_the_past:
+        if not self._again.can_heal:
             return "", "What the live etcd holds now was not looked at: save it."
         command = self._again.heal(key_arguments(sought.key))
         return command, (

@@ -14,6 +14,7 @@ from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.tables import UNDETERMINED
+from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.reports.origin import report_origin
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import likely_prefixes
@@ -142,7 +143,7 @@ def index_cluster(
     # What could not be read is not absent.
     sample = () if below or problems else islice(source.current(b""), _SAMPLE)
     return ClusterIndex(
-        request=request,
+        request=msgspec.structs.replace(request, same_again=with_what_it_keeps(request.same_again, source)),
         source=source,
         examiner=examiner,
         index=index,

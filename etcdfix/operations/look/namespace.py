@@ -38,6 +38,7 @@ from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.remedies import (
     less_destructive_remedies,
     readable_remedy,
+    recovered_configuration,
     remedies_for,
     unsafe_deletion_request,
     ways_out,
@@ -324,6 +325,14 @@ class _NamespacePlan:
                 way.command if way is not None else "",
                 way.action if way is not None else "",
             )
+            kept = (
+                recovered_configuration([cause], found.transformer, self._again)
+                for found in unjudged
+                if (cause := found.verdict.cause) is not None
+            )
+            recovered = next(filter(None, kept), None)
+            if recovered is not None:
+                yield _step(recovered.action, recovered.command, recovered.note)
         removable = [(b, found) for b, found in lost if self._removable(found)]
         for number, (blocker, found) in enumerate(removable[:_MOST_STEPS]):
             warning = self._warning(found) + ("" if number else self._first())

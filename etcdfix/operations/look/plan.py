@@ -23,6 +23,7 @@ from etcdfix.graph.recreation import Neighbours, Place, who_recreates
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.maybe_newer import SimilarValues
 from etcdfix.model import Outcome, StoredValue
+from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.plan_gather import Broken, Gathered
 from etcdfix.operations.look.plan_steps import (
     STAGES,
@@ -122,6 +123,7 @@ def build_plan(
         SourceError: The source cannot be read.
     """
     begun = now()
+    request = msgspec.structs.replace(request, same_again=with_what_it_keeps(request.same_again, source))
     report = request.report
     uid = examiner.kube_system_uid(source)
     _check_same(report, uid, request, examiner)

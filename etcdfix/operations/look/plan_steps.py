@@ -24,10 +24,11 @@ from etcdfix.reports.head import entry_stake
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.next_steps import next_for_undetermined
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, deletion_waits, meaning
-from etcdfix.reports.remedies import save_command
+from etcdfix.reports.remedies import recovered_configuration, save_command
 from etcdfix.reports.rows import Rows
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
+from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.severity import Rank
 
 _MOST_NAMED: Final = 5
@@ -130,9 +131,21 @@ def _before(
     yield PlanStep(
         "Save what API servers hold in memory",
         "One deletion ends that for all objects of a kind, and is refused until they are saved (--rescued DIR). Keep "
-        f"the files as you would keep the Secrets themselves.{heal if lost and not again.of_kine else ''}",
-        [again.rescue(words), *([] if again.of_kine else [again.heal(words)])] if lost else [],
+        f"the files as you would keep the Secrets themselves.{heal if lost else ''}",
+        [again.rescue(words), again.heal(words)] if lost else [],
     )
+    kept = (
+        recovered_configuration([Cause(group.cause)], group.transformer, again)
+        for group in groups
+        if group.cause
+    )
+    recovered = next(filter(None, kept), None)
+    if recovered is not None:
+        yield PlanStep(
+            recovered.action,
+            f"{recovered.note} What one of them opens is not lost: plan again with it.",
+            [recovered.command],
+        )
     patterns = _patterns(group for group in groups if group.declaration)
     if patterns:
         yield PlanStep(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -14,9 +15,13 @@ from etcdfix.errors import SourceUnreachable
 from etcdfix.examine import Examiner
 from etcdfix.model import ClusterIdentity, Outcome
 from etcdfix.remediation.audit.grounds import Grounds, RecordedAnswer
+from etcdfix.remediation.datastore import Datastore, EtcdNow, KineNow
 from etcdfix.remediation.identify import identify
 from etcdfix.rules import Rule, refuse
+from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection, transport_warnings
+from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.sources.kine import KineSource
 from etcdfix.sources.live import LiveSource
 from etcdfix.verdicts.damage import PEEK_CHECKS
 from etcdfix.verdicts.deletability import AcceptRisk
@@ -66,7 +71,7 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """A live etcd and how its values are read.
+    """A live etcd, or for who has API servers change it the file of kine, and how its values are read.
 
     Attributes:
         source: Reads keys, and holds the connection.
@@ -79,7 +84,7 @@ class Cluster(msgspec.Struct, frozen=True):
         main_named: It was named on purpose, so that it must be of the same cluster.
     """
 
-    source: LiveSource
+    source: LiveSource | KineSource
     examiner: Examiner
     configured: bool = True
     config_sha256: str = ""
@@ -87,6 +92,49 @@ class Cluster(msgspec.Struct, frozen=True):
     no_encryption: bool = False
     main: EtcdConnection | None = None
     main_named: bool = False
+
+    @property
+    def is_kine(self) -> bool:
+        """It is the file of kine, which nothing writes to but kine."""
+        return isinstance(self.source, KineSource)
+
+    @property
+    def client(self) -> EtcdClient:
+        """The connection to etcd."""
+        assert isinstance(self.source, LiveSource)  # what needs one is refused where there is none
+        return self.source.client
+
+    @property
+    def now(self) -> Datastore:
+        """What stands there now."""
+        return KineNow(self.source) if isinstance(self.source, KineSource) else EtcdNow(self.client)
+
+    @contextmanager
+    def kept(self, revision: int) -> Iterator[Source]:
+        """Read what is still kept of keys: in etcd up to a revision, or in the file of kine as it stood at first.
+
+        Raises:
+            SourceError: etcd cannot be asked.
+        """
+        if isinstance(self.source, KineSource):
+            yield self.source
+            return
+        with LiveSource(self.client.connection, revision=revision) as source:
+            yield source
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        """Endpoints as given, or the file of kine."""
+        if isinstance(self.source, KineSource):
+            return (str(self.source.path),)
+        return self.source.endpoints
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes the connections less than safe."""
+        here = () if self.is_kine else transport_warnings(self.client.connection)
+        main = () if self.main is None else transport_warnings(self.main, name=MAIN_ETCD)
+        return (*here, *main)
 
 
 def grounds_of(
@@ -115,10 +163,7 @@ def grounds_of(
         counts=tuple(counts.values()),
         release=cluster.examiner.assumed_release,
         release_source=cluster.release_source,
-        warnings=(
-            *transport_warnings(cluster.source.client.connection),
-            *(transport_warnings(cluster.main, name=MAIN_ETCD) if cluster.main is not None else ()),
-        ),
+        warnings=cluster.warnings,
         server_answers=tuple(
             RecordedAnswer(each.server, f"{each.answer}: {each.detail}" if each.detail else each.answer.value)
             for each in servers.answers

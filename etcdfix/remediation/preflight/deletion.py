@@ -27,7 +27,6 @@ from etcdfix.remediation.preflight.expectation import Expectation
 from etcdfix.remediation.preflight.members import (
     KeyReading,
     LeaseState,
-    read_key,
     read_lease,
 )
 from etcdfix.remediation.preflight.noencryption import check_no_encryption, encrypted, looks_enveloped
@@ -133,7 +132,7 @@ def check_deletion(
     step("check: configuration")
     require_configuration(cluster)
     step("check: read the key")
-    reading = read_key(cluster.source.client, key)
+    reading = cluster.now.read_key(key)
     stored = require_there(cluster, key, reading.stored)
     step("check: expectations")
     check_expectations(stored, accepted)
@@ -197,7 +196,7 @@ def check_deletion(
             hint=f"if that is understood: --accept-risk {AcceptRisk.CLUSTER_BREAKING}",
         )
     step("check: lease")
-    lease = read_lease(cluster.source.client, stored.lease) if stored.lease else None
+    lease = read_lease(cluster.client, stored.lease) if stored.lease else None
     return Preflight(
         reading=reading,
         found=found,
@@ -245,7 +244,7 @@ def check_moved(cluster: Cluster, found: Examination, accepted: Acceptances) -> 
     """
     stored, home = found.stored, found.verdict.belongs_to
     name = f"{display(stored.key)} holds a value of {display(home)}"
-    there = read_key(cluster.source.client, home).stored
+    there = cluster.now.read_key(home).stored
     only_here = refuse(
         Rule.ONLY_COPY,
         f"{name}, and that key does not hold the same object: these bytes may be the only copy",

@@ -11,7 +11,7 @@ from etcdfix.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.commit import require_space
 from etcdfix.remediation.durable import Step
-from etcdfix.remediation.landmarks import Landmarks, read_landmarks
+from etcdfix.remediation.landmarks import Landmarks
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cluster
 from etcdfix.remediation.preflight.members import (
     Agreement,
@@ -21,7 +21,6 @@ from etcdfix.remediation.preflight.members import (
     MemberSurvey,
     judge_copies,
     read_alarms,
-    read_key,
     read_lease,
     survey_members,
 )
@@ -102,7 +101,7 @@ def _good_copy(cluster: Cluster, survey: MemberSurvey, *, readable_is_fine: bool
         if copy.stored is None or copy.stored == survey.reading.stored:
             continue
         if cluster.examiner.examine(copy.stored).verdict.outcome is Outcome.READABLE:
-            there = ("--endpoints", copy.endpoint, *cluster.source.client.connection.access_options)
+            there = ("--endpoints", copy.endpoint, *cluster.client.connection.access_options)
             save = RepeatedOptions(source=there).save_snapshot("good.db")
             return (
                 f"{copy.label} at {copy.endpoint} holds a copy that reads: do not remove, wipe or restart that member; "
@@ -131,7 +130,7 @@ def check_members(
     Raises:
         RefusedByRule: They differ, one holds a readable copy, one could not be asked, or the key moved meanwhile.
     """
-    survey = survey_members(cluster.source.client, key)
+    survey = survey_members(cluster.client, key)
     if survey.reading.stored != reading.stored:
         raise moved_meanwhile(key)
     judgement = judge_copies(survey, accepted=accepted.unchecked_members)
@@ -183,7 +182,7 @@ def check_alarms(cluster: Cluster) -> list[str]:
         RefusedByRule: A member says that its data is corrupt.
     """
     warnings = []
-    for alarm in read_alarms(cluster.source.client):
+    for alarm in read_alarms(cluster.client):
         if alarm.kind is AlarmKind.CORRUPT:
             raise refuse(
                 Rule.CORRUPT_ALARM,
@@ -202,7 +201,7 @@ def require_alive(cluster: Cluster, stored: StoredValue) -> LeaseState | None:
         RefusedByRule: It has expired.
         SourceError: etcd could not be asked.
     """
-    lease = read_lease(cluster.source.client, stored.lease) if stored.lease else None
+    lease = read_lease(cluster.client, stored.lease) if stored.lease else None
     if lease is not None and not lease.alive:
         raise refuse(
             Rule.LEASE_EXPIRED,
@@ -234,9 +233,9 @@ def read_target(cluster: Cluster, key: bytes, accepted: Acceptances, step: Step)
         SourceError: etcd could not be asked.
     """
     step("check: landmarks")
-    landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=key)
+    landmarks = cluster.now.landmarks(cluster.examiner.layout, target=key)
     step("check: read the key")
-    reading = read_key(cluster.source.client, key)
+    reading = cluster.now.read_key(key)
     stored = require_there(cluster, key, reading.stored)
     step("check: expectations")
     check_expectations(stored, accepted)
@@ -248,15 +247,19 @@ def check_writable(
 ) -> tuple[ClusterIdentity, list[str]]:
     """Check what holds wherever a value is written anew; return which cluster it is, and what to warn of.
 
+    kine has one file, so that there are no members to hold against each other, and no alarms.
+
     Raises:
         RefusedByRule: Members differ, an alarm is raised, there is no room, or the cluster or its release is unknown.
         SourceError: etcd could not be asked.
     """
-    step("check: members")
-    warnings = check_members(cluster, target.stored.key, target.reading, accepted)
-    step("check: alarms")
-    warnings += check_alarms(cluster)
-    require_space(cluster.source.client)
+    warnings: list[str] = []
+    if not cluster.is_kine:
+        step("check: members")
+        warnings += check_members(cluster, target.stored.key, target.reading, accepted)
+        step("check: alarms")
+        warnings += check_alarms(cluster)
+        require_space(cluster.client)
     step("check: cluster")
     identity = check_cluster(cluster, accepted, backup_directories)
     step("check: release")

@@ -41,10 +41,14 @@ class LogHistory:
         present: What is stored now; None where nobody knows.
         others: Database files: each may be a base to replay from, and each is compared with the end of a replay.
         reads: Says whether a stored value can be read: one that cannot may have been changed on disk.
+        reached: To which revision the live etcd had come after the log was opened; 0 where that is not known. What was
+            agreed on before cannot have made a later one there.
 
     Attributes:
         agreement: Whether it is of the same history as what is stored now. Of another one nothing is given.
         replayed: From where it was replayed, one clause; "" where there was no base, so that nothing is certain.
+        overrun: It made revisions to which the live etcd has not come, a clause; "" where nothing says so. What made
+            them is ``possible``, however the log was replayed.
 
     Raises:
         SourceError: A source, or the log, cannot be read.
@@ -57,8 +61,10 @@ class LogHistory:
         others: Sequence[Source] = (),
         *,
         reads: Callable[[StoredValue], bool] = lambda _: True,
+        reached: int = 0,
     ) -> None:
         self._log = log
+        self._reached = reached
         self._reads = reads
         self._present = present
         self._stores = [source for source in (present, *others) if source is not None]
@@ -89,6 +95,7 @@ class LogHistory:
         known_now = self._stores if self._present is None else [self._present]
         self._newest_stored = max((store.describe().revision for store in known_now), default=0)
         self.agreement = self._judge(compared)
+        self.overrun = self._overrun()
         known = [run for run in self._trace.runs if run.base is not None and run.end > run.begin]
         self.replayed = "; ".join(run.base.name for run in known if run.base is not None)
         self._certain = {run.run.first: self._certain_of(run) for run in known}
@@ -382,6 +389,19 @@ class LogHistory:
             sentence=told,
         )
 
+    def _overrun(self) -> str:
+        """Say that the log made revisions to which the live etcd has not come; "" where it did not."""
+        made = max(
+            (
+                run.revisions[entry - run.run.first]
+                for run in self._trace.runs
+                for entry in run.last_changed(run.end)
+                if entry <= self._log.committed
+            ),
+            default=0,
+        )
+        return _overrun(made, self._reached) if self._reached and made > self._reached else ""
+
     # --- how sure a write is
 
     def _certain_of(self, trace: RunTrace) -> bytearray:
@@ -474,7 +494,7 @@ class LogHistory:
                     value = None if write.keeps_value else write.value
                 elif isinstance(write, Delete):
                     range_end = write.range_end
-        sure = self._sure(record, run, claim)
+        sure = self._held_against_now(self._sure(record, run, claim))
         known = (
             sure.confidence is not Confidence.POSSIBLE
             and record.replayed
@@ -524,6 +544,8 @@ class LogHistory:
                 return _Sure(None, Confidence.POSSIBLE, why, after, before)
             elif record.entry > self.agreement.newest_agreed_index:
                 why = "nothing that is stored shows yet that it took effect"
+                if not self._reached:
+                    why += ": a live etcd, or snap/db of that member, would"
             else:
                 why = "requests beside it were refused, and no compare confirms this one"
             return _Sure(made, Confidence.LIKELY, why, None, None)
@@ -542,6 +564,13 @@ class LogHistory:
         if revision is not None:
             return _Sure(revision, Confidence.LIKELY, doubt, None, None)
         return _Sure(None, Confidence.POSSIBLE, f"{doubt}, and no later compare confirms it", after, before)
+
+    def _held_against_now(self, sure: _Sure) -> _Sure:
+        """Return how sure a write is; one of a revision that the live etcd has not come to was never made there."""
+        if not sure.revision or not self._reached or sure.revision <= self._reached:
+            return sure
+        why = _overrun(sure.revision, self._reached)
+        return _Sure(None, Confidence.POSSIBLE, why, None, None)
 
     def replayed_until(self, entry: int) -> int:
         """Return the revision up to which everything after an entry is told, with none missing; 0 for unknown."""
@@ -604,6 +633,13 @@ class LogHistory:
     def close(self) -> None:
         """Let go of temporary files."""
         self._trace.close()
+
+
+def _overrun(made: int, reached: int) -> str:
+    return (
+        f"it made revision {made}, and this etcd has come to {reached} only: it was restored from an older state, or "
+        "the log is of another one"
+    )
 
 
 def _first(trace: RunTrace) -> int:

@@ -87,6 +87,7 @@ class WriteAheadLog:
         base: Source | None = None,
         others: Sequence[Source] = (),
         reads: Callable[[StoredValue], bool] = lambda _: True,
+        reached: int = 0,
     ) -> LogHistory:
         """Work out what each entry did.
 
@@ -98,12 +99,14 @@ class WriteAheadLog:
                 base of a replay: where its ``consistent_index`` lies in the log. A log that begins with the cluster is
                 replayed from the empty store.
             reads: Says whether a stored value can be read: one that cannot may have been changed on disk.
+            reached: To which revision the live etcd had come after the log was opened; 0 for a file, which may be older
+                than the log.
 
         Raises:
             SourceError: A source, or the log, cannot be read.
         """
         bases = [*([base] if base is not None else []), *others]
-        return LogHistory(self._entries, present, bases, reads=reads)
+        return LogHistory(self._entries, present, bases, reads=reads, reached=reached)
 
     def require_same_history(self, history: LogHistory) -> None:
         """Refuse a log of another history: nothing of it is offered.

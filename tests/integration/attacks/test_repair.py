@@ -16,9 +16,9 @@ from etcdfix.model import StoredValue
 from etcdfix.operations.change import repair as repair_module
 from etcdfix.operations.change.execute_change import execute_change
 from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.remediation.datastore import EtcdNow
 from etcdfix.remediation.preflight import target
-from etcdfix.remediation.preflight.members import KeyReading, LeaseState, read_key
-from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.remediation.preflight.members import KeyReading, LeaseState
 from tests.support.attacks import LOCAL, OTHER, TRUE, UID, WRONG, Attacked, config_map, seal, secret
 from tests.support.change_runs import PLAINTEXT, Ran, holds
 from tests.support.etcd_server import EtcdServer
@@ -593,18 +593,20 @@ def test_what_does_not_read_back_is_told(registry: Attacked, monkeypatch: pytest
     key = registry.key("shop/web")
     value = seal("aesgcm", secret("web"), key)
     registry.etcd.put(key, flipped(value, 900))
-    real = read_key
+    real = EtcdNow.read_key
 
-    def other(client: EtcdClient, at: bytes) -> KeyReading:
-        reading = real(client, at)
+    def other(now: EtcdNow, at: bytes) -> KeyReading:
+        reading = real(now, at)
         there = reading.stored
         assert there is not None
+        if there.value != value:
+            return reading  # before the repair
         changed = StoredValue(
             there.key, value[:-1], there.mod_revision, there.create_revision, there.version, there.lease
         )
         return dataclasses.replace(reading, stored=changed)
 
-    monkeypatch.setattr(repair_module, "read_key", other)
+    monkeypatch.setattr(EtcdNow, "read_key", other)
     ran = registry.repair(key)
     assert ran.code == 3
     assert "READ BACK, AND IT IS NOT AS IT WAS WRITTEN" in ran.out

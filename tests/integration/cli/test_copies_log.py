@@ -13,6 +13,7 @@ import pytest
 from tests.integration.cli.test_copies import copies, put_back
 from tests.support.apiserver import EtcdStore
 from tests.support.change_runs import Registry
+from tests.support.etcd_places import Wanted, find_tools
 from tests.support.etcd_server import EtcdServer
 from tests.support.objects import aescbc, config_map, secret
 
@@ -105,17 +106,30 @@ def test_a_log_of_another_cluster_is_never_offered(
 
 
 def part(
-    logged: Logged, start_local_etcd: Callable[..., EtcdServer], folder: Path, *, idle: bool = False
+    logged: Logged,
+    start_local_etcd: Callable[..., EtcdServer],
+    folder: Path,
+    *,
+    idle: bool = False,
+    restored: str = "",
 ) -> int:
     """Let a clone write what the cluster deleted; return the revision at which they parted.
 
-    Unless it is idle, the cluster goes on.
+    Unless it is idle, the cluster goes on. With a token, the clone is restored from a snapshot, as a new cluster.
     """
     logged.fill()
     parted = logged.etcd.revision()
+    if restored:
+        logged.etcd.etcdctl("snapshot", "save", folder / "snapshot.db")
     logged.etcd.stop()
-    shutil.copytree(folder / "data", folder / "clone")
-    clone = start_local_etcd(flags=(f"--data-dir={folder / 'clone'}",))
+    data = folder / "clone"
+    if restored:
+        Wanted(tools=find_tools(), folder=folder, snapshot=folder / "snapshot.db", token=restored).restore(
+            data
+        )
+    else:
+        shutil.copytree(folder / "data", data)
+    clone = start_local_etcd(flags=(f"--data-dir={data}",), **({"token": restored} if restored else {}))
     store = EtcdStore(clone.endpoint)
     for number in range(1, COUNT, 2):
         value = aescbc(secret(f"s-{number}"))
@@ -176,6 +190,57 @@ def test_the_log_of_a_clone_that_went_on_alone(
         (entry,) = re.findall(r"is entry (\d+),", ran.err)
         ran = logged.restore("--from-wal", wal, key, "--entry", entry, *given)
     logged.refused(ran, "which is newer than what is read", hint="--accept-unknown-cluster")
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_the_log_of_a_restored_clone_is_never_offered(
+    logged: Logged, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path, beside: bool
+) -> None:
+    """A new cluster id, where the token is another one; its log begins with the snapshot."""
+    part(logged, start_local_etcd, tmp_path, idle=True, restored="another-token")
+    wal = tmp_path / "clone" / "member" / "wal"
+    if not beside:
+        wal = shutil.copytree(wal, tmp_path / "alone")
+    keys = [logged.key(f"shop/s-{number}").decode() for number in range(1, COUNT, 2)]
+    ran = logged.run("history", keys[0], "--wal", str(wal), *logged.common(places=False, reason=None))
+    told = copies(logged, *keys, "--wal", str(wal))
+    (place,) = [place for place in told["places"] if place["kind"] == "write-ahead-log"]
+    assert place["history"] == "other", place
+    assert "no more than what came before a restore can be of both" in place["detail"]
+    assert ran.code == 5, ran
+    assert not [copy for one in told["objects"] for copy in one["copies"]]
+
+
+def test_nothing_of_a_clone_is_likely_while_the_cluster_is_idle(
+    logged: Logged, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
+) -> None:
+    """Its log alone: nothing contradicts it, but it made revisions to which this etcd has not come."""
+    parted = part(logged, start_local_etcd, tmp_path, idle=True)
+    alone = shutil.copytree(tmp_path / "clone" / "member" / "wal", tmp_path / "alone")
+    keys = [logged.key(f"shop/s-{number}").decode() for number in range(1, COUNT, 2)]
+    told = copies(logged, *keys, "--wal", str(alone))
+    (place,) = [place for place in told["places"] if place["kind"] == "write-ahead-log"]
+    assert place["history"] == "same", place
+    assert f"this etcd has come to {parted} only" in place["detail"]
+    later = [
+        copy
+        for one in told["objects"]
+        for copy in one["copies"]
+        if not copy["mod_revision"] or copy["mod_revision"] > parted
+    ]
+    assert len(later) == COUNT // 2
+    assert {(copy["confidence"], copy["grade"]) for copy in later} == {("possible", "doubtful")}
+    history = logged.run(
+        "history", keys[0], "--wal", str(alone), "-o", "json", *logged.common(places=False, reason=None)
+    )
+    newest, *others = json.loads(history.out)["log"]["writes"]
+    assert (newest["confidence"], newest["mod_revision"]) == ("possible", None)
+    assert f"this etcd has come to {parted} only" in newest["doubt"]
+    assert others[0]["event"] == "delete"
+    # Its own log, whose newest writes nothing later shows either: they are of this etcd all the same.
+    told = copies(logged, "--wal", str(logged.wal))
+    best = [one["copies"][0]["confidence"] for one in told["objects"]]
+    assert best == ["certain"] * COUNT
 
 
 def test_a_value_that_changed_on_disk_does_not_make_the_log_another_ones(

@@ -18,6 +18,7 @@ from etcdfix.operations.look.encryption import recovered_files
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.sources.base import SourceDescription
 from etcdfix.text.commands import RepeatedOptions
+from tests.support.change_runs import Registry
 from tests.support.etcd_server import EtcdServer
 from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, bootstrap, files, path, seal, stage_line
 from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s, node
@@ -471,10 +472,46 @@ def test_where_a_configuration_is_kept_that_is_the_first_way_to_a_key_that_is_mi
     without = said("explain", key)["finding"]["remedies"]
     assert [remedy["command"] for remedy in without[1:]] == [recover] * kept
     assert without[0]["command"].startswith("etcdfix scan ")
+    configured = ("--encryption-config", str(config))
+    for ask in (("impact", key), ("namespace", "shop")):
+        assert (said(*ask, *configured)["next"]["command"] == with_it) is kept, ask
+        assert (recover in json.dumps(said(*ask))) is kept, ask
+    report = k3s.folder / "scan.json"
+    run(["scan", *where, *configured, "-o", "json", "--output-file", str(report)])
+    plan = said("plan", "--from-report", str(report), *configured)
+    steps = [command for step in plan["steps"] for command in step["commands"]]
+    assert steps.count(with_it) == kept
+    if kept:  # before what needs a file that nobody may have any more
+        assert steps.index(with_it) < next(at for at, step in enumerate(steps) if " scan " in step)
     # The command works as it is given.
     if kept:
         ran = with_it.replace("FILE", str(k3s.token)).split()[1:]
         assert run([*ran, "-o", "json"]) == 0
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_deletion_names_it_before_anything_is_deleted(
+    k3s: K3s, kept: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Both where the key has to be declared lost first, and in the preview of what that declaration permits."""
+    if kept:
+        k3s.keep(NEW)
+    registry = Registry(k3s.server, b"/registry", k3s.folder, capfd, furnished=False)
+    registry.config.write_bytes(OLD)
+    k3s.secret("old", OLD_KEY, OLD_NAME)
+    key = k3s.secret("new", NEW_KEY, NEW_NAME)
+    recover = f"etcdfix encryption recover --token-file FILE --endpoints {registry.endpoints}"
+    with registry.untouched():
+        ran = registry.delete(key)
+    registry.refused(ran, "key-name-missing", hint="only if that key is gone for ever: --declare-key-lost")
+    assert (recover in ran.err) is kept
+    assert (ran.err.find("recover") < ran.err.find("--declare-key-lost")) is kept or not kept
+    accepted = ("--accept-no-api-server", "--declare-key-lost", f"aescbc/v1/{NEW_NAME}")
+    ran = registry.delete(key, "--dry-run", *accepted)
+    assert ran.code == 0, ran.err
+    first = ran.err.partition("Less destructive options:")[2].partition("  2. ")[0]
+    assert (recover in first) is kept
+    assert "never-to-be-shown" not in ran.out + ran.err
 
 
 def test_nobody_asks_for_it_where_nothing_is_encrypted_or_nobody_may_read_there() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.remediation.rescue.store import RescueStore
 from tests.support.audit_logs import own_directory
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import typing
@@ -115,6 +116,55 @@ def test_cached_reads_have_ended(cluster: LostKeyCluster) -> None:
     kept = Path(one["saved_file"])
     assert kept.parent == cluster.saved
     assert json.loads(kept.read_text())["metadata"]["resourceVersion"] == str(one["revision"])
+
+
+@pytest.fixture
+def ended(
+    etcd: EtcdServer,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+) -> Iterator[LostKeyCluster]:
+    """Cached reads ended before anything was saved, as a rescue that came too late leaves it."""
+    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority, ()) as cluster:
+        RescueStore.open(cluster.saved).close()
+        yield cluster
+
+
+@pytest.mark.parametrize("kept_in", ["etcd", "backup"])
+def test_the_uid_is_said_by_what_is_still_kept(ended: LostKeyCluster, kept_in: str) -> None:
+    first = ended.written_twice("one")
+    uid, origin = ended.uid("one"), f"mod_revision {first.mod_revision} in etcd"
+    if kept_in == "backup":
+        origin = f"backup {ended.back_up(first)}"
+        ended.etcd.compact()
+    ended.p1.lose_cache("secrets")
+    shown = ended.heal("one", "--dry-run", yes=False)
+    assert (shown.code, ended.patches()) == (0, []), shown
+    assert f"the uid is as {origin} says" in shown.err
+    (one,) = ended.told("one")["objects"]
+    assert (one["result"], one["uid"], one["uid_from"]) == ("healed", uid, origin)
+    assert [patch["metadata"]["uid"] for patch in ended.patches()] == [uid]
+    kept = Path(one["saved_file"])
+    assert kept.parent == ended.saved
+    assert json.loads(kept.read_text())["metadata"]["resourceVersion"] == str(one["revision"])
+
+
+def test_of_many_each_uid_is_said_by_another(ended: LostKeyCluster) -> None:
+    first = ended.written_twice("one")
+    ended.p1.reload(OLD)
+    ended.p1.create("v1", "Secret", "two", "shop", data={"password": DATA})
+    ended.p1.wait()
+    ended.p1.reload(NEW)
+    ended.rescue("two")
+    ended.p1.lose_cache("secrets")
+    report = str(ended.report())
+    shown = ended.heal("--from-report", report, "--dry-run", yes=False)
+    assert f"uid {ended.uid('one')} as mod_revision {first.mod_revision} in etcd says" in shown.err
+    assert f"uid {ended.uid('two')} as saved copy {ended.saved}/" in shown.err
+    told = ended.told("--from-report", report)
+    assert [each["result"] for each in told["objects"]] == ["healed", "healed"]
 
 
 def test_rescue_then_heal(

@@ -604,12 +604,12 @@ def test_nothing_is_put_while_etcd_has_no_space(
     monkeypatch.setattr(commit_module, "read_alarms", lambda _client: (alarm,))
     with registry.cluster() as cluster:
         if kind is not AlarmKind.NOSPACE:
-            commit_module.require_space(cluster.source.client)
+            commit_module.require_space(cluster.client)
             return
         with pytest.raises(
             RefusedByRule, match=r"member one \(a1\) has raised etcd's NOSPACE alarm"
         ) as caught:
-            commit_module.require_space(cluster.source.client)
+            commit_module.require_space(cluster.client)
     assert caught.value.rule == "no-space"
 
 
@@ -628,9 +628,7 @@ def test_rehearsal_with_nothing_to_back_up(registry: Registry) -> None:
     change = _to_put(registry)
     assert change.key == registry.key("shop/new")
     with registry.untouched(), registry.cluster() as cluster:
-        outcome = commit_module.preview_only(
-            cluster.source.client, change, registry.places, operator=OPERATOR
-        )
+        outcome = commit_module.preview_only(cluster.now, change, registry.places, operator=OPERATOR)
     assert (outcome.result, outcome.backups) == (None, ())
     (event,) = registry.events()
     assert (event.annotations.type, event.annotations.value_sha256) == ("dry-run", digest(b"x"))
@@ -639,7 +637,9 @@ def test_rehearsal_with_nothing_to_back_up(registry: Registry) -> None:
 def test_change_with_nothing_to_back_up(registry: Registry) -> None:
     change = _to_put(registry)
     with registry.cluster() as cluster:
-        outcome = commit_module.commit(cluster.source.client, change, registry.places, operator=OPERATOR)
+        outcome = commit_module.commit(
+            cluster.now, change, registry.places, operator=OPERATOR, by=cluster.client
+        )
     assert (outcome.result, outcome.backups, outcome.values) == (Result.RESTORED, (), ())
     assert registry.stored(change.key) == b"x"
 
@@ -781,7 +781,7 @@ def test_no_default_directory_is_made_where_there_is_nothing_to_back_up(
 ) -> None:
     _lasts(monkeypatch)
     with registry.cluster() as cluster:
-        commit_module.preview_only(cluster.source.client, _to_put(registry), RecordPaths(), operator=OPERATOR)
+        commit_module.preview_only(cluster.now, _to_put(registry), RecordPaths(), operator=OPERATOR)
     assert default.log_path.exists()
     assert not default.directories[0].exists()
 
@@ -790,11 +790,11 @@ def test_default_log_is_looked_at_again_once_it_is_made(registry: Registry, defa
     """Before, it could not be: it was not there."""
     places = RecordPaths((registry.backups,), registry.log, etcd_data=registry.folder)
     with registry.cluster() as cluster:
-        change, client = _to_put(registry), cluster.source.client
-        outcome = commit_module.preview_only(client, change, places, operator=OPERATOR)
+        change, now = _to_put(registry), cluster.now
+        outcome = commit_module.preview_only(now, change, places, operator=OPERATOR)
         assert f"{registry.log.parent} is on the disk of etcd" in " ".join(outcome.warnings)
         with pytest.raises(UnsafePlace, match="the default directory will not do"):
             commit_module.preview_only(
-                client, change, structs.replace(places, audit_log=None), operator=OPERATOR
+                now, change, structs.replace(places, audit_log=None), operator=OPERATOR
             )
     assert default.log_path.parent.exists()

@@ -25,9 +25,11 @@ from etcdfix.remediation.audit.search import wrote
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, anchor_of, record_intent
+from etcdfix.remediation.datastore import EtcdNow
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.reconcile import (
+    Carried,
     judge_reading,
     open_intents_of,
     predict,
@@ -79,8 +81,8 @@ def reconciled(etcd: EtcdServer, path: Path, intent: Intent) -> Result:
     """Reconcile, and check what every reconciliation has in common."""
     before = etcd.revision()
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        expected = predict(client, intent, cluster=ClusterIdentity.by_uid(UID))
-        found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+        expected = predict(EtcdNow(client), intent, cluster=ClusterIdentity.by_uid(UID))
+        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
         assert log.open_intents() == ()
     assert expected.record is None
     assert (found.result, found.detail, found.header_revision) == (
@@ -156,7 +158,7 @@ def test_the_next_write_with_its_bytes_is_its_own(
     written = etcd.put(key, PUT)
     etcd.put(key + b"-other", b"later")
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
     assert (found.result, found.header_revision) == (PUTS[verb], written)
     now = StoredValue(key, PUT, written, revision, 2, 0)
     assert wrote(path, intent, now)
@@ -179,7 +181,7 @@ def test_what_may_be_somebody_elses_is_not_its_own(
         detail=f"now {digest(PUT)}",
     )  # fmt: skip
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
     assert found.result in {Result.APPLIED_OR_GONE, Result.ANOMALY}
     assert not wrote(path, intent, StoredValue(key, PUT, written, revision, 2, 0))
 
@@ -280,32 +282,38 @@ def test_every_sentence_is_its_own(path: Path) -> None:
 @pytest.mark.parametrize(
     ("verb", "carries", "result"),
     [
-        (Verb.HEAL, True, Result.HEALED),
-        (Verb.HEAL, False, Result.APPLIED_OR_GONE),
-        (Verb.HEAL, None, Result.APPLIED_OR_GONE),
-        (Verb.REPAIR, True, Result.APPLIED_OR_GONE),
+        (Verb.HEAL, Carried(True), Result.HEALED),
+        (Verb.HEAL, Carried(False), Result.APPLIED_OR_GONE),
+        (Verb.HEAL, Carried(None, "no plugin was asked"), Result.UNKNOWN),
+        (Verb.HEAL, None, Result.UNKNOWN),
+        (Verb.REPAIR, Carried(True), Result.APPLIED_OR_GONE),
     ],
 )
 def test_a_heal_is_known_by_what_the_value_carries(
-    etcd: EtcdServer, path: Path, key: bytes, verb: Verb, carries: bool | None, result: Result
+    etcd: EtcdServer, path: Path, key: bytes, verb: Verb, carries: Carried | None, result: Result
 ) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), verb=verb)
     written = etcd.put(key, b"k8s:enc:aescbc:v1:key2:" + bytes(64))
-    was_healed = None if carries is None else lambda _intent, stored: carries and stored.key == key
+    was_healed = None if carries is None else lambda _intent, _stored: carries
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
         found = reconcile_intent(
-            client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID), was_healed=was_healed
+            EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID), was_healed=was_healed
         )
-        assert log.open_intents() == ()
+        assert log.open_intents() == (() if found.settled else (intent,))
     assert found.result is result
+    assert found.settled == (result is not Result.UNKNOWN)
     assert f"mod_revision {written}" in found.detail
+    assert (carries.why if carries is not None else "only its value tells") in found.detail
 
 
 def test_a_heal_that_was_never_done(etcd: EtcdServer, path: Path, key: bytes) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), verb=Verb.HEAL)
     with connected(etcd.endpoint) as client:
         found = predict(
-            client, intent, cluster=ClusterIdentity.by_uid(UID), was_healed=lambda _intent, _stored: True
+            EtcdNow(client),
+            intent,
+            cluster=ClusterIdentity.by_uid(UID),
+            was_healed=lambda _intent, _stored: Carried(True),
         )
     assert found.result is Result.NOT_APPLIED  # it did not move: what it carries is not asked
     assert "could arrive later" in found.detail
@@ -372,9 +380,9 @@ def test_marker_stays_while_nobody_knows(
     def silent(*_: object) -> KeyReading:
         raise SourceUnreachable("nobody is there")
 
-    monkeypatch.setattr(reconcile_module, "read_key", silent)
+    monkeypatch.setattr(EtcdNow, "read_key", silent)
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
     assert (found.result, found.warnings) == (Result.UNKNOWN, ())
     assert marker.exists()
 
@@ -390,7 +398,9 @@ def test_no_answer_leaves_the_intent_open(
     with connected(server.endpoint, dial_timeout_seconds=0.5, command_timeout_seconds=0.5) as client:
         server.stop()
         with AuditLog.open(path) as log:
-            found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+            found = reconcile_intent(
+                EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID)
+            )
             assert [i.link for i in log.open_intents()] == [intent.link]
     assert found.result is Result.UNKNOWN
     assert not found.settled
@@ -409,7 +419,7 @@ def test_another_cluster_is_refused_and_nothing_recorded(etcd: EtcdServer, path:
                 match=r"kube-system uid d4c1.*holds the cluster with kube-system uid other",
             ):
                 reconcile_intent(
-                    client,
+                    EtcdNow(client),
                     log,
                     intent,
                     OPERATOR,
@@ -429,9 +439,11 @@ def test_unknown_cluster_must_be_accepted(
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), cluster_uid=recorded)
     with connected(etcd.endpoint) as client:
         with pytest.raises(RemediationRefused, match=whose) as caught:
-            predict(client, intent, cluster=ClusterIdentity.by_uid(live))
+            predict(EtcdNow(client), intent, cluster=ClusterIdentity.by_uid(live))
         assert "--accept-unknown-cluster" in caught.value.hint
-        found = predict(client, intent, cluster=ClusterIdentity.by_uid(live), accept_unknown_cluster=True)
+        found = predict(
+            EtcdNow(client), intent, cluster=ClusterIdentity.by_uid(live), accept_unknown_cluster=True
+        )
     assert found.result is Result.NOT_APPLIED
 
 
@@ -467,7 +479,9 @@ def test_unconfirmed_backup_proves_that_nothing_was_sent(
         assert anchor_of(read_backup(file)) is None
         etcd.delete(key)
         with AuditLog.open(path) as log:
-            found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+            found = reconcile_intent(
+                EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID)
+            )
     assert found.result is Result.NOT_APPLIED
     assert "before anything was sent" in found.detail
     assert found.warnings == ()
@@ -485,7 +499,7 @@ def test_marker_that_cannot_be_removed_is_told(
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), backups=(str(place / "a.json"),))
     place.chmod(0o777)
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
     assert found.result is Result.NOT_APPLIED
     (warning,) = found.warnings
     assert "keeps its marker" in warning
@@ -498,7 +512,7 @@ def test_backups_that_were_moved_away_need_no_confirming(
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), backups=(str(file),))
     etcd.delete(key)
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
     assert (found.result, found.warnings) == (Result.APPLIED_OR_GONE, ())
 
 
@@ -544,6 +558,6 @@ def test_intent_that_does_not_read(path: Path) -> None:
 def test_intent_that_is_closed_already_is_not_closed_again(etcd: EtcdServer, path: Path, key: bytes) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+        reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
         with pytest.raises(AuditError, match="not open"):
-            reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+            reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))

@@ -20,6 +20,7 @@ from etcdfix.errors import (
 )
 from etcdfix.model import StoredValue
 from etcdfix.remediation import writer as writer_module
+from etcdfix.remediation.datastore import EtcdNow
 from etcdfix.remediation.landmarks import Landmark, Landmarks, Sighting, read_landmarks
 from etcdfix.remediation.preflight.members import (
     KeyReading,
@@ -921,12 +922,12 @@ def test_the_compare_is_evaluated_without_a_transaction(
     with connected(proxy.endpoint) as client:
         expected = examined(client, key)
         revision = etcd.revision()
-        assert evaluate_compare(client, at(key, expected)) == CompareOutlook(
+        assert evaluate_compare(EtcdNow(client), at(key, expected)) == CompareOutlook(
             difference=None, revision=revision
         )
 
         def rule(*question: Any, **more: Any) -> Rule | None:
-            difference = evaluate_compare(client, at(*question, **more)).difference
+            difference = evaluate_compare(EtcdNow(client), at(*question, **more)).difference
             return None if difference is None else difference.rule
 
         mark = Landmark(key, expected.create_revision)
@@ -965,7 +966,7 @@ def test_only_the_writer_calls_a_method_that_writes(etcd: EtcdServer, prefix: by
         survey_members(client, key)
         read_alarms(client)
         read_lease(client, lease)
-        evaluate_compare(client, at(key, expected, Landmark(prefix + b"none", 0)))
+        evaluate_compare(EtcdNow(client), at(key, expected, Landmark(prefix + b"none", 0)))
         read_landmarks(client, StorageLayout(prefix.decode()), target=key)
         Writer(client).close()
         assert set(proxy.calls) <= set(READ_METHODS)

@@ -27,7 +27,7 @@ from etcdfix.remediation.preflight.api_servers import require_api
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, find_cluster, grounds_of
 from etcdfix.remediation.preflight.deletion import check_deletion, check_moved
 from etcdfix.remediation.preflight.expectation import Expectation
-from etcdfix.remediation.preflight.members import CopyState, MemberSurvey, read_key, survey_members
+from etcdfix.remediation.preflight.members import CopyState, MemberSurvey, survey_members
 from etcdfix.remediation.preflight.target import check_members, require_there
 from etcdfix.rules import Rule
 from etcdfix.sources.connection import EtcdConnection
@@ -115,7 +115,7 @@ def test_a_readable_copy_of_what_may_be_readable(registry: Registry) -> None:
     """What we put there ourselves is readable, and may be taken back all the same."""
     key = registry.key("shop/good-0")
     with registry.cluster() as cluster:
-        reading = read_key(cluster.source.client, key)
+        reading = cluster.now.read_key(key)
         assert check_members(cluster, key, reading, Acceptances(), readable_is_fine=True) == []
         with pytest.raises(RefusedByRule, match="a member holds a readable copy"):
             check_members(cluster, key, reading, Acceptances())
@@ -252,7 +252,7 @@ def test_the_main_etcd_is_left_alone_where_this_one_says_which_cluster_it_is(reg
 
 def test_a_main_etcd_that_was_named_on_purpose_must_be_of_the_same_cluster(registry: Registry) -> None:
     with registry.cluster() as cluster:
-        main = cluster.source.client.connection
+        main = cluster.client.connection
         assert find_cluster(msgspec.structs.replace(cluster, main=main, main_named=True)).uid == UID
         with pytest.raises(SourceUnreachable):
             find_cluster(msgspec.structs.replace(cluster, main=NOWHERE, main_named=True))
@@ -291,7 +291,7 @@ class Moved:
 
     def check(self, *risks: AcceptRisk) -> Landmark:
         with self.registry.cluster() as cluster:
-            stored = read_key(cluster.source.client, self.copy).stored
+            stored = cluster.now.read_key(self.copy).stored
             assert stored is not None
             found = with_verdict(cluster.examiner.examine(stored), belongs_to=self.home)
             return check_moved(cluster, found, Acceptances(risks=risks))
@@ -547,7 +547,7 @@ def test_what_a_change_rests_on(registry: Registry, sha256: str) -> None:
 
 def _expected(cluster: Cluster, key: bytes, **changes: Any) -> Expectation:
     """Return what a plan says that fits."""
-    stored = read_key(cluster.source.client, key).stored
+    stored = cluster.now.read_key(key).stored
     assert stored is not None
     found = cluster.examiner.examine(stored)
     assert found.verdict.cause is not None

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.members import read_key
 from etcdfix.remediation.preflight.same_object import (
     check_same_object,
     check_uid,
     last_stored,
     newest_readable,
+    said_uids,
 )
+from etcdfix.sources.kine import KineSource
 from etcdfix.sources.live import LiveSource
 from tests.support.change_runs import BROKEN, Registry
+from tests.support.kine import KineWriter
 from tests.support.object_files import json_secret, saved
 from tests.support.objects import KUBE_SYSTEM_UID, UID, aescbc, secret
 from tests.support.protobytes import block, object_meta, unknown
@@ -38,14 +41,14 @@ def cluster(registry: Registry) -> Iterator[Cluster]:
 def checked(registry: Registry, cluster: Cluster, then: int) -> bool:
     """Check the value that stood at a revision."""
     key = registry.key("shop/web")
-    with LiveSource(cluster.source.client.connection, revision=then) as source:
+    with LiveSource(cluster.client.connection, revision=then) as source:
         stored = source.get(key)
     assert stored is not None
     return examined(cluster, key, stored)
 
 
 def examined(cluster: Cluster, key: bytes, stored: StoredValue) -> bool:
-    reading = read_key(cluster.source.client, key)
+    reading = cluster.now.read_key(key)
     return check_same_object(cluster, reading, cluster.examiner.apart().examine(stored))
 
 
@@ -104,7 +107,7 @@ def test_compacted_in_the_meantime(registry: Registry, cluster: Cluster) -> None
     """The value was read before; of the present generation it is all the same, of one that is gone nobody knows."""
     key = registry.key("shop/web")
     then = registry.etcd.put(key, WHOLE)
-    with LiveSource(cluster.source.client.connection, revision=then) as source:
+    with LiveSource(cluster.client.connection, revision=then) as source:
         stored = source.get(key)
     assert stored is not None
     registry.etcd.put(key, BROKEN)
@@ -123,7 +126,7 @@ def test_compacted_in_the_meantime(registry: Registry, cluster: Cluster) -> None
 def uid_fits(registry: Registry, cluster: Cluster, value: bytes, *, uid: str = KUBE_SYSTEM_UID) -> bool:
     key = registry.key("shop/web")
     found = cluster.examiner.apart().examine(StoredValue(key, value, 0, 0, 0, 0))
-    reading = read_key(cluster.source.client, key)
+    reading = cluster.now.read_key(key)
     return check_uid(cluster, reading, found, ClusterIdentity.by_uid(uid), registry.places)
 
 
@@ -186,6 +189,27 @@ def test_the_uid_of_a_backup_that_the_log_lists(registry: Registry, cluster: Clu
     assert not uid_fits(registry, cluster, WHOLE)  # no log lists it
 
 
+def test_what_the_file_of_kine_keeps(registry: Registry, cluster: Cluster) -> None:
+    """Also of a key that was written after the file was opened."""
+    key, writer = registry.key("shop/web"), KineWriter(registry.folder / "state.db")
+    first = writer.put(key, WHOLE)
+    with KineSource(writer.path) as source:
+        kine = msgspec.structs.replace(cluster, source=source)
+
+        def said() -> list[tuple[str, str]]:
+            reading = kine.now.read_key(key)
+            found = said_uids(kine, reading, key, ClusterIdentity.by_uid(KUBE_SYSTEM_UID), registry.places)
+            return [(each.uid, each.origin) for each in found]
+
+        for _ in range(2):
+            writer.put(key, BROKEN)
+            assert said() == [(UID.decode(), f"mod_revision {first} in kine")]
+        writer.delete(key)
+        writer.put(key, BROKEN)
+        assert said() == []
+    writer.close()
+
+
 def test_the_last_record_of_a_key(registry: Registry, cluster: Cluster) -> None:
     key = registry.key("shop/web")
     for step in (None, "put", "deleted", "compacted"):
@@ -195,11 +219,11 @@ def test_the_last_record_of_a_key(registry: Registry, cluster: Cluster) -> None:
             registry.etcd.delete(key)
         elif step == "compacted":
             registry.etcd.compact()
-        reading = read_key(cluster.source.client, key)
+        reading = cluster.now.read_key(key)
         last = last_stored(cluster, reading, key)
         newest = newest_readable(cluster, reading, key)
         there = step in {"put", "deleted"}
         assert (last is not None and last.value == WHOLE) is there
         assert (newest is not None and newest.stored == last) is there
     registry.etcd.put(key, BROKEN)
-    assert newest_readable(cluster, read_key(cluster.source.client, key), key) is None
+    assert newest_readable(cluster, cluster.now.read_key(key), key) is None

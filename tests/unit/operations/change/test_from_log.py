@@ -66,9 +66,9 @@ def choose(
         stored = write(1, present).stored()
         assert stored is not None
         found = examiner.examine(stored)
-    monkeypatch.setattr(from_log, "read_key", lambda *_: SimpleNamespace(revision=1000))
     monkeypatch.setattr(from_log, "newest_readable", lambda *_: found)
-    cluster = cast("Cluster", SimpleNamespace(examiner=examiner, source=SimpleNamespace(client=None)))
+    now = SimpleNamespace(read_key=lambda _key: SimpleNamespace(revision=1000))
+    cluster = cast("Cluster", SimpleNamespace(examiner=examiner, now=now))
     chosen, told = from_log._choose(
         cluster, KEY, DIRECTORY, entry, cast("LogHistory", Played(*writes)), look=LOOK
     )

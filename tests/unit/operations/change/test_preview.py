@@ -61,14 +61,16 @@ HOSTILE = "\x1b[2J\u202e"
 CLUSTER = cast(
     "Cluster",
     SimpleNamespace(
-        source=SimpleNamespace(describe=lambda: SimpleNamespace(endpoints=("a:1", "b:2"), cluster_name="")),
+        source=SimpleNamespace(describe=lambda: SimpleNamespace(cluster_name="")),
+        where=("a:1", "b:2"),
         no_encryption=False,
     ),
 )
 NOWHERE = cast(
     "Cluster",
     SimpleNamespace(
-        source=SimpleNamespace(describe=lambda: SimpleNamespace(endpoints=None, cluster_name="")),
+        source=SimpleNamespace(describe=lambda: SimpleNamespace(cluster_name="")),
+        where=(),
         no_encryption=False,
     ),
 )

@@ -1,0 +1,167 @@
+"""What stands under keys now: in etcd, read linearizably, or in the file of kine, read anew each time.
+
+A change is decided by what stands there now, and judged by it afterwards. Everything that only asks does so here, and
+need not know what keeps the keys; a transaction of our own needs an etcd (:mod:`~etcdfix.remediation.writer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import msgspec
+
+from etcdfix.errors import SourceError
+from etcdfix.model import StoredValue
+from etcdfix.remediation.landmarks import (
+    KUBE_SYSTEM,
+    Landmark,
+    Landmarks,
+    Sighting,
+    choose,
+    read_landmarks,
+    sight,
+)
+from etcdfix.remediation.preflight.members import KeyReading, read_key
+from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.sources.kine import KineSource
+from etcdfix.storagekey import StorageLayout
+
+
+class Datastore(Protocol):
+    """Answers about now: no answer is older than its question."""
+
+    def read_key(self, key: bytes) -> KeyReading:
+        """Read one key.
+
+        Raises:
+            SourceError: It cannot be read.
+        """
+        ...
+
+    def sight(self, key: bytes, landmarks: Landmarks) -> Sighting:
+        """Read a key and the landmarks.
+
+        Raises:
+            SourceError: They cannot be read.
+        """
+        ...
+
+    def landmarks(self, layout: StorageLayout, *, target: bytes) -> Landmarks:
+        """Read the landmarks of the cluster.
+
+        Args:
+            layout: Knows the storage prefix.
+            target: The key that is to be changed: never a landmark.
+
+        Raises:
+            SourceError: They cannot be read.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of what was opened for it alone."""
+        ...
+
+
+class EtcdNow:
+    """A live etcd; implements :class:`Datastore`.
+
+    Args:
+        client: The connection that examines.
+    """
+
+    def __init__(self, client: EtcdClient) -> None:
+        self._client = client
+
+    def read_key(self, key: bytes) -> KeyReading:
+        """Read one key linearizably."""
+        return read_key(self._client, key)
+
+    def sight(self, key: bytes, landmarks: Landmarks) -> Sighting:
+        """Read a key and the landmarks linearizably."""
+        return sight(self._client, key, landmarks)
+
+    def landmarks(self, layout: StorageLayout, *, target: bytes) -> Landmarks:
+        """List the keys of objects that stay."""
+        return read_landmarks(self._client, layout, target=target)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+
+class KineNow:
+    """The file of kine, read anew for each question; implements :class:`Datastore`.
+
+    kine keeps no version of a key, and what can be counted of it changes with a compaction: every version is 0, for
+    unknown, so that a key which nobody wrote stays the same.
+
+    Args:
+        source: Of the file as it stood once.
+    """
+
+    def __init__(self, source: KineSource) -> None:
+        self._source = source
+
+    def read_key(self, key: bytes) -> KeyReading:
+        """Read one key from the file as it stands now."""
+        with self._again() as now:
+            return _reading(now, key)
+
+    def sight(self, key: bytes, landmarks: Landmarks) -> Sighting:
+        """Read a key and the landmarks from the file, all of one moment."""
+        with self._again() as now:
+            marks = [(mark, now.get(mark.key)) for mark in landmarks.marks]
+            return Sighting(
+                reading=_reading(now, key),
+                revisions=tuple(
+                    0 if found is None else getattr(found, mark.compared[0]) for mark, found in marks
+                ),
+            )
+
+    def landmarks(self, layout: StorageLayout, *, target: bytes) -> Landmarks:
+        """List the keys of objects that stay, all of one moment."""
+        with self._again() as now:
+            kube_system = now.get(layout.prefix_bytes + KUBE_SYSTEM)
+            return choose(
+                layout,
+                0 if kube_system is None else kube_system.create_revision,
+                lambda prefix: [Landmark(found.key, found.create_revision) for found in now.current(prefix)],
+                target=target,
+                revision=now.revision,
+            )
+
+    def close(self) -> None:
+        """Let go of the copy."""
+        self._source.close()
+
+    @contextmanager
+    def _again(self) -> Iterator[KineSource]:
+        """Read the file as it stands now.
+
+        Raises:
+            SourceError: It cannot be read, or not all of it: what cannot be read may be what has moved.
+        """
+        with self._source.again() as now:
+            yield now
+            if now.problems:
+                raise SourceError(
+                    f"{now.path}: not all of it can be read: {now.problems[0]}",
+                    hint="nothing is decided by a damaged file; scan --kine says what can be read",
+                )
+
+
+def _reading(now: KineSource, key: bytes) -> KeyReading:
+    stored = now.get(key)
+    return KeyReading(
+        stored=None if stored is None else _without_version(stored),
+        revision=now.revision,
+        cluster_id=0,
+        member_id=0,
+    )
+
+
+def _without_version(stored: StoredValue) -> StoredValue:
+    return msgspec.structs.replace(stored, version=0)

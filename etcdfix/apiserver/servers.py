@@ -46,11 +46,13 @@ class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
         server: Its address, as it may be shown.
         answer: In one word.
         detail: Why, or what exactly; "" where the word says it all.
+        passing: It may say something else in a moment.
     """
 
     server: str
     answer: Answer
     detail: str = ""
+    passing: bool = False
 
 
 class ServerAnswers(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +81,13 @@ class APIAccess(msgspec.Struct, frozen=True):
     kubeconfig: Path
     context: str | None = None
     servers: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The options that say so."""
+        context = () if self.context is None else ("--context", self.context)
+        servers = (word for url in self.servers for word in ("--server", url))
+        return ("--kubeconfig", str(self.kubeconfig), *context, *servers)
 
 
 def parse_server_url(text: str) -> str:

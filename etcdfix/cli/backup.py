@@ -10,11 +10,12 @@ from typing import Any, Final
 
 import click
 
-from etcdfix.cli.anchor import anchor_option, named_anchor
+from etcdfix.cli.anchor import anchor_option
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import option_group, timeout_option
 from etcdfix.cli.output import require_output, say, show_outcome
+from etcdfix.cli.places import record_paths
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.errors import EtcdfixError
 from etcdfix.operations.look.backups import (
@@ -23,7 +24,6 @@ from etcdfix.operations.look.backups import (
     verification_exit_code,
     verify_backups,
 )
-from etcdfix.remediation.places import RecordPaths
 from etcdfix.reports.backup_model import BackupPruning
 from etcdfix.reports.formats.backups import FORMATS, Document, write_backups
 
@@ -84,7 +84,7 @@ def list_command(*, output: str, **options: Any) -> int:
     Secrets that are stored as plaintext come first. Whether all is as it should be, backup verify says.
     """
     require_output()
-    listed = list_backups(_record_paths(options))
+    listed = list_backups(record_paths(options))
     _write(listed, output)
     for warning in listed.warnings:
         say(warning)
@@ -100,7 +100,7 @@ def verify_command(*, output: str, **options: Any) -> int:
     backups. Those that were pruned are known as such. Writes nothing.
     """
     require_output()
-    verified = verify_backups(_record_paths(options))
+    verified = verify_backups(record_paths(options))
     _write(verified, output)
     return verification_exit_code(verified)
 
@@ -143,7 +143,7 @@ def prune_command(*, output: str, older_than: str | None, before: str | None, **
         if before is not None
         else prune_backups.older_than(older_than or "", now=now),
         reason=options["reason"],
-        places=_record_paths(options),
+        places=record_paths(options),
         accept_only_copy=options["accept_only_copy"],
         accept_not_applied=options["accept_not_applied"],
     )
@@ -161,14 +161,6 @@ def prune_command(*, output: str, older_than: str | None, before: str | None, **
 def _preview(lines: Iterable[str]) -> None:
     for line in lines:
         click.echo(line, err=True)
-
-
-def _record_paths(options: dict[str, Any]) -> RecordPaths:
-    return RecordPaths(
-        tuple(dict.fromkeys(path.absolute() for path in options["backup_dirs"])),
-        options["audit_log"].absolute() if options["audit_log"] is not None else None,
-        anchor=named_anchor(options),
-    )
 
 
 def _write(document: Document, form: str) -> None:

@@ -139,7 +139,7 @@ def command(
         ),
         api=api,
         rescued=rescued,
-        same_again=inputs.same_again(kubeconfig=api.kubeconfig if api is not None else None),
+        same_again=inputs.same_again(api=api),
     )
     files = (
         inputs.file,

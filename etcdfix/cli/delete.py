@@ -10,7 +10,7 @@ import click
 from etcdfix.cli.changing import etcd_options, open_change, present_value_options
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.output import say
-from etcdfix.cli.safety import EXIT_CODES, one_key, risk_options, show
+from etcdfix.cli.safety import EXIT_CODES, accept_risk_option, key_lost_option, one_key, show
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.operations.change.delete import DeleteRequest, recovery_lines, run_delete
 from etcdfix.operations.change.preview import after_deletion_lines, preview_lines
@@ -21,6 +21,7 @@ from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.planfile import load_plan
 from etcdfix.text.commands import ACKNOWLEDGEMENT
+from etcdfix.verdicts.deletability import DELETION_RISKS
 
 
 @click.command("delete", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
@@ -40,7 +41,8 @@ from etcdfix.text.commands import ACKNOWLEDGEMENT
     help="What etcdfix rescue has saved of other objects: a deletion ends what API servers still hold of its kind.",
 )  # fmt: skip
 @present_value_options
-@risk_options
+@accept_risk_option(DELETION_RISKS)
+@key_lost_option
 @etcd_options
 def command(
     *,
@@ -67,7 +69,7 @@ def command(
 
     with open_change(Verb.DELETE, options, lambda: one_key(key, key_base64), adapt=load) as change:
         api = change.api
-        again = change.inputs.same_again(kubeconfig=api.kubeconfig if api is not None else None)
+        again = change.inputs.same_again(api=api)
         checked: list[Preflight] = []
 
         def preview(found: Preflight) -> None:

@@ -8,7 +8,7 @@ import click
 
 from etcdfix.cli.changing import etcd_options, open_change, present_value_options
 from etcdfix.cli.exit_codes import epilog
-from etcdfix.cli.safety import EXIT_CODES, one_key, show
+from etcdfix.cli.safety import EXIT_CODES, accept_risk_option, one_key, show
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.operations.change.preview import repair_preview_lines
 from etcdfix.operations.change.repair import RepairRequest, run_repair
@@ -19,10 +19,7 @@ from etcdfix.verdicts.deletability import REPAIR_RISKS
 @click.command("repair", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
 @click.argument("key", required=False)
 @present_value_options
-@click.option(
-    "--accept-risk", "accept_risks", multiple=True, type=click.Choice([risk.value for risk in REPAIR_RISKS]),
-    help="Go on in spite of this one risk (may be repeated). Only a value under AES-CBC needs one: it has no tag.",
-)  # fmt: skip
+@accept_risk_option(REPAIR_RISKS, " Only a value under AES-CBC needs one: it has no tag.")
 @etcd_options
 def command(*, key: str | None, key_base64: str | None, **options: Any) -> int:
     """Put the stored bytes of one value right that cannot be read, where something shows how.

@@ -12,7 +12,7 @@ from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.anchor import anchor_option, named_anchor
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
-from etcdfix.cli.options import timeout_option
+from etcdfix.cli.options import parse_kubernetes_version, timeout_option
 from etcdfix.cli.output import require_output, say
 from etcdfix.cli.progress import with_progress
 from etcdfix.errors import ConfigurationError
@@ -23,14 +23,17 @@ from etcdfix.operations.look.rescue import (
     RescueRequest,
     run_rescue,
 )
+from etcdfix.operations.look.rescue_report import Afterwards
 from etcdfix.operations.look.rescue_targets import Target, targets_of
+from etcdfix.operations.opening import Inputs
 from etcdfix.remediation.durable import doubts
 from etcdfix.remediation.places import ETCD_DATA, RecordPaths
 from etcdfix.remediation.rescue.record import RescueRecord
 from etcdfix.remediation.rescue.store import RescueStore
 from etcdfix.reports.formats.rescue import RESCUE_FORMATS
-from etcdfix.reports.saved_report import load_report
+from etcdfix.reports.saved_report import ReportedScope, ReportedSource, SavedReport, load_report
 from etcdfix.storagekey import DEFAULT_PREFIX
+from etcdfix.text.safetext import key_arguments
 from etcdfix.text.words import counted
 
 _PATH = click.Path(path_type=Path)
@@ -171,7 +174,17 @@ def command(
                 cluster_uid=fleet.cluster.uid,
                 resources=sorted({str(target.resource) for target in targets.objects}),
             )
-            request = RescueRequest(targets=targets, report=report, per_second=rate)
+            request = RescueRequest(
+                targets=targets,
+                report=report,
+                afterwards=Afterwards(
+                    again=_inputs_of(report, etcd_prefix).same_again(api=api),
+                    report=str(from_report or ""),
+                    keys=tuple(word for key in named for word in key_arguments(key)),
+                    record=_record_words(audit_log, anchor),
+                ),
+                per_second=rate,
+            )
             result = run_rescue(request, fleet, store, record, progress=_progress)
     with destination(output_file, (from_report, kubeconfig)) as stream:
         RESCUE_FORMATS[output](result.report, stream)
@@ -192,6 +205,29 @@ def _key(word: str) -> bytes:
             f"{word!r} is no key: keys start with /", hint="etcdfix get RESOURCE -A -o wide"
         )
     return named_key(word)
+
+
+def _inputs_of(report: SavedReport | None, etcd_prefix: str) -> Inputs:
+    """Return where the data of the report was, and how it was read, as far as it tells."""
+    source = report.source if report is not None else ReportedSource()
+    scope = report.scope if report is not None else ReportedScope(etcd_prefix)
+    configuration = report.encryption_config if report is not None else None
+    file = Path(source.path) if source.path else None
+    return Inputs(
+        snapshot=file if source.type == "snapshot" else None,
+        kine=file if source.type == "kine" else None,
+        connection={"endpoints": ",".join(source.endpoints or ())},
+        etcd_prefix=scope.etcd_prefix,
+        revision=0,
+        encryption_config=Path(configuration.path) if configuration is not None else None,
+        kubernetes_minor=parse_kubernetes_version(scope.kubernetes_version),
+        cluster_name=source.cluster_name,
+    )
+
+
+def _record_words(audit_log: Path | None, anchor: str | None) -> tuple[str, ...]:
+    log = ("--audit-log", str(audit_log)) if audit_log is not None else ()
+    return (*log, *(("--audit-anchor", anchor) if anchor is not None else ()))
 
 
 def _progress(items: Iterable[Target], count: int) -> Iterable[Target]:

@@ -13,11 +13,12 @@ from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     EXIT_CODES,
+    accept_risk_option,
     change_options,
+    key_lost_option,
     member_options,
     named_digest,
     one_key,
-    risk_options,
     show,
 )
 from etcdfix.cli.variables import ChangingCommand
@@ -27,6 +28,7 @@ from etcdfix.operations.change.restore import RestoreRequest, run_restore
 from etcdfix.operations.change.restore_preview import restore_preview_lines
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.preflight.noencryption import looks_enveloped
+from etcdfix.verdicts.deletability import RESTORE_RISKS
 
 _PATH = click.Path(path_type=Path)
 _SOURCES = ("from_snapshot", "from_revision", "from_wal", "from_object", "from_key")
@@ -90,7 +92,8 @@ _SOURCES = ("from_snapshot", "from_revision", "from_wal", "from_object", "from_k
 @change_options
 @change_output_option
 @member_options
-@risk_options
+@accept_risk_option(RESTORE_RISKS)
+@key_lost_option
 @etcd_options
 def command(*, backup_or_key: str | None, key_base64: str | None, **options: Any) -> int:
     """Put a value back at its key, wherever a good copy of it is.

@@ -5,24 +5,23 @@ None of them has a variable: what was exported once must not decide tonight.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from etcdfix.apiserver.servers import APIAccess, parse_server_url
-from etcdfix.cli.anchor import anchor_option, named_anchor
+from etcdfix.cli.anchor import anchor_option
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import option_group
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import safe_text
-from etcdfix.verdicts.deletability import DELETION_RISKS, AcceptRisk
+from etcdfix.verdicts.deletability import RISK_MEANINGS, AcceptRisk
 
 EXIT_CODES = {
     0: "done, or the dry run would be",
@@ -104,18 +103,26 @@ member_options = option_group(
 )  # fmt: skip
 """Accepts a member which could not be asked."""
 
-risk_options = option_group(
-    click.option(
-        "--accept-risk", "accept_risks", multiple=True, type=click.Choice([risk.value for risk in DELETION_RISKS]),
-        help="Go on in spite of this one risk (may be repeated).",
-    ),
 
-    click.option(
-        "--declare-key-lost", "key_lost", default="", metavar="TRANSFORMER[/KEY-ID]",
-        help="Say that this key is gone for ever, so that what was written under it may be deleted.",
-    ),
+def accept_risk_option(risks: Sequence[AcceptRisk], more: str = "") -> Callable[[Any], Any]:
+    """Return the option that accepts one of these risks: of each command only those that it asks about.
+
+    Args:
+        risks: All of them.
+        more: A further sentence of its help.
+    """
+    meanings = "; ".join(f"{risk}: {RISK_MEANINGS[risk]}" for risk in risks)
+    return click.option(
+        "--accept-risk", "accept_risks", multiple=True, type=click.Choice([risk.value for risk in risks]),
+        help=f"Go on in spite of this one risk (may be repeated).{more} {meanings}.",
+    )  # fmt: skip
+
+
+key_lost_option = click.option(
+    "--declare-key-lost", "key_lost", default="", metavar="TRANSFORMER[/KEY-ID]",
+    help="Say that this key is gone for ever, so that what was written under it may be deleted.",
 )  # fmt: skip
-"""Accept what a deletion risks."""
+"""Declares an encryption key lost."""
 
 
 def require_reason(options: dict[str, Any]) -> None:
@@ -191,15 +198,6 @@ def api_access(options: dict[str, Any]) -> APIAccess | None:
             raise click.UsageError("--server needs --kubeconfig: the credentials to ask with")
         return None
     return APIAccess(options["kubeconfig"], options["context"], servers)
-
-
-def record_paths(options: dict[str, Any]) -> RecordPaths:
-    """Return where backups and the audit log go."""
-    return RecordPaths(
-        tuple(path.absolute() for path in options.get("backup_dirs") or ()),
-        options["audit_log"].absolute() if options.get("audit_log") is not None else None,
-        anchor=named_anchor(options),
-    )
 
 
 def change_exit_code(outcome: ChangeOutcome) -> int:

@@ -19,6 +19,7 @@ from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
 from etcdfix.text.commands import RepeatedOptions
 
 if TYPE_CHECKING:
+    from etcdfix.apiserver.servers import APIAccess
     from etcdfix.encryption.config import EncryptionConfiguration
     from etcdfix.encryption.kms.plugins import KMSPlugins
     from etcdfix.examine import Examiner, Reading
@@ -97,11 +98,11 @@ class Inputs(msgspec.Struct, frozen=True):
         files = (self.connection.get(name) for name in ("cacert", "cert", "key_file"))
         return [Path(file) for file in files if file]
 
-    def same_again(self, *, kubeconfig: Path | None = None) -> RepeatedOptions:
+    def same_again(self, *, api: APIAccess | None = None) -> RepeatedOptions:
         """Return the options that a command in a remedy must repeat; a password is never among them.
 
         Args:
-            kubeconfig: With which API servers are asked; None for none.
+            api: Which API servers are asked; None for none.
         """
         if self.snapshot is not None:
             source = ["--snapshot", str(self.snapshot), *(["--salvage"] if self.salvage else [])]
@@ -139,7 +140,7 @@ class Inputs(msgspec.Struct, frozen=True):
             ),
             reading=tuple(reading),
             changing=("--main-endpoints", self.main_endpoints) if self.main_endpoints else (),
-            kubeconfig=str(kubeconfig) if kubeconfig is not None else "",
+            servers=api.words if api is not None else (),
         )
 
     def reading(self, configuration: EncryptionConfiguration | None) -> Reading:
@@ -304,9 +305,13 @@ def open_cluster(
         raise ConfigurationError(
             "--revision: a change is decided by what stands there now", hint="leave it out"
         )
+    if inputs.kine is not None and inputs.main_named:
+        raise ConfigurationError(
+            "--kine and --main-endpoints: what kine keeps is all in its file", hint="leave one of them out"
+        )
     configuration = configure(inputs)
     _refuse_marked(configuration)
-    main = main_etcd(inputs, say=say)
+    main = main_etcd(inputs, say=say) if inputs.kine is None else None
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(open_source(inputs, say=say))
         if isinstance(source, LiveSource):

@@ -138,6 +138,7 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
         anchored: The anchor took the last record; None without an anchor.
         warnings: What a person should know, one sentence each.
         doubtful: It was made and recorded, and what etcd holds then is not known to be what was written.
+        unknown_cluster: Nothing named the cluster, as accepted; whatever follows up on it needs that accepted as well.
         signals: Names of those that came between intent and outcome, and are still to be heeded by who has more to do.
     """
 
@@ -152,6 +153,7 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     anchored: bool | None = None
     warnings: tuple[str, ...] = ()
     doubtful: bool = False
+    unknown_cluster: bool = False
     signals: tuple[str, ...] = ()
 
 
@@ -343,9 +345,8 @@ def _reconcile_first(
             cluster=change.entry.cluster,
             accept_unknown_cluster=change.accept_unknown_cluster,
         )
-        warnings.append(
-            f"the open intent {intent.link.sequence} was settled: {settled.result}, {settled.detail}"
-        )
+        became = f"was settled: {settled.result}" if settled.settled else "stays open"
+        warnings.append(f"the open intent {intent.link.sequence} {became}, {settled.detail}")
         warnings += settled.warnings
     return warnings
 
@@ -360,9 +361,8 @@ def _predict_first(now: Datastore, log: AuditLog, change: Change) -> list[str]:
             cluster=change.entry.cluster,
             accept_unknown_cluster=change.accept_unknown_cluster,
         )
-        warnings.append(
-            f"the open intent {intent.link.sequence} would be settled first: {found.result}, {found.detail}"
-        )
+        would = f"would be settled first: {found.result}" if found.settled else "stays open"
+        warnings.append(f"the open intent {intent.link.sequence} {would}, {found.detail}")
     return warnings
 
 
@@ -469,6 +469,7 @@ def _close(
         head=head,
         **_anchored(log),
         warnings=tuple(warnings),
+        unknown_cluster=not intent.cluster.is_known,
     )
 
 

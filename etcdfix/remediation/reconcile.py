@@ -14,7 +14,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -28,8 +28,22 @@ from etcdfix.remediation.backup.write import MARKER_SUFFIX, confirm_backups
 from etcdfix.remediation.datastore import Datastore
 from etcdfix.remediation.preflight.members import KeyReading
 
-WasHealed = Callable[[Intent, StoredValue], bool]
-"""Says whether a value opens and carries what the intent of a heal asked an API server to write into it."""
+
+class Carried(NamedTuple):
+    """What a stored value says of a heal.
+
+    Attributes:
+        ours: It opens, and carries what the intent asked an API server to write into it; None where that cannot be told
+            now, so that the intent stays open.
+        why: Why it cannot be told.
+    """
+
+    ours: bool | None
+    why: str = ""
+
+
+WasHealed = Callable[[Intent, StoredValue], Carried]
+"""Examines a value of which an intent says that an API server was to write it."""
 
 
 class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +52,8 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         intent: Which.
         result: ``not-applied``, ``applied-or-gone``, ``anomaly``, what the change is called where the key holds what it
-            put, or ``unknown``, which leaves it open.
+            put, or ``unknown``, which leaves it open: etcd did not say how the key stands, or what it holds cannot be
+            told now.
         detail: One sentence that says what was seen.
         header_revision: Revision in the header of etcd's answer, 0 where there was none; where the key holds exactly
             what the intent put, the revision of that, as the answer to the transaction would have said.
@@ -258,19 +273,31 @@ def judge_reading(
         return Result.NOT_APPLIED, (
             f"the key was written again since, to mod_revision {present.mod_revision}, and never deleted"
         )
-    if intent.verb is Verb.HEAL and was_healed is not None and was_healed(intent, present):
-        return Result.HEALED, (
-            f"the key was written since, to mod_revision {present.mod_revision}: its value opens, and carries the "
-            "annotation of this intent"
-        )
+    if intent.verb is Verb.HEAL:
+        return _judge_healed(intent, present, was_healed)
     if _is_its_write(intent, present):
         return _PUTS[intent.verb], (
             f"the key was written once since, at mod_revision {present.mod_revision}, and holds the bytes of the intent"
         )
-    return Result.APPLIED_OR_GONE, (
-        f"the key was written since, to mod_revision {present.mod_revision} with {_digest(present)}: "
-        "by this intent, or by somebody else"
-    )
+    return Result.APPLIED_OR_GONE, f"{_written(present)}: by this intent, or by somebody else"
+
+
+def _judge_healed(intent: Intent, present: StoredValue, was_healed: WasHealed | None) -> tuple[Result, str]:
+    """Judge a key that was written after a heal was asked for: only its value tells by whom."""
+    carried = Carried(None) if was_healed is None else was_healed(intent, present)
+    if carried.ours:
+        return Result.HEALED, (
+            f"the key was written since, to mod_revision {present.mod_revision}: its value opens, and carries the "
+            "annotation of this intent"
+        )
+    if carried.ours is None:
+        why = carried.why or "it was not examined"
+        return Result.UNKNOWN, f"{_written(present)}: by whom, only its value tells ({why.removesuffix('.')})"
+    return Result.APPLIED_OR_GONE, f"{_written(present)}: by this intent, or by somebody else"
+
+
+def _written(present: StoredValue) -> str:
+    return f"the key was written since, to mod_revision {present.mod_revision} with {_digest(present)}"
 
 
 _PUTS: Final = {

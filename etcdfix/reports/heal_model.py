@@ -14,6 +14,8 @@ class HealedObject(msgspec.Struct, frozen=True, kw_only=True):
         key: Etcd key as it is shown.
         key_base64: The key itself, where it is not plain text; else null.
         uid: Of the object.
+        uid_from: What says the uid, where no API server gave the object from memory any more: a saved copy, an earlier
+            revision in etcd, a backup; "" where an API server said it.
         result: ``healed``; ``dry-run`` where it would be asked for; ``not-applied``, ``applied-or-gone``, ``unknown``
             and ``anomaly`` as with every change.
         detail: One sentence.
@@ -29,6 +31,7 @@ class HealedObject(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     key_base64: str | None
     uid: str
+    uid_from: str = ""
     result: str
     detail: str = ""
     server: str = ""

@@ -125,6 +125,7 @@ class LoggedRevision(msgspec.Struct, frozen=True, kw_only=True):
         user: etcd user who asked; "" where etcd's authentication was off.
         outcome: Of its value, under the configuration of today; null where it has none. So are the fields behind it.
         restore: Command that puts it back, as a dry run; "" where there is none.
+        restore_note: What to know before that, or why there is none.
     """
 
     entry_index: int
@@ -153,6 +154,7 @@ class LoggedRevision(msgspec.Struct, frozen=True, kw_only=True):
     value_size: int = 0
     value_sha256: str | None = None
     restore: str = ""
+    restore_note: str = ""
 
 
 class HistoryLog(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from etcdfix.graph.model import RiskReason
 from etcdfix.model import Outcome
 from etcdfix.reports.model import ReportConfiguration, Tool
 from etcdfix.text.safetext import quote_command
-from etcdfix.verdicts.deletability import AcceptRisk
+from etcdfix.verdicts.deletability import RISK_MEANINGS, AcceptRisk
 
 
 class PlanSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -209,19 +209,7 @@ def acceptance(risk: AcceptRisk) -> str:
     return quote_command(["--accept-risk", risk.value])
 
 
-_MEANINGS: Final = {
-    acceptance(AcceptRisk.CLUSTER_BREAKING): "the cluster may depend on it, and you go on all the same",
-    acceptance(AcceptRisk.UNPROVEN_DAMAGE): "its damage is likely and not proven, and you go on all the same",
-    acceptance(AcceptRisk.NEWER_THAN_KNOWN): "a newer release may read it, and you know that yours does not",
-    acceptance(AcceptRisk.MASS_DAMAGE): "something damages many values, and you know what",
-    acceptance(
-        AcceptRisk.ENDS_CACHED_READS
-    ): "API servers give up what they hold of the kind, and nobody needs it",
-    acceptance(AcceptRisk.ONLY_COPY): "this state of the object is nowhere else, and you can do without it",
-    acceptance(
-        AcceptRisk.UNPROVEN_REPAIR
-    ): "the object may come back with wrong bytes, and you look at it yourself",
-}
+_MEANINGS: Final = {acceptance(risk): words for risk, words in RISK_MEANINGS.items()}
 
 _LOST: Final = (
     "its key is gone for ever, and you are certain of that; with --kubeconfig, so that an API server can contradict, "

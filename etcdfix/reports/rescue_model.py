@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
-from etcdfix.reports.model import API_VERSION, ReportConfiguration, Tool
+from etcdfix.reports.model import API_VERSION, Remedy, ReportConfiguration, Tool
 from etcdfix.rescued import Fit
 
 
@@ -24,6 +25,10 @@ class Rescued(StrEnum):
     """A server would not give it to this user, or gave something else."""
     NOT_ASKED = "not-asked"
     """No server could be asked to the end; it may still be held."""
+
+
+SAVED_STATES: Final = frozenset({Rescued.SAVED, Rescued.ALREADY_SAVED})
+"""Of what is saved, by this run or an earlier one."""
 
 
 class RescuedObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -120,6 +125,7 @@ class RescueReport(msgspec.Struct, frozen=True, kw_only=True):
         kinds: Counts, by resource.
         objects: Each object, by etcd key.
         left_out: How many of the report are no matter for a rescue, by outcome.
+        next: What to do next, in this order.
         warnings: One sentence each.
         complete: Everything is saved as etcd has it, or needs no rescue.
         incomplete_reasons: Why not, one clause each.
@@ -137,6 +143,7 @@ class RescueReport(msgspec.Struct, frozen=True, kw_only=True):
     kinds: list[RescueKind]
     objects: list[RescuedObject]
     left_out: dict[str, int]
+    next: list[Remedy] = []
     warnings: list[str]
     complete: bool
     incomplete_reasons: list[str]

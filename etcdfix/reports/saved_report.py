@@ -29,8 +29,12 @@ Readable = bytes | mmap.mmap
 class ReportedSource(msgspec.Struct, frozen=True):
     """Where the report's data came from."""
 
+    type: str = ""
+    path: str | None = None
+    endpoints: list[str] | None = None
     kube_system_uid: str | None = None
     revision: int = 0
+    cluster_name: str = ""
 
 
 class ReportedConfiguration(msgspec.Struct, frozen=True):
@@ -44,6 +48,7 @@ class ReportedScope(msgspec.Struct, frozen=True):
     """What was asked for."""
 
     etcd_prefix: str = "/registry"
+    kubernetes_version: str | None = None
 
 
 class _SavedFinding(msgspec.Struct, frozen=True):

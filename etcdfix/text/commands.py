@@ -24,7 +24,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         layout: ``--etcd-prefix``, where it is not the default.
         reading: ``--encryption-config`` and ``--kubernetes-version``, where they were given.
         changing: ``--main-endpoints``, for commands that change something.
-        kubeconfig: As whom API servers were asked; "" where none was.
+        servers: ``--kubeconfig`` and which API servers of it were asked; empty where none was.
         keeps_configuration: A server of k3s or RKE2 keeps its EncryptionConfiguration there, encrypted with its token.
     """
 
@@ -32,7 +32,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
     layout: tuple[str, ...] = ()
     reading: tuple[str, ...] = ()
     changing: tuple[str, ...] = ()
-    kubeconfig: str = ""
+    servers: tuple[str, ...] = ()
     keeps_configuration: bool = False
 
     @property
@@ -83,6 +83,15 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
     def _live(self) -> tuple[str, ...]:
         """The live etcd that was read, or the default one for a snapshot: what alone can be changed."""
         return () if self.of_a_file else self.now
+
+    def after_change(self, *, known_cluster: bool = True) -> tuple[str, ...]:
+        """Return what a command repeats that settles or undoes a change: the uid of kube-system is read for it, too.
+
+        Args:
+            known_cluster: Something named the cluster of the change; else that has to be accepted again.
+        """
+        accepted = () if known_cluster else ("--accept-unknown-cluster",)
+        return (*self.source, *self.layout, *self.reading, *self.changing, *accepted)
 
     def _change(self, words: Sequence[str]) -> str:
         """Return a command that writes to etcd; "" for kine, to which nothing is ever written."""
@@ -249,10 +258,15 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         return self._change([*command, "--reason", "REASON", "--dry-run"])
 
     @property
+    def asking(self) -> tuple[str, ...]:
+        """Which API servers to ask, to be filled in where none was named."""
+        return self.servers or ("--kubeconfig", "FILE")
+
+    @property
     def other_places(self) -> tuple[str, ...]:
         """Options of ``copies`` that name where else to look, each to be filled in or left out."""
         logs = () if self.of_kine else ("--wal", "DIR", "--older-snapshot", "FILE")
-        return (*logs, "--kubeconfig", self.kubeconfig or "FILE")
+        return (*logs, *self.asking)
 
     def copies_of_report(self, report: str, *options: str) -> str:
         """Return the command that looks for every copy of what a saved report found."""
@@ -265,21 +279,25 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
             ["etcdfix", "copies", *self.source, *self.layout, *self.reading, *key_arguments(key), *options]
         )
 
-    def rescue(self, words: Sequence[str]) -> str:
+    def rescue(self, words: Sequence[str], directory: str = "DIR", *options: str) -> str:
         """Return the command that saves what API servers still hold in memory.
 
         Args:
             words: Of what: keys as words of a command, or ``--from-report`` and a file.
+            directory: Where to, to be named in the place of ``DIR``.
+            options: Further ones.
         """
         prefix = self.layout[:2] if self.layout[:1] == ("--etcd-prefix",) else ()
-        places = ("--kubeconfig", self.kubeconfig or "FILE", "--save-dir", "DIR", "--reveal")
-        return quote_command(["etcdfix", "rescue", *words, *prefix, *places])
+        places = (*self.asking, "--save-dir", directory, "--reveal")
+        return quote_command(["etcdfix", "rescue", *words, *prefix, *places, *options])
 
-    def heal(self, words: Sequence[str]) -> str:
+    def heal(self, words: Sequence[str], directory: str = "DIR") -> str:
         """Return the dry run of having an API server write anew what it holds; see :meth:`rescue`."""
-        places = ("--saved", "DIR", "--kubeconfig", self.kubeconfig or "FILE")
+        places = ("--saved", directory, *self.asking)
+        # An encryption key is lost: there is a configuration, with the key of today.
+        reading = self.reading if "--encryption-config" in self.reading else self.with_configuration
         source = self.now if self.of_kine else self._live
-        options = (*source, *self.layout, *self._deciding, *self.changing)
+        options = (*source, *self.layout, *reading, *self.changing)
         return quote_command(
             ["etcdfix", "heal", *words, *places, *options, "--reason", "REASON", "--dry-run"]
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -50,8 +51,23 @@ class AcceptRisk(StrEnum):
 DELETION_RISKS: Final = tuple(risk for risk in AcceptRisk if risk is not AcceptRisk.UNPROVEN_REPAIR)
 """Those of a deletion."""
 
+RESTORE_RISKS: Final = tuple(risk for risk in DELETION_RISKS if risk is not AcceptRisk.ENDS_CACHED_READS)
+"""Those of what a restore replaces, which is held against the rules of a deletion; nothing goes then."""
+
 REPAIR_RISKS: Final = (AcceptRisk.CLUSTER_BREAKING, AcceptRisk.UNPROVEN_REPAIR)
 """Those of a repair that nothing proves."""
+
+
+RISK_MEANINGS: Final[Mapping[AcceptRisk, str]] = {
+    AcceptRisk.CLUSTER_BREAKING: "the cluster may depend on it, and you go on all the same",
+    AcceptRisk.UNPROVEN_DAMAGE: "its damage is likely and not proven, and you go on all the same",
+    AcceptRisk.NEWER_THAN_KNOWN: "a newer release may read it, and you know that yours does not",
+    AcceptRisk.MASS_DAMAGE: "something damages many values, and you know what",
+    AcceptRisk.ENDS_CACHED_READS: "API servers give up what they hold of the kind, and nobody needs it",
+    AcceptRisk.ONLY_COPY: "this state of the object is nowhere else, and you can do without it",
+    AcceptRisk.UNPROVEN_REPAIR: "the object may come back with wrong bytes, and you look at it yourself",
+}
+"""What it says to accept one."""
 
 
 class Deletability(StrEnum):

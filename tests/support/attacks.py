@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,11 +26,9 @@ LOCAL = ("aesgcm", "aescbc", "secretbox")
 UID = b"12345678-90ab-cdef-1234-567890abcdef"
 
 
-def every_flag_but(*risks: AcceptRisk) -> tuple[str, ...]:
-    """Return all that may be accepted, except these risks and that a key is lost."""
-    accepted = [
-        word for risk in DELETION_RISKS if risk not in risks for word in ("--accept-risk", risk.value)
-    ]
+def every_flag_but(*risks: AcceptRisk, of: Sequence[AcceptRisk] = DELETION_RISKS) -> tuple[str, ...]:
+    """Return all that a deletion may accept, except these risks and that a key is lost."""
+    accepted = [word for risk in of if risk not in risks for word in ("--accept-risk", risk.value)]
     return (*accepted, "--accept-no-api-server", "--accept-unknown-cluster", "--accept-unknown-release")
 
 

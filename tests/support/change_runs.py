@@ -22,6 +22,7 @@ from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import Backup, read_backup
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout
@@ -82,13 +83,7 @@ class Registry:
     ) -> None:
         self.etcd = etcd
         self.endpoints = etcd.endpoint
-        self.prefix = prefix.decode().rstrip("/")
-        self.folder = folder
-        self.config = folder / "config.yaml"
-        self.configure(provider("aescbc", key1=KEY_1), IDENTITY)
-        self.backups = own_directory(folder / "backups")
-        self.log = own_directory(folder / "log") / "audit.jsonl"
-        self._capfd = capfd
+        self.settle(prefix, folder, capfd)
         self.put("kube-system", namespace_object("kube-system"), resource="namespaces")
         if furnished:
             self.put("shop/broken", BROKEN)
@@ -96,6 +91,27 @@ class Registry:
             self.etcd.put_all(
                 (self.key(f"shop/{name}"), aescbc(secret(name))) for name in ("good-0", "good-1")
             )
+
+    def settle(self, prefix: bytes, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        """Make the places; nothing is written to the store."""
+        self.prefix = prefix.decode().rstrip("/")
+        self.folder = folder
+        self.config = folder / "config.yaml"
+        self.configure(provider("aescbc", key1=KEY_1), IDENTITY)
+        self.backups = own_directory(folder / "backups")
+        self.log = own_directory(folder / "log") / "audit.jsonl"
+        self._capfd = capfd
+
+    @property
+    def where(self) -> list[str]:
+        """The options that name the store."""
+        return ["--endpoints", self.endpoints]
+
+    @contextmanager
+    def source(self) -> Iterator[Source]:
+        """Open the store for reading, as it stands now."""
+        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+            yield source
 
     def configure(self, *providers: dict[str, Any], resources: tuple[str, ...] = ("secrets",)) -> None:
         """Write the EncryptionConfiguration anew."""
@@ -117,18 +133,18 @@ class Registry:
 
     def stored(self, key: bytes) -> bytes | None:
         """Return what etcd holds, None for nothing."""
-        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+        with self.source() as source:
             found = source.get(key)
         return None if found is None else found.value
 
     def mod_revision(self, key: bytes) -> int:
-        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+        with self.source() as source:
             found = source.get(key)
         assert found is not None
         return found.mod_revision
 
     def lease(self, key: bytes) -> int:
-        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+        with self.source() as source:
             found = source.get(key)
         assert found is not None
         return found.lease
@@ -144,7 +160,7 @@ class Registry:
         self, *, places: bool = True, configured: bool = True, reason: str | None = "its key is lost"
     ) -> list[str]:
         """Return the options that every command of a test has."""
-        found = ["--endpoints", self.endpoints, "--etcd-prefix", self.prefix]
+        found = [*self.where, "--etcd-prefix", self.prefix]
         if configured:
             found += ["--encryption-config", str(self.config)]
         if reason is not None:

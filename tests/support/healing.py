@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -15,16 +15,31 @@ from etcdfix.apiserver.fleet import open_fleet
 from etcdfix.apiserver.memory import Memory, remember
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.apiserver.servers import APIAccess
-from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.model import ClusterIdentity, GroupResource, StoredValue
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Result, Subject, Verb
+from etcdfix.remediation.backup.file import BackupCluster
+from etcdfix.remediation.backup.write import record_intent
+from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.rescue.store import Origin, RescueStore
-from etcdfix.sources.connection import EtcdConnection
-from etcdfix.sources.live import LiveSource
-from tests.support.apiserver import EtcdStore, StandIn
-from tests.support.audit_logs import own_directory
+from etcdfix.sources.base import Source
+from etcdfix.sources.kine import KineSource
+from tests.support.apiserver import TOKEN, EtcdStore, KineStore, Request, StandIn
+from tests.support.apiserver.store import Store
+from tests.support.audit_logs import OPERATOR, content, entry, own_directory
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran, Registry
 from tests.support.etcd_server import EtcdServer
-from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, provider
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    aescbc,
+    configuration_yaml,
+    json_object,
+    namespace_object,
+    provider,
+)
 
 RESOURCES = ("secrets", "configmaps", "widgets.example.com")
 OLD = configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY, resources=RESOURCES)
@@ -32,6 +47,8 @@ NEW = configuration_yaml(provider("aescbc", key2=KEY_2), IDENTITY, resources=RES
 THIRD = configuration_yaml(provider("aescbc", key3=b"abcdefghijklmnop"), IDENTITY, resources=RESOURCES)
 DATA = "bmV2ZXItdG8tYmUtc2hvd24="
 """``never-to-be-shown``, as a Secret has it."""
+
+_BOTH = (provider("aescbc", key1=KEY_1), provider("aescbc", key2=KEY_2))
 
 
 class LostKeyCluster(Registry):
@@ -51,6 +68,9 @@ class LostKeyCluster(Registry):
         capfd: pytest.CaptureFixture[str],
     ) -> None:
         super().__init__(etcd, prefix, folder, capfd, furnished=False)
+
+    def settle(self, prefix: bytes, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        super().settle(prefix, folder, capfd)
         self.config.write_bytes(NEW)
         self.saved = own_directory(folder / "saved")
 
@@ -62,14 +82,22 @@ class LostKeyCluster(Registry):
     @property
     def keys(self) -> list[bytes]:
         """The etcd keys of all Secrets."""
-        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+        with self.source() as source:
             return [stored.key for stored in source.current(self.key(""))]
 
     def stored_value(self, key: bytes) -> StoredValue:
-        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+        with self.source() as source:
             found = source.get(key)
         assert found is not None
         return found
+
+    def place(self, key: bytes, value: bytes) -> None:
+        """Write a key past every API server."""
+        self.etcd.put(key, value)
+
+    def remove(self, key: bytes) -> None:
+        """Delete a key past every API server."""
+        self.etcd.delete(key)
 
     def rescue(self, *names: str, resource: str = "secrets", group: str = "") -> None:
         """Save what the first server has in memory: of these objects in namespace shop, or of all Secrets."""
@@ -90,6 +118,52 @@ class LostKeyCluster(Registry):
                     mod_revision=int(found.identity.resource_version),
                 )
                 store.save(key, thing, found.identity, found.raw, origin)
+
+    def written_twice(self, name: str, **metadata: Any) -> StoredValue:
+        """Make a Secret of namespace shop under the new key, and write it anew under the old one.
+
+        Returns:
+            The first value.
+        """
+        self.p1.reload(configuration_yaml(*_BOTH[::-1], IDENTITY, resources=RESOURCES))
+        key = self.p1.create("v1", "Secret", name, "shop", data={"password": DATA}, metadata=metadata)
+        self.p1.wait()
+        first = self.stored_value(key)
+        self.p1.reload(configuration_yaml(*_BOTH, IDENTITY, resources=RESOURCES))
+        path, token = f"/api/v1/namespaces/shop/secrets/{name}", f"Bearer {TOKEN}"
+        body = json.dumps({"metadata": {"labels": {"written": "again"}}}).encode()
+        kind = "application/merge-patch+json"
+        assert self.p1.answer(Request("PATCH", path, body, token, content_type=kind)).status == 200
+        self.p1.wait()
+        self.p1.reload(NEW)
+        assert self.stored_value(key).create_revision == first.create_revision
+        return first
+
+    def uid(self, name: str) -> str:
+        """Of a Secret of namespace shop, by the memory of the first server."""
+        memory = self.p1.process.caches[GroupResource("", "secrets")].memory
+        return str(memory[self.key(f"shop/{name}")].value["metadata"]["uid"])
+
+    def sealed(self, name: str, **metadata: Any) -> bytes:
+        """Return a Secret of namespace shop as the new key seals it."""
+        metadata = {"name": name, "namespace": "shop", **metadata}
+        value = json_object("v1", "Secret", name, metadata=metadata, data={"password": DATA})
+        return aescbc(value, KEY_2, "key2")
+
+    def back_up(self, stored: StoredValue, *, uid: str | None = None) -> Path:
+        """Make a backup of a value that the audit log lists; ``uid`` is that of the cluster."""
+        uid = self.p1.uid if uid is None else uid
+        about = Subject(
+            key=stored.key, group="", api_version="v1", resource="secrets", namespace="shop", name="one",
+            mod_revision=stored.mod_revision,
+        )  # fmt: skip
+        held = content(stored, purpose="restore", cluster=BackupCluster(uid, "1", (self.where[-1],), 77))
+        with AuditLog.open(self.log) as log, open_directory(self.backups) as directory:
+            intent = record_intent(
+                log, entry(verb=Verb.RESTORE, subject=about, cluster_uid=uid), held, [directory]
+            )
+            log.append(intent.closed_by(Result.RESTORED, operator=OPERATOR))
+        return Path(intent.backups[0])
 
     def heal(self, *arguments: str, yes: bool = True, **common: Any) -> Ran:
         """Run the command; without ``--from-report`` the first argument names a Secret of namespace shop."""
@@ -114,8 +188,8 @@ class LostKeyCluster(Registry):
 
     def report(self) -> Path:
         """Scan, and return the report."""
-        arguments = ["--endpoints", self.endpoints, "--etcd-prefix", self.prefix, "--encryption-config"]
-        ran = self.run("scan", *arguments, str(self.config), "-o", "json")
+        reading = ["--etcd-prefix", self.prefix, "--encryption-config", str(self.config)]
+        ran = self.run("scan", *self.where, *reading, "-o", "json")
         path = self.folder / "scan.json"
         path.write_text(ran.out)
         return path
@@ -132,16 +206,64 @@ class LostKeyCluster(Registry):
 
     @contextmanager
     def unwritten(self) -> Iterator[None]:
-        """Assert that the block changes nothing in etcd."""
-        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+        """Assert that the block changes nothing in the store."""
+        with self.source() as source:
             before = list(source.current(self.prefix.encode() + b"/"))
         yield
-        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+        with self.source() as source:
             assert list(source.current(self.prefix.encode() + b"/")) == before
 
     def outcomes(self) -> list[str]:
         """What the log says became of each intent, in order."""
         return [event.annotations.outcome for event in self.events() if event.annotations.outcome]
+
+
+_Lost = TypeVar("_Lost", bound=LostKeyCluster)
+
+
+class LostKeyKineCluster(LostKeyCluster):
+    """The same on k3s with SQLite: there is no etcd, and commands read the file of kine.
+
+    Attributes:
+        store: Where the API servers keep their objects.
+    """
+
+    def __init__(self, store: KineStore, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.store = store
+        self.settle(b"/registry", folder, capfd)
+        self.put("kube-system", namespace_object("kube-system"), resource="namespaces")
+
+    @property
+    def where(self) -> list[str]:
+        return ["--kine", str(self.store.path)]
+
+    @contextmanager
+    def source(self) -> Iterator[Source]:
+        with KineSource(self.store.path) as source:
+            yield source
+
+    def put(self, name: str, value: bytes, resource: str = "secrets") -> bytes:
+        key = self.key(name, resource)
+        self.place(key, value)
+        return key
+
+    def place(self, key: bytes, value: bytes) -> None:
+        held = self.store.get(key)
+        assert self.store.put(key, value, mod_revision=held.mod_revision if held else 0) is not None
+
+    def remove(self, key: bytes) -> None:
+        self.store.writer.delete(key)
+
+    def grant(self, key: bytes, value: bytes, *, seconds: int = 600) -> str:
+        self.store.writer.put(key, value, lease=seconds)
+        return f"{seconds:x}"
+
+    @contextmanager
+    def untouched(self) -> Iterator[None]:
+        revision, kept = self.store.revision(), sorted(self.backups.glob("*"))
+        yield
+        assert self.store.revision() == revision
+        assert sorted(self.backups.glob("*")) == kept
 
 
 @contextmanager
@@ -155,7 +277,35 @@ def lost_key_cluster(
 ) -> Iterator[LostKeyCluster]:
     """Make Secrets of namespace shop under the old key, then give the server the new one."""
     store = EtcdStore(etcd.endpoint)
-    cluster = LostKeyCluster(etcd, prefix, folder, capfd)
+    with (
+        closing(store),
+        _lost_key(LostKeyCluster(etcd, prefix, folder, capfd), store, authority, names) as cluster,
+    ):
+        yield cluster
+
+
+@contextmanager
+def lost_key_kine_cluster(
+    folder: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+    names: tuple[str, ...] = ("one", "two"),
+) -> Iterator[LostKeyKineCluster]:
+    """Do the same on k3s with SQLite; its file lies in a directory of its own."""
+    directory = folder / "db"
+    directory.mkdir()
+    store = KineStore(directory / "state.db")
+    with (
+        closing(store),
+        _lost_key(LostKeyKineCluster(store, folder, capfd), store, authority, names) as cluster,
+    ):
+        yield cluster
+
+
+@contextmanager
+def _lost_key(
+    cluster: _Lost, store: Store, authority: CertificateAuthority, names: tuple[str, ...]
+) -> Iterator[_Lost]:
     with StandIn(authority, store=store, configuration=OLD, prefix=cluster.prefix, given_up_after=0.2) as p1:
         p1.create("v1", "Namespace", "shop")
         for name in names:
@@ -165,7 +315,6 @@ def lost_key_cluster(
         p1.reload(NEW)
         p1.requests.clear()
         yield cluster
-    store.close()
 
 
 @contextmanager

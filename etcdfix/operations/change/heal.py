@@ -50,7 +50,7 @@ from etcdfix.rescued import newest_first, read_index
 from etcdfix.rules import Rule, refuse
 from etcdfix.sources.kine import KineSource
 from etcdfix.storagekey import ResourcePrefix, display
-from etcdfix.text.safetext import quote_command
+from etcdfix.text.commands import RepeatedOptions
 
 
 class HealConfirmer(Confirmer, Protocol):
@@ -108,7 +108,7 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
         server: The API server that wrote it, "" where none is known to have.
         changed: Paths of the fields that admission changed.
         saved_file: The answer of the server, where it was kept beside what was rescued; else "".
-        ended: No server gave it from memory any more: which of them still held it was not known.
+        uid_from: What says the uid, where no server gave it from memory any more; "" where one did.
     """
 
     key: bytes
@@ -117,7 +117,12 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
     server: str = ""
     changed: tuple[str, ...] = ()
     saved_file: str = ""
-    ended: bool = False
+    uid_from: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """No server gave it from memory any more: which of them still held it was not known."""
+        return bool(self.uid_from)
 
     @property
     def well(self) -> bool:
@@ -200,7 +205,7 @@ def run_heal(
                 copies={key: newest_first(objects) for key, objects in index.by_key().items()},
                 accepted=request.accepted,
                 unchecked_servers=request.unchecked_servers,
-                backup_directories=request.record_paths.directories,
+                places=request.record_paths,
                 step=step,
             ),
             request,
@@ -224,19 +229,7 @@ def run_heal(
 
 def _rescue(api: APIAccess, saved: Path) -> str:
     """Return the command that saves what a scan found unreadable."""
-    context = [] if api.context is None else ["--context", api.context]
-    servers = [word for url in api.servers for word in ("--server", url)]
-    words = [
-        "etcdfix",
-        "rescue",
-        "--from-report",
-        "REPORT",
-        "--kubeconfig",
-        str(api.kubeconfig),
-        *context,
-        *servers,
-    ]
-    return quote_command([*words, "--save-dir", str(saved), "--reveal"])
+    return RepeatedOptions(servers=api.words).rescue(("--from-report", "REPORT"), str(saved))
 
 
 def _nothing_to_heal(request: HealRequest, alone: tuple[LeftAlone, ...]) -> RefusedByRule:
@@ -357,7 +350,7 @@ class _Run:
             outcome=outcome,
             server=sender.server,
             changed=sender.changed,
-            ended=healable.ended,
+            uid_from=healable.uid_from,
         )
         if healable.ended and sender.answer is not None:
             healed = self._with_answer(healed, healable, sender.answer)

@@ -57,6 +57,8 @@ def _each_endedlines(one: Healable) -> Iterator[str]:
     where = f" in namespace {found.namespace}" if found.namespace else ""
     yield f"Key          {safe_text(display(one.key))}"
     yield f"Object       {safe_text(f'{found.directory.group_resource} {found.name}{where}')}, uid {safe_text(one.uid)}"
+    if one.uid_from:
+        yield f"             the uid is as {safe_text(one.uid_from)} says"
     yield f"Now          {found.verdict.outcome}, {found.verdict.cause}: {safe_text(found.verdict.message)}"
     yield f"             mod_revision {one.mod_revision}"
     yield from _holder_lines([one])
@@ -80,7 +82,8 @@ def _many_lines(shown: HealPreview) -> Iterator[str]:
     healable = shown.healable
     yield f"To heal      {counted(len(healable), 'object')}"
     for each in healable[:_MOST_SHOWN]:
-        yield f"             {safe_text(display(each.key))}"
+        says = f", uid {each.uid} as {each.uid_from} says" if each.uid_from else ""
+        yield f"             {safe_text(display(each.key) + says)}"
     if len(healable) > _MOST_SHOWN:
         yield f"             and {len(healable) - _MOST_SHOWN} more"
     yield from _holder_lines(healable)
@@ -192,6 +195,7 @@ def _object(healed: Healed) -> HealedObject:
         key=display(healed.key),
         key_base64=key_base64(healed.key),
         uid=unicode_text(healed.uid),
+        uid_from=unicode_text(healed.uid_from),
         result=outcome.result.value if outcome.result is not None else "dry-run",
         detail=unicode_text(outcome.detail),
         server=unicode_text(healed.server),
@@ -208,12 +212,11 @@ def _follow_ups(objects: Sequence[Healed], again: RepeatedOptions) -> Iterator[F
     if not objects or objects[-1].outcome.result is None:
         return
     last = objects[-1].outcome
-    same = [*again.source, *again.layout, *again.reading, *again.changing]
     if last.result is Result.UNKNOWN or last.head is None:
-        yield FollowUp("Settle it when etcd answers again", _settle(last, same))
+        yield FollowUp("Settle it when etcd answers again", _settle(last, again.after_change()))
     yield FollowUp("Look again", again.scan_of())
 
 
-def _settle(last: ChangeOutcome, same: list[str]) -> str:
+def _settle(last: ChangeOutcome, same: Sequence[str]) -> str:
     anchor = ["--audit-anchor", last.anchor] if last.anchor else []
     return quote_command(["etcdfix", "audit", "reconcile", *same, *anchor, str(last.audit_log)])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,15 +16,20 @@ from etcdfix.apiserver.fleet import Fleet
 from etcdfix.apiserver.holders import Holder, authorize_by_first, read_by_each, remembered_by_each
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import Answer, APIObject
+from etcdfix.apiserver.patience import AGAIN
 from etcdfix.apiserver.servers import ServerAnswer, ServerAnswers
 from etcdfix.encryption.config import ProviderType
 from etcdfix.errors import ConfigurationError
-from etcdfix.model import ClusterIdentity, Outcome
+from etcdfix.graph.recreation import values_at
+from etcdfix.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.landmarks import Landmarks
+from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.members import KeyReading, LeaseState
+from etcdfix.remediation.preflight.same_object import said_uids
 from etcdfix.remediation.preflight.target import Target, check_writable
+from etcdfix.reports.printers.objects import Viewer
 from etcdfix.rescued import SavedObject, read_saved
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import ResourcePrefix, api_path, display
@@ -69,8 +74,8 @@ class Healable(msgspec.Struct, frozen=True, kw_only=True):
         thing: The object, in the version that is asked for.
         holders: The servers to ask, one after the other until etcd moves, and the path at each.
         uid: Of the object.
+        uid_from: What says it, where no server answers from memory any more; "" where one does.
         saved: The copy on disk that the result is compared with; None where there is none of this very write.
-        ended: No server answers from memory any more: which of them still holds it is not known.
         warnings: One sentence each.
     """
 
@@ -81,9 +86,14 @@ class Healable(msgspec.Struct, frozen=True, kw_only=True):
     thing: APIObject
     holders: tuple[Holder, ...]
     uid: str
+    uid_from: str
     saved: SavedObject | None
-    ended: bool
     warnings: tuple[str, ...]
+
+    @property
+    def ended(self) -> bool:
+        """No server answers from memory any more: which of them still holds it is not known."""
+        return bool(self.uid_from)
 
     @property
     def key(self) -> bytes:
@@ -123,7 +133,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         rescue: The command that rescues what is missing.
         accepted: Expectations and acceptances.
         unchecked_servers: Addresses of servers that need not have an answer.
-        backup_directories: Where backups go.
+        places: Where backups and the audit log are.
         step: Told the name of each step before it is taken.
     """
 
@@ -135,8 +145,16 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     rescue: str
     accepted: Acceptances
     unchecked_servers: tuple[str, ...]
-    backup_directories: tuple[Path, ...]
+    places: RecordPaths
     step: Step
+
+    def saved_of(self, stored: StoredValue) -> tuple[SavedObject, ...]:
+        """Return what was saved of the present generation of a key, the newest first.
+
+        Before it another object may have stood there.
+        """
+        copies = self.copies.get(stored.key, ())
+        return tuple(each for each in copies if int(each.resource_version) >= stored.create_revision)
 
 
 def lost_key_or_why(found: Examination) -> LeftAlone | None:
@@ -209,7 +227,7 @@ def look_at(ground: Ground, target: Target, found: Examination) -> Healable | Le
     """
     cluster, step, directory = ground.cluster, ground.step, found.directory
     check_write_key(cluster, directory)
-    identity, warnings = check_writable(cluster, target, ground.accepted, ground.backup_directories, step)
+    identity, warnings = check_writable(cluster, target, ground.accepted, ground.places.directories, step)
     if identity.is_same(ground.identity) is False:
         raise refuse(
             Rule.OTHER_CLUSTER,
@@ -217,7 +235,7 @@ def look_at(ground: Ground, target: Target, found: Examination) -> Healable | Le
             f"{ground.identity.describe()} a moment ago",
             hint="name the members of one cluster with --endpoints",
         )
-    saved = ground.copies.get(found.stored.key, ())
+    saved = ground.saved_of(found.stored)
     version = next((each.version for each in saved), directory.version)
     thing = APIObject(directory.group, version, directory.resource, found.namespace, found.name)
     if not api_path(thing.group, version or "v1", thing.resource, thing.namespace, thing.name):
@@ -239,24 +257,22 @@ def look_at(ground: Ground, target: Target, found: Examination) -> Healable | Le
         warnings=tuple(ground.fleet.warnings),
         authorization=authorize_by_first(ground.fleet, thing, VERBS),
     )
-    chosen = _choose(found, memory, saved)
+    chosen = _choose(ground, target, found, identity, memory)
     if isinstance(chosen, LeftAlone):
         return chosen
-    holders, uid = chosen
     step("check: saved copy")
-    exact = next((each for each in saved if int(each.resource_version) == found.stored.mod_revision), None)
-    ended = holders[0].memory.identity is None
-    check_saved(ground, found, saved[0] if ended else exact, uid)
+    check_saved(ground, found, chosen)
+    exact = (each for each in saved if int(each.resource_version) == found.stored.mod_revision)
     return Healable(
         target=target,
         found=found,
         identity=identity,
         servers=servers,
         thing=thing,
-        holders=holders,
-        uid=uid,
-        saved=exact,
-        ended=ended,
+        holders=chosen.holders,
+        uid=chosen.uid,
+        uid_from=chosen.uid_from,
+        saved=next(exact, None),
         warnings=tuple(warnings),
     )
 
@@ -287,13 +303,14 @@ def check_answers(thing: APIObject, answers: tuple[ServerAnswer, ...], unchecked
             )
         may = can_i("get", thing.group, thing.resource, thing.namespace, thing.name)
         accept = quote_command(["--accept-unchecked-server", said.server])
+        again = AGAIN if said.passing else "let it answer"
         raise refuse(
             Rule.SERVER_UNCHECKED,
             f"the API server at {said.server} does not say whether it reads {thing} ({said.detail or said.answer}), "
             "and nothing shows whether it has today's write key",
             hint=f"have the user allowed: {may}"
             if said.answer is Answer.DENIED
-            else f"let it answer; or, if it will start with today's configuration: {accept}",
+            else f"{again}; or, if it will start with today's configuration: {accept}",
         )
     if not any(said.answer is Answer.READ_ERROR for said in answers):
         raise refuse(
@@ -303,28 +320,31 @@ def check_answers(thing: APIObject, answers: tuple[ServerAnswer, ...], unchecked
         )
 
 
-_Chosen = tuple[tuple[Holder, ...], str]
+class _Chosen(NamedTuple):
+    """Which servers to ask, with which uid, and what says that where no server does."""
+
+    holders: tuple[Holder, ...]
+    uid: str
+    uid_from: str = ""
 
 
-def _choose(found: Examination, memory: list[Holder], saved: tuple[SavedObject, ...]) -> _Chosen | LeftAlone:
+def _choose(
+    ground: Ground, target: Target, found: Examination, identity: ClusterIdentity, memory: list[Holder]
+) -> _Chosen | LeftAlone:
     """Return which servers to ask, and with which uid."""
     key, mod_revision = found.stored.key, found.stored.mod_revision
     given = [(each, each.memory.identity) for each in memory if each.memory.identity is not None]
     if not given:
-        return _choose_ended(key, memory, saved)
-    if any(identity.deleting for _holder, identity in given):
+        return _choose_ended(ground, target, identity, memory)
+    if any(held.deleting for _holder, held in given):
         return LeftAlone(
             key,
             Rule.NOT_HEALABLE,
             "it is being deleted (deletionTimestamp): a heal would bring nothing back that stays",
         )
-    exact = [
-        (holder, identity) for holder, identity in given if identity.resource_version == str(mod_revision)
-    ]
+    exact = [(holder, held) for holder, held in given if held.resource_version == str(mod_revision)]
     if not exact:
-        have = ", ".join(
-            f"{holder.server.address}: {identity.resource_version}" for holder, identity in given
-        )
+        have = ", ".join(f"{holder.server.address}: {held.resource_version}" for holder, held in given)
         return LeftAlone(
             key,
             Rule.NOT_HEALABLE,
@@ -332,41 +352,92 @@ def _choose(found: Examination, memory: list[Holder], saved: tuple[SavedObject, 
             f"another resourceVersion ({have})",
             "what they have is another write of it: etcdfix rescue, then etcdfix restore --from-object",
         )
-    uids = {identity.uid for _holder, identity in exact}
+    uids = {held.uid for _holder, held in exact}
     if len(uids) > 1:
         raise refuse(
             Rule.OTHER_OBJECT,
             f"API servers have different objects in memory for {display(key)}, at the same resourceVersion",
             hint="look at each server by itself: its etcd, and its storage prefix",
         )
-    return tuple(holder for holder, _identity in exact), uids.pop()
+    return _Chosen(tuple(holder for holder, _held in exact), uids.pop())
 
 
-def _choose_ended(key: bytes, memory: list[Holder], saved: tuple[SavedObject, ...]) -> _Chosen | LeftAlone:
-    """Return whom to ask once no server answers from memory any more: each that tried to read the object."""
+def _choose_ended(
+    ground: Ground, target: Target, identity: ClusterIdentity, memory: list[Holder]
+) -> _Chosen | LeftAlone:
+    """Return whom to ask once no server answers from memory any more: each that tried to read the object.
+
+    With which uid, only what is kept of the object elsewhere can say; all that says it must say the same.
+
+    Raises:
+        RefusedByRule: Two of those say different uids.
+    """
+    stored = target.stored
+    key = stored.key
     tried = tuple(each for each in memory if each.may_hold)
     if not tried:
         why = "; ".join(f"{each.server.address}: {each.memory.detail or each.memory.word}" for each in memory)
-        return LeftAlone(key, Rule.NOT_HEALABLE, f"no API server gives it from memory ({why})")
-    if not saved:
+        overloaded = any(each.memory.word is Memory.OVERLOADED for each in memory)
         return LeftAlone(
             key,
             Rule.NOT_HEALABLE,
-            "no API server gives it from memory any more, and no saved copy says its uid",
-            "a server that has run since before the key was lost may still hold it: name each with --server URL",
+            f"no API server gives it from memory ({why})",
+            AGAIN if overloaded else "",
         )
-    if saved[0].deleting:
+    copies = ground.saved_of(stored)
+    if copies and copies[0].deleting:
         return LeftAlone(key, Rule.NOT_HEALABLE, "it was being deleted (deletionTimestamp) when it was saved")
-    return tried, saved[0].uid
+    said = [(each.uid, f"saved copy {ground.saved / each.file}") for each in copies]
+    for uid, origin, kept in said_uids(ground.cluster, target.reading, key, identity, ground.places):
+        if _is_being_deleted(ground, kept):
+            return LeftAlone(
+                key, Rule.NOT_HEALABLE, f"it was being deleted (deletionTimestamp) already, by {origin}"
+            )
+        said.append((uid, origin))
+    if not said:
+        return LeftAlone(
+            key,
+            Rule.NOT_HEALABLE,
+            "no API server gives it from memory any more, and no saved copy says its uid, nor does an earlier revision "
+            "in etcd or a backup that the audit log lists",
+            "a server that has run since before the key was lost may still hold it: name each with --server URL; "
+            "--backup-dir and --audit-log name where backups are",
+        )
+    uid, uid_from = said[0]
+    for other, origin in said:
+        if other != uid:
+            raise refuse(
+                Rule.OTHER_OBJECT,
+                f"the uid of {display(key)} is not certain: {uid} by {uid_from}, {other} by {origin}",
+                hint="one of the two is a copy of another object of this name: look at both",
+            )
+    return _Chosen(tried, uid, uid_from)
 
 
-def check_saved(ground: Ground, found: Examination, saved: SavedObject | None, uid: str) -> None:
+def _is_being_deleted(ground: Ground, kept: Examination) -> bool:
+    document = Viewer(ground.cluster.examiner).show(kept).document
+    return next(values_at(document, "metadata.deletionTimestamp"), None) is not None
+
+
+def check_saved(ground: Ground, found: Examination, chosen: _Chosen) -> None:
     """Refuse unless the object was saved first, and the saved copy is whole and of this cluster.
+
+    Once no server gives it any more nobody can save it: then a copy that is there must still be one of it.
 
     Raises:
         RefusedByRule: It was not, or it is another's.
     """
-    key = found.stored.key
+    key, ended = found.stored.key, bool(chosen.uid_from)
+    saved = next(
+        (
+            each
+            for each in ground.saved_of(found.stored)
+            if ended or int(each.resource_version) == found.stored.mod_revision
+        ),
+        None,
+    )
+    if saved is None and ended:
+        return
     if saved is None:
         raise refuse(
             Rule.NOT_RESCUED,
@@ -374,10 +445,10 @@ def check_saved(ground: Ground, found: Examination, saved: SavedObject | None, u
             f"it: a heal that goes wrong could end that ({ground.saved})",
             hint=f"save it first, and everything of its kind: {ground.rescue}",
         )
-    if saved.uid != uid:
+    if saved.uid != chosen.uid:
         raise refuse(
             Rule.OTHER_OBJECT,
-            f"the saved copy of {display(key)} has the uid {saved.uid}, the API server's the uid {uid}",
+            f"the saved copy of {display(key)} has the uid {saved.uid}, the API server's the uid {chosen.uid}",
             hint="it is a copy of another object of this name: look at both",
         )
     known = ground.identity.uid
@@ -390,4 +461,6 @@ def check_saved(ground: Ground, found: Examination, saved: SavedObject | None, u
     try:
         read_saved(ground.saved, saved)
     except ConfigurationError as exc:
-        raise refuse(Rule.NOT_RESCUED, exc.message, hint=f"save it again: {ground.rescue}") from exc
+        again = f"save it again: {ground.rescue}"
+        gone = "no API server gives it any more: name a directory with --saved in which its copy is whole, or has none"
+        raise refuse(Rule.NOT_RESCUED, exc.message, hint=gone if ended else again) from exc

@@ -7,7 +7,7 @@ from etcdfix.model import StoredValue
 from etcdfix.operations.change.heal_sender import was_healed_under
 from etcdfix.operations.opening import Inputs, load_encryption, open_examiner, open_source
 from etcdfix.remediation.audit.record import Intent
-from etcdfix.remediation.reconcile import WasHealed
+from etcdfix.remediation.reconcile import Carried, WasHealed
 
 
 def heal_proof(inputs: Inputs) -> WasHealed:
@@ -19,7 +19,7 @@ def heal_proof(inputs: Inputs) -> WasHealed:
         SourceError: etcd cannot be read.
     """
 
-    def was_healed(intent: Intent, stored: StoredValue) -> bool:
+    def was_healed(intent: Intent, stored: StoredValue) -> Carried:
         configuration = load_encryption(inputs)
         if configuration is None:
             raise RemediationRefused(

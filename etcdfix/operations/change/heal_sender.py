@@ -10,6 +10,7 @@ import msgspec
 from etcdfix.apiserver.client import NoReply, Reply
 from etcdfix.apiserver.holders import Holder, read_by_each
 from etcdfix.apiserver.objects import NOT_UNDERSTOOD, Answer
+from etcdfix.apiserver.patience import AGAIN
 from etcdfix.errors import ConfigurationError, EtcdfixError, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
@@ -19,6 +20,7 @@ from etcdfix.remediation.audit.record import Intent, Result
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.landmarks import Sighting, find_elsewhere
 from etcdfix.remediation.patcher import HEALED_AT, LONGEST_ANSWER, patch_annotation
+from etcdfix.remediation.reconcile import Carried
 from etcdfix.remediation.sending import Sent
 from etcdfix.remediation.writer import Expected, KeyState, describe_move, evaluate_compare
 from etcdfix.reports.printers.objects import Form, Viewer
@@ -39,11 +41,15 @@ def intent_detail(at: str) -> str:
     return f"by a merge PATCH that sets {HEALED_AT}={at}"
 
 
-def was_healed_under(examiner: Examiner, intent: Intent, stored: StoredValue) -> bool:
+def was_healed_under(examiner: Examiner, intent: Intent, stored: StoredValue) -> Carried:
     """Say whether a value opens, and carries the annotation that an intent asked for."""
     found = examiner.examine(stored)
     at = _annotation(_document(examiner, found)) if found.opened else ""
-    return bool(at) and intent.detail == intent_detail(at)
+    if at and intent.detail == intent_detail(at):
+        return Carried(True)
+    if found.verdict.outcome is Outcome.UNDETERMINED:
+        return Carried(None, found.verdict.message)
+    return Carried(False)
 
 
 class HealSender:
@@ -105,8 +111,8 @@ class HealSender:
         if self._healable.ended:
             text = f"no API server that was asked still holds it ({said}); nothing was changed"
             hint = (
-                "a server that has run since before the key was lost may: name each with --server URL; else the saved "
-                f"copy: {self._from_saved()}"
+                "a server that has run since before the key was lost may: name each with --server URL; else "
+                f"{self._what_is_left()}"
             )
         elif refusals[-1][1] == 500:
             text = f"refused, reason not told ({said}); nothing was changed"
@@ -116,17 +122,19 @@ class HealSender:
             )
         elif refusals[-1][1] == 429:
             text = f"the API server has too much to do ({said}); nothing was changed"
-            hint = "run the same again in a moment"
+            hint = AGAIN
         else:
             text = f"refused ({said}); nothing was changed"
             hint = "the answer may quote the object, so it is not shown: see that server's audit log"
         return self._refused(Result.REFUSED, Rule.SERVER_REFUSED, text, hint)
 
-    def _from_saved(self) -> str:
-        """Return the command that puts the newest saved copy back."""
-        key = self._healable.key
-        file = str(self._ground.saved / self._ground.copies[key][0].file)  # its uid was asked with
-        return quote_command(["etcdfix", "restore", "--from-object", file, *key_arguments(key)])
+    def _what_is_left(self) -> str:
+        """Return the command that puts the newest saved copy back, or says what else there is."""
+        copies, key = self._ground.saved_of(self._healable.found.stored), key_arguments(self._healable.key)
+        if not copies:
+            return f"what is left of it: {quote_command(['etcdfix', 'copies', *key])}"
+        file = str(self._ground.saved / copies[0].file)
+        return f"the saved copy: {quote_command(['etcdfix', 'restore', '--from-object', file, *key])}"
 
     def _refused(self, result: Result, rule: Rule, text: str, hint: str) -> Sent:
         key = display(self._healable.key)
@@ -193,6 +201,11 @@ class HealSender:
         ours = _annotation(document) == self._at
         if not ours and _came_to_nothing(reply):
             return self._refused(Result.REFUSED, Rule.MOVED, f"{moved}, by somebody else", "examine it again")
+        if not found.opened and found.verdict.outcome is Outcome.UNDETERMINED:
+            return Sent(
+                result=Result.UNKNOWN,
+                detail=f"{moved}, and what was written cannot be examined now: {found.verdict.message}",
+            )
         if not found.opened or found.verdict.outcome not in _FINE:
             return Sent(
                 result=Result.ANOMALY,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -282,8 +283,7 @@ def follow_ups(
     """
     if outcome.result is None:
         return
-    # The uid of kube-system is read each time, wherever it is and whatever encrypts it.
-    same = [*again.source, *again.layout, *again.reading, *again.changing]
+    same = again.after_change(known_cluster=not outcome.unknown_cluster)
     if outcome.result is Result.UNKNOWN or outcome.head is None:
         settle = quote_command(
             ["etcdfix", "audit", "reconcile", *same, *_anchor(outcome), str(outcome.audit_log)]
@@ -299,14 +299,16 @@ def _anchor(outcome: ChangeOutcome) -> list[str]:
     return ["--audit-anchor", outcome.anchor] if outcome.anchor else []
 
 
-def _undo(done: Result, outcome: ChangeOutcome, same: list[str]) -> Iterator[FollowUp]:
+def _undo(done: Result, outcome: ChangeOutcome, same: Sequence[str]) -> Iterator[FollowUp]:
     """Yield how each backup goes back to where it was."""
     log = ["--audit-log", str(outcome.audit_log), *_anchor(outcome), "--reason", "REASON"]
     replace: list[str] = []
     if done is not Result.DELETED:
         if outcome.result is not done:
             return
-        replace = ["--replace-mod-revision", str(outcome.revision)]
+        # What the undo replaces is kept where the change kept what it replaced.
+        places = [word for path in outcome.backups for word in ("--backup-dir", str(Path(path).parent))]
+        replace = [*places, "--replace-mod-revision", str(outcome.revision)]
     elif outcome.result in {Result.NOT_APPLIED, Result.REFUSED}:
         return
     if outcome.result is Result.ANOMALY:

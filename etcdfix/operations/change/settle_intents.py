@@ -204,16 +204,18 @@ def settled_lines(settled: Settled, again: RepeatedOptions) -> Iterator[str]:
 def _next_steps(log: Path, item: Reconciliation, again: RepeatedOptions) -> Iterator[str]:
     intent = item.intent
     if item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.DELETE and intent.backups:
-        # The uid of kube-system is read for it too, wherever it is and whatever encrypts it.
-        same = [*again.source, *again.layout, *again.reading, *again.changing]
+        same = again.after_change(known_cluster=intent.cluster.is_known)
         words = ["etcdfix", "restore", intent.backups[0], *same, "--audit-log", str(log), "--reason", "TEXT"]
         yield f"  to undo it: {quote_command(words)}"
     elif item.result is Result.ANOMALY or (
         item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.HEAL
     ):
         yield f"  next: {again.explain(intent.subject.key)}"
-    elif item.result is Result.UNKNOWN:
+    elif item.result is Result.UNKNOWN and not item.header_revision:
         yield "  it stays open; run this again when etcd answers"
+    elif item.result is Result.UNKNOWN:
+        yield "  it stays open; run this again, without --no-kms, once the value can be examined:"
+        yield f"  {again.explain(intent.subject.key)}"
 
 
 def _named(intent: Intent) -> str:

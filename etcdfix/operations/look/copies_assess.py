@@ -15,6 +15,7 @@ import msgspec
 
 from etcdfix.model import Confidence, Outcome, ReadableRevision
 from etcdfix.operations.look.copies_gather import FoundCopy, ObjectOfCopies, Sought
+from etcdfix.operations.look.replacing import replacing
 from etcdfix.reports.copies_model import (
     CopyPlace,
     Fit,
@@ -25,7 +26,7 @@ from etcdfix.reports.copies_model import (
     SurvivingCopy,
 )
 from etcdfix.reports.model import Remedy
-from etcdfix.reports.remedies import WayKind, readable_way, risks_to_accept, save_command
+from etcdfix.reports.remedies import WayKind, readable_way, save_command
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import key_arguments, key_base64
@@ -33,7 +34,6 @@ from etcdfix.verdicts.deletability import (
     FAILED,
     KMS_DOUBTS,
     LOST_KEY,
-    AcceptRisk,
     Deletability,
     deletability_of,
 )
@@ -246,13 +246,15 @@ class Assessor:
                 return self._heal(sought, graded)
             case _:
                 return "", ""
-        replacing, accepting, note = self._replacing(sought)
-        if replacing < 0:
-            return "", note
+        over = replacing(sought.found, again)
+        if over.mod_revision is None:
+            return "", over.note
         if graded.proves_uid and unlisted:
             words = (*words, "--accept-unknown-uid")
-        command = again.restore_from(words, key, replacing=replacing, accepting=accepting, unlisted=unlisted)
-        return command, self._notes(sought, graded, note)
+        command = again.restore_from(
+            words, key, replacing=over.mod_revision, accepting=over.accepting, unlisted=unlisted
+        )
+        return command, self._notes(sought, graded, over.note)
 
     def _put_back_revision(self, sought: Sought, graded: _Graded) -> tuple[str, str]:
         again, copy, found = self._again, graded.copy, sought.found
@@ -265,7 +267,7 @@ class Assessor:
                 return "", f"Save it, and compare before you use it: {why}."
             return again.restore(sought.key, copy.at), self._notes(sought, graded, "")
         if found.verdict.outcome not in FAILED:
-            return "", self._replacing(sought)[2]
+            return "", replacing(sought.found, again).note
         readable = ReadableRevision(copy.at, copy.mod_revision, same, bool(copy.lease))
         way = readable_way(found, readable, again)
         return (way.remedy.command if way.kind is WayKind.PUT_BACK else ""), way.remedy.note
@@ -291,42 +293,6 @@ class Assessor:
             "First save everything of its kind (etcdfix rescue); DIR is where that went. Restart no API server and "
             "delete nothing before that. No write is lost."
         )
-
-    def _replacing(self, sought: Sought) -> tuple[int, list[AcceptRisk], str]:
-        """Return what a restore must say of the present value: its mod_revision, what it accepts, what to know.
-
-        The mod_revision is 0 where nothing stands there, and -1 where it may not be replaced.
-        """
-        found = sought.found
-        if self._again.of_the_past:
-            note = (
-                "On the live etcd, where the etcd key must be absent; --replace-mod-revision N replaces a value there "
-                "that may be deleted."
-            )
-            return 0, [], note
-        if found is None:
-            return 0, [], ""
-        match deletability_of(found):
-            case Deletability.DELETABLE:
-                return (
-                    found.stored.mod_revision,
-                    risks_to_accept(found),
-                    "What is there now is backed up first.",
-                )
-            case Deletability.DECLARABLE:
-                return (
-                    found.stored.mod_revision,
-                    risks_to_accept(found),
-                    (
-                        "It is refused until the encryption key of the present value is declared lost "
-                        "(--declare-key-lost): look first what API servers still hold, which is newer."
-                    ),
-                )
-            case Deletability.NOT_BROKEN:
-                outcome = found.verdict.outcome
-                return -1, [], f"The present value is {outcome}: what differs is changed through the API."
-            case _:
-                return -1, [], "The present value may not be replaced as things are: save this one."
 
     def _notes(self, sought: Sought, graded: _Graded, note: str) -> str:
         granted = "" if self._again.told_of_encryption else GRANTED.strip()

@@ -19,7 +19,7 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import Confidence, KeptRevision, Outcome, ReadableRevision, StoredValue
 from etcdfix.operations.look.field_changes import Comparable, field_changes
-from etcdfix.operations.look.history_log import KeyLog
+from etcdfix.operations.look.history_log import KeyLog, ObjectNow
 from etcdfix.operations.look.stated_times import stated_times
 from etcdfix.readable_revision import reads, tells_apart
 from etcdfix.reports.finding import finding_from
@@ -113,10 +113,14 @@ def look_into_history(
         lost.append(f"the history could not be read to its end: {exc.message}")
     logged = None
     if log is not None and ended is None:
-        again = request.same_again
-        revisions = frozenset(gathered.kept)
         logged = log.look(
-            request.key, examiner, kept=revisions, now=gathered.now, again=again, most=request.most
+            request.key,
+            examiner,
+            kept=frozenset(gathered.kept),
+            now=gathered.now,
+            object_now=gathered.object_now,
+            again=request.same_again,
+            most=request.most,
         )
     problems = [*source.problems, *lost, *(log.problems if log is not None else ())]
     if not gathered.count and logged is None:
@@ -227,11 +231,11 @@ def _next_of_log(gathered: Revisions, logged: HistoryLog | None) -> Remedy | Non
     newest = next((one for one in logged.writes if one.restore), None)
     if newest is None:
         return None
-    sure = "" if newest.confidence is Confidence.CERTAIN else f"It is {newest.confidence}: {newest.doubt}."
+    sure = "" if newest.confidence is Confidence.CERTAIN else f"It is {newest.confidence}: {newest.doubt}. "
     return Remedy(
         "If it should not be gone, put back the newest value in the log that reads: a dry run first",
         newest.restore,
-        sure,
+        f"{sure}{newest.restore_note}".strip(),
     )
 
 
@@ -290,7 +294,7 @@ class Revisions:
         self.count = self.deletions = self.generations = self.readable = self.undetermined = 0
         self.older_versions = self.newest_readable = self.failed = self.oldest = 0
         self._newest_uid = ""
-        self._newest_generation = 0
+        self._newest_generation = self._generation = 0
         self.now: Examination | None = None
         self.last: KeptRevision | None = None
         self.kept: set[int] = set()
@@ -365,6 +369,7 @@ class Revisions:
         told = self._told(found, digest, seen, before)
         self._entries.append(_Entry(told, stored.create_revision, readable, bool(stored.lease), seen.uid))
         self._before = seen
+        self._generation = stored.create_revision
 
     def _examine(self, stored: StoredValue) -> Examination:
         found = self._examiner.examine(stored)
@@ -464,6 +469,12 @@ class Revisions:
         if entry.uid and self._newest_uid and self._newest_generation >= self._begins:
             return entry.uid == self._newest_uid
         return True if entry.generation >= self._begins else None
+
+    @property
+    def object_now(self) -> ObjectNow:
+        """What is known of the object that is there now, or was there last; once all were added."""
+        known = self._newest_generation >= self._begins
+        return ObjectNow(self._newest_uid if known else "", self._generation)
 
     def _restore(self, entry: _Entry, same: bool | None) -> tuple[str, str]:
         """Return the command that puts a readable value back, "" for none; and what to know, or why there is none."""

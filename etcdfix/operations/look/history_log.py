@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import msgspec
 
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.model import Outcome
+from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.operations.look.log_times import LogClock
+from etcdfix.operations.look.replacing import replacing
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.history_model import Event, HistoryLog, LoggedRevision
 from etcdfix.reports.model import ValueKind
@@ -27,6 +28,19 @@ from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.plaintext import bounded
+
+
+class ObjectNow(NamedTuple):
+    """What etcd itself still tells of the object that is at a key, or was there last: all that ``restore`` goes by.
+
+    Attributes:
+        uid: "" for unknown.
+        generation: Its create revision; 0 for unknown.
+    """
+
+    uid: str = ""
+    generation: int = 0
+
 
 _EVENTS: Final = {
     WriteKind.PUT: Event.PUT,
@@ -89,6 +103,7 @@ class KeyLog:
         *,
         kept: frozenset[int],
         now: Examination | None,
+        object_now: ObjectNow,
         again: RepeatedOptions,
         most: int,
     ) -> HistoryLog | None:
@@ -99,6 +114,7 @@ class KeyLog:
             examiner: Says what each value is.
             kept: mod revisions that etcd keeps of it.
             now: What the key holds; None for nothing.
+            object_now: What is known of the object.
             again: What commands repeat.
             most: So many writes are told, the newest.
 
@@ -107,16 +123,23 @@ class KeyLog:
         """
         examiner = examiner.apart()
         clock = LogClock(self._history, examiner)
-        told: deque[LoggedRevision] = deque(maxlen=most)
+        told: deque[tuple[LoggedWrite, LoggedRevision]] = deque(maxlen=most)
         count = refused = 0
         for write in self._history.writes(key):
             if write.refused:
                 refused += 1
                 continue
             count += 1
-            told.append(self._told(write, examiner, kept, now, again))
+            told.append((write, _told(write, examiner, kept)))
         if not count and not refused:
             return None
+        last = object_now.uid or next((one.uid for _, one in reversed(told) if _reads(one) and one.uid), "")
+        writes = []
+        for write, one in reversed(told):
+            command, note = (
+                self._restore(write, one, now, object_now, last, again) if _reads(one) else ("", "")
+            )
+            writes.append(_timed(msgspec.structs.replace(one, restore=command, restore_note=note), clock))
         about, agreement = self._judged.log.description, self._history.agreement
         return HistoryLog(
             directories=[display(bytes(Path(directory))) for directory in about.directories],
@@ -128,66 +151,87 @@ class KeyLog:
             replayed=self._history.replayed,
             refused=refused,
             left_out=count - len(told),
-            writes=[_timed(one, clock) for one in reversed(told)],
+            writes=writes,
             notes=self._judged.notes,
         )
 
-    def _told(
+    def _restore(
         self,
         write: LoggedWrite,
-        examiner: Examiner,
-        kept: frozenset[int],
+        one: LoggedRevision,
         now: Examination | None,
+        object_now: ObjectNow,
+        last: str,
         again: RepeatedOptions,
-    ) -> LoggedRevision:
-        stored = write.stored()
-        found = examiner.examine(stored) if stored is not None else None
-        finding = finding_from(found) if found is not None else None
-        restore = ""
-        if found is not None and found.verdict.outcome is Outcome.READABLE:
-            restore = self._restore(write, now, again, is_kept=write.mod_revision in kept)
-        uid = (found.decoded.uid if found is not None and found.decoded is not None else None) or b""
-        return LoggedRevision(
-            entry_index=write.entry_index,
-            operation=write.operation,
-            event=_EVENTS[write.kind],
-            mod_revision=write.mod_revision,
-            after_revision=write.after_revision,
-            before_revision=write.before_revision,
-            confidence=write.confidence,
-            doubt=write.doubt,
-            kept=write.mod_revision in kept,
-            range_end=display(write.range_end) if write.range_end else "",
-            keeps_value=write.keeps_value,
-            user=bounded(write.user),
-            lease=f"{write.lease:x}" if write.lease else None,
-            outcome=found.verdict.outcome if found is not None else None,
-            cause=finding.cause if finding is not None else None,
-            message=finding.message if finding is not None else "",
-            transformer=finding.transformer if finding is not None else "",
-            key_fingerprint=finding.key_fingerprint if finding is not None else None,
-            kms_key_id_sha256=finding.kms_key_id_sha256 if finding is not None else None,
-            group_version_kind=(
-                ValueKind(*map(bounded, found.gvk)) if found is not None and found.gvk is not None else None
-            ),
-            uid=bounded(uid.decode("utf-8", "replace")),
-            value_size=finding.value_size if finding is not None else 0,
-            value_sha256=finding.value_sha256 if finding is not None else None,
-            restore=restore,
-        )
-
-    def _restore(
-        self, write: LoggedWrite, now: Examination | None, again: RepeatedOptions, *, is_kept: bool
-    ) -> str:
-        """Return the dry run that puts a value back; "" where the key holds one that may not be replaced."""
-        if is_kept or again.of_a_file or again.of_kine or again.of_the_past:
-            return ""
-        if now is not None and now.verdict.outcome not in FAILED:
-            return ""
+    ) -> tuple[str, str]:
+        """Return the dry run that puts a value back, "" where none does; and what to know, or why there is none."""
+        if one.kept or again.of_the_past or (now is not None and now.verdict.outcome not in FAILED):
+            return "", ""
+        if one.uid and last and one.uid != last:
+            return (
+                "",
+                "it is of another object than the one that was there last: create that anew through the API",
+            )
+        over = replacing(now, again)
+        if over.mod_revision is None:
+            return "", over.note
+        same_uid = bool(one.uid) and one.uid == object_now.uid
+        generation = write.create_revision if write.confidence is Confidence.CERTAIN else None
+        shown = same_uid or (bool(generation) and generation == object_now.generation)
         directory = self._history.directory_of(write.entry_index)
-        words = ("--from-wal", str(directory), "--entry", str(write.entry_index))
-        replacing = now.stored.mod_revision if now is not None else 0
-        return again.restore_from(words, write.key, replacing=replacing, unlisted=True)
+        words = ["--from-wal", str(directory), "--entry", str(write.entry_index)]
+        command = again.restore_from(
+            words if shown else [*words, "--accept-unknown-uid"],
+            write.key,
+            replacing=over.mod_revision,
+            accepting=over.accepting,
+            unlisted=True,
+        )
+        return command, " ".join(part for part in (over.note, "" if shown else _unknown(one)) if part)
+
+
+def _told(write: LoggedWrite, examiner: Examiner, kept: frozenset[int]) -> LoggedRevision:
+    stored = write.stored()
+    found = examiner.examine(stored) if stored is not None else None
+    finding = finding_from(found) if found is not None else None
+    uid = (found.decoded.uid if found is not None and found.decoded is not None else None) or b""
+    return LoggedRevision(
+        entry_index=write.entry_index,
+        operation=write.operation,
+        event=_EVENTS[write.kind],
+        mod_revision=write.mod_revision,
+        after_revision=write.after_revision,
+        before_revision=write.before_revision,
+        confidence=write.confidence,
+        doubt=write.doubt,
+        kept=write.mod_revision in kept,
+        range_end=display(write.range_end) if write.range_end else "",
+        keeps_value=write.keeps_value,
+        user=bounded(write.user),
+        lease=f"{write.lease:x}" if write.lease else None,
+        outcome=found.verdict.outcome if found is not None else None,
+        cause=finding.cause if finding is not None else None,
+        message=finding.message if finding is not None else "",
+        transformer=finding.transformer if finding is not None else "",
+        key_fingerprint=finding.key_fingerprint if finding is not None else None,
+        kms_key_id_sha256=finding.kms_key_id_sha256 if finding is not None else None,
+        group_version_kind=(
+            ValueKind(*map(bounded, found.gvk)) if found is not None and found.gvk is not None else None
+        ),
+        uid=bounded(uid.decode("utf-8", "replace")),
+        value_size=finding.value_size if finding is not None else 0,
+        value_sha256=finding.value_sha256 if finding is not None else None,
+    )
+
+
+def _reads(one: LoggedRevision) -> bool:
+    return one.outcome is Outcome.READABLE
+
+
+def _unknown(one: LoggedRevision) -> str:
+    """Return what has to be found out before a value goes back of which etcd does not tell whose it is."""
+    uid = f"the uid {one.uid}" if one.uid else "no uid either"
+    return f"etcd keeps nothing that tells which object was there last: see that it had {uid} (--accept-unknown-uid)."
 
 
 def _timed(one: LoggedRevision, clock: LogClock) -> LoggedRevision:

@@ -23,10 +23,12 @@ from etcdfix.apiserver.objects import Answer, Said, look_for
 from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable, RefusedByRule
 from etcdfix.operations.look.ask_memory import Pace, ServerMemory
 from etcdfix.operations.look.rescue_report import (
+    Afterwards,
     Outcome,
     absent_server,
     counts_by_kind,
     fit_now,
+    next_steps,
     published_object,
     reasons_of,
     without_any,
@@ -62,11 +64,13 @@ class RescueRequest(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         targets: The objects.
         report: That named them; None where keys were named.
+        afterwards: What the commands for afterwards repeat.
         per_second: Most requests a second, all servers together.
     """
 
     targets: Targets
     report: SavedReport | None = None
+    afterwards: Afterwards = Afterwards()
     per_second: float = DEFAULT_PER_SECOND
 
 
@@ -200,8 +204,8 @@ class _Rescue:
         return refuse(
             Rule.CONFIGURATION_WRONG,
             f"{text}, and the configuration by which it was called unreadable is wrong or old",
-            hint="compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix; then scan "
-            "again",
+            hint="compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix; then: "
+            f"{self._request.afterwards.again.scan_of()}",
         )
 
     def rescue(self, progress: RescueProgress, on_record: frozenset[str]) -> None:
@@ -300,6 +304,10 @@ class _Rescue:
                 f"{counted(self._unproven, 'object')} saved by an earlier run are not on record, and no server gives "
                 "them any more: nothing shows that the files are unchanged"
             )
+        by_key = dict(zip((target.key for target in self._request.targets.objects), objects, strict=True))
+        steps = next_steps(
+            self._request.afterwards, by_key, str(self._store.path), all_asked=not self._fleet.absent
+        )
         anchor = [self._record.anchor_problem] if self._record.anchor_problem else []
         return RescueReport(
             tool=TOOL,
@@ -314,6 +322,7 @@ class _Rescue:
             kinds=kinds,
             objects=objects,
             left_out=self._request.targets.left_out,
+            next=[*steps],
             warnings=[
                 *(saved_report.problems if saved_report is not None else ()),
                 *self._fleet.warnings,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -12,10 +12,12 @@ from etcdfix.apiserver.fleet import Absent
 from etcdfix.apiserver.memory import Memory, Remembered
 from etcdfix.model import GroupResource
 from etcdfix.operations.look.rescue_targets import Target
-from etcdfix.reports.rescue_model import Rescued, RescuedObject, RescueKind, RescueServer
+from etcdfix.reports.model import Remedy
+from etcdfix.reports.rescue_model import SAVED_STATES, Rescued, RescuedObject, RescueKind, RescueServer
 from etcdfix.rescued import Fit, SavedObject
 from etcdfix.storagekey import display
-from etcdfix.text.safetext import key_base64
+from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.safetext import key_arguments, key_base64
 from etcdfix.text.words import counted
 
 
@@ -25,6 +27,68 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     state: Rescued
     saved: SavedObject | None = None
     detail: str = ""
+
+
+class Afterwards(msgspec.Struct, frozen=True, kw_only=True):
+    """What the commands for afterwards repeat.
+
+    Attributes:
+        again: Where etcd is, how it is read, which API servers were asked; as far as that is known.
+        report: The report that named the objects, as given; "" for none.
+        keys: Keys that were named, as words of a command.
+        record: Options that say where the rescue is recorded.
+    """
+
+    again: RepeatedOptions = RepeatedOptions()
+    report: str = ""
+    keys: tuple[str, ...] = ()
+    record: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """What was named, as words of a command."""
+        return (*self.keys, *(("--from-report", self.report) if self.report else ()))
+
+
+def next_steps(
+    afterwards: Afterwards, objects: Mapping[bytes, RescuedObject], directory: str, *, all_asked: bool
+) -> Iterator[Remedy]:
+    """Yield what to do next.
+
+    Args:
+        afterwards: What commands repeat.
+        objects: Each with what became of it, by etcd key.
+        directory: Where they are saved.
+        all_asked: There is no server that could not be asked.
+    """
+    again, states = afterwards.again, {one.state for one in objects.values()}
+    once_more = again.rescue(afterwards.named, directory, *afterwards.record)
+    if states & {Rescued.NOT_ASKED, Rescued.REFUSED} or any(one.fit is Fit.OLDER for one in objects.values()):
+        action = "See below what is missing, and run the same command again: it goes on where this one ended"
+        yield Remedy(action, once_more, "")
+        return
+    saved = [key for key, one in objects.items() if one.state in SAVED_STATES]
+    missing = [key for key, one in objects.items() if one.state is Rescued.NOT_HELD]
+    if saved and not again.of_kine:
+        words = ("--from-report", afterwards.report) if afterwards.report else key_arguments(saved[0])
+        each = "" if afterwards.report or len(saved) == 1 else ", one after the other"
+        yield Remedy(
+            f"Have an API server write the objects anew, from memory{each}: a dry run first",
+            again.heal(words, directory),
+            "Where etcd asks for certificates or a user: --cacert, --cert, --key, --user.",
+        )
+    if missing and not all_asked:
+        action = "A server that could not be asked may still hold what is missing: let it answer, and run this again"
+        yield Remedy(action, once_more, "")
+    if missing:
+        others = [word for key in missing[1:] for word in key_arguments(key)]
+        yield Remedy(
+            "What is in no server's memory may have copies elsewhere",
+            again.copies_of_report(afterwards.report, *again.asking)
+            if afterwards.report
+            else again.copies(missing[0], *others, *again.asking),
+            "",
+        )
 
 
 def absent_server(absent: Absent) -> RescueServer:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -17,6 +18,7 @@ from etcdfix.remediation.audit.grounds import Grounds, RecordedAnswer
 from etcdfix.remediation.datastore import Datastore, EtcdNow, KineNow
 from etcdfix.remediation.identify import identify
 from etcdfix.rules import Rule, refuse
+from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection, transport_warnings
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.kine import KineSource
@@ -106,6 +108,19 @@ class Cluster(msgspec.Struct, frozen=True):
     def now(self) -> Datastore:
         """What stands there now."""
         return KineNow(self.source) if isinstance(self.source, KineSource) else EtcdNow(self.client)
+
+    @contextmanager
+    def kept(self, revision: int) -> Iterator[Source]:
+        """Read what is still kept of keys: in etcd up to a revision, or in the file of kine as it stood at first.
+
+        Raises:
+            SourceError: etcd cannot be asked.
+        """
+        if isinstance(self.source, KineSource):
+            yield self.source
+            return
+        with LiveSource(self.client.connection, revision=revision) as source:
+            yield source
 
     @property
     def where(self) -> tuple[str, ...]:

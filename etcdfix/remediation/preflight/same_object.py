@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from etcdfix.errors import AuditLogUnreadable, BackupUnreadable
 from etcdfix.model import ClusterIdentity, StoredValue
@@ -19,9 +20,22 @@ from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.rules import Rule, refuse
-from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
+
+
+class SaidUid(NamedTuple):
+    """A uid of the object that stands at a key now, or stood there last, by an earlier value of it.
+
+    Attributes:
+        uid: Of the object.
+        origin: Where that value is, as part of a sentence.
+        examination: What it is; it reads.
+    """
+
+    uid: str
+    origin: str
+    examination: Examination
 
 
 def check_same_object(cluster: Cluster, reading: KeyReading, found: Examination) -> bool:
@@ -86,25 +100,44 @@ def check_uid(
         SourceError: What etcd keeps of the key could not be read.
     """
     key, here = found.stored.key, uid_of(found)
-    newest = _newest_readable(cluster, reading, key)
-    there = origin = ""
-    if newest is not None and newest.same_object:
-        there, origin = (
-            uid_of(newest.examination),
-            f"mod_revision {newest.examination.stored.mod_revision} in etcd",
-        )
-    if not there:
-        there, origin = _in_backups(cluster, last_stored(cluster, reading, key), key, identity, places)
-    if not here or not there:
+    said = next(said_uids(cluster, reading, key, identity, places), None)
+    if not here or said is None:
         return False
-    if here == there:
+    if here == said.uid:
         return True
     raise refuse(
         Rule.OTHER_OBJECT,
-        f"the value is of the object with uid {here}; the one at {display(key)}, or there last, has uid {there} "
-        f"({origin})",
+        f"the value is of the object with uid {here}; the one at {display(key)}, or there last, has uid {said.uid} "
+        f"({said.origin})",
         hint="it is no copy of that object; what the value holds can be created anew through the API",
     )
+
+
+def said_uids(
+    cluster: Cluster, reading: KeyReading, key: bytes, identity: ClusterIdentity, places: RecordPaths
+) -> Iterator[SaidUid]:
+    """Yield what says the uid of a key's present object, or of its last one: what etcd keeps, then backups.
+
+    Of backups those count that our audit log lists, of this cluster and of the same create revision, the newest first.
+
+    Args:
+        cluster: Whose etcd it is.
+        reading: The linearizable read of the key.
+        key: Complete etcd key.
+        identity: Which cluster it is.
+        places: Where backups lie, and the audit log that speaks for them.
+
+    Raises:
+        SourceError: What etcd keeps of the key could not be read.
+    """
+    newest = _newest_readable(cluster, reading, key)
+    if newest is not None and newest.same_object:
+        uid = uid_of(newest.examination)
+        if uid:
+            kept_in = "kine" if cluster.is_kine else "etcd"
+            origin = f"mod_revision {newest.examination.stored.mod_revision} in {kept_in}"
+            yield SaidUid(uid, origin, newest.examination)
+    yield from _in_backups(cluster, last_stored(cluster, reading, key), key, identity, places)
 
 
 def last_stored(cluster: Cluster, reading: KeyReading, key: bytes) -> StoredValue | None:
@@ -116,7 +149,7 @@ def last_stored(cluster: Cluster, reading: KeyReading, key: bytes) -> StoredValu
     if reading.stored is not None:
         return reading.stored
     last = None
-    with LiveSource(cluster.client.connection, revision=reading.revision) as source:
+    with cluster.kept(reading.revision) as source:
         for kept in source.history(key):
             last = kept.stored if kept.stored is not None else last
     return last
@@ -138,9 +171,9 @@ def _in_backups(
     key: bytes,
     identity: ClusterIdentity,
     places: RecordPaths,
-) -> tuple[str, str]:
-    """Return the uid that the newest backup of the key says, and which; one of another generation says nothing."""
-    newest, told = 0, ("", "")
+) -> list[SaidUid]:
+    """Return what backups of the key say, the newest first; one of another generation says nothing."""
+    said = []
     examiner = cluster.examiner.apart()
     for path, content in _backups_of(key, places):
         another = last is not None and content.create_revision != last.create_revision
@@ -148,9 +181,9 @@ def _in_backups(
             continue
         found = examiner.examine(content.stored)
         uid = uid_of(found) if reads(found) else ""
-        if uid and content.mod_revision > newest:
-            newest, told = content.mod_revision, (uid, f"backup {path}")
-    return told
+        if uid:
+            said.append(SaidUid(uid, f"backup {path}", found))
+    return sorted(said, key=lambda each: each.examination.stored.mod_revision, reverse=True)
 
 
 def _backups_of(key: bytes, places: RecordPaths) -> Iterator[tuple[Path, BackupContent]]:
@@ -165,7 +198,7 @@ def _backups_of(key: bytes, places: RecordPaths) -> Iterator[tuple[Path, BackupC
 
 def _newest_readable(cluster: Cluster, reading: KeyReading, key: bytes) -> Kept | None:
     examiner = cluster.examiner.apart()
-    with LiveSource(cluster.client.connection, revision=reading.revision) as source:
+    with cluster.kept(reading.revision) as source:
         if reading.stored is not None:
             return newest_kept(source, examiner, reading.stored, reads)
         return kept_of_history(source, examiner, key, reads, newest=None)

@@ -109,6 +109,8 @@ def _of_log(one: LoggedRevision) -> Iterator[str]:
         yield _row("by", f"etcd user {shown(one.user)}")
     if one.restore:
         yield _row("put it back", safe_text(one.restore))
+    if one.restore_note:
+        yield _row("before that" if one.restore else "not back", safe_text(one.restore_note))
 
 
 def _revision_of(one: LoggedRevision) -> str:

@@ -9,12 +9,11 @@ from etcdfix.model import GroupResource
 from etcdfix.reports.base import Output
 from etcdfix.reports.formats.machine import write_document, write_yaml
 from etcdfix.reports.formats.text import shown
-from etcdfix.reports.rescue_model import Rescued, RescuedObject, RescueKind, RescueReport
+from etcdfix.reports.rescue_model import SAVED_STATES, Rescued, RescuedObject, RescueKind, RescueReport
 from etcdfix.rescued import INDEX_NAME, Fit
-from etcdfix.text.safetext import quote_command, safe_text
+from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
-_SAVED: Final = frozenset({Rescued.SAVED, Rescued.ALREADY_SAVED})
 _MOST_GROUPS: Final = 10
 _MOST_KEYS: Final = 5
 
@@ -55,7 +54,7 @@ def write_table(report: RescueReport, stream: BinaryIO) -> None:
 
 
 def _head(report: RescueReport) -> Iterator[str]:
-    saved = sum(one.state in _SAVED for one in report.objects)
+    saved = sum(one.state in SAVED_STATES for one in report.objects)
     needless = sum(one.state is Rescued.READABLE for one in report.objects)
     wanted = len(report.objects) - needless
     more = f"; {counted(needless, 'more object')} can be read and need no rescue" if needless else ""
@@ -68,30 +67,11 @@ def _head(report: RescueReport) -> Iterator[str]:
 
 
 def _next(report: RescueReport) -> Iterator[str]:
-    states = {one.state for one in report.objects}
-    source = ["--from-report", report.report.path] if report.report is not None else ["KEY"]
-    if states & {Rescued.NOT_ASKED, Rescued.REFUSED} or any(one.fit is Fit.OLDER for one in report.objects):
-        yield "Next: see below what is missing, and run the same command again: it goes on where this one ended."
-        return
-    if states & _SAVED:
-        words = [
-            "heal",
-            *source,
-            "--saved",
-            report.directory,
-            "--kubeconfig",
-            "FILE",
-            "--reason",
-            "TEXT",
-            "--dry-run",
-        ]
-        yield "Next: have an API server write the objects anew, from memory:"
-        yield f"  {safe_text(quote_command(['etcdfix', *words]))}"
-    if Rescued.NOT_HELD in states:
-        if not all(one.asked for one in report.servers):
-            yield "A server that could not be asked may still hold what is missing: let it answer, and run this again."
-        yield "What is in no server's memory may have copies elsewhere:"
-        yield f"  {safe_text(quote_command(['etcdfix', 'copies', *source]))}"
+    for number, step in enumerate(report.next):
+        yield f"{'Next: ' if number == 0 else ''}{safe_text(step.action)}:"
+        yield f"  {safe_text(step.command)}"
+        if step.note:
+            yield f"  {safe_text(step.note)}"
 
 
 def _kind_row(kind: RescueKind) -> tuple[str, ...]:
@@ -103,8 +83,8 @@ def _kind_row(kind: RescueKind) -> tuple[str, ...]:
 
 
 def _not_saved(report: RescueReport) -> Iterator[str]:
-    missing = [one for one in report.objects if one.state not in _SAVED | {Rescued.READABLE}]
-    older = [one for one in report.objects if one.state in _SAVED and one.fit is Fit.OLDER]
+    missing = [one for one in report.objects if one.state not in SAVED_STATES | {Rescued.READABLE}]
+    older = [one for one in report.objects if one.state in SAVED_STATES and one.fit is Fit.OLDER]
     if missing:
         yield ""
         yield f"Not saved ({len(missing)}):"
@@ -113,7 +93,7 @@ def _not_saved(report: RescueReport) -> Iterator[str]:
         )
     if older:
         yield ""
-        yield f"Saved in an older state than etcd has, the last write is not in it ({len(older)}):"
+        yield f"Saved in an older state than etcd has, without the last write ({len(older)}):"
         yield from _grouped(
             older,
             lambda one: f"saved at {one.resource_version}, in etcd at {one.mod_revision} ({one.server})",

@@ -8,22 +8,37 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from etcdfix.apiserver import holders as holders_module
 from etcdfix.apiserver.client import NoReply, RefusalReason
 from etcdfix.model import GroupResource
 from etcdfix.operations.change import heal_sender as heal_module
 from etcdfix.remediation import patcher
+from etcdfix.remediation.rescue.store import RescueStore
 from etcdfix.rescued import digest_of, file_name
 from tests.support.apiserver import Answer, Request, StandIn
 from tests.support.apiserver.https import Listener
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran
 from tests.support.etcd_proxy import Refusal
-from tests.support.etcd_server import EtcdServer
-from tests.support.healing import DATA, NEW, OLD, RESOURCES, THIRD, LostKeyCluster, beside, lost_key_cluster
+from tests.support.healing import (
+    DATA,
+    NEW,
+    OLD,
+    RESOURCES,
+    THIRD,
+    LostKeyCluster,
+    beside,
+    lost_key_cluster,
+    lost_key_kine_cluster,
+)
+from tests.support.kms_plugin import KMSPlugin
+from tests.support.kms_plugin import Refusal as PluginRefusal
 from tests.support.lossy_etcd import LossyProxy
 from tests.support.objects import (
     IDENTITY,
@@ -42,18 +57,33 @@ pytestmark = pytest.mark.etcd
 SECRETS = GroupResource("", "secrets")
 
 
-@pytest.fixture
-def cluster(
-    etcd: EtcdServer,
-    prefix: bytes,
+Lost = Callable[..., AbstractContextManager[LostKeyCluster]]
+
+
+@pytest.fixture(params=["etcd", "kine"])
+def lost(
+    request: pytest.FixtureRequest,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     authority: CertificateAuthority,
-) -> Iterator[LostKeyCluster]:
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority, ("one", "two", "three")) as cluster:
+) -> Lost:
+    """Make a cluster with these Secrets that lost its key: on etcd, and on k3s with SQLite."""
+    if request.param == "kine":
+        return lambda *names: lost_key_kine_cluster(tmp_path, capfd, authority, names)
+    etcd, prefix = request.getfixturevalue("etcd"), request.getfixturevalue("prefix")
+    return lambda *names: lost_key_cluster(etcd, prefix, tmp_path, capfd, authority, names)
+
+
+@pytest.fixture
+def cluster(lost: Lost) -> Iterator[LostKeyCluster]:
+    with lost("one", "two", "three") as cluster:
         cluster.rescue()
         cluster.p1.requests.clear()
         yield cluster
+
+
+on_etcd = pytest.mark.parametrize("lost", ["etcd"], indirect=True)
+"""For what kine has not: an address that can fail, a command that writes; kine keeps the value before the last one."""
 
 
 def _refused(cluster: LostKeyCluster, *arguments: str, rule: str | None, says: str = "") -> dict[str, object]:
@@ -189,6 +219,45 @@ def test_no_server_at_all(cluster: LostKeyCluster) -> None:
     assert "no API server of this cluster can be asked" in told["refusal"]["message"]
 
 
+OVERLOAD = Answer(429, b"Too many requests, please try again later.\n", "text/plain")
+
+
+@pytest.mark.parametrize("answer", [OVERLOAD, Answer(503), Answer(504, b'{"kind": "Status"}')])
+def test_a_server_that_has_too_much_to_do(
+    cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
+    monkeypatch.setattr(holders_module, "sleep", lambda _seconds: None)
+    cluster.p1.behaviour.instead["/api/v1/namespaces/shop/secrets/one"] = answer
+    refusal = _refused(cluster, rule="server-unchecked", says=f"it answered {answer.status}")
+    assert "run the same again in a moment" in str(refusal["next_step"])
+    assert "allowed" not in str(refusal["next_step"])
+
+
+def test_a_server_that_had_too_much_to_do(cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked again before anything is given up."""
+    waited: list[float] = []
+    instead, path = cluster.p1.behaviour.instead, "/api/v1/namespaces/shop/secrets/one"
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        instead.clear()
+
+    monkeypatch.setattr(holders_module, "sleep", sleep)
+    for busy in (path, f"{path}?resourceVersion=0"):
+        instead[busy] = OVERLOAD
+        assert cluster.heal("one", "--dry-run").code == 0
+    assert waited == [1, 1]
+
+
+def test_no_server_says_what_it_has_in_memory_for_now(
+    cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holders_module, "sleep", lambda _seconds: None)
+    cluster.p1.behaviour.instead["/api/v1/namespaces/shop/secrets/one?resourceVersion=0"] = OVERLOAD
+    refusal = _refused(cluster, rule="not-healable", says="overloaded")
+    assert refusal["next_step"] == "run the same again in a moment"
+
+
 def test_a_server_that_answers_cannot_be_accepted_unread(cluster: LostKeyCluster) -> None:
     report = cluster.report()
     with beside(cluster, THIRD) as p2:
@@ -221,18 +290,14 @@ def test_a_readable_value(cluster: LostKeyCluster) -> None:
 
 def test_a_value_damaged_in_etcd(cluster: LostKeyCluster) -> None:
     key = cluster.key("shop/broken")
-    cluster.etcd.put(key, aescbc(secret("broken"), KEY_2, "key2")[:-21])
+    cluster.place(key, aescbc(secret("broken"), KEY_2, "key2")[:-21])
     _refused(cluster, "broken", rule="not-healable", says="value-truncated")
 
 
 def test_an_object_that_is_being_deleted(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
+    lost: Lost,
 ) -> None:
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority, ()) as cluster:
+    with lost() as cluster:
         cluster.p1.reload(OLD)
         when = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/hold"]}
         cluster.p1.create("v1", "Secret", "dying", "shop", type="Opaque", data={"p": DATA}, metadata=when)
@@ -264,20 +329,20 @@ def test_a_cache_that_is_behind(cluster: LostKeyCluster) -> None:
     """Another server wrote it since, under a key that nobody here has: the newest write is not in memory."""
     key = cluster.key("shop/one")
     cluster.p1.behaviour.given_up_after = 60
-    cluster.etcd.put(key, aescbc(secret("one"), b"abcdefghijklmnop", "key3"))
+    cluster.place(key, aescbc(secret("one"), b"abcdefghijklmnop", "key3"))
     refusal = _refused(cluster, "one", rule="not-healable", says="another resourceVersion")
     assert "restore --from-object" in str(refusal["next_step"])
 
 
 def test_a_name_that_no_request_can_carry(cluster: LostKeyCluster) -> None:
     at = cluster.key("shop/a%2fb")
-    cluster.etcd.put(at, aescbc(secret("a%2fb"), b"abcdefghijklmnop", "key3"))
+    cluster.place(at, aescbc(secret("a%2fb"), b"abcdefghijklmnop", "key3"))
     _refused(cluster, at.decode(), rule="not-healable", says="no request of the API can name it")
 
 
 def test_a_kind_that_no_server_serves(cluster: LostKeyCluster) -> None:
     at = cluster.key("shop/odd", "configmaps")
-    cluster.etcd.put(at, aescbc(config_map("odd"), b"abcdefghijklmnop", "key3"))
+    cluster.place(at, aescbc(config_map("odd"), b"abcdefghijklmnop", "key3"))
     place = "/api/v1/namespaces/shop/configmaps/odd"
     cluster.p1.behaviour.instead[f"{place}?resourceVersion=0"] = Answer(404, b"404 page not found\n")
     _refused(cluster, at.decode(), rule="not-healable", says="no API server serves configmaps")
@@ -287,13 +352,9 @@ def test_a_kind_that_no_server_serves(cluster: LostKeyCluster) -> None:
 
 
 def test_nothing_is_healed_before_it_is_rescued(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
+    lost: Lost,
 ) -> None:
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+    with lost("one", "two") as cluster:
         ran = cluster.heal("one")
         assert (ran.code, cluster.patches()) == (2, [])  # there is no index at all
         cluster.rescue("two")
@@ -303,13 +364,9 @@ def test_nothing_is_healed_before_it_is_rescued(
 
 
 def test_another_object_of_the_kind_was_not_rescued(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
+    lost: Lost,
 ) -> None:
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+    with lost("one", "two") as cluster:
         cluster.rescue("one")
         _refused(cluster, "one", rule="not-rescued", says="shop/two")
 
@@ -324,15 +381,11 @@ def test_another_object_of_the_kind_was_not_rescued(
     ],
 )
 def test_another_object_of_which_a_server_does_not_say_whether_it_has_it(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
+    lost: Lost,
     answer: Answer,
     says: str,
 ) -> None:
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+    with lost("one", "two") as cluster:
         cluster.rescue("one")
         cluster.p1.behaviour.instead["/api/v1/namespaces/shop/secrets/two?resourceVersion=0"] = answer
         refusal = _refused(cluster, "one", rule="not-rescued", says=says)
@@ -388,7 +441,7 @@ def test_the_key_moves_before_the_request(cluster: LostKeyCluster) -> None:
 
     def asked(request: Request) -> None:
         if "selfsubjectaccessreviews" in request.path and cluster.stored(key) != other:
-            cluster.etcd.put(key, other)
+            cluster.place(key, other)
 
     cluster.p1.behaviour.given_up_after = 60
     cluster.p1.before.append(asked)
@@ -399,7 +452,7 @@ def test_the_key_moves_before_the_request(cluster: LostKeyCluster) -> None:
 
 def test_the_key_moves_while_the_request_is_on_its_way(cluster: LostKeyCluster) -> None:
     key, other = cluster.key("shop/one"), aescbc(secret("one"), b"abcdefghijklmnop", "key3")
-    _at_patch(cluster, lambda: cluster.etcd.put(key, other))
+    _at_patch(cluster, lambda: cluster.place(key, other))
     told = cluster.told("one", code=4)
     assert told["refusal"]["rule"] == "moved"
     assert cluster.stored(key) == other
@@ -408,7 +461,7 @@ def test_the_key_moves_while_the_request_is_on_its_way(cluster: LostKeyCluster) 
 
 def test_somebody_else_heals_it_meanwhile(cluster: LostKeyCluster) -> None:
     key, healed = cluster.key("shop/one"), aescbc(secret("one"), KEY_2, "key2")
-    _at_patch(cluster, lambda: cluster.etcd.put(key, healed))
+    _at_patch(cluster, lambda: cluster.place(key, healed))
     told = cluster.told("one", code=4)
     assert told["refusal"]["rule"] == "moved"
     assert cluster.stored(key) == healed
@@ -417,7 +470,7 @@ def test_somebody_else_heals_it_meanwhile(cluster: LostKeyCluster) -> None:
 def test_somebody_else_heals_the_next_one_meanwhile(cluster: LostKeyCluster) -> None:
     """What a controller writes often is healed by that: no reason to leave the others."""
     key, healed = cluster.key("shop/three"), aescbc(secret("three"), KEY_2, "key2")
-    _at_patch(cluster, lambda: cluster.etcd.put(key, healed))
+    _at_patch(cluster, lambda: cluster.place(key, healed))
     told = cluster.told("--from-report", str(cluster.report()))
     assert [each["key"].rpartition("/")[2] for each in told["objects"]] == ["one", "two"]
     assert [each["rule"] for each in told["left_alone"]] == ["readable"]
@@ -425,14 +478,14 @@ def test_somebody_else_heals_the_next_one_meanwhile(cluster: LostKeyCluster) -> 
 
 
 def test_the_next_one_is_deleted_meanwhile(cluster: LostKeyCluster) -> None:
-    _at_patch(cluster, lambda: cluster.etcd.delete(cluster.key("shop/three")))
+    _at_patch(cluster, lambda: cluster.remove(cluster.key("shop/three")))
     told = cluster.told("--from-report", str(cluster.report()), code=4)
     assert [each["result"] for each in told["objects"]] == ["healed"]
     assert told["refusal"]["rule"] == "gone"
 
 
 def test_the_key_is_deleted_meanwhile(cluster: LostKeyCluster) -> None:
-    _at_patch(cluster, lambda: cluster.etcd.delete(cluster.key("shop/one")))
+    _at_patch(cluster, lambda: cluster.remove(cluster.key("shop/one")))
     told = cluster.told("one", code=4)
     assert told["refusal"]["rule"] == "moved"
     assert cluster.stored(cluster.key("shop/one")) is None
@@ -543,7 +596,7 @@ def test_a_key_that_moves_while_nothing_was_sent(
     value = aescbc(secret("one"), b"abcdefghijklmnop", "key3")
 
     def unreached(*_arguments: object, **_request: object) -> NoReply:
-        cluster.etcd.put(cluster.key("shop/one"), value)
+        cluster.place(cluster.key("shop/one"), value)
         return NoReply(RefusalReason.UNREACHABLE, "no connection comes about", sent=False)
 
     monkeypatch.setattr(heal_module, "patch_annotation", unreached)
@@ -564,7 +617,7 @@ def _writes(cluster: LostKeyCluster, value: bytes, answer: Answer) -> None:
     """Have a PATCH of the first Secret answered so, after this was written to etcd by other hands."""
     path = "/api/v1/namespaces/shop/secrets/one?fieldManager=etcdfix"
     cluster.p1.behaviour.instead[path] = answer
-    _at_patch(cluster, lambda: cluster.etcd.put(cluster.key("shop/one"), value))
+    _at_patch(cluster, lambda: cluster.place(cluster.key("shop/one"), value))
 
 
 def test_another_object_stands_there_afterwards(cluster: LostKeyCluster) -> None:
@@ -584,6 +637,7 @@ def test_the_annotation_is_not_there_afterwards(cluster: LostKeyCluster) -> None
     assert told["objects"][0]["result"] == "applied-or-gone"
 
 
+@on_etcd
 def test_etcd_does_not_say_what_became_of_it(cluster: LostKeyCluster) -> None:
     with LossyProxy(cluster.etcd.endpoint) as proxy:
         cluster.endpoints = proxy.endpoint
@@ -665,21 +719,109 @@ def test_an_open_intent_is_settled(
 def test_an_open_intent_and_the_write_of_somebody_else(cluster: LostKeyCluster) -> None:
     _at_patch(cluster, lambda: cluster.p1.die_after(0))
     cluster.told("one", code=3)
-    reconcile = ["audit", "reconcile", "--endpoints", cluster.endpoints, "--etcd-prefix", cluster.prefix]
-    cluster.etcd.put(cluster.key("shop/one"), aescbc(secret("one"), KEY_2, "key2"))
+    reconcile = ["audit", "reconcile", *cluster.where, "--etcd-prefix", cluster.prefix]
+    cluster.place(cluster.key("shop/one"), aescbc(secret("one"), KEY_2, "key2"))
     ran = cluster.run(*reconcile, str(cluster.log))
     assert ran.code == 4, ran  # without a configuration nothing can be told, and it stays open
     assert "--encryption-config" in ran.out
     assert "applied-or-gone" in _reconciled(cluster).out
 
 
-def _reconciled(cluster: LostKeyCluster) -> Ran:
-    common = ["--endpoints", cluster.endpoints, "--etcd-prefix", cluster.prefix]
-    return cluster.run(
-        "audit", "reconcile", *common, "--encryption-config", str(cluster.config), str(cluster.log)
+DENIED = PluginRefusal("PERMISSION_DENIED", "not you")
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Iterator[KMSPlugin]:
+    with KMSPlugin("v2", f"@etcdfix-test-{os.getpid()}-{tmp_path.name}", {"kek-1": b"1" * 32}) as plugin:
+        yield plugin
+
+
+def _under_kms(cluster: LostKeyCluster, plugin: KMSPlugin) -> None:
+    kms = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint, "timeout": "1s"}}
+    cluster.config.write_bytes(
+        configuration_yaml(kms, provider("aescbc", key2=KEY_2), IDENTITY, resources=RESOURCES)
     )
 
 
+def _written_by(cluster: LostKeyCluster, plugin: KMSPlugin, at: str) -> bytes:
+    """Return what an API server makes of the first Secret under KMS, with the annotation of a heal."""
+    metadata = {"name": "one", "namespace": "shop", "uid": cluster.uid("one")}
+    annotated = metadata | {"annotations": {"etcdfix.io/healed-at": at}}
+    value = json_object("v1", "Secret", "one", metadata=annotated, data={"password": DATA})
+    return plugin.stored_v2(value, cluster.key("shop/one"))
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_value_under_kms_settles_nothing_while_the_plugin_is_not_asked(
+    cluster: LostKeyCluster, plugin: KMSPlugin, *, ours: bool
+) -> None:
+    _at_patch(cluster, lambda: cluster.p1.die_after(0))
+    cluster.told("one", code=3)
+    (patch,) = cluster.patches()
+    at = patch["metadata"]["annotations"]["etcdfix.io/healed-at"] if ours else "2001-01-01T00:00:00Z"
+    cluster.place(cluster.key("shop/one"), _written_by(cluster, plugin, at))
+    _under_kms(cluster, plugin)
+    plugin.refusal = DENIED
+    for flags, says in ((["--no-kms"], "--no-kms"), (["--no-kms", "--dry-run"], "--no-kms"), ([], "explain")):
+        ran = _reconciled(cluster, *flags)
+        assert ran.code == 3, ran
+        assert "unknown" in ran.out
+        assert "it stays open" in ran.out
+        assert "when etcd answers" not in ran.out
+        assert says in ran.out
+        assert "applied-or-gone" not in ran.out
+        cluster.shows_nothing(ran)
+    plugin.refusal = None
+    ran = _reconciled(cluster)
+    assert (ran.code, "healed" in ran.out, "applied-or-gone" in ran.out) == (0, ours, not ours), ran
+    assert "no open intents" in _reconciled(cluster).out
+
+
+def test_what_was_written_cannot_be_examined(cluster: LostKeyCluster, plugin: KMSPlugin) -> None:
+    """The plugin fails just then: nothing is wrong with the value as far as anybody knows, and it stays open."""
+    _under_kms(cluster, plugin)
+    path = "/api/v1/namespaces/shop/secrets/one?fieldManager=etcdfix"
+    cluster.p1.behaviour.instead[path] = Answer(200, b"{}")
+
+    def write() -> None:
+        at = cluster.patches()[-1]["metadata"]["annotations"]["etcdfix.io/healed-at"]
+        cluster.place(cluster.key("shop/one"), _written_by(cluster, plugin, at))
+        plugin.refusal = DENIED
+
+    _at_patch(cluster, write)
+    told = cluster.told("one", code=3)
+    (one,) = told["objects"]
+    assert one["result"] == "unknown"
+    assert "cannot be examined" in one["detail"]
+    assert any("audit reconcile" in step["command"] for step in told["follow_ups"])
+    plugin.refusal = None
+    assert "healed" in _reconciled(cluster).out
+
+
+@on_etcd
+def test_an_open_heal_is_not_settled_by_another_change(cluster: LostKeyCluster) -> None:
+    """Whoever deletes the key looks at no annotation; only reconciling with the configuration does."""
+    _at_patch(cluster, lambda: cluster.p1.die_after(0))
+    cluster.told("one", code=3)
+    key = cluster.key("shop/one")
+    cluster.place(cluster.key("shop/good"), cluster.sealed("good", uid=OTHER))
+    cluster.place(key, cluster.sealed("one", uid=OTHER)[:-21])
+    ran = cluster.delete(key, "--accept-no-api-server", "--accept-risk", "ends-cached-reads", "--dry-run")
+    assert ran.code == 0, ran
+    assert "stays open" in ran.err + ran.out
+    ran = cluster.delete(key, "--accept-no-api-server", "--accept-risk", "ends-cached-reads")
+    assert ran.code == 0, ran
+    assert cluster.outcomes()[-2:] == ["unknown", "deleted"]
+    assert "applied-or-gone" in _reconciled(cluster).out  # the key is gone: nothing will ever tell
+
+
+def _reconciled(cluster: LostKeyCluster, *arguments: str) -> Ran:
+    common = [*cluster.where, "--etcd-prefix", cluster.prefix]
+    config = ["--encryption-config", str(cluster.config)]
+    return cluster.run("audit", "reconcile", *common, *config, *arguments, str(cluster.log))
+
+
+@on_etcd
 def test_the_unreadable_bytes_never_come_back_over_what_was_healed(cluster: LostKeyCluster) -> None:
     assert cluster.heal("one").code == 0
     (backup,) = cluster.kept()
@@ -697,16 +839,197 @@ def test_the_unreadable_bytes_never_come_back_over_what_was_healed(cluster: Lost
 
 
 def test_no_copy_says_the_uid(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
+    lost: Lost,
 ) -> None:
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+    with lost("one", "two") as cluster:
         cluster.rescue("two")
         cluster.p1.lose_cache("secrets")
         _refused(cluster, "one", rule="not-healable", says="no saved copy says its uid")
+
+
+@pytest.fixture
+def ended(
+    lost: Lost,
+) -> Iterator[LostKeyCluster]:
+    """Cached reads ended before anything was saved; what the Secret ``one`` was before stands under today's key."""
+    with lost() as cluster:
+        RescueStore.open(cluster.saved).close()
+        yield cluster
+
+
+OTHER = "99999999-2222-3333-4444-555555555555"
+NO_UID = "no saved copy says its uid"
+
+
+@on_etcd
+@pytest.mark.parametrize(
+    "spoil", ["generation", "cluster", "unlisted", "tampered", "identity", "unreadable", "no uid", "log"]
+)
+def test_a_backup_that_says_nothing(ended: LostKeyCluster, spoil: str) -> None:
+    """Each differs in one thing from the backup that does say the uid."""
+    first = ended.written_twice("one")
+    uid, elsewhere = ended.uid("one"), None
+    match spoil:
+        case "generation":
+            first = msgspec.structs.replace(first, create_revision=first.create_revision - 1)
+        case "cluster":
+            elsewhere = OTHER
+        case "identity":
+            first = msgspec.structs.replace(first, value=ended.sealed("two", uid=uid))
+        case "unreadable":
+            first = msgspec.structs.replace(first, value=ended.stored_value(first.key).value)
+        case "no uid":
+            first = msgspec.structs.replace(first, value=ended.sealed("one"))
+    backup = ended.back_up(first, uid=elsewhere)
+    match spoil:
+        case "unlisted":
+            ended.log.unlink()
+            Path(f"{ended.log}.head").unlink()
+        case "tampered":
+            whole = backup.read_bytes()
+            backup.write_bytes(whole.replace(b'"reason":"the', b'"reason":"The'))
+            assert backup.read_bytes() != whole
+        case "log":
+            ended.log = ended.folder / "log" / "another.jsonl"
+    ended.etcd.compact()
+    ended.p1.lose_cache("secrets")
+    refusal = _refused(ended, "one", rule="not-healable", says=NO_UID)
+    assert "--backup-dir" in str(refusal["next_step"])
+
+
+@on_etcd
+def test_two_backups_say_different_uids(ended: LostKeyCluster) -> None:
+    first = ended.written_twice("one")
+    ended.back_up(first)
+    ended.back_up(msgspec.structs.replace(first, value=ended.sealed("one", uid=OTHER)))
+    ended.etcd.compact()
+    ended.p1.lose_cache("secrets")
+    _refused(ended, "one", rule="other-object", says=OTHER)
+
+
+def test_etcd_and_a_backup_say_different_uids(ended: LostKeyCluster) -> None:
+    first = ended.written_twice("one")
+    ended.back_up(msgspec.structs.replace(first, value=ended.sealed("one", uid=OTHER)))
+    ended.p1.lose_cache("secrets")
+    _refused(ended, "one", rule="other-object", says=OTHER)
+
+
+@on_etcd
+def test_a_saved_copy_and_a_backup_say_different_uids(ended: LostKeyCluster) -> None:
+    first = ended.written_twice("one")
+    ended.rescue("one")
+    ended.back_up(msgspec.structs.replace(first, value=ended.sealed("one", uid=OTHER)))
+    ended.etcd.compact()
+    ended.p1.lose_cache("secrets")
+    _refused(ended, "one", rule="other-object", says=f"{ended.uid('one')} by saved copy")
+
+
+def test_a_saved_copy_of_an_earlier_object_says_nothing(ended: LostKeyCluster) -> None:
+    """It was saved, deleted, and made anew under the same name."""
+    ended.written_twice("one")
+    ended.rescue("one")
+    _made_anew(ended)
+    ended.p1.lose_cache("secrets")
+    _refused(ended, "one", rule="not-healable", says=NO_UID)
+
+
+def test_an_earlier_revision_of_an_object_that_was_made_anew(ended: LostKeyCluster) -> None:
+    first = ended.written_twice("one")
+    _made_anew(ended)
+    ended.back_up(first)
+    ended.p1.lose_cache("secrets")
+    _refused(ended, "one", rule="not-healable", says=NO_UID)
+
+
+def _made_anew(cluster: LostKeyCluster) -> None:
+    cluster.remove(cluster.key("shop/one"))
+    cluster.p1.wait()
+    cluster.p1.reload(OLD)
+    cluster.p1.create("v1", "Secret", "one", "shop", data={"password": DATA})
+    cluster.p1.wait()
+    cluster.p1.reload(NEW)
+
+
+def test_an_earlier_revision_of_another_object_by_its_own_word(ended: LostKeyCluster) -> None:
+    """A value that was moved there opens, and is of another object."""
+    key = ended.key("shop/one")
+    ended.place(key, ended.sealed("two", uid=OTHER))
+    ended.place(key, aescbc(secret("one"), b"abcdefghijklmnop", "key3"))
+    ended.p1.wait()
+    ended.p1.lose_cache("secrets")
+    _refused(ended, "one", rule="not-healable", says=NO_UID)
+
+
+@on_etcd
+@pytest.mark.parametrize("kept_in", ["etcd", "backup"])
+def test_an_earlier_value_that_was_being_deleted(ended: LostKeyCluster, kept_in: str) -> None:
+    when = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/hold"]}
+    first = ended.written_twice("one", **when)
+    if kept_in == "backup":
+        ended.back_up(first)
+        ended.etcd.compact()
+    ended.p1.lose_cache("secrets")
+    _refused(ended, "one", rule="not-healable", says="it was being deleted (deletionTimestamp) already, by")
+
+
+def test_what_another_server_still_gives_of_the_kind_is_rescued_first(ended: LostKeyCluster) -> None:
+    """Nobody gives the one to heal any more; what is not saved of the others a heal could end."""
+    ended.written_twice("one")
+    ended.p1.reload(OLD)
+    ended.p1.create("v1", "Secret", "two", "shop", data={"password": DATA})
+    ended.p1.wait()
+    with beside(ended, OLD) as p2:
+        p2.wait()
+        for server in (ended.p1, p2):
+            server.reload(NEW)
+        ended.p1.lose_cache("secrets")
+        lost = Answer(500, b'{"kind": "Status"}')
+        p2.behaviour.instead["/api/v1/namespaces/shop/secrets/one?resourceVersion=0"] = lost
+        _refused(ended, "one", rule="not-rescued", says="shop/two")
+
+
+def test_a_server_that_gives_it_after_all(ended: LostKeyCluster) -> None:
+    """Then it can be saved, and has to be."""
+    ended.written_twice("one")
+    _refused(ended, "one", rule="not-rescued", says="was not saved yet")
+
+
+def test_a_server_that_may_give_it_and_does_not_say(ended: LostKeyCluster) -> None:
+    ended.written_twice("one")
+    with beside(ended, NEW) as p2:
+        ended.p1.lose_cache("secrets")
+        p2.behaviour.instead["/api/v1/namespaces/shop/secrets/one?resourceVersion=0"] = Answer(504)
+        _refused(ended, "one", rule="not-rescued", says=p2.url)
+
+
+def test_the_uid_of_a_backup_and_no_server_that_holds_it(ended: LostKeyCluster) -> None:
+    ended.written_twice("one")
+    ended.p1.restart()
+    with ended.unwritten():
+        told = ended.told("one", code=4)
+    assert told["refusal"]["rule"] == "server-refused"
+    assert "etcdfix copies" in told["refusal"]["next_step"]
+
+
+@on_etcd
+def test_a_wrong_uid_of_a_backup_writes_nothing(ended: LostKeyCluster) -> None:
+    """The server is told the uid, and refuses."""
+    first = ended.written_twice("one")
+    ended.back_up(msgspec.structs.replace(first, value=ended.sealed("one", uid=OTHER)))
+    ended.etcd.compact()
+    ended.p1.lose_cache("secrets")
+    with ended.unwritten():
+        told = ended.told("one", code=4)
+    assert told["refusal"]["rule"] == "server-refused"
+    assert [patch["metadata"]["uid"] for patch in ended.patches()] == [OTHER]
+
+
+def test_a_saved_copy_that_is_gone_cannot_be_saved_again(cluster: LostKeyCluster) -> None:
+    for path in cluster.saved.glob("*.json"):
+        path.unlink()
+    cluster.p1.lose_cache("secrets")
+    refusal = _refused(cluster, rule="not-rescued")
+    assert "no API server gives it any more" in str(refusal["next_step"])
 
 
 def test_a_wrong_uid_in_the_index_is_not_believed(cluster: LostKeyCluster) -> None:

@@ -16,6 +16,7 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.operations.change.candidate import Candidate
 from etcdfix.operations.change.restore import RestoreRequest, run_restore
 from etcdfix.rescued import FORMAT, INDEX_NAME, digest_of, file_name
+from etcdfix.verdicts.deletability import RESTORE_RISKS
 from tests.support.attacks import OTHER, TRUE, UID, WRONG, Attacked, config_map, every_flag_but, seal, secret
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Agreeing, Ran
@@ -26,7 +27,7 @@ from tests.support.protobytes import block, object_meta, unknown
 
 pytestmark = pytest.mark.etcd
 
-EVERYTHING = (*every_flag_but(), "--accept-unlisted-source", "--accept-unknown-uid")
+EVERYTHING = (*every_flag_but(of=RESTORE_RISKS), "--accept-unlisted-source", "--accept-unknown-uid")
 ANOTHER_UID = "99999999-2222-3333-4444-555555555555"
 OBJECT_PATH = "/api/v1/namespaces/shop/secrets/target"
 

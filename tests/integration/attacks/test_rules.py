@@ -13,7 +13,7 @@ import pytest
 
 import etcdfix
 from etcdfix.remediation.audit.grounds import Grounds
-from etcdfix.verdicts.deletability import DELETION_RISKS, AcceptRisk
+from etcdfix.verdicts.deletability import DELETION_RISKS, RESTORE_RISKS, AcceptRisk
 from tests.support.attacks import (
     EVERY_FLAG,
     LOCAL,
@@ -237,7 +237,12 @@ def test_a_restore_over_it_is_refused_in_the_same_words(registry: Attacked, case
     replace = ("--replace-mod-revision", str(registry.mod_revision(at)), "--accept-unlisted-source")
     with registry.nothing_changes():
         ran = registry.restore(
-            at.decode(), "--from-revision", str(earlier), *replace, *every_flag_but(), yes=True
+            at.decode(),
+            "--from-revision",
+            str(earlier),
+            *replace,
+            *every_flag_but(of=RESTORE_RISKS),
+            yes=True,
         )
     registry.refused(ran, says, hint=hint)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from etcdfix.remediation.rescue.store import RescueStore
+from tests.support.audit_logs import own_directory
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import typing
 from tests.support.etcd_server import EtcdServer
@@ -115,6 +118,55 @@ def test_cached_reads_have_ended(cluster: LostKeyCluster) -> None:
     assert json.loads(kept.read_text())["metadata"]["resourceVersion"] == str(one["revision"])
 
 
+@pytest.fixture
+def ended(
+    etcd: EtcdServer,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+) -> Iterator[LostKeyCluster]:
+    """Cached reads ended before anything was saved, as a rescue that came too late leaves it."""
+    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority, ()) as cluster:
+        RescueStore.open(cluster.saved).close()
+        yield cluster
+
+
+@pytest.mark.parametrize("kept_in", ["etcd", "backup"])
+def test_the_uid_is_said_by_what_is_still_kept(ended: LostKeyCluster, kept_in: str) -> None:
+    first = ended.written_twice("one")
+    uid, origin = ended.uid("one"), f"mod_revision {first.mod_revision} in etcd"
+    if kept_in == "backup":
+        origin = f"backup {ended.back_up(first)}"
+        ended.etcd.compact()
+    ended.p1.lose_cache("secrets")
+    shown = ended.heal("one", "--dry-run", yes=False)
+    assert (shown.code, ended.patches()) == (0, []), shown
+    assert f"the uid is as {origin} says" in shown.err
+    (one,) = ended.told("one")["objects"]
+    assert (one["result"], one["uid"], one["uid_from"]) == ("healed", uid, origin)
+    assert [patch["metadata"]["uid"] for patch in ended.patches()] == [uid]
+    kept = Path(one["saved_file"])
+    assert kept.parent == ended.saved
+    assert json.loads(kept.read_text())["metadata"]["resourceVersion"] == str(one["revision"])
+
+
+def test_of_many_each_uid_is_said_by_another(ended: LostKeyCluster) -> None:
+    first = ended.written_twice("one")
+    ended.p1.reload(OLD)
+    ended.p1.create("v1", "Secret", "two", "shop", data={"password": DATA})
+    ended.p1.wait()
+    ended.p1.reload(NEW)
+    ended.rescue("two")
+    ended.p1.lose_cache("secrets")
+    report = str(ended.report())
+    shown = ended.heal("--from-report", report, "--dry-run", yes=False)
+    assert f"uid {ended.uid('one')} as mod_revision {first.mod_revision} in etcd says" in shown.err
+    assert f"uid {ended.uid('two')} as saved copy {ended.saved}/" in shown.err
+    told = ended.told("--from-report", report)
+    assert [each["result"] for each in told["objects"]] == ["healed", "healed"]
+
+
 def test_rescue_then_heal(
     etcd: EtcdServer,
     prefix: bytes,
@@ -186,3 +238,57 @@ def test_the_key_is_typed(cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPat
         assert cluster.heal("one", yes=False).code == 4
     with typing(monkeypatch, key):
         assert cluster.heal("one", yes=False).code == 0
+
+
+# What the commands print for afterwards runs as it is printed.
+
+
+def _rescued(cluster: LostKeyCluster, *words: str) -> list[list[str]]:
+    """Rescue, and return the commands for afterwards."""
+    ran = cluster.run(
+        "rescue", *words, "--save-dir", str(cluster.saved), "--reveal", "--audit-log", str(cluster.log),
+        "-o", "json",
+    )  # fmt: skip
+    cluster.shows_nothing(ran)
+    return [shlex.split(step["command"])[1:] for step in json.loads(ran.out)["next"]]
+
+
+def _heals(cluster: LostKeyCluster, words: list[str]) -> None:
+    assert words[-1] == "--dry-run"
+    places = ("--backup-dir", str(cluster.backups), "--audit-log", str(cluster.log))
+    ran = cluster.run(*words, *places)
+    assert ran.code == 0, (words, ran.err)
+    ran = cluster.run(*words[:-1], *places, "--yes")
+    assert ran.code == 0, (words, ran.err)
+
+
+def test_what_comes_after_a_rescue(cluster: LostKeyCluster) -> None:
+    report = cluster.report()
+    (words,) = _rescued(
+        cluster, "--from-report", str(report), "--kubeconfig", str(cluster.kubeconfig), "--server", cluster.p1.url
+    )  # fmt: skip
+    assert words[words.index("--server") + 1] == cluster.p1.url
+    _heals(cluster, words)
+    assert cluster.outcomes()[-2:] == ["healed", "healed"]
+
+
+def test_what_comes_after_a_rescue_of_one_key(cluster: LostKeyCluster) -> None:
+    """Nothing but the prefix is known of etcd, and which configuration holds is to be filled in."""
+    key = cluster.key("shop/one").decode()
+    (words,) = _rescued(
+        cluster, key, "--kubeconfig", str(cluster.kubeconfig), "--etcd-prefix", cluster.prefix
+    )
+    words[words.index("FILE")] = str(cluster.config)
+    words[1:1] = ["--endpoints", cluster.endpoints]
+    _heals(cluster, words)
+    assert cluster.outcomes()[-1:] == ["healed"]
+
+
+def test_what_comes_after_a_rescue_that_found_nothing(cluster: LostKeyCluster) -> None:
+    report = cluster.report()
+    cluster.p1.lose_cache("secrets")
+    cluster.saved = own_directory(cluster.folder / "nothing")
+    (words,) = _rescued(cluster, "--from-report", str(report), "--kubeconfig", str(cluster.kubeconfig))
+    assert words[0] == "copies"
+    ran = cluster.run(*words, "-o", "json")
+    assert [one["key"] for one in json.loads(ran.out)["objects"]] == [key.decode() for key in cluster.keys]

@@ -29,6 +29,7 @@ from etcdfix.remediation.datastore import EtcdNow
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.reconcile import (
+    Carried,
     judge_reading,
     open_intents_of,
     predict,
@@ -281,25 +282,28 @@ def test_every_sentence_is_its_own(path: Path) -> None:
 @pytest.mark.parametrize(
     ("verb", "carries", "result"),
     [
-        (Verb.HEAL, True, Result.HEALED),
-        (Verb.HEAL, False, Result.APPLIED_OR_GONE),
-        (Verb.HEAL, None, Result.APPLIED_OR_GONE),
-        (Verb.REPAIR, True, Result.APPLIED_OR_GONE),
+        (Verb.HEAL, Carried(True), Result.HEALED),
+        (Verb.HEAL, Carried(False), Result.APPLIED_OR_GONE),
+        (Verb.HEAL, Carried(None, "no plugin was asked"), Result.UNKNOWN),
+        (Verb.HEAL, None, Result.UNKNOWN),
+        (Verb.REPAIR, Carried(True), Result.APPLIED_OR_GONE),
     ],
 )
 def test_a_heal_is_known_by_what_the_value_carries(
-    etcd: EtcdServer, path: Path, key: bytes, verb: Verb, carries: bool | None, result: Result
+    etcd: EtcdServer, path: Path, key: bytes, verb: Verb, carries: Carried | None, result: Result
 ) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), verb=verb)
     written = etcd.put(key, b"k8s:enc:aescbc:v1:key2:" + bytes(64))
-    was_healed = None if carries is None else lambda _intent, stored: carries and stored.key == key
+    was_healed = None if carries is None else lambda _intent, _stored: carries
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
         found = reconcile_intent(
             EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID), was_healed=was_healed
         )
-        assert log.open_intents() == ()
+        assert log.open_intents() == (() if found.settled else (intent,))
     assert found.result is result
+    assert found.settled == (result is not Result.UNKNOWN)
     assert f"mod_revision {written}" in found.detail
+    assert (carries.why if carries is not None else "only its value tells") in found.detail
 
 
 def test_a_heal_that_was_never_done(etcd: EtcdServer, path: Path, key: bytes) -> None:
@@ -309,7 +313,7 @@ def test_a_heal_that_was_never_done(etcd: EtcdServer, path: Path, key: bytes) ->
             EtcdNow(client),
             intent,
             cluster=ClusterIdentity.by_uid(UID),
-            was_healed=lambda _intent, _stored: True,
+            was_healed=lambda _intent, _stored: Carried(True),
         )
     assert found.result is Result.NOT_APPLIED  # it did not move: what it carries is not asked
     assert "could arrive later" in found.detail

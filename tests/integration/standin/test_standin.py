@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.apiserver import TOKEN, Answer, EtcdStore, MemoryStore, Request, StandIn
+from tests.support.apiserver import TOKEN, Answer, EtcdStore, KineStore, MemoryStore, Request, StandIn
 from tests.support.apiserver.store import Store
 from tests.support.certificates import CertificateAuthority
 from tests.support.etcd_server import EtcdServer
@@ -58,13 +58,17 @@ class Client:
         return self.send("GET", path)
 
 
-@pytest.fixture(params=["memory", "etcd"])
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+@pytest.fixture(params=["memory", "kine", "etcd"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     if request.param == "memory":
         yield MemoryStore()
         return
-    etcd: EtcdServer = request.getfixturevalue("etcd")
-    store = EtcdStore(etcd.endpoint)
+    store: EtcdStore | KineStore
+    if request.param == "kine":
+        store = KineStore(tmp_path / "state.db")
+    else:
+        etcd: EtcdServer = request.getfixturevalue("etcd")
+        store = EtcdStore(etcd.endpoint)
     yield store
     store.close()
 
@@ -101,6 +105,14 @@ def test_a_lost_key_leaves_cached_reads_and_a_patch_heals(server: StandIn) -> No
     assert healed.body["data"] == before["data"]
     assert int(healed.body["metadata"]["resourceVersion"]) > int(before["metadata"]["resourceVersion"])
     assert server.methods == {"GET", "PATCH"}
+
+
+def test_a_list_names_the_newest_revision_of_the_store(server: StandIn) -> None:
+    client = Client(server)
+    for name in ("one", "two"):
+        key = f"{server.process.prefix}/elsewhere/{name}".encode()
+        at = server.store.put(key, b"of another program", mod_revision=0)
+        assert client.get(SECRETS).body["metadata"]["resourceVersion"] == str(at)
 
 
 def test_a_deletion_in_etcd_ends_the_cached_reads_of_the_kind_and_patch_still_heals(server: StandIn) -> None:

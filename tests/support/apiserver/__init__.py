@@ -1,9 +1,10 @@
 """A stand-in for kube-apiserver 1.36.2, written from recordings of a real one.
 
-It is a real HTTPS server over a real etcd (:class:`EtcdStore`) or a dictionary (:class:`MemoryStore`), with what
-matters around values that cannot be read: a watch cache in memory for each resource, an EncryptionConfiguration that
-can be replaced while it runs, writes that start from memory. What it answers is compared with the recordings exchange
-by exchange in ``tests/vectors/test_apiserver_http.py``; where the two differ, the recordings are right.
+It is a real HTTPS server over a real etcd (:class:`EtcdStore`), the database of kine (:class:`KineStore`) or a
+dictionary (:class:`MemoryStore`), with what matters around values that cannot be read: a watch cache in memory for each
+resource, an EncryptionConfiguration that can be replaced while it runs, writes that start from memory. What it answers
+is compared with the recordings exchange by exchange in ``tests/vectors/test_apiserver_http.py``; where the two differ,
+the recordings are right.
 
 Example::
 
@@ -23,6 +24,17 @@ from tests.support.apiserver.process import ADMIN, Behaviour
 from tests.support.apiserver.requests import Request
 from tests.support.apiserver.rights import User
 from tests.support.apiserver.standin import StandIn
-from tests.support.apiserver.store import EtcdStore, MemoryStore
+from tests.support.apiserver.store import EtcdStore, KineStore, MemoryStore
 
-__all__ = ["ADMIN", "TOKEN", "Answer", "Behaviour", "EtcdStore", "MemoryStore", "Request", "StandIn", "User"]
+__all__ = [
+    "ADMIN",
+    "TOKEN",
+    "Answer",
+    "Behaviour",
+    "EtcdStore",
+    "KineStore",
+    "MemoryStore",
+    "Request",
+    "StandIn",
+    "User",
+]

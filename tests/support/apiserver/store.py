@@ -1,12 +1,14 @@
-"""Where a stand-in API server keeps its objects: a real etcd, or a dictionary that counts revisions as etcd does."""
+"""Where a stand-in API server keeps its objects: a real etcd, kine's database, or a dictionary that counts as etcd."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from etcdfix.wire.descriptors import WireField, build_pool
+from tests.support.kine import KineWriter
 
 
 class Entry(NamedTuple):
@@ -127,6 +129,110 @@ class _MemoryFeed:
     def take(self, up_to: int = 0) -> list[Event]:
         found = self._history[self._next :]
         self._next += len(found)
+        return found
+
+    def close(self) -> None:
+        return
+
+
+class KineStore:
+    """A SQLite file with the rows that kine 0.16 writes, as k3s has it; versions of keys are not kept.
+
+    Several servers may share one: its calls wait for each other.
+
+    Attributes:
+        path: ``state.db``; its log lies beside it until :meth:`close`.
+        writer: Writes its rows; a test may use it between two calls.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.writer = KineWriter(path)
+        self._lock = threading.RLock()
+
+    def close(self) -> None:
+        """Stop as k3s stops: the log is brought in."""
+        with self._lock:
+            self.writer.close()
+
+    def revision(self) -> int:
+        with self._lock:
+            return self.writer.newest
+
+    def get(self, key: bytes) -> Entry | None:
+        found = self._entries("name = CAST(? AS TEXT)", key)
+        return found[0] if found else None
+
+    def range(self, prefix: bytes) -> tuple[list[Entry], int]:
+        end = prefix[:-1] + bytes([prefix[-1] + 1])
+        with self._lock:
+            found = self._entries("name >= CAST(? AS TEXT) AND name < CAST(? AS TEXT)", prefix, end)
+            return found, self.revision()
+
+    def put(self, key: bytes, value: bytes, *, mod_revision: int) -> int | None:
+        with self._lock:
+            held = self.get(key)
+            if (held.mod_revision if held else 0) != mod_revision:
+                return None
+            return self.writer.put(key, value)
+
+    def delete(self, key: bytes, *, mod_revision: int) -> int | None:
+        with self._lock:
+            held = self.get(key)
+            if held is None or held.mod_revision != mod_revision:
+                return None
+            return self.writer.delete(key)
+
+    def feed(self) -> Feed:
+        return _KineFeed(self)
+
+    def since(self, revision: int) -> list[Event]:
+        """Return what has come after a revision, as kine's polling finds it."""
+        with self._lock:
+            rows = self.writer.connection.execute(
+                f"SELECT {_KINE_ROW}, deleted, prev_revision, old_value FROM kine WHERE id > ? "
+                "AND name NOT LIKE 'gap-%' ORDER BY id",
+                (revision,),
+            ).fetchall()
+        return [_kine_event(*row) for row in rows]
+
+    def _entries(self, where: str, *parameters: bytes) -> list[Entry]:
+        with self._lock:
+            rows = self.writer.connection.execute(
+                f"SELECT {_KINE_ROW} FROM kine WHERE id IN (SELECT MAX(id) FROM kine WHERE {where} GROUP BY name) "
+                "AND deleted = 0 ORDER BY name",
+                parameters,
+            ).fetchall()
+        return [Entry(key, value, created, written, 0) for key, value, created, written in rows]
+
+
+_KINE_ROW = "CAST(name AS BLOB), value, CASE WHEN created THEN id ELSE create_revision END, id"
+
+
+def _kine_event(
+    key: bytes,
+    value: bytes | None,
+    create_revision: int,
+    revision: int,
+    deleted: int,
+    before: int,
+    old_value: bytes | None,
+) -> Event:
+    previous = None if old_value is None else Entry(key, old_value, create_revision, before, 0)
+    entry = None if deleted else Entry(key, value or b"", create_revision, revision, 0)
+    return Event(key, entry, previous, revision)
+
+
+class _KineFeed:
+    """Asks for new rows again and again, as kine does for its watches."""
+
+    def __init__(self, store: KineStore) -> None:
+        self._store = store
+        self._seen = store.revision()
+
+    def take(self, up_to: int = 0) -> list[Event]:
+        found = self._store.since(self._seen)
+        self._seen = max([self._seen, *(event.revision for event in found)])
         return found
 
     def close(self) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
-from etcdfix.cli.safety import acceptances, change_exit_code, one_key, record_paths, require_reason
+from etcdfix.cli.root import run
+from etcdfix.cli.places import record_paths
+from etcdfix.cli.safety import acceptances, change_exit_code, one_key, require_reason
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.examine import Examiner
@@ -17,6 +19,13 @@ from etcdfix.operations.opening import Inputs
 from etcdfix.remediation.audit.record import Link, Result
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.verdicts.deletability import (
+    DELETION_RISKS,
+    REPAIR_RISKS,
+    RESTORE_RISKS,
+    RISK_MEANINGS,
+    AcceptRisk,
+)
 from tests.support.objects import KMS_V2, configuration_yaml
 
 
@@ -139,3 +148,22 @@ def test_examiner_with_and_without_a_configuration() -> None:
 def test_exit_code(result: Result | None, code: int, *, head: bool) -> None:
     link = Link(1, "ab" * 32) if head else None
     assert change_exit_code(ChangeOutcome(result=result, detail="", audit_log=Path("log"), head=link)) == code
+
+
+@pytest.mark.parametrize(
+    ("name", "risks"), [("delete", DELETION_RISKS), ("restore", RESTORE_RISKS), ("repair", REPAIR_RISKS)]
+)
+def test_each_command_offers_the_risks_that_it_asks_about(
+    capfd: pytest.CaptureFixture[str], name: str, risks: tuple[AcceptRisk, ...]
+) -> None:
+    assert run([name, "--help"]) == 0
+    told = "".join(capfd.readouterr().out.split())  # a line may end within a word
+    for risk in AcceptRisk:
+        assert (f"{risk}:{RISK_MEANINGS[risk]}".replace(" ", "") in told) is (risk in risks), risk
+        if risk not in risks:
+            assert run([name, "/x", "--reason", "x", "--accept-risk", risk]) == 2
+            assert "is not one of" in capfd.readouterr().err
+
+
+def test_a_restore_ends_no_cached_reads() -> None:
+    assert AcceptRisk.ENDS_CACHED_READS not in RESTORE_RISKS

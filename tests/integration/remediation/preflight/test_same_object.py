@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from etcdfix.errors import RefusedByRule
@@ -14,9 +15,12 @@ from etcdfix.remediation.preflight.same_object import (
     check_uid,
     last_stored,
     newest_readable,
+    said_uids,
 )
+from etcdfix.sources.kine import KineSource
 from etcdfix.sources.live import LiveSource
 from tests.support.change_runs import BROKEN, Registry
+from tests.support.kine import KineWriter
 from tests.support.object_files import json_secret, saved
 from tests.support.objects import KUBE_SYSTEM_UID, UID, aescbc, secret
 from tests.support.protobytes import block, object_meta, unknown
@@ -183,6 +187,27 @@ def test_the_uid_of_a_backup_that_the_log_lists(registry: Registry, cluster: Clu
     assert uid_fits(registry, cluster, WHOLE)
     registry.log.write_bytes(b"")
     assert not uid_fits(registry, cluster, WHOLE)  # no log lists it
+
+
+def test_what_the_file_of_kine_keeps(registry: Registry, cluster: Cluster) -> None:
+    """Also of a key that was written after the file was opened."""
+    key, writer = registry.key("shop/web"), KineWriter(registry.folder / "state.db")
+    first = writer.put(key, WHOLE)
+    with KineSource(writer.path) as source:
+        kine = msgspec.structs.replace(cluster, source=source)
+
+        def said() -> list[tuple[str, str]]:
+            reading = kine.now.read_key(key)
+            found = said_uids(kine, reading, key, ClusterIdentity.by_uid(KUBE_SYSTEM_UID), registry.places)
+            return [(each.uid, each.origin) for each in found]
+
+        for _ in range(2):
+            writer.put(key, BROKEN)
+            assert said() == [(UID.decode(), f"mod_revision {first} in kine")]
+        writer.delete(key)
+        writer.put(key, BROKEN)
+        assert said() == []
+    writer.close()
 
 
 def test_the_last_record_of_a_key(registry: Registry, cluster: Cluster) -> None:

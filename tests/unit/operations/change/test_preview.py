@@ -407,12 +407,21 @@ def test_what_is_left_to_settle(result: Result, *, recorded: bool, settle: bool)
 
 def test_what_was_put_back_or_rewritten_is_undone_by_its_own_revision() -> None:
     for done in (Result.RESTORED, Result.REENCRYPTED):
-        lines = _told(done, _outcome(done, backups=("/b/1.json",)))
-        assert any(line.startswith("Undo") and line.endswith("--replace-mod-revision 9") for line in lines)
+        lines = _told(done, _outcome(done, backups=("/b c/1.json", "/d/1.json")))
+        (undo,) = [line for line in lines if line.startswith("Undo")]
+        assert undo.endswith("--reason REASON --backup-dir '/b c' --backup-dir /d --replace-mod-revision 9")
         assert lines[-1].startswith("Look again: etcdfix scan --endpoints a:1")
         assert not [line for line in _told(done, _outcome(done)) if line.startswith("Undo")]
         unsure = _told(done, _outcome(Result.UNKNOWN, backups=("/b/1.json",)))
         assert not [line for line in unsure if line.startswith("Undo")]
+
+
+def test_what_follows_up_accepts_a_cluster_that_nothing_names() -> None:
+    for result, what in ((Result.DELETED, "Undo"), (Result.UNKNOWN, "Settle it")):
+        known = _outcome(result, backups=("/b/1.json",))
+        for outcome in (known, msgspec.structs.replace(known, unknown_cluster=True)):
+            (line,) = [line for line in _told(Result.DELETED, outcome) if line.startswith(what)]
+            assert ("--accept-unknown-cluster" in line) is outcome.unknown_cluster
 
 
 def test_after_an_anomaly_both_values_can_be_put_back() -> None:

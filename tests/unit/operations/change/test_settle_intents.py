@@ -10,6 +10,7 @@ from typing import Any, NoReturn, cast
 import pytest
 
 from etcdfix.errors import RemediationRefused
+from etcdfix.model import ClusterIdentity
 from etcdfix.operations.change.settle_intents import Settled, settle_intents, settled_lines
 from etcdfix.remediation.audit.record import Intent, Result, Verb
 from etcdfix.text.commands import RepeatedOptions
@@ -41,10 +42,17 @@ def test_nobody_is_asked_where_no_intent_is_open(tmp_path: Path) -> None:
 UNDO, LOOK, AGAIN = "  to undo it: etcdfix restore /b/1.json", "  next: etcdfix explain", "  it stays open"
 
 
-def item(result: Result, verb: Verb = Verb.DELETE, backups: tuple[str, ...] = ("/b/1.json",)) -> Any:
+def item(
+    result: Result, verb: Verb = Verb.DELETE, backups: tuple[str, ...] = ("/b/1.json",), uid: str = "u"
+) -> Any:
     """Return one intent that was worked through."""
-    subject = SimpleNamespace(key=b"/registry/secrets/shop/db")
-    intent = SimpleNamespace(link=SimpleNamespace(sequence=1), verb=verb, backups=backups, subject=subject)
+    intent = SimpleNamespace(
+        link=SimpleNamespace(sequence=1),
+        verb=verb,
+        backups=backups,
+        subject=SimpleNamespace(key=b"/registry/secrets/shop/db"),
+        cluster=ClusterIdentity.by_uid(uid),
+    )
     return SimpleNamespace(intent=intent, result=result, detail="seen", warnings=(), record=None)
 
 
@@ -64,6 +72,12 @@ def test_only_a_deletion_that_may_have_happened_is_to_be_undone(
     assert any(line.startswith(UNDO) for line in told) is gone
     assert any(line.startswith(LOOK) for line in told) is (result is Result.ANOMALY)
     assert any(line.startswith(AGAIN) for line in told) is (result is Result.UNKNOWN)
+
+
+@pytest.mark.parametrize("uid", ["u", ""])
+def test_the_undo_accepts_a_cluster_that_nothing_names(uid: str) -> None:
+    (undo,) = [line for line in lines(item(Result.APPLIED_OR_GONE, uid=uid)) if line.startswith(UNDO)]
+    assert ("--accept-unknown-cluster" in undo) is (not uid)
 
 
 def test_that_there_was_nothing_to_do_is_said_only_then() -> None:

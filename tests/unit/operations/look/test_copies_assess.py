@@ -19,7 +19,9 @@ from tests.support.examinations import examination
 from tests.support.memory_source import stored
 
 KEY = b"/registry/secrets/shop/web"
-LIVE = RepeatedOptions(source=("--endpoints", "e:1"), reading=("--encryption-config", "c"), kubeconfig="k")
+LIVE = RepeatedOptions(
+    source=("--endpoints", "e:1"), reading=("--encryption-config", "c"), servers=("--kubeconfig", "k")
+)
 REMEMBERED = {"mod_revision": 20, "outcome": None, "create_revision": 0, "version": 0, "value_sha256": ""}
 PRESENT = stored(KEY, mod_revision=20, create_revision=10, version=5)
 

@@ -1,0 +1,115 @@
+"""An encryption key lost on k3s with SQLite while its API server runs: what the commands that look find there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.sources.kine import KineSource
+from tests.support.apiserver import TOKEN, Request
+from tests.support.certificates import CertificateAuthority
+from tests.support.healing import OLD, LostKeyKineCluster, beside, lost_key_kine_cluster
+
+pytestmark = pytest.mark.usefixtures("no_variables")
+HEAL = {"metadata": {"annotations": {"etcdfix.io/healed-at": "now"}}}
+
+
+@pytest.fixture
+def cluster(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], authority: CertificateAuthority
+) -> Iterator[LostKeyKineCluster]:
+    with lost_key_kine_cluster(tmp_path, capfd, authority) as cluster:
+        yield cluster
+
+
+def asked(cluster: LostKeyKineCluster, method: str, path: str, body: Any = None) -> Any:
+    """Ask the server as a client would, and return what it answers."""
+    data = b"" if body is None else json.dumps(body).encode()
+    kind = "application/merge-patch+json"
+    answer = cluster.p1.answer(Request(method, path, data, f"Bearer {TOKEN}", content_type=kind))
+    assert answer.status == 200
+    return json.loads(answer.body)
+
+
+def test_scan_finds_what_is_lost(cluster: LostKeyKineCluster) -> None:
+    with cluster.unwritten(), cluster.untouched():
+        report = json.loads(cluster.report().read_text())
+    assert report["source"]["type"] == "kine"
+    assert report["source"]["kube_system_uid"] == cluster.p1.uid
+    assert [finding["key"] for finding in report["findings"]] == [key.decode() for key in cluster.keys]
+    assert {(f["outcome"], f["cause"]) for f in report["findings"]} == {
+        ("decrypt-failure", "key-name-missing")
+    }
+    assert {f["mod_revision"] for f in report["findings"]} == {
+        cluster.stored_value(key).mod_revision for key in cluster.keys
+    }
+
+
+def rescued(cluster: LostKeyKineCluster) -> list[dict[str, Any]]:
+    """Run the command, and return what it says of each object."""
+    words = ["--from-report", str(cluster.report()), "--kubeconfig", str(cluster.kubeconfig), "--reveal"]
+    places = ["--save-dir", str(cluster.saved), "--audit-log", str(cluster.log)]
+    ran = cluster.run("rescue", *words, *places, "-o", "json")
+    assert ran.code == 0, ran.err
+    cluster.shows_nothing(ran)
+    return list(json.loads(ran.out)["objects"])
+
+
+def test_rescue_saves_what_a_report_of_it_names(cluster: LostKeyKineCluster) -> None:
+    """It asks API servers alone: of the store it needs what the report says."""
+    with cluster.unwritten(), cluster.untouched():
+        said = {one["key"]: (one["state"], one["mod_revision"]) for one in rescued(cluster)}
+    assert said == {key.decode(): ("saved", cluster.stored_value(key).mod_revision) for key in cluster.keys}
+    assert cluster.p1.methods == {"GET"}
+
+
+def test_copies_finds_them_in_memory_and_where_they_were_saved(cluster: LostKeyKineCluster) -> None:
+    rescued(cluster)
+    words = ["--kubeconfig", str(cluster.kubeconfig), "--rescued", str(cluster.saved), "-o", "json"]
+    with cluster.unwritten(), cluster.untouched():
+        ran = cluster.run("copies", *words, *cluster.common(reason=None))
+    cluster.shows_nothing(ran)
+    assert cluster.p1.methods == {"GET"}
+    objects = json.loads(ran.out)["objects"]
+    assert [one["key"] for one in objects] == [key.decode() for key in cluster.keys]
+    for one in objects:
+        found = {copy["place"]: (copy["grade"], copy["mod_revision"]) for copy in one["copies"]}
+        assert found["api-server"] == found["rescued-object"] == ("good", one["mod_revision"])
+
+
+def test_the_file_is_read_again_around_a_patch(cluster: LostKeyKineCluster) -> None:
+    key, path = cluster.key("shop/one"), "/api/v1/namespaces/shop/secrets/one"
+    with KineSource(cluster.store.path) as before:
+        asked(cluster, "PATCH", path, HEAL)
+        with before.again() as after:
+            old, new = before.get(key), after.get(key)
+            assert old is not None
+            assert new is not None
+            assert new.mod_revision == after.revision == cluster.store.revision() > old.mod_revision
+            assert new.create_revision == old.create_revision
+            assert old.value.startswith(b"k8s:enc:aescbc:v1:key1:")
+            assert new.value.startswith(b"k8s:enc:aescbc:v1:key2:")
+            assert after.before(key, new.mod_revision) == old
+    assert asked(cluster, "GET", path)["metadata"]["resourceVersion"] == str(new.mod_revision)
+
+
+def test_a_list_names_the_newest_revision_that_the_file_holds(cluster: LostKeyKineCluster) -> None:
+    for query in ("", "?limit=1", "?resourceVersion=0"):
+        cluster.put("one", b"of another program", resource=f"elsewhere{len(query)}")
+        cluster.p1.wait()
+        listed = asked(cluster, "GET", f"/api/v1/configmaps{query}")
+        with cluster.source() as source:
+            assert listed["metadata"]["resourceVersion"] == str(source.describe().revision)
+
+
+def test_two_servers_share_it(cluster: LostKeyKineCluster) -> None:
+    with beside(cluster, OLD) as p2:
+        p2.create("v1", "Secret", "three", "shop", type="Opaque", data={"password": "eA=="})
+        cluster.p1.wait()
+        assert cluster.key("shop/three") in cluster.keys
+        assert cluster.stored_value(cluster.key("shop/three")).value.startswith(b"k8s:enc:aescbc:v1:key1:")
+    assert cluster.mod_revision(cluster.key("shop/three")) == cluster.store.revision()

@@ -132,7 +132,7 @@ def remember(server: Server, thing: APIObject, *, kind: str = "", metadata_only:
     """
     path = api_path(thing.group, thing.version, thing.resource, thing.namespace, thing.name)
     if not path:
-        return Remembered(word=Memory.NOT_HELD, detail="no request can name it")
+        return Remembered(word=Memory.NOT_HELD, detail="no request can name the object")
     accept = METADATA_ONLY if metadata_only else "application/json"
     reply = server.send("GET", f"{path}?resourceVersion=0", accept=accept, longest=LONGEST_OBJECT)
     if isinstance(reply, NoReply):
@@ -185,7 +185,9 @@ def _refused(reply: Reply, thing: APIObject) -> Remembered:
         case 401:
             return Remembered(word=Memory.UNKNOWN_USER, detail="it does not know the kubeconfig's user (401)")
         case 403:
-            return Remembered(word=Memory.DENIED, detail="it does not let the kubeconfig's user get it (403)")
+            return Remembered(
+                word=Memory.DENIED, detail="it does not let the kubeconfig's user get such objects (403)"
+            )
         case 404 if status is not None and status.details.name == thing.name:
             return Remembered(word=Memory.NOT_HELD)
         case 404:

@@ -520,23 +520,25 @@ def _from_memory(found: Examination, again: RepeatedOptions, *, lost: bool) -> I
 
 
 def from_memory(words: Sequence[str], again: RepeatedOptions, *, lost: bool) -> Iterator[Way]:
-    """Yield the same for the objects that words of a command name; for none, the ways have no command.
+    """Yield the same for what words of a command name; for no words, the ways have no command.
 
     Args:
         words: Keys, or ``--from-report`` and a file.
         again: Options that a command must repeat.
         lost: The encryption key of the values is lost.
     """
+    many = words[:1] == ["--from-report"]
+    as_it_was, it, its = ("them as they were", "them", "their") if many else ("it as it was", "it", "its")
     save = Remedy(
         f"{DO_NOT_RESTART}: save what they still have in memory, before anything else",
         again.rescue(words) if words else "",
-        "One that has run since before the key was lost may still hold it as it was. A restart, or the deletion of "
-        "one unreadable object of the kind, throws that away.",
+        f"One that has run since before the key was lost may still hold {as_it_was}. A restart, or the deletion of one "
+        "unreadable object of the kind, throws that away.",
     )
     yield Way(save, WayKind.RESCUE)
     if lost and words:
         heal = Remedy(
-            "Then have an API server write it anew from memory, under its own key and uid: a dry run first",
+            f"Then have an API server write {it} anew from memory, under {its} own key and uid: a dry run first",
             again.heal(words),
             "Where the key is lost for ever. Everything of the kind has to be saved first, in DIR.",
         )

@@ -91,6 +91,14 @@ class LostKeyCluster(Registry):
         assert found is not None
         return found
 
+    def place(self, key: bytes, value: bytes) -> None:
+        """Write a key past every API server."""
+        self.etcd.put(key, value)
+
+    def remove(self, key: bytes) -> None:
+        """Delete a key past every API server."""
+        self.etcd.delete(key)
+
     def rescue(self, *names: str, resource: str = "secrets", group: str = "") -> None:
         """Save what the first server has in memory: of these objects in namespace shop, or of all Secrets."""
         place = f"{group}/{resource}" if group else resource
@@ -149,7 +157,7 @@ class LostKeyCluster(Registry):
             key=stored.key, group="", api_version="v1", resource="secrets", namespace="shop", name="one",
             mod_revision=stored.mod_revision,
         )  # fmt: skip
-        held = content(stored, purpose="restore", cluster=BackupCluster(uid, "1", (self.endpoints,), 77))
+        held = content(stored, purpose="restore", cluster=BackupCluster(uid, "1", (self.where[-1],), 77))
         with AuditLog.open(self.log) as log, open_directory(self.backups) as directory:
             intent = record_intent(
                 log, entry(verb=Verb.RESTORE, subject=about, cluster_uid=uid), held, [directory]
@@ -236,9 +244,19 @@ class LostKeyKineCluster(LostKeyCluster):
 
     def put(self, name: str, value: bytes, resource: str = "secrets") -> bytes:
         key = self.key(name, resource)
+        self.place(key, value)
+        return key
+
+    def place(self, key: bytes, value: bytes) -> None:
         held = self.store.get(key)
         assert self.store.put(key, value, mod_revision=held.mod_revision if held else 0) is not None
-        return key
+
+    def remove(self, key: bytes) -> None:
+        self.store.writer.delete(key)
+
+    def grant(self, key: bytes, value: bytes, *, seconds: int = 600) -> str:
+        self.store.writer.put(key, value, lease=seconds)
+        return f"{seconds:x}"
 
     @contextmanager
     def untouched(self) -> Iterator[None]:

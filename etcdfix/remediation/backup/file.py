@@ -56,6 +56,7 @@ _ENVELOPE: Final = b"k8s:enc:"
 
 
 Positive = Annotated[int, Meta(ge=1)]
+Natural = Annotated[int, Meta(ge=0)]
 
 
 class BackupVerdict(msgspec.Struct, frozen=True):
@@ -122,7 +123,7 @@ class BackupContent(msgspec.Struct, frozen=True, kw_only=True):
         key_base64: The key.
         mod_revision: As in ``mvccpb.KeyValue``; so are the next two.
         create_revision: Beginning of this generation of the key.
-        version: Changes since then.
+        version: Changes since then; 0 for unknown, as of kine.
         lease: Lower-case hex, None for none.
         lease_ttl_seconds: What was left of it; None without a lease, or where etcd did not say; -1 for expired.
         stored_as_plaintext: The value was stored without the envelope of an encryption provider.
@@ -143,7 +144,7 @@ class BackupContent(msgspec.Struct, frozen=True, kw_only=True):
     key_base64: bytes
     mod_revision: Positive
     create_revision: Positive
-    version: Positive
+    version: Natural
     lease: str | None
     lease_ttl_seconds: int | None
     stored_as_plaintext: bool

@@ -93,7 +93,7 @@ def _not_saved(report: RescueReport) -> Iterator[str]:
         )
     if older:
         yield ""
-        yield f"Saved in an older state than etcd has, the last write is not in it ({len(older)}):"
+        yield f"Saved in an older state than etcd has, without the last write ({len(older)}):"
         yield from _grouped(
             older,
             lambda one: f"saved at {one.resource_version}, in etcd at {one.mod_revision} ({one.server})",

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
@@ -25,8 +26,17 @@ from tests.support.apiserver.https import Listener
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran
 from tests.support.etcd_proxy import Refusal
-from tests.support.etcd_server import EtcdServer
-from tests.support.healing import DATA, NEW, OLD, RESOURCES, THIRD, LostKeyCluster, beside, lost_key_cluster
+from tests.support.healing import (
+    DATA,
+    NEW,
+    OLD,
+    RESOURCES,
+    THIRD,
+    LostKeyCluster,
+    beside,
+    lost_key_cluster,
+    lost_key_kine_cluster,
+)
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.kms_plugin import Refusal as PluginRefusal
 from tests.support.lossy_etcd import LossyProxy
@@ -47,18 +57,33 @@ pytestmark = pytest.mark.etcd
 SECRETS = GroupResource("", "secrets")
 
 
-@pytest.fixture
-def cluster(
-    etcd: EtcdServer,
-    prefix: bytes,
+Lost = Callable[..., AbstractContextManager[LostKeyCluster]]
+
+
+@pytest.fixture(params=["etcd", "kine"])
+def lost(
+    request: pytest.FixtureRequest,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     authority: CertificateAuthority,
-) -> Iterator[LostKeyCluster]:
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority, ("one", "two", "three")) as cluster:
+) -> Lost:
+    """Make a cluster with these Secrets that lost its key: on etcd, and on k3s with SQLite."""
+    if request.param == "kine":
+        return lambda *names: lost_key_kine_cluster(tmp_path, capfd, authority, names)
+    etcd, prefix = request.getfixturevalue("etcd"), request.getfixturevalue("prefix")
+    return lambda *names: lost_key_cluster(etcd, prefix, tmp_path, capfd, authority, names)
+
+
+@pytest.fixture
+def cluster(lost: Lost) -> Iterator[LostKeyCluster]:
+    with lost("one", "two", "three") as cluster:
         cluster.rescue()
         cluster.p1.requests.clear()
         yield cluster
+
+
+on_etcd = pytest.mark.parametrize("lost", ["etcd"], indirect=True)
+"""For what kine has not: an address that can fail, a command that writes; kine keeps the value before the last one."""
 
 
 def _refused(cluster: LostKeyCluster, *arguments: str, rule: str | None, says: str = "") -> dict[str, object]:
@@ -265,18 +290,14 @@ def test_a_readable_value(cluster: LostKeyCluster) -> None:
 
 def test_a_value_damaged_in_etcd(cluster: LostKeyCluster) -> None:
     key = cluster.key("shop/broken")
-    cluster.etcd.put(key, aescbc(secret("broken"), KEY_2, "key2")[:-21])
+    cluster.place(key, aescbc(secret("broken"), KEY_2, "key2")[:-21])
     _refused(cluster, "broken", rule="not-healable", says="value-truncated")
 
 
 def test_an_object_that_is_being_deleted(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
+    lost: Lost,
 ) -> None:
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority, ()) as cluster:
+    with lost() as cluster:
         cluster.p1.reload(OLD)
         when = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/hold"]}
         cluster.p1.create("v1", "Secret", "dying", "shop", type="Opaque", data={"p": DATA}, metadata=when)
@@ -308,20 +329,20 @@ def test_a_cache_that_is_behind(cluster: LostKeyCluster) -> None:
     """Another server wrote it since, under a key that nobody here has: the newest write is not in memory."""
     key = cluster.key("shop/one")
     cluster.p1.behaviour.given_up_after = 60
-    cluster.etcd.put(key, aescbc(secret("one"), b"abcdefghijklmnop", "key3"))
+    cluster.place(key, aescbc(secret("one"), b"abcdefghijklmnop", "key3"))
     refusal = _refused(cluster, "one", rule="not-healable", says="another resourceVersion")
     assert "restore --from-object" in str(refusal["next_step"])
 
 
 def test_a_name_that_no_request_can_carry(cluster: LostKeyCluster) -> None:
     at = cluster.key("shop/a%2fb")
-    cluster.etcd.put(at, aescbc(secret("a%2fb"), b"abcdefghijklmnop", "key3"))
+    cluster.place(at, aescbc(secret("a%2fb"), b"abcdefghijklmnop", "key3"))
     _refused(cluster, at.decode(), rule="not-healable", says="no request of the API can name it")
 
 
 def test_a_kind_that_no_server_serves(cluster: LostKeyCluster) -> None:
     at = cluster.key("shop/odd", "configmaps")
-    cluster.etcd.put(at, aescbc(config_map("odd"), b"abcdefghijklmnop", "key3"))
+    cluster.place(at, aescbc(config_map("odd"), b"abcdefghijklmnop", "key3"))
     place = "/api/v1/namespaces/shop/configmaps/odd"
     cluster.p1.behaviour.instead[f"{place}?resourceVersion=0"] = Answer(404, b"404 page not found\n")
     _refused(cluster, at.decode(), rule="not-healable", says="no API server serves configmaps")
@@ -331,13 +352,9 @@ def test_a_kind_that_no_server_serves(cluster: LostKeyCluster) -> None:
 
 
 def test_nothing_is_healed_before_it_is_rescued(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
+    lost: Lost,
 ) -> None:
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+    with lost("one", "two") as cluster:
         ran = cluster.heal("one")
         assert (ran.code, cluster.patches()) == (2, [])  # there is no index at all
         cluster.rescue("two")
@@ -347,13 +364,9 @@ def test_nothing_is_healed_before_it_is_rescued(
 
 
 def test_another_object_of_the_kind_was_not_rescued(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
+    lost: Lost,
 ) -> None:
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+    with lost("one", "two") as cluster:
         cluster.rescue("one")
         _refused(cluster, "one", rule="not-rescued", says="shop/two")
 
@@ -368,15 +381,11 @@ def test_another_object_of_the_kind_was_not_rescued(
     ],
 )
 def test_another_object_of_which_a_server_does_not_say_whether_it_has_it(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
+    lost: Lost,
     answer: Answer,
     says: str,
 ) -> None:
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+    with lost("one", "two") as cluster:
         cluster.rescue("one")
         cluster.p1.behaviour.instead["/api/v1/namespaces/shop/secrets/two?resourceVersion=0"] = answer
         refusal = _refused(cluster, "one", rule="not-rescued", says=says)
@@ -432,7 +441,7 @@ def test_the_key_moves_before_the_request(cluster: LostKeyCluster) -> None:
 
     def asked(request: Request) -> None:
         if "selfsubjectaccessreviews" in request.path and cluster.stored(key) != other:
-            cluster.etcd.put(key, other)
+            cluster.place(key, other)
 
     cluster.p1.behaviour.given_up_after = 60
     cluster.p1.before.append(asked)
@@ -443,7 +452,7 @@ def test_the_key_moves_before_the_request(cluster: LostKeyCluster) -> None:
 
 def test_the_key_moves_while_the_request_is_on_its_way(cluster: LostKeyCluster) -> None:
     key, other = cluster.key("shop/one"), aescbc(secret("one"), b"abcdefghijklmnop", "key3")
-    _at_patch(cluster, lambda: cluster.etcd.put(key, other))
+    _at_patch(cluster, lambda: cluster.place(key, other))
     told = cluster.told("one", code=4)
     assert told["refusal"]["rule"] == "moved"
     assert cluster.stored(key) == other
@@ -452,7 +461,7 @@ def test_the_key_moves_while_the_request_is_on_its_way(cluster: LostKeyCluster) 
 
 def test_somebody_else_heals_it_meanwhile(cluster: LostKeyCluster) -> None:
     key, healed = cluster.key("shop/one"), aescbc(secret("one"), KEY_2, "key2")
-    _at_patch(cluster, lambda: cluster.etcd.put(key, healed))
+    _at_patch(cluster, lambda: cluster.place(key, healed))
     told = cluster.told("one", code=4)
     assert told["refusal"]["rule"] == "moved"
     assert cluster.stored(key) == healed
@@ -461,7 +470,7 @@ def test_somebody_else_heals_it_meanwhile(cluster: LostKeyCluster) -> None:
 def test_somebody_else_heals_the_next_one_meanwhile(cluster: LostKeyCluster) -> None:
     """What a controller writes often is healed by that: no reason to leave the others."""
     key, healed = cluster.key("shop/three"), aescbc(secret("three"), KEY_2, "key2")
-    _at_patch(cluster, lambda: cluster.etcd.put(key, healed))
+    _at_patch(cluster, lambda: cluster.place(key, healed))
     told = cluster.told("--from-report", str(cluster.report()))
     assert [each["key"].rpartition("/")[2] for each in told["objects"]] == ["one", "two"]
     assert [each["rule"] for each in told["left_alone"]] == ["readable"]
@@ -469,14 +478,14 @@ def test_somebody_else_heals_the_next_one_meanwhile(cluster: LostKeyCluster) -> 
 
 
 def test_the_next_one_is_deleted_meanwhile(cluster: LostKeyCluster) -> None:
-    _at_patch(cluster, lambda: cluster.etcd.delete(cluster.key("shop/three")))
+    _at_patch(cluster, lambda: cluster.remove(cluster.key("shop/three")))
     told = cluster.told("--from-report", str(cluster.report()), code=4)
     assert [each["result"] for each in told["objects"]] == ["healed"]
     assert told["refusal"]["rule"] == "gone"
 
 
 def test_the_key_is_deleted_meanwhile(cluster: LostKeyCluster) -> None:
-    _at_patch(cluster, lambda: cluster.etcd.delete(cluster.key("shop/one")))
+    _at_patch(cluster, lambda: cluster.remove(cluster.key("shop/one")))
     told = cluster.told("one", code=4)
     assert told["refusal"]["rule"] == "moved"
     assert cluster.stored(cluster.key("shop/one")) is None
@@ -587,7 +596,7 @@ def test_a_key_that_moves_while_nothing_was_sent(
     value = aescbc(secret("one"), b"abcdefghijklmnop", "key3")
 
     def unreached(*_arguments: object, **_request: object) -> NoReply:
-        cluster.etcd.put(cluster.key("shop/one"), value)
+        cluster.place(cluster.key("shop/one"), value)
         return NoReply(RefusalReason.UNREACHABLE, "no connection comes about", sent=False)
 
     monkeypatch.setattr(heal_module, "patch_annotation", unreached)
@@ -608,7 +617,7 @@ def _writes(cluster: LostKeyCluster, value: bytes, answer: Answer) -> None:
     """Have a PATCH of the first Secret answered so, after this was written to etcd by other hands."""
     path = "/api/v1/namespaces/shop/secrets/one?fieldManager=etcdfix"
     cluster.p1.behaviour.instead[path] = answer
-    _at_patch(cluster, lambda: cluster.etcd.put(cluster.key("shop/one"), value))
+    _at_patch(cluster, lambda: cluster.place(cluster.key("shop/one"), value))
 
 
 def test_another_object_stands_there_afterwards(cluster: LostKeyCluster) -> None:
@@ -628,6 +637,7 @@ def test_the_annotation_is_not_there_afterwards(cluster: LostKeyCluster) -> None
     assert told["objects"][0]["result"] == "applied-or-gone"
 
 
+@on_etcd
 def test_etcd_does_not_say_what_became_of_it(cluster: LostKeyCluster) -> None:
     with LossyProxy(cluster.etcd.endpoint) as proxy:
         cluster.endpoints = proxy.endpoint
@@ -709,8 +719,8 @@ def test_an_open_intent_is_settled(
 def test_an_open_intent_and_the_write_of_somebody_else(cluster: LostKeyCluster) -> None:
     _at_patch(cluster, lambda: cluster.p1.die_after(0))
     cluster.told("one", code=3)
-    reconcile = ["audit", "reconcile", "--endpoints", cluster.endpoints, "--etcd-prefix", cluster.prefix]
-    cluster.etcd.put(cluster.key("shop/one"), aescbc(secret("one"), KEY_2, "key2"))
+    reconcile = ["audit", "reconcile", *cluster.where, "--etcd-prefix", cluster.prefix]
+    cluster.place(cluster.key("shop/one"), aescbc(secret("one"), KEY_2, "key2"))
     ran = cluster.run(*reconcile, str(cluster.log))
     assert ran.code == 4, ran  # without a configuration nothing can be told, and it stays open
     assert "--encryption-config" in ran.out
@@ -749,7 +759,7 @@ def test_a_value_under_kms_settles_nothing_while_the_plugin_is_not_asked(
     cluster.told("one", code=3)
     (patch,) = cluster.patches()
     at = patch["metadata"]["annotations"]["etcdfix.io/healed-at"] if ours else "2001-01-01T00:00:00Z"
-    cluster.etcd.put(cluster.key("shop/one"), _written_by(cluster, plugin, at))
+    cluster.place(cluster.key("shop/one"), _written_by(cluster, plugin, at))
     _under_kms(cluster, plugin)
     plugin.refusal = DENIED
     for flags, says in ((["--no-kms"], "--no-kms"), (["--no-kms", "--dry-run"], "--no-kms"), ([], "explain")):
@@ -775,7 +785,7 @@ def test_what_was_written_cannot_be_examined(cluster: LostKeyCluster, plugin: KM
 
     def write() -> None:
         at = cluster.patches()[-1]["metadata"]["annotations"]["etcdfix.io/healed-at"]
-        cluster.etcd.put(cluster.key("shop/one"), _written_by(cluster, plugin, at))
+        cluster.place(cluster.key("shop/one"), _written_by(cluster, plugin, at))
         plugin.refusal = DENIED
 
     _at_patch(cluster, write)
@@ -788,13 +798,14 @@ def test_what_was_written_cannot_be_examined(cluster: LostKeyCluster, plugin: KM
     assert "healed" in _reconciled(cluster).out
 
 
+@on_etcd
 def test_an_open_heal_is_not_settled_by_another_change(cluster: LostKeyCluster) -> None:
     """Whoever deletes the key looks at no annotation; only reconciling with the configuration does."""
     _at_patch(cluster, lambda: cluster.p1.die_after(0))
     cluster.told("one", code=3)
     key = cluster.key("shop/one")
-    cluster.etcd.put(cluster.key("shop/good"), cluster.sealed("good", uid=OTHER))
-    cluster.etcd.put(key, cluster.sealed("one", uid=OTHER)[:-21])
+    cluster.place(cluster.key("shop/good"), cluster.sealed("good", uid=OTHER))
+    cluster.place(key, cluster.sealed("one", uid=OTHER)[:-21])
     ran = cluster.delete(key, "--accept-no-api-server", "--accept-risk", "ends-cached-reads", "--dry-run")
     assert ran.code == 0, ran
     assert "stays open" in ran.err + ran.out
@@ -805,11 +816,12 @@ def test_an_open_heal_is_not_settled_by_another_change(cluster: LostKeyCluster) 
 
 
 def _reconciled(cluster: LostKeyCluster, *arguments: str) -> Ran:
-    common = ["--endpoints", cluster.endpoints, "--etcd-prefix", cluster.prefix]
+    common = [*cluster.where, "--etcd-prefix", cluster.prefix]
     config = ["--encryption-config", str(cluster.config)]
     return cluster.run("audit", "reconcile", *common, *config, *arguments, str(cluster.log))
 
 
+@on_etcd
 def test_the_unreadable_bytes_never_come_back_over_what_was_healed(cluster: LostKeyCluster) -> None:
     assert cluster.heal("one").code == 0
     (backup,) = cluster.kept()
@@ -827,13 +839,9 @@ def test_the_unreadable_bytes_never_come_back_over_what_was_healed(cluster: Lost
 
 
 def test_no_copy_says_the_uid(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
+    lost: Lost,
 ) -> None:
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+    with lost("one", "two") as cluster:
         cluster.rescue("two")
         cluster.p1.lose_cache("secrets")
         _refused(cluster, "one", rule="not-healable", says="no saved copy says its uid")
@@ -841,14 +849,10 @@ def test_no_copy_says_the_uid(
 
 @pytest.fixture
 def ended(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
+    lost: Lost,
 ) -> Iterator[LostKeyCluster]:
     """Cached reads ended before anything was saved; what the Secret ``one`` was before stands under today's key."""
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority, ()) as cluster:
+    with lost() as cluster:
         RescueStore.open(cluster.saved).close()
         yield cluster
 
@@ -857,6 +861,7 @@ OTHER = "99999999-2222-3333-4444-555555555555"
 NO_UID = "no saved copy says its uid"
 
 
+@on_etcd
 @pytest.mark.parametrize(
     "spoil", ["generation", "cluster", "unlisted", "tampered", "identity", "unreadable", "no uid", "log"]
 )
@@ -892,6 +897,7 @@ def test_a_backup_that_says_nothing(ended: LostKeyCluster, spoil: str) -> None:
     assert "--backup-dir" in str(refusal["next_step"])
 
 
+@on_etcd
 def test_two_backups_say_different_uids(ended: LostKeyCluster) -> None:
     first = ended.written_twice("one")
     ended.back_up(first)
@@ -908,6 +914,7 @@ def test_etcd_and_a_backup_say_different_uids(ended: LostKeyCluster) -> None:
     _refused(ended, "one", rule="other-object", says=OTHER)
 
 
+@on_etcd
 def test_a_saved_copy_and_a_backup_say_different_uids(ended: LostKeyCluster) -> None:
     first = ended.written_twice("one")
     ended.rescue("one")
@@ -935,7 +942,7 @@ def test_an_earlier_revision_of_an_object_that_was_made_anew(ended: LostKeyClust
 
 
 def _made_anew(cluster: LostKeyCluster) -> None:
-    cluster.etcd.delete(cluster.key("shop/one"))
+    cluster.remove(cluster.key("shop/one"))
     cluster.p1.wait()
     cluster.p1.reload(OLD)
     cluster.p1.create("v1", "Secret", "one", "shop", data={"password": DATA})
@@ -946,13 +953,14 @@ def _made_anew(cluster: LostKeyCluster) -> None:
 def test_an_earlier_revision_of_another_object_by_its_own_word(ended: LostKeyCluster) -> None:
     """A value that was moved there opens, and is of another object."""
     key = ended.key("shop/one")
-    ended.etcd.put(key, ended.sealed("two", uid=OTHER))
-    ended.etcd.put(key, aescbc(secret("one"), b"abcdefghijklmnop", "key3"))
+    ended.place(key, ended.sealed("two", uid=OTHER))
+    ended.place(key, aescbc(secret("one"), b"abcdefghijklmnop", "key3"))
     ended.p1.wait()
     ended.p1.lose_cache("secrets")
     _refused(ended, "one", rule="not-healable", says=NO_UID)
 
 
+@on_etcd
 @pytest.mark.parametrize("kept_in", ["etcd", "backup"])
 def test_an_earlier_value_that_was_being_deleted(ended: LostKeyCluster, kept_in: str) -> None:
     when = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/hold"]}
@@ -1003,6 +1011,7 @@ def test_the_uid_of_a_backup_and_no_server_that_holds_it(ended: LostKeyCluster) 
     assert "etcdfix copies" in told["refusal"]["next_step"]
 
 
+@on_etcd
 def test_a_wrong_uid_of_a_backup_writes_nothing(ended: LostKeyCluster) -> None:
     """The server is told the uid, and refuses."""
     first = ended.written_twice("one")

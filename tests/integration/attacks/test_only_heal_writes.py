@@ -1,8 +1,12 @@
-"""Every command that talks to API servers, against one that writes down what it is asked: only ``heal`` writes."""
+"""Every command that talks to API servers, against one that writes down what it is asked: only ``heal`` writes.
+
+And etcd, behind a proxy that does the same: one transaction for each change that was made, and nothing else.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,15 +17,21 @@ import pytest
 from etcdfix.cli.root import cli
 from etcdfix.model import GroupResource
 from etcdfix.remediation.patcher import HEALED_AT
+from etcdfix.rescued import read_index
+from etcdfix.wire.etcd import ALARM, READ_METHODS
 from tests.support.apiserver import Request
 from tests.support.certificates import CertificateAuthority
-from tests.support.change_runs import Ran, candidate_config
+from tests.support.change_runs import BROKEN, Ran, Registry, candidate_config
+from tests.support.etcd_proxy import EtcdProxy
 from tests.support.etcd_server import EtcdServer
 from tests.support.healing import NEW, LostKeyCluster, beside, lost_key_cluster
+from tests.support.k3s_bootstrap import PASSWORD, TOKEN, bootstrap, path
+from tests.support.lossy_etcd import TXN
 from tests.support.objects import KEY_2, aescbc, provider, secret
 
 pytestmark = pytest.mark.etcd
 
+_MADE = "^(DELETED|RESTORED|REENCRYPTED|REPAIRED) "
 KEY_3 = b"abcdefghijklmnop"
 REVIEWS = {
     "/apis/authentication.k8s.io/v1/selfsubjectreviews",
@@ -47,6 +57,42 @@ def _restore(cluster: LostKeyCluster) -> Iterator[Ran]:
     backup = str(next(cluster.backups.glob("*.json"), "none"))
     yield cluster.restore(backup, *_api(cluster), "--dry-run", yes=False)
     yield cluster.restore(backup, *_api(cluster))
+
+
+def _restore_object(cluster: LostKeyCluster) -> Iterator[Ran]:
+    if not any(cluster.saved.iterdir()):
+        cluster.rescue()
+    saved = {one.key: cluster.saved / one.file for one in read_index(cluster.saved).objects}
+    lost = cluster.key("shop/one")
+    # What is stored newest shows which key API servers write with.
+    cluster.p1.create("v1", "Secret", "newest", "shop", data={"password": "YQ=="})
+    cluster.p1.requests.clear()
+    words = ["--from-object", str(saved[lost]), lost.decode(), "--replace-mod-revision"]
+    words += [
+        str(cluster.mod_revision(lost)),
+        "--declare-key-lost",
+        "aescbc/v1/key1",
+        "--accept-unlisted-source",
+    ]
+    words += ["--accept-unknown-uid", *_api(cluster)]
+    yield cluster.restore(*words, "--dry-run", yes=False)
+    yield cluster.restore(*words)
+
+
+def _restore_key(cluster: LostKeyCluster) -> Iterator[Ran]:
+    """A value that was moved goes back where a tag says it belongs."""
+    cluster.configure(provider("aesgcm", key2=KEY_2))
+    cluster.p1.reload(cluster.config.read_bytes())
+    cluster.p1.create("v1", "Secret", "home", "shop", data={"password": "YQ=="})
+    home = cluster.key("shop/home")
+    value = cluster.stored(home)
+    assert value is not None
+    moved = cluster.put("shop/moved", value)
+    cluster.etcd.delete(home)
+    cluster.p1.requests.clear()
+    words = ["--from-key", moved.decode(), home.decode(), "--accept-unlisted-source", "--accept-unknown-uid"]
+    yield cluster.restore(*words, *_api(cluster), "--dry-run", yes=False)
+    yield cluster.restore(*words, *_api(cluster))
 
 
 def _reencrypt(cluster: LostKeyCluster) -> Iterator[Ran]:
@@ -111,6 +157,8 @@ def _api(cluster: LostKeyCluster) -> list[str]:
 ATTEMPTS: dict[str, Callable[[LostKeyCluster], Iterator[Ran]]] = {
     "delete": _delete,
     "restore": _restore,
+    "restore --from-object": _restore_object,
+    "restore --from-key": _restore_key,
     "reencrypt": _reencrypt,
     "repair": _repair,
     "rescue": _rescue,
@@ -118,6 +166,42 @@ ATTEMPTS: dict[str, Callable[[LostKeyCluster], Iterator[Ran]]] = {
     "copies": _copies,
     "heal": _heal,
 }
+
+
+LOOKS: dict[str, list[str]] = {
+    "history --wal": ["history", "KEY", "--wal", "WAL"],
+    "copies --wal": ["copies", "KEY", "--wal", "WAL"],
+    "encryption recover": ["encryption", "recover", "--token-file", "TOKEN"],
+    "encryption recover --wal": ["encryption", "recover", "--token-file", "TOKEN", "--wal", "WAL"],
+}
+"""Commands that ask no API server."""
+
+REPLACING = {"restore --from-wal": ["--from-wal", "WAL", "KEY"]}
+
+
+class Asked:
+    """What etcd was asked through a proxy: paths that may write, in order."""
+
+    def __init__(self) -> None:
+        self.writing: list[str] = []
+        self.reads = 0
+
+    def __call__(self, path: str, first: bytes) -> None:
+        reads = path in READ_METHODS and (
+            path != ALARM.path or not first
+        )  # empty, it asks which alarms there are
+        self.reads += reads
+        if not reads:
+            self.writing.append(path)
+
+
+@pytest.fixture
+def asked(cluster: LostKeyCluster) -> Iterator[Asked]:
+    """Let the commands reach etcd through a proxy that writes down what it is asked."""
+    found = Asked()
+    with EtcdProxy(cluster.etcd.endpoint, before=found) as proxy:
+        cluster.endpoints = proxy.endpoint
+        yield found
 
 
 @pytest.fixture
@@ -148,12 +232,20 @@ def test_every_command_that_asks_api_servers_is_tried_here() -> None:
         for name, command in _commands(cli)
         if any("--kubeconfig" in parameter.opts for parameter in command.params)
     }
-    assert asking == set(ATTEMPTS)
+    assert asking == {name.partition(" --")[0] for name in ATTEMPTS}
 
 
 @pytest.mark.parametrize("command", sorted(set(ATTEMPTS) - {"heal"}))
-def test_nothing_but_heal_changes_anything_through_the_api(cluster: LostKeyCluster, command: str) -> None:
-    runs = list(ATTEMPTS[command](cluster))
+def test_nothing_but_heal_changes_anything_through_the_api(
+    cluster: LostKeyCluster, asked: Asked, command: str
+) -> None:
+    runs = []
+    for ran in ATTEMPTS[command](cluster):
+        runs.append(ran)
+        # A transaction for each change that was made, and none for a dry run or a refusal.
+        made = sum(one.code == 0 and re.search(_MADE, one.out, re.MULTILINE) is not None for one in runs)
+        assert asked.writing == [TXN] * made
+    assert bool(asked.writing) is (command.partition(" ")[0] in {"delete", "restore", "reencrypt", "repair"})
     assert runs[-1].code == (1 if command == "doctor" else 0), runs[-1]
     assert cluster.p1.requests, "no API server was asked: nothing is shown"
     for request in cluster.p1.requests:
@@ -163,6 +255,8 @@ def test_nothing_but_heal_changes_anything_through_the_api(cluster: LostKeyClust
 @pytest.mark.parametrize("command", sorted(set(ATTEMPTS) - {"heal"}))
 def test_nor_where_servers_are_in_trouble(cluster: LostKeyCluster, command: str) -> None:
     """Lost caches, overload, a death midway, refused rights: no other way is tried than to ask."""
+    if command == "restore --from-object":
+        cluster.rescue()  # while it could be
     with beside(cluster, NEW) as p2:
         cluster.p1.lose_cache("secrets")
         cluster.p1.behaviour.overloaded = 2
@@ -173,10 +267,12 @@ def test_nor_where_servers_are_in_trouble(cluster: LostKeyCluster, command: str)
             _only_asks(request)
 
 
-def test_heal_sends_one_patch_for_each_object_and_nothing_else(cluster: LostKeyCluster) -> None:
+def test_heal_sends_one_patch_for_each_object_and_nothing_else(cluster: LostKeyCluster, asked: Asked) -> None:
     before = {key: json.loads(_served(cluster, key)) for key in cluster.keys}
     runs = list(_heal(cluster))
     assert [ran.code for ran in runs] == [0, 0], runs
+    assert asked.reads
+    assert asked.writing == []  # API servers write, not we
     patches = [request for request in cluster.p1.requests if request.method == "PATCH"]
     for request in cluster.p1.requests:
         if request.method != "PATCH":
@@ -192,6 +288,70 @@ def test_heal_sends_one_patch_for_each_object_and_nothing_else(cluster: LostKeyC
         assert metadata["uid"] == old["metadata"]["uid"]
         assert metadata["resourceVersion"] == old["metadata"]["resourceVersion"]
         assert set(metadata["annotations"]) == {HEALED_AT}
+
+
+# Commands that look into files of a member, and ask no API server.
+
+
+@pytest.fixture
+def logged(
+    start_local_etcd: Callable[..., EtcdServer],
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> Registry:
+    """A cluster whose log is at hand, and a value of it that was damaged."""
+    data = tmp_path / "data"
+    registry = Registry(start_local_etcd(flags=(f"--data-dir={data}",)), prefix, tmp_path, capfd)
+    registry.put("shop/lost", aescbc(secret("lost")))
+    registry.put("shop/lost", BROKEN)
+    for number in range(6):
+        registry.put(f"shop/later-{number}", aescbc(secret(f"later-{number}")))
+    registry.etcd.put(path().encode(), bootstrap(registry.config.read_bytes(), PASSWORD))
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    return registry
+
+
+@pytest.mark.parametrize("name", sorted(LOOKS))
+def test_a_look_writes_nothing(logged: Registry, name: str) -> None:
+    asked, before = Asked(), _files(logged)
+    with EtcdProxy(logged.etcd.endpoint, before=asked) as proxy:
+        logged.endpoints = proxy.endpoint
+        ran = logged.run(*_filled(logged, LOOKS[name]), *logged.common(reason=None, places=False))
+    assert ran.code in {0, 1, 3}, ran.err
+    assert asked.reads
+    assert asked.writing == []
+    assert _files(logged) == before
+
+
+@pytest.mark.parametrize("name", sorted(REPLACING))
+def test_a_restore_from_a_log_is_one_transaction(logged: Registry, name: str) -> None:
+    asked = Asked()
+    words = [*_filled(logged, REPLACING[name]), "--accept-unlisted-source", "--accept-unknown-uid"]
+    words += ["--replace-mod-revision", str(logged.mod_revision(logged.key("shop/lost")))]
+    with EtcdProxy(logged.etcd.endpoint, before=asked) as proxy:
+        logged.endpoints = proxy.endpoint
+        dry = logged.restore(*words, "--dry-run", yes=False)
+        assert (dry.code, asked.writing) == (0, []), dry.err
+        ran = logged.restore(*words)
+    assert (ran.code, asked.writing) == (0, [TXN]), ran.err
+
+
+def _filled(registry: Registry, words: list[str]) -> list[str]:
+    """Put in what the words stand for."""
+    found = {
+        "KEY": registry.key("shop/lost").decode(),
+        "WAL": str(registry.folder / "data" / "member" / "wal"),
+        "TOKEN": str(registry.folder / "token"),
+    }
+    return [found.get(word, word) for word in words]
+
+
+def _files(registry: Registry) -> set[str]:
+    """The names of all files of the member: none is made beside them."""
+    return {str(file) for file in (registry.folder / "data").rglob("*")}
 
 
 def _served(cluster: LostKeyCluster, key: bytes) -> str:

@@ -9,7 +9,9 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -249,6 +251,50 @@ def test_every_copy_beside_a_writer_is_of_one_moment(storm: Path) -> None:
     assert rounds == sorted(rounds)  # never an older state than the one before
     assert len(set(rounds)) > 10
     assert {path.name for path in storm.parent.iterdir()} == {"state.db", "state.db-shm", "state.db-wal"}
+
+
+def lines_of(connection: sqlite3.Connection) -> list[tuple[int, bytes]]:
+    return connection.execute("SELECT DISTINCT lease, value FROM kine WHERE name LIKE '/a%'").fetchall()
+
+
+def test_what_a_killed_writer_left_is_what_sqlite_finds(tmp_path: Path) -> None:
+    """Killed within a write, or a checkpoint: with its log every state is that of one transaction, and the last one.
+
+    The file alone is what a checkpoint has come to: an older state, or pages of two of them. It is told each time that
+    the log is missing, and nothing is hidden: that the pages do not belong together SQLite cannot see.
+    """
+    missing = 0
+    for number in range(12):
+        state = tmp_path / str(number) / "db"
+        state.mkdir(parents=True)
+        with subprocess.Popen(
+            [sys.executable, "-c", STORM, state / "state.db"],
+            cwd=REPOSITORY,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(number / 50)
+            process.kill()
+        before = left_behind(state)
+        shutil.copytree(state, state.parent / "opened")
+        with closing(sqlite3.connect(state.parent / "opened" / "state.db")) as opened:
+            expected = lines_of(opened)
+        with SQLiteCopy(state / "state.db") as copy:
+            assert copy.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            assert lines_of(copy.connection) == expected
+            assert copy.log_fault == ""
+        assert len(expected) == 1
+        assert left_behind(state) == before
+        alone = Path(shutil.copy(state / "state.db", state.parent / "alone.db"))
+        try:
+            with SQLiteCopy(alone) as copy:
+                assert copy.log_missing
+                missing += expected != lines_of(copy.connection)
+        except (SourceError, sqlite3.Error):
+            missing += 1
+    assert missing, "the log held nothing that the file had not"
 
 
 def test_a_log_that_begins_anew_all_the_time_is_refused(

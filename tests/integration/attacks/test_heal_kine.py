@@ -146,13 +146,14 @@ def test_what_kine_does_by_itself_moves_nothing(cluster: LostKeyKineCluster, wha
     writer = cluster.store.writer
 
     def tidy(_request: Request) -> None:
-        match what:
-            case "compaction":
-                writer.compact(writer.newest)
-            case "checkpoint":
-                writer.checkpoint("TRUNCATE")
-            case "vacuum":
-                writer.connection.execute("VACUUM")
+        with cluster.store.lock:
+            match what:
+                case "compaction":
+                    writer.compact(writer.newest)
+                case "checkpoint":
+                    writer.checkpoint("TRUNCATE")
+                case "vacuum":
+                    writer.connection.execute("VACUUM")
 
     cluster.written_twice("three")
     cluster.rescue("three")

@@ -142,21 +142,22 @@ class KineStore:
 
     Attributes:
         path: ``state.db``; its log lies beside it until :meth:`close`.
-        writer: Writes its rows; a test may use it between two calls.
+        writer: Writes its rows; a test may use it while it holds the lock.
+        lock: Held by each call.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.writer = KineWriter(path)
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
 
     def close(self) -> None:
         """Stop as k3s stops: the log is brought in."""
-        with self._lock:
+        with self.lock:
             self.writer.close()
 
     def revision(self) -> int:
-        with self._lock:
+        with self.lock:
             return self.writer.newest
 
     def get(self, key: bytes) -> Entry | None:
@@ -165,19 +166,19 @@ class KineStore:
 
     def range(self, prefix: bytes) -> tuple[list[Entry], int]:
         end = prefix[:-1] + bytes([prefix[-1] + 1])
-        with self._lock:
+        with self.lock:
             found = self._entries("name >= CAST(? AS TEXT) AND name < CAST(? AS TEXT)", prefix, end)
             return found, self.revision()
 
     def put(self, key: bytes, value: bytes, *, mod_revision: int) -> int | None:
-        with self._lock:
+        with self.lock:
             held = self.get(key)
             if (held.mod_revision if held else 0) != mod_revision:
                 return None
             return self.writer.put(key, value)
 
     def delete(self, key: bytes, *, mod_revision: int) -> int | None:
-        with self._lock:
+        with self.lock:
             held = self.get(key)
             if held is None or held.mod_revision != mod_revision:
                 return None
@@ -188,7 +189,7 @@ class KineStore:
 
     def since(self, revision: int) -> list[Event]:
         """Return what has come after a revision, as kine's polling finds it."""
-        with self._lock:
+        with self.lock:
             rows = self.writer.connection.execute(
                 f"SELECT {_KINE_ROW}, deleted, prev_revision, old_value FROM kine WHERE id > ? "
                 "AND name NOT LIKE 'gap-%' ORDER BY id",
@@ -197,7 +198,7 @@ class KineStore:
         return [_kine_event(*row) for row in rows]
 
     def _entries(self, where: str, *parameters: bytes) -> list[Entry]:
-        with self._lock:
+        with self.lock:
             rows = self.writer.connection.execute(
                 f"SELECT {_KINE_ROW} FROM kine WHERE id IN (SELECT MAX(id) FROM kine WHERE {where} GROUP BY name) "
                 "AND deleted = 0 ORDER BY name",

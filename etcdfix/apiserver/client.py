@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from etcdfix.apiserver.patience import AGAIN, PASSING
 from etcdfix.errors import AuthorizationRefused, EtcdfixError, KubeconfigInvalid, KubernetesClientMissing, why
 from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
 
@@ -488,7 +489,7 @@ def _refused_by_status(status: int, what: str, forbidden_hint: str) -> Authoriza
     return AuthorizationRefused(
         f"the API server answered {status} when it was asked for {what}",
         reason=RefusalReason.SERVER_ERROR,
-        hint=_LOOK_AT_IT,
+        hint=AGAIN if status in PASSING else _LOOK_AT_IT,
     )
 
 

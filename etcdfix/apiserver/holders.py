@@ -5,9 +5,10 @@ Only metadata are asked for; nothing of an answer is ever shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from time import sleep
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -16,12 +17,15 @@ from etcdfix.apiserver.client import Server, require_done, run_within
 from etcdfix.apiserver.fleet import Fleet, require_servers
 from etcdfix.apiserver.memory import Memory, Remembered, remember, served_versions
 from etcdfix.apiserver.objects import Answer, APIObject, Said, look_for
+from etcdfix.apiserver.patience import pause_seconds
 from etcdfix.apiserver.revision import revision_seen_by
 from etcdfix.apiserver.servers import ServerAnswer
 from etcdfix.errors import EtcdfixError
 from etcdfix.storagekey import api_path
 
 _Result = TypeVar("_Result")
+_MOST_WAITS: Final = 2
+"""So often a server that has too much to do is asked again."""
 _MOST_REQUESTS = 3  # one look may try the object in several versions, one after the other
 
 
@@ -47,14 +51,23 @@ class Holder(msgspec.Struct, frozen=True):
 def read_by_each(fleet: Fleet, thing: APIObject) -> tuple[ServerAnswer, ...]:
     """Ask each server for what etcd holds; those that cannot be asked stand among the answers.
 
+    One that has too much to do is asked again, a little later.
+
     Raises:
         EtcdfixError: What a server said forbids to go on.
     """
     answers = [
-        ServerAnswer(server=server.address, answer=said.answer, detail=said.detail)
+        ServerAnswer(
+            server=server.address,
+            answer=said.answer,
+            detail=said.detail,
+            passing=said.again_after is not None,
+        )
         if isinstance(said, Said)
         else ServerAnswer(server=server.address, answer=Answer.NO_ANSWER, detail=said)
-        for server, said in _each(fleet, lambda server: look_for(server, thing, certain=True))
+        for server, said in _each_patiently(
+            fleet, lambda server: look_for(server, thing, certain=True), lambda said: said.again_after
+        )
     ]
     absent = [
         ServerAnswer(
@@ -66,7 +79,7 @@ def read_by_each(fleet: Fleet, thing: APIObject) -> tuple[ServerAnswer, ...]:
 
 
 def remembered_by_each(fleet: Fleet, thing: APIObject) -> list[Holder]:
-    """Ask each server for what it has in memory.
+    """Ask each server for what it has in memory; one that has too much to do again, a little later.
 
     Raises:
         EtcdfixError: What a server said forbids to go on.
@@ -75,13 +88,13 @@ def remembered_by_each(fleet: Fleet, thing: APIObject) -> list[Holder]:
         said
         if isinstance(said, Holder)
         else Holder(server, "", Remembered(word=Memory.NO_ANSWER, detail=said))
-        for server, said in _each(fleet, lambda server: _recall(server, thing))
+        for server, said in _each_patiently(fleet, lambda server: _recall(server, thing), _recall_after)
     ]
 
 
 def revision_by_each(fleet: Fleet) -> list[tuple[Server, int | str]]:
     """Ask each server for the newest revision of its datastore; a text says why it is not known."""
-    return _each(fleet, revision_seen_by)
+    return _each(fleet, fleet.servers, revision_seen_by)
 
 
 def authorize_by_first(fleet: Fleet, thing: APIObject, verbs: tuple[str, ...]) -> Authorization:
@@ -108,12 +121,33 @@ def authorize_by_first(fleet: Fleet, thing: APIObject, verbs: tuple[str, ...]) -
     return require_done(said, seconds)
 
 
-def _each(fleet: Fleet, call: Callable[[Server], _Result]) -> list[tuple[Server, _Result | str]]:
+def _each_patiently(
+    fleet: Fleet, call: Callable[[Server], _Result], again_after: Callable[[_Result], int | None]
+) -> list[tuple[Server, _Result | str]]:
+    """Ask servers side by side, and those again that may say something else after so many seconds."""
+    told = _each(fleet, fleet.servers, call)
+    for _ in range(_MOST_WAITS):
+        pauses = {
+            place: seconds
+            for place, (_server, said) in enumerate(told)
+            if not isinstance(said, str) and (seconds := again_after(said)) is not None
+        }
+        if not pauses:
+            break
+        sleep(max(pauses.values()))
+        for place, said in zip(pauses, _each(fleet, [told[place][0] for place in pauses], call), strict=True):
+            told[place] = said
+    return told
+
+
+def _each(
+    fleet: Fleet, servers: Sequence[Server], call: Callable[[Server], _Result]
+) -> list[tuple[Server, _Result | str]]:
     """Ask servers side by side; where there was no answer, say why."""
     seconds = _MOST_REQUESTS * fleet.request_seconds
-    found = run_within([partial(call, server) for server in fleet.servers], seconds)
+    found = run_within([partial(call, server) for server in servers], seconds)
     told: list[tuple[Server, _Result | str]] = []
-    for server, said in zip(fleet.servers, found, strict=True):
+    for server, said in zip(servers, found, strict=True):
         if isinstance(said, EtcdfixError):
             raise said
         if said is None:
@@ -123,6 +157,11 @@ def _each(fleet: Fleet, call: Callable[[Server], _Result]) -> list[tuple[Server,
         else:
             told.append((server, said))
     return told
+
+
+def _recall_after(holder: Holder) -> int | None:
+    memory = holder.memory
+    return pause_seconds(memory.retry_after) if memory.word is Memory.OVERLOADED else None
 
 
 def _recall(server: Server, thing: APIObject) -> Holder:

@@ -12,7 +12,8 @@ from enum import StrEnum
 
 import msgspec
 
-from etcdfix.apiserver.client import NoReply, Server
+from etcdfix.apiserver.client import NoReply, Reply, Server
+from etcdfix.apiserver.patience import PASSING, pause_seconds
 from etcdfix.model import GroupResource
 from etcdfix.storagekey import api_path
 
@@ -62,11 +63,13 @@ class Said(msgspec.Struct, frozen=True):
         answer: In one word.
         detail: Why, or what exactly; "" where the word says it all.
         resource_version: Of what it read; "" where it read nothing, or that does not say it.
+        again_after: Seconds after which it may say something else; None where asking again helps nothing.
     """
 
     answer: Answer
     detail: str = ""
     resource_version: str = ""
+    again_after: int | None = None
 
 
 class _Metadata(msgspec.Struct):
@@ -151,7 +154,14 @@ def _look_in(server: Server, thing: APIObject, version: str, *, certain: bool) -
         return Said(Answer.DENIED, "it does not let the kubeconfig's user get the object (403)")
     if reply.status == 500:
         return Said(Answer.READ_ERROR)
-    return Said(Answer.NO_ANSWER, f"it answered {reply.status}")
+    return _no_answer(reply, "it answered")
+
+
+def _no_answer(reply: Reply, answered: str) -> Said:
+    """Return what an answer comes to that says nothing of the object."""
+    again_after = pause_seconds(reply.retry_after) if reply.status in PASSING else None
+    overload = ": it has too much to do" if reply.status == 429 else ""
+    return Said(Answer.NO_ANSWER, f"{answered} {reply.status}{overload}", again_after=again_after)
 
 
 def _judge_found(body: bytes | None, *, certain: bool) -> Said:
@@ -186,7 +196,7 @@ def other_versions(server: Server, thing: APIObject) -> tuple[str, ...] | Said:
     if reply.status == 404:
         return ()
     if reply.status != 200:
-        return Said(Answer.NO_ANSWER, f"asked which versions it serves, it answered {reply.status}")
+        return _no_answer(reply, "asked which versions it serves, it answered")
     try:
         found = msgspec.json.decode(reply.body or b"", type=_APIGroup)
     except NOT_UNDERSTOOD:

@@ -46,11 +46,13 @@ class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
         server: Its address, as it may be shown.
         answer: In one word.
         detail: Why, or what exactly; "" where the word says it all.
+        passing: It may say something else in a moment.
     """
 
     server: str
     answer: Answer
     detail: str = ""
+    passing: bool = False
 
 
 class ServerAnswers(msgspec.Struct, frozen=True, kw_only=True):

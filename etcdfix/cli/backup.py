@@ -15,7 +15,7 @@ from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import option_group, timeout_option
 from etcdfix.cli.output import require_output, say, show_outcome
-from etcdfix.cli.safety import record_paths
+from etcdfix.cli.places import record_paths
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.errors import EtcdfixError
 from etcdfix.operations.look.backups import (

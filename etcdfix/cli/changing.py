@@ -20,6 +20,7 @@ from etcdfix.cli.options import (
     target_options,
 )
 from etcdfix.cli.output import require_output, say
+from etcdfix.cli.places import record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     acceptances,
@@ -27,7 +28,6 @@ from etcdfix.cli.safety import (
     change_options,
     expectation_options,
     member_options,
-    record_paths,
     require_reason,
 )
 from etcdfix.examine_all import Progress

@@ -20,6 +20,7 @@ from etcdfix.cli.options import (
     source_options,
 )
 from etcdfix.cli.output import require_output, say, show_outcome
+from etcdfix.cli.places import record_paths
 from etcdfix.cli.safety import (
     acceptances,
     api_access,
@@ -27,7 +28,6 @@ from etcdfix.cli.safety import (
     member_options,
     one_key,
     record_options,
-    record_paths,
     release_option,
     require_reason,
     server_options,

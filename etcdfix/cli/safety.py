@@ -12,12 +12,11 @@ from typing import Any
 import click
 
 from etcdfix.apiserver.servers import APIAccess, parse_server_url
-from etcdfix.cli.anchor import anchor_option, named_anchor
+from etcdfix.cli.anchor import anchor_option
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import option_group
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
@@ -199,15 +198,6 @@ def api_access(options: dict[str, Any]) -> APIAccess | None:
             raise click.UsageError("--server needs --kubeconfig: the credentials to ask with")
         return None
     return APIAccess(options["kubeconfig"], options["context"], servers)
-
-
-def record_paths(options: dict[str, Any]) -> RecordPaths:
-    """Return where backups and the audit log go; a directory that is named twice is one."""
-    return RecordPaths(
-        tuple(dict.fromkeys(path.absolute() for path in options.get("backup_dirs") or ())),
-        options["audit_log"].absolute() if options.get("audit_log") is not None else None,
-        anchor=named_anchor(options),
-    )
 
 
 def change_exit_code(outcome: ChangeOutcome) -> int:

@@ -25,6 +25,7 @@ from etcdfix.remediation.audit.record import Intent, Link, Operator, Result, Ver
 from etcdfix.remediation.audit.record_line import parse_intent
 from etcdfix.remediation.audit.verify import ChainState, find_line, verify
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, confirm_backups
+from etcdfix.remediation.datastore import Datastore
 from etcdfix.remediation.preflight.members import KeyReading
 
 
@@ -40,9 +41,6 @@ class Carried(NamedTuple):
     ours: bool | None
     why: str = ""
 
-
-if TYPE_CHECKING:
-    from etcdfix.remediation.datastore import Datastore
 
 WasHealed = Callable[[Intent, StoredValue], Carried]
 """Examines a value of which an intent says that an API server was to write it."""

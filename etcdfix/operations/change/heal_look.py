@@ -16,6 +16,7 @@ from etcdfix.apiserver.fleet import Fleet
 from etcdfix.apiserver.holders import Holder, authorize_by_first, read_by_each, remembered_by_each
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import Answer, APIObject
+from etcdfix.apiserver.patience import AGAIN
 from etcdfix.apiserver.servers import ServerAnswer, ServerAnswers
 from etcdfix.encryption.config import ProviderType
 from etcdfix.errors import ConfigurationError
@@ -302,13 +303,14 @@ def check_answers(thing: APIObject, answers: tuple[ServerAnswer, ...], unchecked
             )
         may = can_i("get", thing.group, thing.resource, thing.namespace, thing.name)
         accept = quote_command(["--accept-unchecked-server", said.server])
+        again = AGAIN if said.passing else "let it answer"
         raise refuse(
             Rule.SERVER_UNCHECKED,
             f"the API server at {said.server} does not say whether it reads {thing} ({said.detail or said.answer}), "
             "and nothing shows whether it has today's write key",
             hint=f"have the user allowed: {may}"
             if said.answer is Answer.DENIED
-            else f"let it answer; or, if it will start with today's configuration: {accept}",
+            else f"{again}; or, if it will start with today's configuration: {accept}",
         )
     if not any(said.answer is Answer.READ_ERROR for said in answers):
         raise refuse(
@@ -380,7 +382,7 @@ def _choose_ended(
             key,
             Rule.NOT_HEALABLE,
             f"no API server gives it from memory ({why})",
-            "run the same again in a moment" if overloaded else "",
+            AGAIN if overloaded else "",
         )
     copies = ground.saved_of(stored)
     if copies and copies[0].deleting:

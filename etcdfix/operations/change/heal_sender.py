@@ -10,6 +10,7 @@ import msgspec
 from etcdfix.apiserver.client import NoReply, Reply
 from etcdfix.apiserver.holders import Holder, read_by_each
 from etcdfix.apiserver.objects import NOT_UNDERSTOOD, Answer
+from etcdfix.apiserver.patience import AGAIN
 from etcdfix.errors import ConfigurationError, EtcdfixError, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
@@ -121,7 +122,7 @@ class HealSender:
             )
         elif refusals[-1][1] == 429:
             text = f"the API server has too much to do ({said}); nothing was changed"
-            hint = "run the same again in a moment"
+            hint = AGAIN
         else:
             text = f"refused ({said}); nothing was changed"
             hint = "the answer may quote the object, so it is not shown: see that server's audit log"

@@ -17,12 +17,11 @@ from etcdfix.apiserver.client import Server
 from etcdfix.apiserver.fleet import Fleet
 from etcdfix.apiserver.memory import Memory, Remembered, caches, remember, served_versions
 from etcdfix.apiserver.objects import APIObject, Said
+from etcdfix.apiserver.patience import pause_seconds
 from etcdfix.model import GroupResource
 
 _MOST_WAITS: Final = 8
 """So often a server that has too much to do is asked again for the same object."""
-_LONGEST_WAIT: Final = 30
-_SHORTEST_WAIT: Final = 1
 _IN_A_ROW: Final = 3
 """So many objects of a kind that a server does not give: it is asked for no more of them."""
 
@@ -143,7 +142,7 @@ class ServerMemory:
             found = asked or Remembered(word=Memory.NO_ANSWER, detail="it does not answer in time")
             if found.word is not Memory.OVERLOADED or waits == _MOST_WAITS:
                 break
-            self._pace.sleep(min(max(found.retry_after or 0, _SHORTEST_WAIT), _LONGEST_WAIT))
+            self._pace.sleep(pause_seconds(found.retry_after))
         return found
 
     def _judge(self, found: Remembered, thing: APIObject, resource: GroupResource) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from etcdfix.apiserver import holders as holders_module
 from etcdfix.apiserver.client import NoReply, RefusalReason
 from etcdfix.model import GroupResource
 from etcdfix.operations.change import heal_sender as heal_module
@@ -216,6 +217,45 @@ def test_no_server_at_all(cluster: LostKeyCluster) -> None:
     with cluster.unwritten():
         told = cluster.told("one", code=5)
     assert "no API server of this cluster can be asked" in told["refusal"]["message"]
+
+
+OVERLOAD = Answer(429, b"Too many requests, please try again later.\n", "text/plain")
+
+
+@pytest.mark.parametrize("answer", [OVERLOAD, Answer(503), Answer(504, b'{"kind": "Status"}')])
+def test_a_server_that_has_too_much_to_do(
+    cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
+    monkeypatch.setattr(holders_module, "sleep", lambda _seconds: None)
+    cluster.p1.behaviour.instead["/api/v1/namespaces/shop/secrets/one"] = answer
+    refusal = _refused(cluster, rule="server-unchecked", says=f"it answered {answer.status}")
+    assert "run the same again in a moment" in str(refusal["next_step"])
+    assert "allowed" not in str(refusal["next_step"])
+
+
+def test_a_server_that_had_too_much_to_do(cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked again before anything is given up."""
+    waited: list[float] = []
+    instead, path = cluster.p1.behaviour.instead, "/api/v1/namespaces/shop/secrets/one"
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        instead.clear()
+
+    monkeypatch.setattr(holders_module, "sleep", sleep)
+    for busy in (path, f"{path}?resourceVersion=0"):
+        instead[busy] = OVERLOAD
+        assert cluster.heal("one", "--dry-run").code == 0
+    assert waited == [1, 1]
+
+
+def test_no_server_says_what_it_has_in_memory_for_now(
+    cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holders_module, "sleep", lambda _seconds: None)
+    cluster.p1.behaviour.instead["/api/v1/namespaces/shop/secrets/one?resourceVersion=0"] = OVERLOAD
+    refusal = _refused(cluster, rule="not-healable", says="overloaded")
+    assert refusal["next_step"] == "run the same again in a moment"
 
 
 def test_a_server_that_answers_cannot_be_accepted_unread(cluster: LostKeyCluster) -> None:

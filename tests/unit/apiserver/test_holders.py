@@ -86,6 +86,35 @@ def test_those_that_cannot_be_asked_stand_among_the_answers(server: StandIn, tmp
     ]
 
 
+@pytest.mark.parametrize(("busy", "answer"), [(2, Answer.READ_ERROR), (3, Answer.NO_ANSWER)])
+def test_one_that_has_too_much_to_do_is_asked_again(
+    server: StandIn,
+    authority: CertificateAuthority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    busy: int,
+    answer: Answer,
+) -> None:
+    """The other one is not asked again for that."""
+    waited: list[float] = []
+    monkeypatch.setattr(holders_module, "sleep", waited.append)
+    with (
+        StandIn(authority, store=server.store, configuration=NEW, furnished=False) as other,
+        asked(server, tmp_path, other) as fleet,
+    ):
+        server.behaviour.overloaded, server.behaviour.patience = busy, 0.1
+        other.requests.clear()
+        said = read_by_each(fleet, ONE)
+        assert ([each.answer for each in said], len(other.requests)) == ([answer, Answer.READ_ERROR], 1)
+        assert [each.passing for each in said] == [answer is Answer.NO_ANSWER, False]
+        assert waited == [1, 1]
+        server.behaviour.overloaded = busy
+        first, second = remembered_by_each(fleet, ONE)
+        assert first.memory.word is (Memory.OVERLOADED if busy == 3 else Memory.HELD)
+        assert second.memory.word is Memory.READ_ERROR
+        assert waited == [1] * 4
+
+
 def test_a_failure_that_nobody_foresaw_is_no_answer(
     server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,12 @@ PATH = "/api/v1/namespaces/shop/secrets/db"
             status_answer(403),
             Said(Answer.DENIED, "it does not let the kubeconfig's user get the object (403)"),
         ),
-        (status_answer(429), Said(Answer.NO_ANSWER, "it answered 429")),
+        (status_answer(418), Said(Answer.NO_ANSWER, "it answered 418")),
+        (status_answer(503), Said(Answer.NO_ANSWER, "it answered 503", again_after=1)),
+        (
+            status_answer(429),
+            Said(Answer.NO_ANSWER, "it answered 429: it has too much to do", again_after=1),
+        ),
     ],
 )
 def test_what_each_answer_means(

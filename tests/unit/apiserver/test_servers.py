@@ -219,7 +219,7 @@ def test_what_counts_as_an_answer(
         (status_answer(401), Answer.DENIED, "it does not know the kubeconfig's user (401)"),
         (status_answer(403), Answer.DENIED, "it does not let the kubeconfig's user get the object (403)"),
         (status_answer(503), Answer.NO_ANSWER, "it answered 503"),
-        (status_answer(429), Answer.NO_ANSWER, "it answered 429"),
+        (status_answer(429), Answer.NO_ANSWER, "it answered 429: it has too much to do"),
         (status_answer(400), Answer.NO_ANSWER, "it answered 400"),
         (Played(302, headers=(("Location", "/elsewhere"),)), Answer.NO_ANSWER, "it answered 302"),
         (Played(201, object_answer(name="web").body), Answer.NO_ANSWER, "it answered 201"),

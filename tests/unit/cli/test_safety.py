@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from etcdfix.cli.root import run
 from etcdfix.cli.places import record_paths
+from etcdfix.cli.root import run
 from etcdfix.cli.safety import acceptances, change_exit_code, one_key, require_reason
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, RefusedByRule

@@ -16,8 +16,8 @@ from typing import Final, Self
 from etcdfix.errors import OtherHistory, SourceError, SourceLocked
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.model import Outcome, StoredValue
-from etcdfix.operations.same_history import history_of
+from etcdfix.model import StoredValue
+from etcdfix.operations.same_history import history_of, may_have_rotted
 from etcdfix.reports.copies_model import Fit
 from etcdfix.reports.origin import shown_word
 from etcdfix.sources.base import Source
@@ -163,7 +163,7 @@ class JudgedLog:
         return here.revision or reached  # that was before this look began
 
     def _reads(self, stored: StoredValue) -> bool:
-        return self._examiner.examine(stored).verdict.outcome is Outcome.READABLE
+        return not may_have_rotted(self._examiner.examine(stored))
 
     def _judge(self, file: SnapshotSource) -> tuple[Fit, str]:
         uid = self._examiner.kube_system_uid(self._source)

@@ -19,6 +19,7 @@ from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import safe_text
+from etcdfix.verdicts.examination import Examination
 
 _KUBE_SYSTEM: Final = b"namespaces/kube-system"
 _LEAST_AGREEING: Final = 3
@@ -75,6 +76,11 @@ def history_of(
     return theirs, Fit.UNKNOWN, "too few keys stand in both to tell whether it is of the same history"
 
 
+def may_have_rotted(found: Examination) -> bool:
+    """Say whether a value may have been changed on disk: it should read, and does not. Bookkeeping never reads."""
+    return found.verdict.outcome not in {Outcome.READABLE, Outcome.NOT_AN_OBJECT}
+
+
 def _contradiction(
     here: StoredValue, there: StoredValue | None, revision: int, *, whole: bool, reads: Examiner
 ) -> str:
@@ -96,7 +102,7 @@ def _contradiction(
     if there.mod_revision == here.mod_revision:
         if (there.create_revision, there.version) != (here.create_revision, here.version):
             return "it holds another write of the same mod_revision"
-        if there.value != here.value and reads.examine(here).verdict.outcome is Outcome.READABLE:
+        if there.value != here.value and not may_have_rotted(reads.examine(here)):
             return "it holds other bytes at the same mod_revision"
         return ""
     return "it holds another write" if whole or there.mod_revision > here.mod_revision else ""

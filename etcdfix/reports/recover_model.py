@@ -33,7 +33,7 @@ class BootstrapValue(msgspec.Struct, frozen=True, kw_only=True):
         mod_revision: Its own; null where a write-ahead log does not tell.
         current: It is what its key holds now.
         log_index: Raft index of the entry of a write-ahead log that it comes from; null for one that etcd holds.
-        confidence: How sure its revision is: ``certain``, ``likely``, ``possible``.
+        confidence: How sure it is that its key held it, at its revision: ``certain``, ``likely``, ``possible``.
         state: ``recovered``; ``not-enabled``: it opens and holds no configuration; ``lock``: it is empty;
             ``damaged``: it belongs to the token and does not open, or is no such value; ``other-token``: no token that
             was given opens it; ``not-understood``: it opens, and is not what k3s and RKE2 write.
@@ -83,10 +83,14 @@ class RecoveredConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     """An EncryptionConfiguration that was recovered.
 
     Attributes:
-        name: What it is called here: ``recovered-1`` is the newest.
+        name: What it is called here: ``recovered-1`` is the newest; those that are only ``possible`` come last.
         sha256: Of the file as the server had it, which its Node names; not of the file that is written here.
         usable: API servers would take it. One that they refuse was never in use; nothing of it is told.
         current: A bootstrap key holds it now.
+        confidence: How sure it is that this datastore held it: ``certain`` where etcd keeps it, or a log shows it that
+            was replayed; else ``likely`` or ``possible``. What is not ``certain`` may be of a clone of this cluster, or
+            etcd refused it; its encryption keys are right all the same where it opens something.
+        doubt: Why it is not certain, a clause; "" where it is.
         first_mod_revision: Of the oldest value that holds it; null where that is not known.
         last_mod_revision: Of the newest.
         file_time: When the server's file was last changed, RFC 3339; "" where that is not said.
@@ -107,6 +111,8 @@ class RecoveredConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     usable: bool
     current: bool
+    confidence: str
+    doubt: str
     first_mod_revision: int | None
     last_mod_revision: int | None
     file_time: str
@@ -131,7 +137,7 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
         write_ahead_logs: That were looked at too.
         bootstrap_keys: How many keys lie under ``/bootstrap/`` now.
         values: Every value that is still kept under one.
-        configurations: Each once, the newest first.
+        configurations: Each once, the newest first, those that are only ``possible`` last.
         nodes: What the annotations of the Nodes name.
         unread_nodes: How many Nodes could not be read.
         tried: So many values were tried: all that do not open today, without today's configuration all that are

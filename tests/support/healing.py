@@ -226,16 +226,18 @@ class LostKeyKineCluster(LostKeyCluster):
 
     Attributes:
         store: Where the API servers keep their objects.
+        file: The file that commands read: that of the store, until a test names another.
     """
 
     def __init__(self, store: KineStore, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.store = store
+        self.file = store.path
         self.settle(b"/registry", folder, capfd)
         self.put("kube-system", namespace_object("kube-system"), resource="namespaces")
 
     @property
     def where(self) -> list[str]:
-        return ["--kine", str(self.store.path)]
+        return ["--kine", str(self.file)]
 
     @contextmanager
     def source(self) -> Iterator[Source]:

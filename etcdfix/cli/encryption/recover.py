@@ -126,7 +126,8 @@ def command(
         open_source(inputs, say=say) as source,
         destination(output_file, (*read_files(inputs, options), *token_files)) as stream,
     ):
-        found = find_configurations(source, request, read_logs(logs, source, request.tokens))
+        logged = read_logs(logs, source, request, request.tokens, progress=progress_of(source))
+        found = find_configurations(source, request, logged)
         saved = None
         if save_dir is not None:
             saved = save_configurations(

@@ -21,8 +21,7 @@ from etcdfix.operations.look.copies_gather import ExaminedCopies, FoundCopy, Sou
 from etcdfix.reports.copies_model import CopyPlace, Fit, PlaceKind
 from etcdfix.reports.origin import shown_word
 from etcdfix.sources.base import Source
-from etcdfix.sources.wal.log import WriteAheadLog
-from etcdfix.sources.wal.model import LogDescription, LoggedWrite, WriteKind
+from etcdfix.sources.wal.model import LoggedWrite, WriteKind
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
@@ -63,12 +62,6 @@ class LogPlace:
             directories, source, examiner, older_snapshots=older_snapshots, progress=progress
         )
         self._history = self._judged.history
-        self._ranges: list[tuple[Path, LogDescription]] = []
-        try:
-            self._ranges = [*self._ranges_of(directories)]
-        except BaseException:
-            self._judged.close()
-            raise
         self.problems = self._judged.problems
 
     def __enter__(self) -> Self:
@@ -78,15 +71,6 @@ class LogPlace:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
         self._judged.close()
-
-    def _ranges_of(self, directories: Sequence[Path]) -> Iterator[tuple[Path, LogDescription]]:
-        """Yield which entries each directory has: a command names one of them."""
-        if len(directories) == 1:
-            yield directories[0], self._judged.log.description
-            return
-        for directory in directories:
-            with WriteAheadLog.open(directory) as log:
-                yield directory, log.description
 
     @property
     def place(self) -> CopyPlace:
@@ -143,7 +127,7 @@ class LogPlace:
                             doubt=safe_text(write.doubt),
                             last=write is last,
                             later=puts,
-                            path=self._directory_of(write),
+                            path=shown_word(str(self._history.directory_of(write.entry_index))),
                         )
                     )
                 puts += write.kind is WriteKind.PUT
@@ -159,9 +143,3 @@ class LogPlace:
             return None
         # What came after that, the datastore itself still keeps.
         return before if self._history.replayed_until(deletion.entry_index) >= self._kept_from else None
-
-    def _directory_of(self, write: LoggedWrite) -> str:
-        for directory, about in self._ranges:
-            if about.first_index <= write.entry_index <= about.last_index:
-                return shown_word(str(directory))
-        return shown_word(str(self._directories[0]))

@@ -123,6 +123,7 @@ def index_cluster(
     """
     examiner = Examiner.of_cluster(source, request, plugins)
     cluster = examiner.kube_system_uid(source)
+    request = msgspec.structs.replace(request, same_again=with_what_it_keeps(request.same_again, source))
     builder = IndexBuilder(examiner, source)
     kept = _Kept()
     keys = KeyCounter()
@@ -143,7 +144,7 @@ def index_cluster(
     # What could not be read is not absent.
     sample = () if below or problems else islice(source.current(b""), _SAMPLE)
     return ClusterIndex(
-        request=msgspec.structs.replace(request, same_again=with_what_it_keeps(request.same_again, source)),
+        request=request,
         source=source,
         examiner=examiner,
         index=index,

@@ -110,8 +110,8 @@ def _why_nothing(report: EncryptionRecoverReport) -> Iterator[str]:
 def _write_configurations(output: Output, report: EncryptionRecoverReport, max_rows: int) -> None:
     output.line()
     output.table(
-        ("CONFIGURATION", "NAMED BY NODES", "MOD REVISIONS", "STAGE", "OPENS", "RIGHT KEY ONLY", "UNDETERMINED",
-         "FILE CHANGED", "DIGEST"),
+        ("CONFIGURATION", "NAMED BY NODES", "HELD HERE", "MOD REVISIONS", "STAGE", "OPENS", "RIGHT KEY ONLY",
+         "UNDETERMINED", "FILE CHANGED", "DIGEST"),
         [_row(report, one) for one in report.configurations[:max_rows]],
         spare=("DIGEST", "FILE CHANGED", "UNDETERMINED"),
     )  # fmt: skip
@@ -134,6 +134,7 @@ def _row(report: EncryptionRecoverReport, one: RecoveredConfiguration) -> tuple[
     return (
         one.name,
         _NAMED[one.named_by_nodes],
+        one.confidence,
         f"{revisions} (current)" if one.current else revisions,
         shown(stage if one.stage_fits is not False else f"{stage} of another file"),
         _opens(report, one),

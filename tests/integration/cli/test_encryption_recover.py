@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -397,6 +398,54 @@ def test_what_was_compacted_comes_out_of_the_log_of_a_running_etcd(
         )
         assert report["write_ahead_logs"] == [str(log)]
     assert "write-ahead log, entry" in k3s.recover("--wal", log, tokens=[k3s.token, former]).out
+
+
+def test_what_a_clone_was_rotated_to_is_never_todays(
+    start_local_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The cluster is idle, so nothing in it contradicts the log; its token, uid and cluster id are the same."""
+    started = {"token": "of-both"}
+
+    def start(name: str) -> EtcdServer:
+        return start_local_etcd(flags=(f"--data-dir={tmp_path / name}",), **started)
+
+    k3s = K3s(start("data"), tmp_path, capfd)
+    k3s.keep(OLD)
+    k3s.node("server-1", OLD)
+    for number in range(4):
+        k3s.secret(f"old-{number}", OLD_KEY, OLD_NAME)
+    here = k3s.server.revision()
+    k3s.server.stop()
+    shutil.copytree(tmp_path / "data", tmp_path / "clone")
+    k3s.server = start("clone")
+    k3s.keep(NEW)
+    k3s.node("server-1", NEW)
+    k3s.secret("new-0", NEW_KEY, NEW_NAME)
+    k3s.server.stop()
+    alone = shutil.copytree(tmp_path / "clone" / "member" / "wal", tmp_path / "alone")
+    k3s.server = start("data")
+    _, report = k3s.report("--wal", alone, live=True)
+    ours, theirs = report["configurations"]
+    assert (ours["current"], ours["confidence"], ours["doubt"], ours["named_by_nodes"]) == (
+        True,
+        "certain",
+        "",
+        "all",
+    )
+    assert (theirs["current"], theirs["confidence"], theirs["named_by_nodes"]) == (False, "possible", "none")
+    assert theirs["last_mod_revision"] is None
+    assert f"this etcd has come to {here} only" in theirs["doubt"]
+    assert any(
+        note.startswith("recovered-2: that this datastore held it is only possible")
+        for note in report["notes"]
+    )
+    # Of an older snapshot nothing tells: it is said what would.
+    older = k3s.report("--wal", alone)[1]["configurations"][1]
+    assert older["confidence"] == "likely"
+    assert "a live etcd, or snap/db of that member, would" in older["doubt"]
+    ran = k3s.recover("--wal", tmp_path / "clone" / "member" / "wal", live=True)
+    assert ran.code in {0, 1, 3}
+    assert re.search(r"recovered-2 +no +possible", ran.out), ran.out
 
 
 def test_a_log_that_cannot_be_compared_is_said_to_be_one_and_another_is_refused(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import msgspec
 
 from etcdfix.encryption.server_token import BOOTSTRAP_PREFIX, ServerToken
-from etcdfix.errors import SourceError
+from etcdfix.examine import Examiner, Reading
+from etcdfix.examine_all import Progress, no_progress
+from etcdfix.model import Confidence
+from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.operations.look.encryption.bootstrap_values import LoggedValue
+from etcdfix.reports.copies_model import Fit
 from etcdfix.sources.base import Source
-from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.sources.wal.log import LogHistory, WriteAheadLog, database_beside
-from etcdfix.sources.wal.model import Kinship
 
 
 class LoggedValues(msgspec.Struct, frozen=True):
@@ -23,55 +23,64 @@ class LoggedValues(msgspec.Struct, frozen=True):
     Attributes:
         values: Of each key from the oldest to the newest.
         problems: Why that is not everything, one sentence each.
-        doubt: What speaks against their being of this etcd, one sentence; "" for nothing.
+        notes: What else to know of the logs, one sentence each: what speaks against their being of this etcd above all.
     """
 
     values: tuple[LoggedValue, ...] = ()
     problems: tuple[str, ...] = ()
-    doubt: str = ""
+    notes: tuple[str, ...] = ()
 
 
-def read_logs(directories: Sequence[Path], source: Source, tokens: Sequence[ServerToken]) -> LoggedValues:
+def read_logs(
+    directories: Sequence[Path],
+    source: Source,
+    reading: Reading,
+    tokens: Sequence[ServerToken],
+    *,
+    progress: Progress = no_progress,
+) -> LoggedValues:
     """Read every write of a bootstrap key out of the logs of the members of one cluster.
 
-    Writes that etcd may have refused are among them: what opens with a token, a server wrote.
+    Writes that etcd may have refused are among them, as ``possible``: what opens with a token, a server wrote.
 
     Args:
         directories: ``member/wal`` of each member; none for no log.
         source: What is stored now, with which the logs are compared.
+        reading: How its values are read.
         tokens: Whose keys are looked for.
+        progress: Counts keys for a display, where a file beside a log is compared.
 
     Raises:
-        SourceError: A log cannot be read, or is of another history.
+        OtherHistory: A log is of another history than what is stored now.
+        SourceError: A log cannot be read.
     """
     if not directories:
         return LoggedValues()
-    with ExitStack() as stack:
-        log = stack.enter_context(WriteAheadLog.open(*directories))
-        others: list[Source] = []
-        for database in filter(None, map(database_beside, directories)):
-            with suppress(SourceError):  # a running etcd holds it
-                others.append(stack.enter_context(SnapshotSource(database)))
-        history = stack.enter_context(closing(log.history(source, others=others)))
-        log.require_same_history(history)
-        keys = dict.fromkeys([*history.keys(BOOTSTRAP_PREFIX), *(token.etcd_key for token in tokens)])
-        values = tuple(one for key in keys for one in _of_key(history, key))
-        doubt = ""
-        if history.agreement.kinship is not Kinship.SAME_HISTORY:
-            doubt = (
-                f"nothing shows that the write-ahead log is of this etcd: {history.agreement.sentence}; what a token "
-                "opens was written by a server that had this token"
+    with JudgedLog(directories, source, Examiner.of_cluster(source, reading), progress=progress) as judged:
+        judged.require_same_history()
+        keys = dict.fromkeys([*judged.history.keys(BOOTSTRAP_PREFIX), *(token.etcd_key for token in tokens)])
+        values = tuple(one for key in keys for one in _of_key(judged, key))
+        notes = [f"write-ahead log: {note}" for note in judged.notes]
+        if judged.fit is not Fit.SAME:
+            notes.append(
+                f"nothing shows that the write-ahead log is of this etcd: {judged.why}; what a token opens was written "
+                "by a server that had this token"
             )
-        return LoggedValues(values, (*log.problems, *history.problems), doubt)
+        return LoggedValues(values, tuple(judged.problems), tuple(notes))
 
 
-def _of_key(history: LogHistory, key: bytes) -> Iterator[LoggedValue]:
-    for write in history.writes(key):
-        if write.value is not None:
-            yield LoggedValue(
-                etcd_key=key,
-                value=write.value,
-                mod_revision=write.mod_revision,
-                log_index=write.entry_index,
-                confidence=write.confidence,
-            )
+def _of_key(judged: JudgedLog, key: bytes) -> Iterator[LoggedValue]:
+    for write in judged.history.writes(key):
+        if write.value is None:
+            continue
+        confidence, doubt = write.confidence, write.doubt
+        if judged.fit is not Fit.SAME:
+            confidence, doubt = Confidence.POSSIBLE, judged.why
+        yield LoggedValue(
+            etcd_key=key,
+            value=write.value,
+            mod_revision=write.mod_revision,
+            log_index=write.entry_index,
+            confidence=confidence,
+            doubt=doubt,
+        )

@@ -21,6 +21,7 @@ from etcdfix.text.commands import RepeatedOptions
 _MOST_KEYS: Final = 1000
 # A server writes one when it starts, and for a rotation. Each costs some milliseconds for each token.
 _MOST_VALUES: Final = 10_000
+_SUREST: Final = (Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE)
 
 
 class KeptValue(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +33,8 @@ class KeptValue(msgspec.Struct, frozen=True, kw_only=True):
         mod_revision: Its own; None where a log does not tell.
         current: It is what its key holds now.
         log_index: Raft index of the entry of a write-ahead log that it comes from; None for one that etcd holds.
-        confidence: How sure its revision is.
+        confidence: How sure it is that its key held it, at its revision.
+        doubt: Why that is not certain, a clause; "" where it is.
     """
 
     shown_key: str
@@ -41,6 +43,7 @@ class KeptValue(msgspec.Struct, frozen=True, kw_only=True):
     current: bool = False
     log_index: int | None = None
     confidence: Confidence = Confidence.CERTAIN
+    doubt: str = ""
 
 
 class BootstrapValues(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +61,7 @@ class BootstrapValues(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def files(self) -> dict[str, RecoveredFile]:
-        """Each configuration once, by its digest, the newest first."""
+        """Each configuration once, by its digest: the newest first, and last those that are only ``possible``."""
         holding = [(kept, kept.opened.file) for kept in self.values if kept.opened.file is not None]
         holding.sort(key=lambda pair: _newness(pair[0]), reverse=True)
         found: dict[str, RecoveredFile] = {}
@@ -73,9 +76,15 @@ class BootstrapValues(msgspec.Struct, frozen=True, kw_only=True):
         ]
         return sorted(holding, key=_newness)
 
+    def surest_of(self, sha256: str) -> KeptValue:
+        """Return the value which shows best that one configuration was kept here, of equals the newest."""
+        return max(self.of(sha256), key=lambda kept: (-_SUREST.index(kept.confidence), _newness(kept)))
 
-def _newness(kept: KeptValue) -> tuple[bool, int, int]:
-    return kept.current, kept.mod_revision or 0, kept.log_index or 0
+
+def _newness(kept: KeptValue) -> tuple[bool, bool, int, int]:
+    """Order by age. What nothing shows to be of this etcd comes before everything that is, whatever its revision."""
+    shown = kept.confidence is not Confidence.POSSIBLE
+    return kept.current, shown, kept.mod_revision or 0, kept.log_index or 0
 
 
 class LoggedValue(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +95,7 @@ class LoggedValue(msgspec.Struct, frozen=True, kw_only=True):
     mod_revision: int | None
     log_index: int
     confidence: Confidence
+    doubt: str = ""
 
 
 def with_what_it_keeps(again: RepeatedOptions, source: Source) -> RepeatedOptions:
@@ -174,4 +184,5 @@ def _opened(logged: Iterable[LoggedValue], tokens: Sequence[ServerToken]) -> Ite
             mod_revision=one.mod_revision,
             log_index=one.log_index,
             confidence=one.confidence,
+            doubt=one.doubt,
         )

@@ -80,15 +80,15 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         values: Of the bootstrap data.
         stages: What the Nodes say.
         cluster: uid of kube-system; None where it cannot be read.
-        recovered: The newest configuration first.
-        doubt: Whether a write-ahead log is of this etcd, one sentence; "" where it is, and without one.
+        recovered: The newest configuration first, those that are only ``possible`` last.
+        log_notes: What to know of the write-ahead logs, one sentence each.
     """
 
     values: BootstrapValues
     stages: NodeStages
     cluster: str | None
     recovered: tuple[Recovered, ...]
-    doubt: str = ""
+    log_notes: tuple[str, ...] = ()
 
     @property
     def usable(self) -> list[EncryptionConfiguration]:
@@ -149,7 +149,7 @@ def find_configurations(source: Source, request: RecoverRequest, logged: LoggedV
         stages=stages,
         cluster=cluster,
         recovered=tuple(recovered),
-        doubt=logged.doubt,
+        log_notes=logged.notes,
     )
 
 
@@ -282,7 +282,7 @@ def _report(
     )
     return msgspec.structs.replace(
         without_advice,
-        notes=[*notes(without_advice), *([found.doubt] if found.doubt else [])],
+        notes=[*notes(without_advice), *found.log_notes],
         next=next_step(
             without_advice,
             request.same_again,
@@ -310,7 +310,7 @@ def _value(kept: KeptValue, names: Mapping[str, str]) -> BootstrapValue:
 def _published(
     found: Found, one: Recovered, result: CandidateResult | None, saved: Saved
 ) -> RecoveredConfiguration:
-    holding = found.values.of(one.file.sha256)
+    holding, surest = found.values.of(one.file.sha256), found.values.surest_of(one.file.sha256)
     revisions = [kept.mod_revision for kept in holding if kept.mod_revision is not None]
     # The newest word on it: one file goes through several stages.
     stages = [kept.opened.file.stage for kept in holding if kept.opened.file is not None]
@@ -322,6 +322,8 @@ def _published(
         sha256=one.file.sha256,
         usable=one.configuration is not None,
         current=any(kept.current for kept in holding),
+        confidence=surest.confidence.value,
+        doubt=surest.doubt,
         first_mod_revision=min(revisions, default=None),
         last_mod_revision=max(revisions, default=None),
         file_time=one.file.file_time,

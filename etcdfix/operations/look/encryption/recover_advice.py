@@ -47,6 +47,12 @@ def notes(report: EncryptionRecoverReport) -> list[str]:
         for one in report.configurations
         if not one.usable
     ]
+    told += [
+        f"{one.name}: that this datastore held it is only {one.confidence}: {one.doubt}. What it opens was written "
+        "with its keys; that does not show that servers run with it today"
+        for one in report.configurations
+        if one.doubt
+    ]
     left = (report.tried or 0) - report.opened
     if left and not missing:
         told.append(
@@ -71,7 +77,7 @@ def _with_files(report: EncryptionRecoverReport, same_again: RepeatedOptions) ->
         )
     files = [one.file.path for one in helping if one.file is not None]
     return Remedy(
-        "Join those that open something, the newest first, and read with the file that this makes",
+        "Join those that open something, in this order, and read with the file that this makes",
         quote_command(["etcdfix", "encryption", "merge", *files, "--output-file", "FILE"]),
         "",
     )

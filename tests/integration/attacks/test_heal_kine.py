@@ -1,0 +1,226 @@
+"""Attacks on ``etcdfix heal --kine``: a file that is not what the API servers read, or changes while it is read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.apiserver import Answer, Request
+from tests.support.certificates import CertificateAuthority
+from tests.support.healing import NEW, LostKeyKineCluster, beside, lost_key_kine_cluster
+
+NAMESPACES = "/api/v1/namespaces?limit=1"
+LEASES = "/apis/coordination.k8s.io/v1/leases?limit=1"
+
+
+@pytest.fixture
+def cluster(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], authority: CertificateAuthority
+) -> Iterator[LostKeyKineCluster]:
+    with lost_key_kine_cluster(tmp_path, capfd, authority) as cluster:
+        cluster.rescue()
+        cluster.p1.requests.clear()
+        yield cluster
+
+
+@pytest.fixture
+def copied(cluster: LostKeyKineCluster, tmp_path: Path) -> Path:
+    """A copy of the file, by SQLite itself."""
+    (tmp_path / "copy").mkdir()
+    path = tmp_path / "copy" / "state.db"
+    with sqlite3.connect(path) as other:
+        cluster.store.writer.connection.backup(other)
+    other.close()
+    return path
+
+
+def _refused(cluster: LostKeyKineCluster, *options: str, rule: str | None, says: str) -> dict[str, object]:
+    with cluster.unwritten(), cluster.untouched():
+        told = cluster.told("one", *options, code=4)
+    assert (told["refusal"]["rule"], cluster.patches()) == (rule, []), told["refusal"]
+    assert says in told["refusal"]["message"], told["refusal"]
+    return dict(told["refusal"])
+
+
+def test_a_copy_that_nobody_writes(cluster: LostKeyKineCluster, copied: Path) -> None:
+    cluster.put("other", b"of another program", resource="elsewhere")
+    cluster.file = copied
+    refusal = _refused(cluster, rule="other-cluster", says="is not what the API server at")
+    assert "not a copy" in str(refusal["next_step"])
+
+
+def test_a_copy_of_this_very_moment(cluster: LostKeyKineCluster, copied: Path) -> None:
+    """Nothing tells it from the file; the first object shows it, and is healed nonetheless."""
+    cluster.file = copied
+    report = cluster.report()
+    told = cluster.told("--from-report", str(report), code=3)
+    (one,) = told["objects"]
+    assert one["result"] == "anomaly"
+    assert "that server writes elsewhere" in one["detail"]
+    assert len(cluster.patches()) == 1
+
+
+def test_the_file_of_another_k3s_that_was_made_from_a_copy(cluster: LostKeyKineCluster, copied: Path) -> None:
+    """It has gone on by itself, further than ours."""
+    with sqlite3.connect(copied) as other:
+        other.execute(
+            "INSERT INTO kine (name, created, deleted, create_revision, prev_revision, lease, value) "
+            "VALUES ('/registry/elsewhere/x', 1, 0, 0, 0, 0, x'00')"
+        )
+    other.close()
+    cluster.file = copied
+    _refused(cluster, rule="other-cluster", says=f"at {cluster.store.revision()}")
+
+
+def test_a_server_that_reads_another_store(cluster: LostKeyKineCluster) -> None:
+    with beside(cluster, NEW) as p2:
+        body = {"kind": "NamespaceList", "metadata": {"resourceVersion": "1"}}
+        p2.behaviour.instead[NAMESPACES] = Answer(200, json.dumps(body).encode())
+        _refused(cluster, rule="other-cluster", says=f"{p2.url} reads")
+
+
+def test_writes_of_others_are_no_surprise(cluster: LostKeyKineCluster) -> None:
+    """A server that answers a little later stands a little further on."""
+
+    def write(_request: Request) -> None:
+        cluster.put("busy", b"of another program", resource="elsewhere")
+
+    cluster.p1.before.append(write)
+    assert cluster.told("one")["objects"][0]["result"] == "healed"
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_a_server_that_does_not_say_where_it_stands(cluster: LostKeyKineCluster, status: int) -> None:
+    for path in (NAMESPACES, LEASES):
+        cluster.p1.behaviour.instead[path] = Answer(status, b'{"kind": "Status"}')
+    refusal = _refused(cluster, rule="server-unchecked", says="at which revision it stands")
+    assert "list namespaces" in str(refusal["next_step"])
+    accepted = "--accept-unchecked-server", cluster.p1.url
+    _refused(cluster, *accepted, rule="server-unchecked", says="at which revision it stands")
+
+
+def test_one_of_two_that_need_not_say_it(cluster: LostKeyKineCluster) -> None:
+    with beside(cluster, NEW) as p2:
+        for path in (NAMESPACES, LEASES):
+            p2.behaviour.instead[path] = Answer(403, b'{"kind": "Status"}')
+        _refused(cluster, rule="server-unchecked", says=p2.url)
+        told = cluster.told("one", "--accept-unchecked-server", p2.url)
+    assert told["objects"][0]["result"] == "healed"
+
+
+def test_namespaces_that_cannot_be_listed(cluster: LostKeyKineCluster) -> None:
+    cluster.p1.behaviour.instead[NAMESPACES] = Answer(500, b'{"kind": "Status"}')
+    assert cluster.told("one")["objects"][0]["result"] == "healed"
+
+
+def _at_patch(cluster: LostKeyKineCluster, action: Callable[[], object]) -> None:
+    def arrived(request: Request) -> None:
+        if request.method == "PATCH" and len(cluster.patches()) <= 1:
+            action()
+
+    cluster.p1.before.append(arrived)
+
+
+def test_the_file_goes_away_while_the_request_is_on_its_way(cluster: LostKeyKineCluster) -> None:
+    """Nothing is known then; once it is there again, reconciling tells."""
+    away = cluster.store.path.with_name("away.db")
+    _at_patch(cluster, lambda: cluster.store.path.rename(away))
+    told = cluster.told("one", code=3)
+    (one,) = told["objects"]
+    assert one["result"] == "unknown"
+    away.rename(cluster.store.path)
+    words = [*cluster.where, "--etcd-prefix", cluster.prefix, "--encryption-config", str(cluster.config)]
+    ran = cluster.run("audit", "reconcile", *words, str(cluster.log))
+    assert ran.code == 0, ran
+    assert "healed" in ran.out
+
+
+@pytest.mark.parametrize("what", ["compaction", "checkpoint", "vacuum"])
+def test_what_kine_does_by_itself_moves_nothing(cluster: LostKeyKineCluster, what: str) -> None:
+    """Between the look and the request, and between the request and the look after it."""
+    writer = cluster.store.writer
+
+    def tidy(_request: Request) -> None:
+        match what:
+            case "compaction":
+                writer.compact(writer.newest)
+            case "checkpoint":
+                writer.checkpoint("TRUNCATE")
+            case "vacuum":
+                writer.connection.execute("VACUUM")
+
+    cluster.written_twice("three")
+    cluster.rescue("three")
+    cluster.p1.before.append(tidy)
+    told = cluster.told("--from-report", str(cluster.report()))
+    assert [one["result"] for one in told["objects"]] == ["healed"] * 3
+
+
+def test_a_damaged_file_decides_nothing(cluster: LostKeyKineCluster, copied: Path) -> None:
+    raw = bytearray(copied.read_bytes())
+    page = int.from_bytes(raw[16:18], "big")
+    root = (
+        sqlite3.connect(copied)
+        .execute("SELECT rootpage FROM sqlite_master WHERE name = 'kine_name_id_index'")
+        .fetchone()[0]
+    )
+    raw[(root - 1) * page + 8 : root * page] = bytes(page - 8)
+    copied.write_bytes(raw)
+    cluster.file = copied
+    with cluster.unwritten(), cluster.untouched():
+        ran = cluster.heal("one")
+    assert ran.code == 5, ran
+    assert cluster.patches() == []
+    assert str(copied) in ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (["--endpoints", "127.0.0.1:1"], 2, "two different sources"),
+        (["--snapshot", "FILE"], 2, "two different sources"),
+        (["--main-endpoints", "127.0.0.1:1"], 2, "--main-endpoints"),
+        (["--revision", "2"], 2, "--revision"),
+    ],
+)
+def test_another_source_beside_it(
+    cluster: LostKeyKineCluster, options: list[str], code: int, says: str
+) -> None:
+    given = [str(cluster.config) if word == "FILE" else word for word in options]
+    with cluster.unwritten(), cluster.untouched():
+        ran = cluster.heal("one", *given)
+    assert (ran.code, cluster.patches()) == (code, []), ran
+    assert says in ran.err
+
+
+def test_nothing_is_left_beside_the_file_or_in_the_temporary_directory(
+    cluster: LostKeyKineCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "tmp"
+    place.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    beside_it = sorted(path.name for path in cluster.store.path.parent.iterdir())
+    cluster.told("--from-report", str(cluster.report()))
+    assert list(place.iterdir()) == []
+    assert sorted(path.name for path in cluster.store.path.parent.iterdir()) == beside_it
+
+
+def test_no_room_for_a_copy(
+    cluster: LostKeyKineCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """At the look after the request: what became of it is not known, and the intent stays open."""
+    full = shutil.Error("no")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device") from full
+
+    _at_patch(cluster, lambda: monkeypatch.setattr("tempfile.mkdtemp", refuse))
+    told = cluster.told("one", code=3)
+    assert told["objects"][0]["result"] == "unknown"
+    assert any("audit reconcile" in step["command"] for step in told["follow_ups"])
+    monkeypatch.undo()

@@ -848,9 +848,7 @@ def test_no_copy_says_the_uid(
 
 
 @pytest.fixture
-def ended(
-    lost: Lost,
-) -> Iterator[LostKeyCluster]:
+def ended(lost: Lost) -> Iterator[LostKeyCluster]:
     """Cached reads ended before anything was saved; what the Secret ``one`` was before stands under today's key."""
     with lost() as cluster:
         RescueStore.open(cluster.saved).close()
@@ -907,6 +905,7 @@ def test_two_backups_say_different_uids(ended: LostKeyCluster) -> None:
     _refused(ended, "one", rule="other-object", says=OTHER)
 
 
+@on_etcd
 def test_etcd_and_a_backup_say_different_uids(ended: LostKeyCluster) -> None:
     first = ended.written_twice("one")
     ended.back_up(msgspec.structs.replace(first, value=ended.sealed("one", uid=OTHER)))
@@ -933,6 +932,7 @@ def test_a_saved_copy_of_an_earlier_object_says_nothing(ended: LostKeyCluster) -
     _refused(ended, "one", rule="not-healable", says=NO_UID)
 
 
+@on_etcd
 def test_an_earlier_revision_of_an_object_that_was_made_anew(ended: LostKeyCluster) -> None:
     first = ended.written_twice("one")
     _made_anew(ended)

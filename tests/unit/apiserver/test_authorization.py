@@ -187,6 +187,7 @@ def test_a_status_that_is_no_yes(
     error = refused(api.kubeconfig(tmp_path))
     assert error.reason is reason
     assert str(status) in str(error)
+    assert ("in a moment" in error.hint) is (status in {429, 503})
     # Asked once: nothing is retried.
     assert [request.path for request in api.requests].count(path) == 1
 

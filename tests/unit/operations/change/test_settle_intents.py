@@ -53,7 +53,9 @@ def item(
         subject=SimpleNamespace(key=b"/registry/secrets/shop/db"),
         cluster=ClusterIdentity.by_uid(uid),
     )
-    return SimpleNamespace(intent=intent, result=result, detail="seen", warnings=(), record=None)
+    return SimpleNamespace(
+        intent=intent, result=result, detail="seen", header_revision=7, warnings=(), record=None
+    )
 
 
 def lines(*found: Any, refused: tuple[Any, ...] = ()) -> list[str]:
@@ -72,6 +74,16 @@ def test_only_a_deletion_that_may_have_happened_is_to_be_undone(
     assert any(line.startswith(UNDO) for line in told) is gone
     assert any(line.startswith(LOOK) for line in told) is (result is Result.ANOMALY)
     assert any(line.startswith(AGAIN) for line in told) is (result is Result.UNKNOWN)
+
+
+def test_what_stays_open_says_what_would_tell() -> None:
+    """Without a revision etcd gave no answer; with one, it gave a value that could not be examined."""
+    silent, unexamined = item(Result.UNKNOWN), item(Result.UNKNOWN, Verb.HEAL)
+    silent.header_revision = 0
+    assert lines(silent)[-1] == "  it stays open; run this again when etcd answers"
+    stays, explain = lines(unexamined)[-2:]
+    assert stays == "  it stays open; run this again, without --no-kms, once the value can be examined:"
+    assert explain == "  etcdfix explain /registry/secrets/shop/db"
 
 
 @pytest.mark.parametrize("uid", ["u", ""])

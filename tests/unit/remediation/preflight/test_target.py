@@ -22,7 +22,7 @@ def test_the_command_connects_as_etcdfix_did_and_tells_no_password() -> None:
         cacert="ca", cert="c", key="k", user="root", password="hunter2-of-the-test",
     )  # fmt: skip
     cluster: Any = SimpleNamespace(
-        source=SimpleNamespace(client=SimpleNamespace(connection=connection)),
+        client=SimpleNamespace(connection=connection),
         examiner=Examiner.of(Reading(layout=StorageLayout(), configuration=None)),
     )
     good = stored(KEY, json_object("v1", "ConfigMap", "a", "shop"))

@@ -7,8 +7,9 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -19,6 +20,9 @@ from tests.support.change_runs import Registry
 from tests.support.etcd_places import NoEtcdError
 from tests.support.etcd_server import EtcdServer, EtcdServers, given_server
 from tests.support.thorough import THOROUGH
+
+if TYPE_CHECKING:
+    from tests.support.healing import LoseKey
 
 _Made = TypeVar("_Made")
 
@@ -132,6 +136,20 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
     """A small cluster of its own, and the commands that change it."""
     return Registry(etcd, prefix, tmp_path, capfd)
+
+
+@pytest.fixture
+def lose_key(
+    etcd: EtcdServer,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    authority: CertificateAuthority,
+) -> LoseKey:
+    """Make a cluster on etcd that lost its encryption key; the names of its Secrets may be given."""
+    from tests.support.healing import lost_key_cluster
+
+    return partial(lost_key_cluster, etcd, prefix, tmp_path, capfd, authority)
 
 
 @pytest.fixture

@@ -10,17 +10,15 @@ import click
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import is_key, wanted_key
 from etcdfix.cli.options import reading_options, source_options
-from etcdfix.cli.output import say, say_next
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.single_key import document_options, single_key
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.explain import ExplainRequest, explain_key
 from etcdfix.operations.look.explain_cause import cause_list, cause_page, named_cause
-from etcdfix.operations.look.missing import why_missing
 from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.formats.causes import CAUSE_FORMATS
 from etcdfix.reports.formats.explain import EXPLAIN_FORMATS
-from etcdfix.storagekey import StorageLayout, display
+from etcdfix.storagekey import StorageLayout
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "explained; a key that can be read, or that holds no object of the API",
@@ -70,15 +68,7 @@ def command(
         result = explain_key(
             opened.source, request, plugins=opened.plugins, progress=progress_of(opened.source)
         )
-        report = result.report
-        for reason in report.incomplete_reasons if report is not None else result.problems:
-            say(f"incomplete: {reason}")
-        if report is None:
-            say(f"nothing is stored under {display(wanted)}, and no revision of it is kept")
-            hint = why_missing(opened.source, request.layout, wanted) if result.ended is None else ""
-            if hint:
-                say_next(hint)
-            opened.nothing(result.ended, incomplete=bool(result.problems))
+        report = opened.kept(wanted, result.report, result.problems, result.ended)
         EXPLAIN_FORMATS[output](report, opened.stream)
     return result.ended.exit_code if result.ended is not None else _exit_code(report)
 

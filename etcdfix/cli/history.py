@@ -11,14 +11,12 @@ import click
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import wanted_key
 from etcdfix.cli.options import reading_options, source_options
-from etcdfix.cli.output import say, say_next
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.single_key import document_options, single_key
 from etcdfix.operations.look.history import HistoryRequest, look_into_history
 from etcdfix.operations.look.history_log import KeyLog
-from etcdfix.operations.look.missing import why_missing
 from etcdfix.reports.formats.history import HISTORY_FORMATS
-from etcdfix.storagekey import StorageLayout, display
+from etcdfix.storagekey import StorageLayout
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "every revision that is kept can be read",
@@ -113,15 +111,7 @@ def command(
             result = look_into_history(
                 opened.source, request, plugins=opened.plugins, progress=progress, log=log
             )
-        report = result.report
-        for reason in report.incomplete_reasons if report is not None else result.problems:
-            say(f"incomplete: {reason}")
-        if report is None:
-            say(f"nothing is stored under {display(wanted)}, and no revision of it is kept")
-            hint = why_missing(opened.source, request.layout, wanted) if result.ended is None else ""
-            if hint:
-                say_next(hint)
-            opened.nothing(result.ended, incomplete=bool(result.problems))
+        report = opened.kept(wanted, result.report, result.problems, result.ended)
         HISTORY_FORMATS[output](report, opened.stream)
     if result.ended is not None:
         return result.ended.exit_code

@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn, Protocol, TypeVar
 
 import click
 
 from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.options import Decorator, configuration_of, gather_inputs, option_group
-from etcdfix.cli.output import say
+from etcdfix.cli.output import say, say_next
 from etcdfix.errors import EndedEarly
 from etcdfix.inputs.outputfile import destination
+from etcdfix.operations.look.missing import why_missing
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
 from etcdfix.sources.base import Source
+from etcdfix.storagekey import StorageLayout, display
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
@@ -45,6 +47,14 @@ def document_options(formats: Sequence[str]) -> Decorator:
     )
 
 
+class _Report(Protocol):
+    @property
+    def incomplete_reasons(self) -> Sequence[str]: ...
+
+
+_Made = TypeVar("_Made", bound=_Report)
+
+
 class Opened(NamedTuple):
     """What a command reads from and writes to.
 
@@ -62,9 +72,29 @@ class Opened(NamedTuple):
     stream: BinaryIO
     plugins: KMSPlugins | None
 
-    @staticmethod
-    def nothing(ended: EndedEarly | None, *, incomplete: bool) -> NoReturn:
-        """End the command without a report: no file takes the place of an earlier one."""
+    def kept(
+        self, key: bytes, report: _Made | None, problems: Sequence[str], ended: EndedEarly | None
+    ) -> _Made:
+        """Return the report, and say why it is not of everything; end the command where there is none.
+
+        Without a report no file takes the place of an earlier one.
+
+        Args:
+            key: That it is about.
+            report: None where nothing is kept under the key.
+            problems: Why not everything was seen, where there is no report.
+            ended: What ended the look early; None where nothing did.
+        """
+        for reason in report.incomplete_reasons if report is not None else problems:
+            say(f"incomplete: {reason}")
+        return report if report is not None else self._nothing(key, ended, incomplete=bool(problems))
+
+    def _nothing(self, key: bytes, ended: EndedEarly | None, *, incomplete: bool) -> NoReturn:
+        say(f"nothing is stored under {display(key)}, and no revision of it is kept")
+        layout = StorageLayout(self.inputs.etcd_prefix)
+        hint = why_missing(self.source, layout, key) if ended is None else ""
+        if hint:
+            say_next(hint)
         code = int(ExitCode.INCOMPLETE if incomplete else ExitCode.SOURCE)
         click.get_current_context().exit(code if ended is None else ended.bare_exit_code)
 

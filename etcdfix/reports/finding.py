@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.reports.model import Finding, FindingEvidence, StatusCause, ValueKind
-from etcdfix.reports.remedies import Way, ways_out
+from etcdfix.reports.remedies import ways_out
+from etcdfix.reports.ways import Way
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64
 from etcdfix.verdicts.examination import Examination

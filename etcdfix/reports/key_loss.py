@@ -9,15 +9,9 @@ import msgspec
 
 from etcdfix.reports.model import LostKey, Remedy, TransformerSummary
 from etcdfix.reports.next_steps import doubt_in, first_way_out
-from etcdfix.reports.remedies import (
-    Way,
-    WayKind,
-    configuration_remedy,
-    from_memory,
-    other_copies,
-    recovered_configuration,
-)
+from etcdfix.reports.remedies import configuration_remedy, from_memory, other_copies, recovered_configuration
 from etcdfix.reports.tally import MAX_NAMES, OTHERS
+from etcdfix.reports.ways import Way, WayKind
 from etcdfix.storagekey import ResourcePrefix, StorageCodec
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 import msgspec
 
 from etcdfix.reports.model import KMSPluginSummary, KMSSummary, Remedy, Summary, TransformerSummary
-from etcdfix.reports.remedies import KMS_ADVICE, Way, WayKind, with_configuration
+from etcdfix.reports.remedies import KMS_ADVICE, with_configuration
+from etcdfix.reports.ways import Way, WayKind
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause

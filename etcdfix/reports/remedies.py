@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from etcdfix.model import (
-    GroupResource,
     Outcome,
     ReadableRevision,
     Repair,
@@ -15,52 +13,24 @@ from etcdfix.model import (
     RepairProof,
     ServerBehaviour,
 )
+from etcdfix.reports.earlier_revision import NOT_TO_KINE, readable_way, revealed
 from etcdfix.reports.model import Remedy
+from etcdfix.reports.ways import Way, WayKind, risks_to_accept
 from etcdfix.storagekey import api_path
 from etcdfix.text.commands import GRANTED, RepeatedOptions, piped
 from etcdfix.text.safetext import is_plain, key_arguments, quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import LOST_KEY, AcceptRisk, Deletability, deletability_of, risks_of
+from etcdfix.verdicts.deletability import LOST_KEY, AcceptRisk, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
 
 _ANYWHERE = RepeatedOptions()
-_SECRETS = GroupResource("", "secrets")
 
 DO_NOT_RESTART = "Do not restart the API servers"
 """With this begin the ways out that save what the memory of API servers may still hold."""
 
 
-class WayKind(StrEnum):
-    """What a way out does, for whoever chooses among several; it is not published."""
-
-    CURE = "cure"
-    """It changes the configuration, or what stands around the value; or finds out more."""
-    PUT_BACK = "put-back"
-    """It writes an earlier revision over the value."""
-    SAVE = "save"
-    """It saves an earlier revision."""
-    RESCUE = "rescue"
-    """It saves what the memory of API servers may still hold."""
-    HEAL = "heal"
-    """It has an API server write the value anew from its memory."""
-    COPIES = "copies"
-    """It looks for every other copy."""
-    REPAIR = "repair"
-    """It puts the stored bytes right."""
-    DELETE = "delete"
-    """After it the object is gone."""
-
-
-class Way(NamedTuple):
-    """One way out, and what it does."""
-
-    remedy: Remedy
-    kind: WayKind = WayKind.CURE
-
-
-# An API server that ran before may still hold the object, whatever became of the key or the value.
 _MAY_BE_CACHED = LOST_KEY | {
     Cause.UNKNOWN_ENVELOPE,
     Cause.KEY_RENAMED,
@@ -299,7 +269,7 @@ def _repairs(found: Examination, again: RepeatedOptions, *, breaking: bool) -> I
         kept = Remedy(
             f"Keep it: {_UNDONE[repair.kind]}, and it reads; {_PROOFS[repair.proof]}",
             again.save_snapshot("kept.db"),
-            f"{repair.words[0].upper()}{repair.words[1:]}. {_NOT_TO_KINE}",
+            f"{repair.words[0].upper()}{repair.words[1:]}. {NOT_TO_KINE}",
         )
         yield Way(kept, WayKind.SAVE)
         return
@@ -414,101 +384,6 @@ def _api_path(found: Examination) -> str:
     return found.directory.api_path(found.namespace, found.name)
 
 
-def readable_remedy(
-    found: Examination,
-    readable: ReadableRevision,
-    again: RepeatedOptions,
-    *,
-    breaking: bool = False,
-    refused: bool = False,
-) -> Remedy:
-    """Return how an earlier revision that still reads is put back, or saved where it cannot be put back as it is.
-
-    Args:
-        found: The value that cannot be read.
-        readable: The revision.
-        again: Options that a command must repeat.
-        breaking: As in :func:`remedies_for`.
-        refused: A deletion of the value was refused, and for the same reason it could not be written over.
-    """
-    return readable_way(found, readable, again, breaking=breaking, refused=refused).remedy
-
-
-def readable_way(
-    found: Examination,
-    readable: ReadableRevision,
-    again: RepeatedOptions,
-    *,
-    breaking: bool = False,
-    refused: bool = False,
-) -> Way:
-    """Return the same, with what it does."""
-    stored = found.stored
-    save = save_command(stored.key, found.directory.group_resource, readable.at, again)
-    which = f"readable revision {readable.at}"
-    if again.of_kine:
-        other = "" if readable.same_object else _OTHER_OBJECT
-        keep = Remedy(f"Save {which}, before kine compacts it", save, f"{other}{_NOT_TO_KINE} {_OLD_VALUE}")
-        return Way(keep, WayKind.SAVE)
-    if again.of_a_file:
-        see = Remedy(
-            f"See {which}, which this file still holds"
-            + ("" if readable.same_object else ": it may be of another object"),
-            again.get(stored.key, revision=readable.at),
-            f"To save it: {save}. {_OTHER_OBJECT if not readable.same_object else _OF_A_FILE}",
-        )
-        return Way(see, WayKind.SAVE)
-    if not readable.same_object:
-        other = f"Save {which}, before etcd compacts it: it may be of another object"
-        return Way(Remedy(other, save, _OTHER_OBJECT + _COMPACTS), WayKind.SAVE)
-    # What may only be newer than this tool may be in order; a lease that ran out takes its object with it.
-    # What can be repaired is newer than any earlier revision.
-    better = {AcceptRisk.NEWER_THAN_KNOWN, AcceptRisk.ONLY_COPY} & set(risks_of(found))
-    unsure = refused or better or readable.leased or again.of_the_past
-    if unsure or deletability_of(found) is not Deletability.DELETABLE:
-        kept = Remedy(f"Save {which}, before etcd compacts it", save, _SAVED_ONLY + _COMPACTS)
-        return Way(kept, WayKind.SAVE)
-    risks = risks_to_accept(found, breaking=breaking)
-    accepts = f"It accepts what must be accepted: {', '.join(risks)}. " if risks else ""
-    granted = "" if again.told_of_encryption else GRANTED
-    put_back = Remedy(
-        f"Put back {which}, soon compacted: a dry run first",
-        again.restore(stored.key, readable.at, replacing=stored.mod_revision, accepting=risks),
-        f"What is there now is backed up first. {accepts}{granted}{_COMPACTS} Save it now: {save}",
-    )
-    return Way(put_back, WayKind.PUT_BACK)
-
-
-def save_command(key: bytes, resource: GroupResource, revision: int, again: RepeatedOptions) -> str:
-    """Return the command that shows a whole object at a revision, to be kept: a Secret that is masked is no copy."""
-    return again.get(key, *_revealed(resource), "-o", "json", revision=revision)
-
-
-def _revealed(resource: GroupResource) -> Sequence[str]:
-    return ["--reveal"] if resource == _SECRETS else []
-
-
-def risks_to_accept(found: Examination, *, breaking: bool = False) -> list[AcceptRisk]:
-    """Return what ``--accept-risk`` has to name before an unreadable value is replaced or deleted."""
-    breaking = breaking or bool(protected_reason(found.directory.group_resource, found.namespace))
-    return [*([AcceptRisk.CLUSTER_BREAKING] if breaking else []), *risks_of(found)]
-
-
-_COMPACTS = (
-    "An API server has etcd compact, every five minutes, what is older than that; a snapshot keeps it too."
-)
-_OTHER_OBJECT = (
-    "The etcd key was deleted and put again since then, and nothing shows that the object is the same: compare before "
-    "you use it. "
-)
-_NOT_TO_KINE = "etcdfix writes nothing to kine: what changes an object there goes through an API server."
-_OLD_VALUE = "kine keeps the value before the last one until the key is written or deleted again."
-_OF_A_FILE = "A live etcd may have compacted it by now."
-_SAVED_ONLY = (
-    "It can be put back only where the present value may be deleted, and that is not so as things are. "
-)
-
-
 def _from_memory(found: Examination, again: RepeatedOptions, *, lost: bool) -> Iterator[Way]:
     """Yield how the memory of API servers is saved, and, where the encryption key is lost, written anew."""
     where = found.directory
@@ -621,7 +496,7 @@ def _only_managed_fields_break(found: Examination) -> bool:
 
 def _heal(found: Examination, again: RepeatedOptions) -> Remedy:
     """Replace an object by itself without managedFields: a masked Secret would be refused, so it is revealed."""
-    options = ("--omit-managed-fields", "-o", "json", *_revealed(found.directory.group_resource))
+    options = ("--omit-managed-fields", "-o", "json", *revealed(found.directory.group_resource))
     return Remedy(
         "Heal it through the API: replace it by itself without metadata.managedFields",
         piped(again.get(found.stored.key, *options), ["kubectl", "replace", "-f", "-"]),

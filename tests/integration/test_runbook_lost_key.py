@@ -15,10 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.certificates import CertificateAuthority
 from tests.support.etcd_places import find_tools
-from tests.support.etcd_server import EtcdServer
-from tests.support.healing import NEW, LostKeyCluster, beside, lost_key_cluster
+from tests.support.healing import NEW, LoseKey, LostKeyCluster, beside
 
 pytestmark = pytest.mark.etcd
 
@@ -32,14 +30,8 @@ def _commands() -> list[str]:
 
 
 @pytest.fixture
-def cluster(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
-) -> Iterator[LostKeyCluster]:
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority, NAMES) as cluster:
+def cluster(lose_key: LoseKey) -> Iterator[LostKeyCluster]:
+    with lose_key(NAMES) as cluster:
         yield cluster
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -266,6 +266,10 @@ class LostKeyKineCluster(LostKeyCluster):
         yield
         assert self.store.revision() == revision
         assert sorted(self.backups.glob("*")) == kept
+
+
+LoseKey = Callable[..., AbstractContextManager[LostKeyCluster]]
+"""Makes a cluster that lost its key; the names of its Secrets may be given."""
 
 
 @contextmanager

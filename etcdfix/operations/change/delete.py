@@ -35,8 +35,9 @@ from etcdfix.remediation.preflight.cached_reads import RescuedCopies
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
 from etcdfix.remediation.preflight.expectation import expectation_of
+from etcdfix.reports.earlier_revision import readable_remedy
 from etcdfix.reports.plan_model import DeletionPlan
-from etcdfix.reports.remedies import readable_remedy, recovered_configuration
+from etcdfix.reports.remedies import recovered_configuration
 from etcdfix.rules import Rule
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import safe_text

@@ -25,8 +25,9 @@ from etcdfix.reports.copies_model import (
     PlaceKind,
     SurvivingCopy,
 )
+from etcdfix.reports.earlier_revision import readable_way, save_command
 from etcdfix.reports.model import Remedy
-from etcdfix.reports.remedies import WayKind, readable_way, save_command
+from etcdfix.reports.ways import WayKind
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import key_arguments, key_base64

@@ -39,7 +39,8 @@ from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.next_steps import first_way_out, next_for_undetermined
 from etcdfix.reports.origin import report_origin
-from etcdfix.reports.remedies import Way, WayKind, other_copies, ways_out
+from etcdfix.reports.remedies import other_copies, ways_out
+from etcdfix.reports.ways import Way, WayKind
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions

@@ -10,7 +10,8 @@ from etcdfix.operations.look.missing import why_missing
 from etcdfix.reports.head import Stakes, stakes_of
 from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.printers.objects import Form, Shown, message_of
-from etcdfix.reports.remedies import WayKind, ways_out
+from etcdfix.reports.remedies import ways_out
+from etcdfix.reports.ways import WayKind
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import builtin_directories, display, find_resources
 from etcdfix.text.commands import RepeatedOptions

@@ -22,6 +22,7 @@ from etcdfix.operations.look.field_changes import Comparable, field_changes
 from etcdfix.operations.look.history_log import KeyLog, ObjectNow
 from etcdfix.operations.look.stated_times import stated_times
 from etcdfix.readable_revision import reads, tells_apart
+from etcdfix.reports.earlier_revision import readable_way, save_command
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.head import stakes_of
 from etcdfix.reports.history_model import (
@@ -35,7 +36,7 @@ from etcdfix.reports.history_model import (
 from etcdfix.reports.model import Remedy, ValueKind
 from etcdfix.reports.origin import report_origin
 from etcdfix.reports.printers.objects import Form, Viewer
-from etcdfix.reports.remedies import WayKind, readable_way, save_command
+from etcdfix.reports.ways import WayKind
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import GRANTED, RepeatedOptions

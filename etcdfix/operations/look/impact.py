@@ -24,7 +24,8 @@ from etcdfix.reports.head import stakes_of
 from etcdfix.reports.impact_model import Dependents, Identity, ImpactReport, UserGroup
 from etcdfix.reports.model import Finding, Remedy
 from etcdfix.reports.next_steps import first_way_out
-from etcdfix.reports.remedies import Way, ways_out
+from etcdfix.reports.remedies import ways_out
+from etcdfix.reports.ways import Way
 from etcdfix.storagekey import StorageCodec, display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command

@@ -31,13 +31,13 @@ from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep, same_fields
 from etcdfix.readable_revision import ReadableRevisions
+from etcdfix.reports.earlier_revision import readable_remedy
 from etcdfix.reports.head import stakes_of
 from etcdfix.reports.impact_model import MissingAPI, NamespaceReport, NamespaceStep
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.remedies import (
     less_destructive_remedies,
-    readable_remedy,
     recovered_configuration,
     remedies_for,
     unsafe_deletion_request,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from etcdfix.reports.remedies import risks_to_accept
+from etcdfix.reports.ways import risks_to_accept
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination

@@ -69,13 +69,15 @@ def next_steps(
         return
     saved = [key for key, one in objects.items() if one.state in SAVED_STATES]
     missing = [key for key, one in objects.items() if one.state is Rescued.NOT_HELD]
-    if saved and not again.of_kine:
+    if saved:
         words = ("--from-report", afterwards.report) if afterwards.report else key_arguments(saved[0])
         each = "" if afterwards.report or len(saved) == 1 else ", one after the other"
         yield Remedy(
             f"Have an API server write the objects anew, from memory{each}: a dry run first",
             again.heal(words, directory),
-            "Where etcd asks for certificates or a user: --cacert, --cert, --key, --user.",
+            ""
+            if again.of_kine
+            else "Where etcd asks for certificates or a user: --cacert, --cert, --key, --user.",
         )
     if missing and not all_asked:
         action = "A server that could not be asked may still hold what is missing: let it answer, and run this again"

@@ -20,6 +20,7 @@ from etcdfix.operations.look.in_scope import shown_scope, values_in
 from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.baseline import Baseline
+from etcdfix.reports.earlier_revision import readable_remedy
 from etcdfix.reports.finding import finding_from, is_finding, status_cause
 from etcdfix.reports.key_loss import KeyLosses, Place, places_of
 from etcdfix.reports.model import (
@@ -34,8 +35,9 @@ from etcdfix.reports.model import (
 )
 from etcdfix.reports.next_steps import doubt_in, first_way_out, next_way_out, plugin_problems
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
-from etcdfix.reports.remedies import Way, WayKind, readable_remedy, ways_out
+from etcdfix.reports.remedies import ways_out
 from etcdfix.reports.tally import CAP, Tally
+from etcdfix.reports.ways import Way, WayKind
 from etcdfix.scope import ScopeRequest, resolve_scope
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.spool import Spool

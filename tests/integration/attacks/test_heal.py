@@ -32,9 +32,9 @@ from tests.support.healing import (
     OLD,
     RESOURCES,
     THIRD,
+    LoseKey,
     LostKeyCluster,
     beside,
-    lost_key_cluster,
     lost_key_kine_cluster,
 )
 from tests.support.kms_plugin import KMSPlugin
@@ -70,8 +70,8 @@ def lost(
     """Make a cluster with these Secrets that lost its key: on etcd, and on k3s with SQLite."""
     if request.param == "kine":
         return lambda *names: lost_key_kine_cluster(tmp_path, capfd, authority, names)
-    etcd, prefix = request.getfixturevalue("etcd"), request.getfixturevalue("prefix")
-    return lambda *names: lost_key_cluster(etcd, prefix, tmp_path, capfd, authority, names)
+    make: LoseKey = request.getfixturevalue("lose_key")
+    return lambda *names: make(names)
 
 
 @pytest.fixture

@@ -20,11 +20,10 @@ from etcdfix.remediation.patcher import HEALED_AT
 from etcdfix.rescued import read_index
 from etcdfix.wire.etcd import ALARM, READ_METHODS
 from tests.support.apiserver import Request
-from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import BROKEN, Ran, Registry, candidate_config
 from tests.support.etcd_proxy import EtcdProxy
 from tests.support.etcd_server import EtcdServer
-from tests.support.healing import NEW, LostKeyCluster, beside, lost_key_cluster
+from tests.support.healing import NEW, LoseKey, LostKeyCluster, beside
 from tests.support.k3s_bootstrap import PASSWORD, TOKEN, bootstrap, path
 from tests.support.lossy_etcd import TXN
 from tests.support.objects import KEY_2, aescbc, provider, secret
@@ -205,14 +204,8 @@ def asked(cluster: LostKeyCluster) -> Iterator[Asked]:
 
 
 @pytest.fixture
-def cluster(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
-) -> Iterator[LostKeyCluster]:
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+def cluster(lose_key: LoseKey) -> Iterator[LostKeyCluster]:
+    with lose_key() as cluster:
         yield cluster
 
 

@@ -5,28 +5,19 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran
-from tests.support.etcd_server import EtcdServer
-from tests.support.healing import LostKeyCluster, lost_key_cluster
+from tests.support.healing import LoseKey, LostKeyCluster
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 
 @pytest.fixture
-def cluster(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
-) -> Iterator[LostKeyCluster]:
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+def cluster(lose_key: LoseKey) -> Iterator[LostKeyCluster]:
+    with lose_key() as cluster:
         cluster.p1.requests.clear()
         yield cluster
 

@@ -11,23 +11,15 @@ import pytest
 
 from etcdfix.remediation.rescue.store import RescueStore
 from tests.support.audit_logs import own_directory
-from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import typing
-from tests.support.etcd_server import EtcdServer
-from tests.support.healing import DATA, NEW, OLD, LostKeyCluster, beside, lost_key_cluster
+from tests.support.healing import DATA, NEW, OLD, LoseKey, LostKeyCluster, beside
 
 pytestmark = pytest.mark.etcd
 
 
 @pytest.fixture
-def cluster(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
-) -> Iterator[LostKeyCluster]:
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+def cluster(lose_key: LoseKey) -> Iterator[LostKeyCluster]:
+    with lose_key() as cluster:
         cluster.rescue()
         cluster.p1.requests.clear()
         yield cluster
@@ -119,15 +111,9 @@ def test_cached_reads_have_ended(cluster: LostKeyCluster) -> None:
 
 
 @pytest.fixture
-def ended(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
-) -> Iterator[LostKeyCluster]:
+def ended(lose_key: LoseKey) -> Iterator[LostKeyCluster]:
     """Cached reads ended before anything was saved, as a rescue that came too late leaves it."""
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority, ()) as cluster:
+    with lose_key(()) as cluster:
         RescueStore.open(cluster.saved).close()
         yield cluster
 
@@ -167,14 +153,8 @@ def test_of_many_each_uid_is_said_by_another(ended: LostKeyCluster) -> None:
     assert [each["result"] for each in told["objects"]] == ["healed", "healed"]
 
 
-def test_rescue_then_heal(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
-) -> None:
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+def test_rescue_then_heal(lose_key: LoseKey) -> None:
+    with lose_key() as cluster:
         report = str(cluster.report())
         rescued = cluster.run(
             "rescue", "--from-report", report, "--kubeconfig", str(cluster.kubeconfig), "--save-dir",
@@ -187,14 +167,8 @@ def test_rescue_then_heal(
         assert cluster.run("audit", "verify", str(cluster.log)).code == 0
 
 
-def test_several_kinds(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
-) -> None:
-    with lost_key_cluster(etcd, prefix, tmp_path, capfd, authority) as cluster:
+def test_several_kinds(lose_key: LoseKey) -> None:
+    with lose_key() as cluster:
         p1 = cluster.p1
         p1.reload(OLD)
         names = {"kind": "Widget", "plural": "widgets", "listKind": "WidgetList", "singular": "widget"}

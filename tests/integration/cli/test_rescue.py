@@ -358,8 +358,7 @@ def test_an_older_state_is_saved_and_called_so(ground: Ground) -> None:
 def test_an_overloaded_server_is_asked_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = ground.fill("one", "two")
     ground.lose_key()
-    monkeypatch.setattr(ask_memory, "_SHORTEST_WAIT", 0.01)
-    monkeypatch.setattr(ask_memory, "_LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(ask_memory, "pause_seconds", lambda _asked: 0.01)
     times: list[str] = []
 
     def overload(request: Request) -> None:
@@ -376,8 +375,7 @@ def test_an_overloaded_server_is_asked_again(ground: Ground, monkeypatch: pytest
 def test_one_that_stays_overloaded_may_still_hold_it(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = ground.fill("one", "two", "three", "four")
     ground.lose_key()
-    monkeypatch.setattr(ask_memory, "_SHORTEST_WAIT", 0.001)
-    monkeypatch.setattr(ask_memory, "_LONGEST_WAIT", 0.001)
+    monkeypatch.setattr(ask_memory, "pause_seconds", lambda _asked: 0.001)
     busy = Answer(429, b"Too many requests, please try again later.\n", "text/plain", (("Retry-After", "1"),))
     for name in ("one", "two", "three", "four"):
         ground.server.behaviour.instead[f"{SECRETS}/{name}?resourceVersion=0"] = busy

@@ -6,7 +6,8 @@ from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.reports.head import found_line, head_lines, stakes_of
 from etcdfix.reports.model import CauseSummary, Remedy, Scope, Summary
 from etcdfix.reports.next_steps import first_way_out, next_way_out
-from etcdfix.reports.remedies import DO_NOT_RESTART, Way, WayKind
+from etcdfix.reports.remedies import DO_NOT_RESTART
+from etcdfix.reports.ways import Way, WayKind
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from tests.support.examinations import examination

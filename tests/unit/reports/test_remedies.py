@@ -23,7 +23,8 @@ from etcdfix.model import (
 )
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.next_steps import first_way_out
-from etcdfix.reports.remedies import WayKind, remedies_for, ways_out
+from etcdfix.reports.remedies import remedies_for, ways_out
+from etcdfix.reports.ways import WayKind
 from etcdfix.text.commands import ACKNOWLEDGEMENT, RepeatedOptions
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.damage import Damage

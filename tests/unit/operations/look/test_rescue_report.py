@@ -1,0 +1,101 @@
+"""What a rescue says to do next: with everything that is known, and only what may help."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from etcdfix.operations.look.rescue_report import Afterwards, next_steps
+from etcdfix.reports.rescue_model import Rescued, RescuedObject
+from etcdfix.rescued import Fit
+from etcdfix.text.commands import RepeatedOptions
+
+ONE, TWO = b"/kubernetes.io/secrets/shop/one", b"/kubernetes.io/secrets/shop/two"
+API = (
+    "--kubeconfig",
+    "/etc/kubernetes/admin.conf",
+    "--context",
+    "prod",
+    "--server",
+    "https://10.0.0.12:6443",
+)
+LAYOUT = ("--etcd-prefix", "/kubernetes.io")
+READING = ("--encryption-config", "enc.yaml")
+LIVE = RepeatedOptions(source=("--endpoints", "10.0.0.1:2379"), layout=LAYOUT, reading=READING, servers=API)
+RECORD = ("--audit-log", "/srv/audit.jsonl")
+OF_REPORT = Afterwards(again=LIVE, report="scan.json", record=RECORD)
+OF_KEYS = Afterwards(
+    again=RepeatedOptions(layout=LAYOUT, servers=API), keys=(ONE.decode(), TWO.decode()), record=RECORD
+)
+"""Of etcd, nothing but the prefix is known."""
+
+
+def rescued(state: Rescued, fit: Fit = Fit.EQUAL) -> RescuedObject:
+    return RescuedObject(
+        key="", key_base64=None, group="", resource="secrets", namespace="shop", name="", state=state,
+        mod_revision=7, fit=fit,
+    )  # fmt: skip
+
+
+def commands(
+    afterwards: Afterwards, *states: Rescued, fit: Fit = Fit.EQUAL, all_asked: bool = True
+) -> list[list[str]]:
+    objects = {key: rescued(state, fit) for key, state in zip((ONE, TWO), states, strict=False)}
+    return [
+        shlex.split(step.command)[1:]
+        for step in next_steps(afterwards, objects, "/srv/saved", all_asked=all_asked)
+    ]
+
+
+AGAIN = [*LAYOUT, *API, "--save-dir", "/srv/saved", "--reveal", *RECORD]
+
+
+@pytest.mark.parametrize("state", [Rescued.NOT_ASKED, Rescued.REFUSED])
+def test_what_may_still_be_held_comes_first(state: Rescued) -> None:
+    assert commands(OF_REPORT, Rescued.SAVED, state) == [["rescue", "--from-report", "scan.json", *AGAIN]]
+    assert commands(OF_KEYS, Rescued.SAVED, state) == [["rescue", ONE.decode(), TWO.decode(), *AGAIN]]
+
+
+def test_an_older_state_is_asked_for_again() -> None:
+    assert commands(OF_REPORT, Rescued.SAVED, fit=Fit.OLDER)[0][0] == "rescue"
+
+
+def test_what_is_saved_is_healed() -> None:
+    (heal,) = commands(OF_REPORT, Rescued.SAVED, Rescued.ALREADY_SAVED)
+    assert heal == [
+        "heal", "--from-report", "scan.json", "--saved", "/srv/saved", *API, *LIVE.source, *LAYOUT, *READING,
+        "--reason", "REASON", "--dry-run",
+    ]  # fmt: skip
+    (heal,) = commands(OF_KEYS, Rescued.SAVED, Rescued.SAVED)
+    assert heal[:2] == ["heal", ONE.decode()]
+    assert heal[heal.index("--encryption-config") + 1] == "FILE"
+    (one, two) = (
+        next(next_steps(OF_KEYS, dict.fromkeys(keys, rescued(Rescued.SAVED)), "/srv/saved", all_asked=True))
+        for keys in ((ONE,), (ONE, TWO))
+    )
+    assert "one after the other" not in one.action
+    assert "one after the other" in two.action
+
+
+def test_what_no_server_holds_may_be_elsewhere() -> None:
+    states = (Rescued.NOT_HELD, Rescued.NOT_HELD)
+    assert commands(OF_REPORT, *states) == [
+        ["copies", "--from-report", "scan.json", *LIVE.source, *LAYOUT, *READING, *API]
+    ]
+    assert commands(OF_KEYS, *states) == [["copies", *LAYOUT, ONE.decode(), TWO.decode(), *API]]
+    assert [words[0] for words in commands(OF_REPORT, Rescued.SAVED, Rescued.NOT_HELD, all_asked=False)] == [
+        "heal", "rescue", "copies",
+    ]  # fmt: skip
+
+
+def test_kine_is_healed_where_it_is() -> None:
+    kine = RepeatedOptions(source=("--kine", "/srv/state.db"), reading=READING, servers=API)
+    objects = {ONE: rescued(Rescued.SAVED)}
+    (step,) = next_steps(Afterwards(again=kine, report="scan.json"), objects, "/srv/saved", all_asked=True)
+    assert "--kine /srv/state.db" in step.command
+    assert step.note == ""
+
+
+def test_what_can_be_read_needs_nothing() -> None:
+    assert commands(OF_REPORT, Rescued.READABLE) == []

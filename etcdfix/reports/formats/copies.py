@@ -88,9 +88,11 @@ def _counts(report: CopiesReport) -> str:
         return (
             f"NOTHING TO LOOK FOR: nothing is unreadable{seen}, and nothing that is still known was deleted."
         )
+    readable = report.count - report.unreadable - report.undetermined - report.deleted
     states = [
         f"{number} {text}"
         for number, text in (
+            (readable, "readable"),
             (report.unreadable, "cannot be read"),
             (report.undetermined, "not judged"),
             (report.deleted, "deleted"),
@@ -102,7 +104,7 @@ def _counts(report: CopiesReport) -> str:
         for number, text in (
             (report.with_good_copy, "with a good copy"),
             (report.with_doubtful_copy, "with a doubtful one alone"),
-            (report.without_copy, "WITHOUT ANY"),
+            (report.without_copy, "without any other" if readable == report.count else "WITHOUT ANY"),
         )
         if number
     ]

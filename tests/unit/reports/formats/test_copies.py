@@ -47,6 +47,15 @@ def test_what_could_be_named_besides_is_told_where_a_copy_is_missing() -> None:
     assert "--older-snapshot" not in table(look(etcd_with(WHOLE, CUT)))
 
 
+def test_an_object_that_reads_lacks_nothing() -> None:
+    asked = table(look(etcd_with(WHOLE), KEY.decode()))
+    assert asked.startswith("1 object (1 readable): 1 without any other.\n")
+    etcd = etcd_with(WHOLE)
+    etcd.put(KEY + b"-cut", CUT)
+    both = table(look(etcd, KEY.decode(), f"{KEY.decode()}-cut"))
+    assert both.startswith("2 objects (1 readable, 1 cannot be read): 2 WITHOUT ANY.\n")
+
+
 def test_hostile_words_are_safe() -> None:
     evil = "\x1b]0;owned\x07\u202e"
     report = look(etcd_with(WHOLE, CUT))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -31,6 +32,11 @@ from etcdfix.storagekey import StorageLayout
 
 class Datastore(Protocol):
     """Answers about now: no answer is older than its question."""
+
+    @property
+    def file(self) -> Path | None:
+        """The file that is read, which may be a copy of the one in use; None for what answers for itself."""
+        ...
 
     def read_key(self, key: bytes) -> KeyReading:
         """Read one key.
@@ -75,6 +81,11 @@ class EtcdNow:
     def __init__(self, client: EtcdClient) -> None:
         self._client = client
 
+    @property
+    def file(self) -> Path | None:
+        """It is no file."""
+        return None
+
     def read_key(self, key: bytes) -> KeyReading:
         """Read one key linearizably."""
         return read_key(self._client, key)
@@ -104,6 +115,11 @@ class KineNow:
 
     def __init__(self, source: KineSource) -> None:
         self._source = source
+
+    @property
+    def file(self) -> Path | None:
+        """The file of kine."""
+        return self._source.path
 
     def read_key(self, key: bytes) -> KeyReading:
         """Read one key from the file as it stands now."""

@@ -13,20 +13,23 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
-from etcdfix.errors import AuditLogUnreadable, NotDurable, RemediationRefused, SourceError
+from etcdfix.errors import AuditLogUnreadable, BackupUnreadable, NotDurable, RemediationRefused, SourceError
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.log import AuditLog, broken
 from etcdfix.remediation.audit.record import Intent, Link, Operator, Result, Verb
 from etcdfix.remediation.audit.record_line import parse_intent
 from etcdfix.remediation.audit.verify import ChainState, find_line, verify
+from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, confirm_backups
 from etcdfix.remediation.datastore import Datastore
 from etcdfix.remediation.preflight.members import KeyReading
+from etcdfix.text.safetext import quote_command
 
 
 class Carried(NamedTuple):
@@ -220,6 +223,45 @@ def refuse_other_cluster(
             hint="--encryption-config, where namespaces are encrypted; "
             "--accept-unknown-cluster if you are sure that it is this one",
         )
+
+
+def refuse_other_store(now: Datastore, intent: Intent) -> None:
+    """Refuse an intent that is about another file of kine, or about an etcd where a file is read, or the other way.
+
+    A copy has the same cluster and the same keys, and says nothing of what stands there now. A file that a heal has
+    shown to be the one in use needs no such look.
+
+    Raises:
+        RemediationRefused: The backup of the intent names another place. One that cannot be read says nothing.
+    """
+    number, here, made = intent.link.sequence, now.file, _made_with(intent)
+    of_kine = made.startswith("/")
+    if not made or (not of_kine and here is None):
+        return
+    if here is None:
+        raise RemediationRefused(
+            f"intent {number} was made with kine's file {made}, and an etcd says nothing of it",
+            hint=quote_command(["--kine", made]),
+        )
+    if not of_kine:
+        raise RemediationRefused(
+            f"intent {number} was made with the etcd at {made}, and {here} is a file of kine",
+            hint="name the etcd of that cluster with --endpoints",
+        )
+    if os.path.realpath(here) != os.path.realpath(made):
+        raise RemediationRefused(
+            f"intent {number} was made with kine's file {made}, and {here} is another one: a copy does not say what "
+            "stands there now",
+            hint=f"{quote_command(['--kine', made])}; if k3s has it in another place now, let that path lead there",
+        )
+
+
+def _made_with(intent: Intent) -> str:
+    """Return the endpoints that the backup of an intent names, or the path of kine's file; "" for unknown."""
+    for path in intent.backups:
+        with suppress(BackupUnreadable):
+            return ", ".join(read_backup(Path(path)).content.cluster.endpoints)
+    return ""
 
 
 def judge_reading(

@@ -22,6 +22,7 @@ from etcdfix.remediation.reconcile import (
     predict,
     read_open_intents,
     reconcile_intent,
+    refuse_other_store,
 )
 from etcdfix.reports.model import API_VERSION
 from etcdfix.storagekey import display
@@ -92,6 +93,7 @@ def settle_intents(
         try:
             for intent in intents:
                 try:
+                    refuse_other_store(now, intent)
                     settled.found.append(one(now, intent, cluster))
                 except RemediationRefused as exc:
                     settled.refused.append((intent, exc))

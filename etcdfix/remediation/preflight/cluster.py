@@ -124,9 +124,9 @@ class Cluster(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> tuple[str, ...]:
-        """Endpoints as given, or the file of kine."""
+        """Endpoints as given, or the absolute path of kine's file."""
         if isinstance(self.source, KineSource):
-            return (str(self.source.path),)
+            return (str(self.source.path.absolute()),)
         return self.source.endpoints
 
     @property

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.apiserver import Answer, Request
 from tests.support.certificates import CertificateAuthority
+from tests.support.change_runs import Ran
 from tests.support.healing import NEW, LostKeyKineCluster, beside, lost_key_kine_cluster
 
 NAMESPACES = "/api/v1/namespaces?limit=1"
@@ -138,6 +139,46 @@ def test_the_file_goes_away_while_the_request_is_on_its_way(cluster: LostKeyKine
     ran = cluster.run("audit", "reconcile", *words, str(cluster.log))
     assert ran.code == 0, ran
     assert "healed" in ran.out
+
+
+def _left_open(cluster: LostKeyKineCluster) -> None:
+    """Heal an object so that its outcome is not known, and done all the same."""
+    away = cluster.store.path.with_name("away.db")
+    _at_patch(cluster, lambda: cluster.store.path.rename(away))
+    assert cluster.told("one", code=3)["objects"][0]["result"] == "unknown"
+    away.rename(cluster.store.path)
+
+
+def _settle(cluster: LostKeyKineCluster, *words: str) -> Ran:
+    reading = ["--etcd-prefix", cluster.prefix, "--encryption-config", str(cluster.config)]
+    return cluster.run("audit", "reconcile", *words, *reading, str(cluster.log))
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_copy_settles_nothing(cluster: LostKeyKineCluster, copied: Path, dry_run: bool) -> None:
+    """It was made before the request, and would say that nothing was done."""
+    _left_open(cluster)
+    recorded = cluster.log.read_bytes()
+    ran = _settle(cluster, "--kine", str(copied), *(["--dry-run"] if dry_run else []))
+    assert ran.code == 4, ran
+    assert "a copy does not say what stands there now" in ran.out
+    assert f"--kine {cluster.store.path}" in ran.out
+    assert cluster.log.read_bytes() == recorded
+    ran = _settle(cluster, *cluster.where)
+    assert (ran.code, "healed" in ran.out) == (0, True), ran
+
+
+def test_the_same_file_by_another_name(
+    cluster: LostKeyKineCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(cluster.store.path.parent)
+    cluster.file = Path(cluster.store.path.name)
+    _left_open(cluster)
+    monkeypatch.chdir(tmp_path)
+    link = tmp_path / "link"
+    link.symlink_to(cluster.store.path.parent)
+    ran = _settle(cluster, "--kine", str(link / cluster.store.path.name))
+    assert (ran.code, "healed" in ran.out) == (0, True), ran
 
 
 @pytest.mark.parametrize("what", ["compaction", "checkpoint", "vacuum"])

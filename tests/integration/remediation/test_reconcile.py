@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
@@ -25,7 +27,7 @@ from etcdfix.remediation.audit.search import wrote
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, anchor_of, record_intent
-from etcdfix.remediation.datastore import EtcdNow
+from etcdfix.remediation.datastore import Datastore, EtcdNow
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.reconcile import (
@@ -35,6 +37,7 @@ from etcdfix.remediation.reconcile import (
     predict,
     read_open_intents,
     reconcile_intent,
+    refuse_other_store,
 )
 from tests.support.audit_logs import CLUSTER, OPERATOR, content, entry, own_directory, subject
 from tests.support.connections import connected
@@ -445,6 +448,55 @@ def test_unknown_cluster_must_be_accepted(
             EtcdNow(client), intent, cluster=ClusterIdentity.by_uid(live), accept_unknown_cluster=True
         )
     assert found.result is Result.NOT_APPLIED
+
+
+def _with_backup(path: Path, made_with: str) -> Intent:
+    """Leave an intent open whose backup names where the key was read."""
+    held = content(cluster=msgspec.structs.replace(CLUSTER, endpoints=(made_with,)))
+    with AuditLog.open(path) as log, open_directory(own_directory(path.parent / "backups")) as directory:
+        return record_intent(log, entry(), held, [directory])
+
+
+def _place(file: str) -> Datastore:
+    return cast("Datastore", SimpleNamespace(file=Path(file) if file else None))
+
+
+@pytest.mark.parametrize(
+    ("made_with", "here"),
+    [
+        ("10.0.0.1:2379", ""),  # members are interchangeable: which cluster it is, its uid says
+        ("/srv/k3s/db/state.db", "/srv/k3s/db/state.db"),
+        ("/srv/k3s/db/state.db", "/srv/k3s/other/../db/state.db"),
+    ],
+)
+def test_an_intent_is_settled_where_it_was_made(path: Path, made_with: str, here: str) -> None:
+    refuse_other_store(_place(here), _with_backup(path, made_with))
+
+
+@pytest.mark.parametrize(
+    ("made_with", "here", "says", "hint"),
+    [
+        ("/srv/k3s/db/state.db", "", "an etcd says nothing of it", "--kine /srv/k3s/db/state.db"),
+        ("/srv/k3s/db/state.db", "/srv/copy/state.db", "a copy does not say", "--kine /srv/k3s/db/state.db"),
+        ("/srv/k3s/my db", "/srv/copy/state.db", "a copy does not say", "--kine '/srv/k3s/my db'"),
+        ("10.0.0.1:2379", "/srv/copy/state.db", "is a file of kine", "--endpoints"),
+    ],
+)
+def test_an_intent_that_was_made_elsewhere_is_not_settled(
+    path: Path, made_with: str, here: str, says: str, hint: str
+) -> None:
+    with pytest.raises(RemediationRefused, match=says) as caught:
+        refuse_other_store(_place(here), _with_backup(path, made_with))
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("here", ["", "/srv/copy/state.db"])
+def test_where_an_intent_was_made_need_not_be_known(path: Path, here: str) -> None:
+    """A restore where nothing was has no backup; one that is gone says nothing."""
+    refuse_other_store(_place(here), open_intent(path, b"/registry/secrets/a/b", mod_revision=5))
+    gone = _with_backup(path, "10.0.0.1:2379")
+    Path(gone.backups[0]).unlink()
+    refuse_other_store(_place(here), gone)
 
 
 # Backups.

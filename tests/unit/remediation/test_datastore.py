@@ -54,6 +54,10 @@ def test_a_key_is_read_as_it_stands_at_the_question(k3s: KineWriter, now: KineNo
     assert now.read_key(KEY) == KeyReading(stored=None, revision=gone, cluster_id=0, member_id=0)
 
 
+def test_it_is_a_file(k3s: KineWriter, now: KineNow) -> None:
+    assert now.file == k3s.path
+
+
 def test_a_compaction_moves_nothing(k3s: KineWriter, now: KineNow) -> None:
     """kine counts no versions: what can be counted of them goes with what is compacted."""
     k3s.put(KEY, b"second")

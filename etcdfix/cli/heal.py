@@ -229,6 +229,7 @@ def _run(
                 many=report is not None,
                 report_cluster_uid=(report.source.kube_system_uid or "") if report is not None else "",
                 unchecked_servers=unchecked_servers,
+                again=inputs.same_again(api=api),
             ),
             Terminal(yes=options["yes"]),
             preview=preview,

@@ -21,7 +21,6 @@ import msgspec
 
 from etcdfix.apiserver.fleet import open_fleet, require_servers
 from etcdfix.apiserver.memory import identity_in
-from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable, RefusedByRule
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
@@ -71,6 +70,7 @@ class HealRequest(ChangeRequest, frozen=True, kw_only=True):
             there is one, and it refuses.
         report_cluster_uid: uid of kube-system in the report, "" where it says none.
         unchecked_servers: Addresses of API servers that need not have an answer.
+        again: Options that commands must repeat.
     """
 
     keys: tuple[bytes, ...]
@@ -78,6 +78,7 @@ class HealRequest(ChangeRequest, frozen=True, kw_only=True):
     many: bool = False
     report_cluster_uid: str = ""
     unchecked_servers: tuple[str, ...] = ()
+    again: RepeatedOptions = RepeatedOptions()
 
 
 class HealPreview(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,7 +202,7 @@ def run_heal(
                 identity=identity,
                 fleet=fleet,
                 saved=index.directory,
-                rescue=_rescue(request.api, request.saved),
+                again=request.again,
                 copies={key: newest_first(objects) for key, objects in index.by_key().items()},
                 accepted=request.accepted,
                 unchecked_servers=request.unchecked_servers,
@@ -225,11 +226,6 @@ def run_heal(
             healable=healable, left_alone=alone, unread=unread, saved=request.saved, warnings=warnings
         )
         return run.go(shown, preview)
-
-
-def _rescue(api: APIAccess, saved: Path) -> str:
-    """Return the command that saves what a scan found unreadable."""
-    return RepeatedOptions(servers=api.words).rescue(("--from-report", "REPORT"), str(saved))
 
 
 def _nothing_to_heal(request: HealRequest, alone: tuple[LeftAlone, ...]) -> RefusedByRule:

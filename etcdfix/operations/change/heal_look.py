@@ -33,6 +33,7 @@ from etcdfix.reports.printers.objects import Viewer
 from etcdfix.rescued import SavedObject, read_saved
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import ResourcePrefix, api_path, display
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.deletability import FAILED, LOST_KEY, key_may_be_lost
 from etcdfix.verdicts.examination import Examination
@@ -130,7 +131,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         fleet: Its API servers.
         saved: Directory of what was rescued.
         copies: What was rescued, by etcd key, the newest resourceVersion first.
-        rescue: The command that rescues what is missing.
+        again: Options that commands must repeat.
         accepted: Expectations and acceptances.
         unchecked_servers: Addresses of servers that need not have an answer.
         places: Where backups and the audit log are.
@@ -142,11 +143,20 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     fleet: Fleet
     saved: Path
     copies: Mapping[bytes, tuple[SavedObject, ...]]
-    rescue: str
+    again: RepeatedOptions
     accepted: Acceptances
     unchecked_servers: tuple[str, ...]
     places: RecordPaths
     step: Step
+
+    @property
+    def rescue(self) -> str:
+        """The command that saves what a scan found unreadable."""
+        return self.again.rescue(("--from-report", "REPORT"), str(self.saved))
+
+    def what_is_left(self, key: bytes) -> str:
+        """Return the command that lists every copy of an object, each with the command that puts it back."""
+        return self.again.copies(key, "--rescued", str(self.saved))
 
     def saved_of(self, stored: StoredValue) -> tuple[SavedObject, ...]:
         """Return what was saved of the present generation of a key, the newest first.
@@ -350,7 +360,8 @@ def _choose(
             Rule.NOT_HEALABLE,
             f"no API server has this write of it in memory: the key stands at mod_revision {mod_revision}, they have "
             f"another resourceVersion ({have})",
-            "what they have is another write of it: etcdfix rescue, then etcdfix restore --from-object",
+            f"what they have is another write of it: save it ({ground.rescue}), and look which copies are left: "
+            f"{ground.what_is_left(key)}",
         )
     uids = {held.uid for _holder, held in exact}
     if len(uids) > 1:

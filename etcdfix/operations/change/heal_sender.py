@@ -27,7 +27,6 @@ from etcdfix.reports.printers.objects import Form, Viewer
 from etcdfix.rescued import read_saved
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
-from etcdfix.text.safetext import key_arguments, quote_command
 from etcdfix.verdicts.examination import Examination
 
 _MOST_CHANGES: Final = 20
@@ -112,7 +111,7 @@ class HealSender:
             text = f"no API server that was asked still holds it ({said}); nothing was changed"
             hint = (
                 "a server that has run since before the key was lost may: name each with --server URL; else "
-                f"{self._what_is_left()}"
+                f"what is left of it: {self._ground.what_is_left(self._healable.key)}"
             )
         elif refusals[-1][1] == 500:
             text = f"refused, reason not told ({said}); nothing was changed"
@@ -127,14 +126,6 @@ class HealSender:
             text = f"refused ({said}); nothing was changed"
             hint = "the answer may quote the object, so it is not shown: see that server's audit log"
         return self._refused(Result.REFUSED, Rule.SERVER_REFUSED, text, hint)
-
-    def _what_is_left(self) -> str:
-        """Return the command that puts the newest saved copy back, or says what else there is."""
-        copies, key = self._ground.saved_of(self._healable.found.stored), key_arguments(self._healable.key)
-        if not copies:
-            return f"what is left of it: {quote_command(['etcdfix', 'copies', *key])}"
-        file = str(self._ground.saved / copies[0].file)
-        return f"the saved copy: {quote_command(['etcdfix', 'restore', '--from-object', file, *key])}"
 
     def _refused(self, result: Result, rule: Rule, text: str, hint: str) -> Sent:
         key = display(self._healable.key)

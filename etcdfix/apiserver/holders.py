@@ -18,7 +18,7 @@ from etcdfix.apiserver.fleet import Fleet, require_servers
 from etcdfix.apiserver.memory import Memory, Remembered, remember, served_versions
 from etcdfix.apiserver.objects import Answer, APIObject, Said, look_for
 from etcdfix.apiserver.patience import pause_seconds
-from etcdfix.apiserver.revision import revision_seen_by
+from etcdfix.apiserver.revision import Standing, revision_seen_by
 from etcdfix.apiserver.servers import ServerAnswer
 from etcdfix.errors import EtcdfixError
 from etcdfix.storagekey import api_path
@@ -92,9 +92,10 @@ def remembered_by_each(fleet: Fleet, thing: APIObject) -> list[Holder]:
     ]
 
 
-def revision_by_each(fleet: Fleet) -> list[tuple[Server, int | str]]:
-    """Ask each server for the newest revision of its datastore; a text says why it is not known."""
-    return _each(fleet, fleet.servers, revision_seen_by)
+def revision_by_each(fleet: Fleet) -> list[tuple[Server, Standing]]:
+    """Ask each server for the newest revision of its datastore; one that has too much to do again, a little later."""
+    told = _each_patiently(fleet, revision_seen_by, lambda said: said.again_after)
+    return [(server, Standing(why=said) if isinstance(said, str) else said) for server, said in told]
 
 
 def authorize_by_first(fleet: Fleet, thing: APIObject, verbs: tuple[str, ...]) -> Authorization:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from etcdfix.apiserver.authorization import can_i
 from etcdfix.apiserver.fleet import Fleet
 from etcdfix.apiserver.holders import revision_by_each
+from etcdfix.apiserver.patience import AGAIN
 from etcdfix.rules import Rule, refuse
 from etcdfix.sources.kine import KineSource
 
@@ -29,23 +30,25 @@ def check_current(source: KineSource, fleet: Fleet, unchecked: Sequence[str]) ->
     before = _revision(source)
     answers = revision_by_each(fleet)
     after = _revision(source)
-    shown = any(isinstance(said, int) for _server, said in answers)
+    shown = any(said.revision is not None for _server, said in answers)
     for server, said in answers:
-        if isinstance(said, str):
+        if said.revision is None:
             if shown and server.address in unchecked:
                 continue
             raise refuse(
                 Rule.SERVER_UNCHECKED,
-                f"the API server at {server.address} does not say at which revision it stands ({said}), so nothing "
-                f"shows that it reads {source.path}",
-                hint=f"let it answer; its user needs to list namespaces: {can_i('list', '', 'namespaces', '', '')}",
+                f"the API server at {server.address} does not say at which revision it stands ({said.why}), so "
+                f"nothing shows that it reads {source.path}",
+                hint=AGAIN
+                if said.again_after is not None
+                else f"let it answer; its user needs to list namespaces: {can_i('list', '', 'namespaces', '', '')}",
             )
-        if not before <= said <= after:
+        if not before <= said.revision <= after:
             stands = f"{before}" if before == after else f"{before} to {after}"
             raise refuse(
                 Rule.OTHER_CLUSTER,
                 f"{source.path} is not what the API server at {server.address} reads: the file stands at revision "
-                f"{stands}, the server at {said}",
+                f"{stands}, the server at {said.revision}",
                 hint="name the file that the running k3s has open, not a copy: --kine /var/lib/rancher/k3s/server/db/"
                 "state.db",
             )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.apiserver import holders as holders_module
 from tests.support.apiserver import Answer, Request
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran
@@ -103,6 +104,35 @@ def test_a_server_that_does_not_say_where_it_stands(cluster: LostKeyKineCluster,
     assert "list namespaces" in str(refusal["next_step"])
     accepted = "--accept-unchecked-server", cluster.p1.url
     _refused(cluster, *accepted, rule="server-unchecked", says="at which revision it stands")
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    seconds: list[int] = []
+    monkeypatch.setattr(holders_module, "sleep", seconds.append)
+    return seconds
+
+
+def test_a_server_that_has_too_much_to_do_to_say_it(cluster: LostKeyKineCluster, slept: list[int]) -> None:
+    for path in (NAMESPACES, LEASES):
+        cluster.p1.behaviour.instead[path] = Answer(429, b"too many", headers=(("Retry-After", "2"),))
+    refusal = _refused(cluster, rule="server-unchecked", says="answered with 429")
+    assert (refusal["next_step"], slept) == ("run the same again in a moment", [2, 2])
+
+
+def test_a_server_that_says_it_a_little_later(
+    cluster: LostKeyKineCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is read again after the answer: what was written meanwhile is no surprise."""
+    for path in (NAMESPACES, LEASES):
+        cluster.p1.behaviour.instead[path] = Answer(429, b"too many")
+
+    def sleep(_seconds: int) -> None:
+        cluster.p1.behaviour.instead.clear()
+        cluster.put("busy", b"of another program", resource="elsewhere")
+
+    monkeypatch.setattr(holders_module, "sleep", sleep)
+    assert cluster.told("one")["objects"][0]["result"] == "healed"
 
 
 def test_one_of_two_that_need_not_say_it(cluster: LostKeyKineCluster) -> None:

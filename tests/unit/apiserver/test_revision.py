@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server
-from etcdfix.apiserver.revision import revision_seen_by
+from etcdfix.apiserver.revision import Standing, revision_seen_by
 from tests.support.golden import golden_folder, needs_golden
 
 LEASES = "/apis/coordination.k8s.io/v1/leases?limit=1"
@@ -41,20 +41,32 @@ def listed(revision: object) -> Reply:
 
 def test_the_list_says_it() -> None:
     played = Played(namespaces=listed("1234"))
-    assert revision_seen_by(played.server) == 1234
+    assert revision_seen_by(played.server) == Standing(1234)
     assert played.asked == [NAMESPACES]
 
 
 @pytest.mark.parametrize("status", [403, 404, 429, 500])
 def test_what_one_list_does_not_say_another_may(status: int) -> None:
     played = Played(namespaces=Reply(status, b"never shown"), leases=listed("77"))
-    assert revision_seen_by(played.server) == 77
+    assert revision_seen_by(played.server) == Standing(77)
     assert played.asked == [NAMESPACES, LEASES]
 
 
 def test_where_none_says_it_the_first_says_why() -> None:
     played = Played(namespaces=Reply(403, b"never shown"), leases=Reply(500, b"never shown"))
-    assert revision_seen_by(played.server) == "a list of /api/v1/namespaces was answered with 403"
+    assert revision_seen_by(played.server) == Standing(
+        why="a list of /api/v1/namespaces was answered with 403"
+    )
+
+
+@pytest.mark.parametrize("status", [408, 429, 502, 503, 504])
+@pytest.mark.parametrize("first", [True, False])
+def test_one_that_may_say_it_later_is_told_so(status: int, first: bool) -> None:
+    passing, other = Reply(status, b"never shown", retry_after=3), Reply(403, b"never shown")
+    played = Played(namespaces=passing if first else other, leases=other if first else passing)
+    said = revision_seen_by(played.server)
+    assert (said.revision, said.again_after) == (None, 3)
+    assert f"answered with {status}" in said.why
 
 
 @pytest.mark.parametrize("reply", [
@@ -62,12 +74,12 @@ def test_where_none_says_it_the_first_says_why() -> None:
 ])  # fmt: skip
 def test_what_cannot_be_understood_says_nothing(reply: Reply) -> None:
     said = revision_seen_by(Played(namespaces=reply).server)
-    assert said == "its answer to a list of /api/v1/namespaces could not be understood"
+    assert said.why == "its answer to a list of /api/v1/namespaces could not be understood"
 
 
 def test_silence_is_told() -> None:
     played = Played(namespaces=NoReply(RefusalReason.TIMED_OUT, "no answer within 3 s"))
-    assert revision_seen_by(played.server) == "no answer within 3 s"
+    assert revision_seen_by(played.server) == Standing(why="no answer within 3 s")
     assert played.asked == [NAMESPACES]
 
 
@@ -92,8 +104,8 @@ def test_recorded_lists_without_a_version_are_not_older_than_any_write_before_th
         a_list = plain and response["status"] == 200 and document.get("kind", "").endswith("List")
         if request["method"] == "GET" and a_list and "resourceVersion" in document["metadata"]:
             said = revision_seen_by(Played(namespaces=Reply(200, response["body"].encode())).server)
-            assert isinstance(said, int)
-            lists.append((exchange["scenario"], began, said))
+            assert said.revision is not None
+            lists.append((exchange["scenario"], began, said.revision))
     assert len(lists) > 200
     for scenario, began, said in lists:
         assert said >= max((version for ended, version in written[scenario] if ended <= began), default=0)

@@ -107,5 +107,5 @@ def test_recorded_lists_without_a_version_are_not_older_than_any_write_before_th
             assert said.revision is not None
             lists.append((exchange["scenario"], began, said.revision))
     assert len(lists) > 200
-    for scenario, began, said in lists:
-        assert said >= max((version for ended, version in written[scenario] if ended <= began), default=0)
+    for scenario, began, seen in lists:
+        assert seen >= max((version for ended, version in written[scenario] if ended <= began), default=0)

@@ -11,12 +11,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import CertificateAuthority
 from tests.support.etcd_places import find_tools
-from tests.support.healing import NEW, LoseKey, LostKeyCluster, beside
+from tests.support.healing import (
+    NEW,
+    LoseKey,
+    LostKeyCluster,
+    LostKeyKineCluster,
+    beside,
+    lost_key_kine_cluster,
+)
 
 pytestmark = pytest.mark.etcd
 
@@ -24,14 +33,35 @@ PAGE = Path(__file__).parents[2] / "docs" / "runbooks" / "key-lost-servers-runni
 NAMES = ("one", "two", "three")
 
 
-def _commands() -> list[str]:
-    blocks = re.findall(r"^ *```\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    return [line.strip() for block in blocks for line in block.splitlines()]
+ENDPOINTS, FILE = "--endpoints 10.0.0.1:2379", "--kine /var/lib/rancher/k3s/server/db/state.db"
+
+
+def _commands(*, on_kine: bool) -> list[str]:
+    page, title, k3s = PAGE.read_text().partition("## k3s and RKE2\n")
+    blocks = {
+        text: re.findall(r"^ *```\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE) for text in (page, k3s)
+    }
+    lines = [line.strip() for block in blocks[page] for line in block.splitlines()]
+    if not on_kine:
+        return lines
+    assert title
+    assert f"`{FILE}` stands for `{ENDPOINTS}`" in k3s
+    saved = [line.strip() for block in blocks[k3s] for line in block.splitlines()]
+    rest = [line.replace(ENDPOINTS, FILE) for line in lines if not line.startswith("etcdctl")]
+    return [*(line for line in saved if shutil.which(line.split()[0])), *rest]
 
 
 @pytest.fixture
 def cluster(lose_key: LoseKey) -> Iterator[LostKeyCluster]:
     with lose_key(NAMES) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def k3s(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], authority: CertificateAuthority
+) -> Iterator[LostKeyKineCluster]:
+    with lost_key_kine_cluster(tmp_path, capfd, authority, NAMES) as cluster:
         yield cluster
 
 
@@ -47,7 +77,10 @@ class Operator:
 
     def run(self, line: str) -> tuple[int, str]:
         """Run a command of the page, and type what it asks for; return its exit code and what the terminal showed."""
-        line = line.replace("10.0.0.1:2379", self._cluster.endpoints)
+        if isinstance(self._cluster, LostKeyKineCluster):
+            line = line.replace(FILE.split()[1], str(self._cluster.file))
+        else:
+            line = line.replace("10.0.0.1:2379", self._cluster.endpoints)
         line = line.replace("/registry/", f"{self._cluster.prefix}/")
         words = shlex.split(line)
         if words[0] == "etcdfix":
@@ -96,26 +129,42 @@ class Operator:
 
 
 def test_the_page_from_top_to_bottom(cluster: LostKeyCluster, tmp_path: Path) -> None:
-    folder = tmp_path / "operator"
+    with beside(cluster, NEW) as p2, _healed_by(cluster):
+        _follow(cluster, tmp_path, _commands(on_kine=False))
+        assert p2.methods == {"GET"}
+
+
+def test_the_page_on_k3s_with_sqlite(k3s: LostKeyKineCluster, tmp_path: Path) -> None:
+    with _healed_by(k3s):
+        _follow(k3s, tmp_path, _commands(on_kine=True))
+
+
+def _follow(cluster: LostKeyCluster, folder: Path, lines: list[str]) -> None:
+    """Run commands of the page, one after the other."""
+    folder = folder / "operator"
     folder.mkdir()
     operator = Operator(cluster, folder)
+    expected = {"scan": [1, 1, 0]}
+    for line in lines:
+        words = line.split()
+        operator.typed = []
+        if words[:2] == ["etcdfix", "heal"] and "--dry-run" not in words:
+            single = not words[2].startswith("--")
+            operator.typed = [f"{cluster.prefix}/secrets/shop/one" if single else str(len(NAMES) - 1)]
+        code, shown = operator.run(line)
+        codes = expected.get(words[1])
+        assert code == (codes.pop(0) if codes else 0), (line, shown)
+        assert "never-to-be-shown" not in shown
+
+
+@contextmanager
+def _healed_by(cluster: LostKeyCluster) -> Iterator[None]:
+    """Assert that the block heals every Secret in its place."""
     values = {key: cluster.p1.store.get(key) for key in cluster.keys}
     assert len(values) == len(NAMES)
-    expected = {"scan": [1, 1, 0]}
-    with beside(cluster, NEW) as p2:
-        for line in _commands():
-            words = line.split()
-            operator.typed = []
-            if words[:2] == ["etcdfix", "heal"] and "--dry-run" not in words:
-                single = not words[2].startswith("--")
-                operator.typed = [f"{cluster.prefix}/secrets/shop/one" if single else str(len(NAMES) - 1)]
-            code, shown = operator.run(line)
-            codes = expected.get(words[1])
-            assert code == (codes.pop(0) if codes else 0), (line, shown)
-            assert "never-to-be-shown" not in shown
-        assert cluster.p1.methods == {"GET", "PATCH"}
-        assert p2.methods == {"GET"}
-        assert len(cluster.patches()) == len(NAMES)
+    yield
+    assert cluster.p1.methods == {"GET", "PATCH"}
+    assert len(cluster.patches()) == len(NAMES)
     for key, before in values.items():
         after = cluster.p1.store.get(key)
         assert before is not None

@@ -256,8 +256,15 @@ def main_etcd(inputs: Inputs, *, say: Say) -> EtcdConnection | None:
     """Return how to reach the etcd that holds namespace kube-system, where it may be another one; say what is unsafe.
 
     Raises:
-        ConfigurationError: The connection options make no sense.
+        ConfigurationError: The connection options make no sense, or one is named beside kine's file.
     """
+    if inputs.kine is not None:
+        if inputs.main_named:
+            raise ConfigurationError(
+                "--kine and --main-endpoints: what kine keeps is all in its file",
+                hint="leave one of them out",
+            )
+        return None
     from etcdfix.remediation.preflight.cluster import MAIN_ETCD  # noqa: PLC0415 - grpc is slow to import
     from etcdfix.sources.connection import connection_from_options, transport_warnings  # noqa: PLC0415 - same
 
@@ -305,13 +312,9 @@ def open_cluster(
         raise ConfigurationError(
             "--revision: a change is decided by what stands there now", hint="leave it out"
         )
-    if inputs.kine is not None and inputs.main_named:
-        raise ConfigurationError(
-            "--kine and --main-endpoints: what kine keeps is all in its file", hint="leave one of them out"
-        )
     configuration = configure(inputs)
     _refuse_marked(configuration)
-    main = main_etcd(inputs, say=say) if inputs.kine is None else None
+    main = main_etcd(inputs, say=say)
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(open_source(inputs, say=say))
         if isinstance(source, LiveSource):

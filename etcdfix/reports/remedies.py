@@ -31,6 +31,7 @@ DO_NOT_RESTART = "Do not restart the API servers"
 """With this begin the ways out that save what the memory of API servers may still hold."""
 
 
+# An API server that ran before may still hold the object, whatever became of the key or the value.
 _MAY_BE_CACHED = LOST_KEY | {
     Cause.UNKNOWN_ENVELOPE,
     Cause.KEY_RENAMED,

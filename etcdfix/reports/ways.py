@@ -39,9 +39,6 @@ class Way(NamedTuple):
     kind: WayKind = WayKind.CURE
 
 
-# An API server that ran before may still hold the object, whatever became of the key or the value.
-
-
 def risks_to_accept(found: Examination, *, breaking: bool = False) -> list[AcceptRisk]:
     """Return what ``--accept-risk`` has to name before an unreadable value is replaced or deleted."""
     breaking = breaking or bool(protected_reason(found.directory.group_resource, found.namespace))

@@ -42,7 +42,7 @@ from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome, place_warnings
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.patcher import now_text
-from etcdfix.remediation.preflight.cluster import Cluster, check_cluster
+from etcdfix.remediation.preflight.cluster import Cluster, find_cluster
 from etcdfix.remediation.preflight.target import read_target
 from etcdfix.remediation.rescue.store import Origin, RescueStore
 from etcdfix.rescued import newest_first, read_index
@@ -176,12 +176,14 @@ def run_heal(
     step("check: saved objects")
     index = read_index(request.saved)
     step("check: cluster")
-    identity = check_cluster(cluster, request.accepted, request.record_paths.directories)
+    identity = find_cluster(cluster, request.record_paths.directories)
     if not identity.is_known:
         raise refuse(
             Rule.UNKNOWN_CLUSTER,
-            "nothing in etcd names the cluster, so nothing shows that the API servers are of this one",
-            hint="--main-endpoints LIST, or --manifest FILE, where namespaces lie in another etcd",
+            f"nothing in {cluster.kept_in} names the cluster, so nothing shows that the API servers are of this one",
+            hint="name the file that k3s has open, and the API server's --etcd-prefix"
+            if cluster.is_kine
+            else "--main-endpoints LIST, or --manifest FILE, where namespaces lie in another etcd",
         )
     if request.report_cluster_uid and identity.uid and request.report_cluster_uid != identity.uid:
         raise refuse(

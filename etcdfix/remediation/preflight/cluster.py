@@ -99,6 +99,11 @@ class Cluster(msgspec.Struct, frozen=True):
         return isinstance(self.source, KineSource)
 
     @property
+    def kept_in(self) -> str:
+        """What keeps the keys, as part of a sentence."""
+        return "kine" if self.is_kine else "etcd"
+
+    @property
     def client(self) -> EtcdClient:
         """The connection to etcd."""
         assert isinstance(self.source, LiveSource)  # what needs one is refused where there is none

@@ -134,8 +134,7 @@ def said_uids(
     if newest is not None and newest.same_object:
         uid = uid_of(newest.examination)
         if uid:
-            kept_in = "kine" if cluster.is_kine else "etcd"
-            origin = f"mod_revision {newest.examination.stored.mod_revision} in {kept_in}"
+            origin = f"mod_revision {newest.examination.stored.mod_revision} in {cluster.kept_in}"
             yield SaidUid(uid, origin, newest.examination)
     yield from _in_backups(cluster, last_stored(cluster, reading, key), key, identity, places)
 

@@ -347,6 +347,15 @@ def test_a_cache_that_is_behind(cluster: LostKeyCluster) -> None:
     _copies_as_printed(cluster, step)
 
 
+@on_etcd
+def test_nothing_names_the_cluster(cluster: LostKeyCluster) -> None:
+    cluster.remove(cluster.key("kube-system", "namespaces"))
+    cluster.etcd.compact()
+    refusal = _refused(cluster, "one", rule="unknown-cluster", says="nothing in etcd names the cluster")
+    assert "--main-endpoints" in str(refusal["next_step"])
+    assert "--accept-unknown-cluster" not in str(refusal["next_step"]), "heal has no such option"
+
+
 def test_a_name_that_no_request_can_carry(cluster: LostKeyCluster) -> None:
     at = cluster.key("shop/a%2fb")
     cluster.place(at, aescbc(secret("a%2fb"), b"abcdefghijklmnop", "key3"))

@@ -211,6 +211,21 @@ def test_the_same_file_by_another_name(
     assert (ran.code, "healed" in ran.out) == (0, True), ran
 
 
+def test_reconciling_asks_no_other_etcd(cluster: LostKeyKineCluster) -> None:
+    _left_open(cluster)
+    ran = _settle(cluster, *cluster.where, "--main-endpoints", "127.0.0.1:1")
+    assert (ran.code, "--kine and --main-endpoints" in ran.err) == (2, True), ran
+
+
+def test_a_file_that_does_not_name_its_cluster(cluster: LostKeyKineCluster) -> None:
+    cluster.remove(cluster.key("kube-system", "namespaces"))
+    cluster.store.writer.compact(cluster.store.writer.newest)
+    refusal = _refused(cluster, rule="unknown-cluster", says="nothing in kine names the cluster")
+    assert "--etcd-prefix" in str(refusal["next_step"])
+    for other in ("--main-endpoints", "--accept-unknown-cluster"):
+        assert other not in str(refusal["next_step"])
+
+
 @pytest.mark.parametrize("what", ["compaction", "checkpoint", "vacuum"])
 def test_what_kine_does_by_itself_moves_nothing(cluster: LostKeyKineCluster, what: str) -> None:
     """Between the look and the request, and between the request and the look after it."""

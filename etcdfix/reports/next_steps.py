@@ -115,7 +115,8 @@ def next_steps(summary: Summary, *, of_kine: bool = False) -> list[str]:
         )
     if summary.decrypt_failures or summary.decode_failures or summary.inconsistent:
         steps.append(
-            "Copy state.db and state.db-wal before you change anything: stop k3s first, or let sqlite3 .backup do it."
+            "Copy the file before you change anything: sqlite3 .backup does it while k3s runs. Do not stop k3s for it: "
+            "that ends what its API server has in memory."
             if of_kine
             else "Take a snapshot of etcd before you change anything: etcdctl snapshot save FILE."
         )

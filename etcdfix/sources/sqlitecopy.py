@@ -154,8 +154,8 @@ class SQLiteCopy:
                 return before
         raise SourceError(
             f"{self._path}: its log began anew during each of {_ATTEMPTS} attempts to copy it",
-            hint="try again when less is written, point TMPDIR at a faster disk, or stop k3s and copy state.db with "
-            "state.db-wal",
+            hint="try again when less is written, point TMPDIR at a faster disk, or read a copy that sqlite3 .backup "
+            "made",
         )
 
     def _read_log(self, copy: Path) -> _Seen:

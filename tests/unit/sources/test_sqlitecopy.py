@@ -312,7 +312,8 @@ def test_a_log_that_begins_anew_all_the_time_is_refused(
     monkeypatch.setattr(SQLiteCopy, "_copy_file", and_begin_anew)
     with pytest.raises(SourceError, match="began anew during each of 5 attempts") as caught:
         SQLiteCopy(tmp_path / "state.db")
-    assert "stop k3s" in caught.value.hint
+    assert "sqlite3 .backup" in caught.value.hint
+    assert "stop k3s" not in caught.value.hint, "that would end what its API server remembers"
     assert list(temporary.iterdir()) == []
     writer.close()
 

@@ -141,7 +141,7 @@ def predict(
     try:
         reading = now.read_key(intent.subject.key)
     except SourceError as exc:
-        detail = f"etcd did not say how the key stands: {exc.message}"
+        detail = f"how the key stands could not be read: {exc.message}"
         return Reconciliation(intent=intent, result=Result.UNKNOWN, detail=detail, header_revision=0)
     result, detail = judge_reading(
         intent, reading, nothing_was_sent=_is_unconfirmed(intent), was_healed=was_healed

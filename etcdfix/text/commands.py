@@ -56,6 +56,11 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         return self.of_a_file or "--revision" in self.source
 
     @property
+    def when_it_answers(self) -> str:
+        """When what could not be asked may be asked again, as part of a sentence."""
+        return "when the file can be read again" if self.of_kine else "when etcd answers again"
+
+    @property
     def can_heal(self) -> bool:
         """Whether ``heal`` can take what is read for its source: what stands now in etcd, or in kine's file."""
         return "--snapshot" not in self.source and "--revision" not in self.source

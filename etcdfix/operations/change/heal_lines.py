@@ -213,7 +213,7 @@ def _follow_ups(objects: Sequence[Healed], again: RepeatedOptions) -> Iterator[F
         return
     last = objects[-1].outcome
     if last.result is Result.UNKNOWN or last.head is None:
-        yield FollowUp("Settle it when etcd answers again", _settle(last, again.after_change()))
+        yield FollowUp(f"Settle it {again.when_it_answers}", _settle(last, again.after_change()))
     yield FollowUp("Look again", again.scan_of())
 
 

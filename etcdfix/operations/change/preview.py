@@ -288,7 +288,7 @@ def follow_ups(
         settle = quote_command(
             ["etcdfix", "audit", "reconcile", *same, *_anchor(outcome), str(outcome.audit_log)]
         )
-        yield FollowUp("Settle it when etcd answers again", settle)
+        yield FollowUp(f"Settle it {again.when_it_answers}", settle)
     yield from _undo(done, outcome, same)
     if done is not Result.DELETED:
         reading = [*again.reading, "--encryption-config", "FILE"] if unread else again.reading

@@ -214,7 +214,7 @@ def _next_steps(log: Path, item: Reconciliation, again: RepeatedOptions) -> Iter
     ):
         yield f"  next: {again.explain(intent.subject.key)}"
     elif item.result is Result.UNKNOWN and not item.header_revision:
-        yield "  it stays open; run this again when etcd answers"
+        yield f"  it stays open; run this again {again.when_it_answers}"
     elif item.result is Result.UNKNOWN:
         yield "  it stays open; run this again, without --no-kms, once the value can be examined:"
         yield f"  {again.explain(intent.subject.key)}"

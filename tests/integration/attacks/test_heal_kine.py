@@ -309,5 +309,6 @@ def test_no_room_for_a_copy(
     _at_patch(cluster, lambda: monkeypatch.setattr("tempfile.mkdtemp", refuse))
     told = cluster.told("one", code=3)
     assert told["objects"][0]["result"] == "unknown"
-    assert any("audit reconcile" in step["command"] for step in told["follow_ups"])
+    (settle,) = [step for step in told["follow_ups"] if "audit reconcile" in step["command"]]
+    assert settle["what"] == "Settle it when the file can be read again"
     monkeypatch.undo()

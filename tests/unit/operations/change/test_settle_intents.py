@@ -58,9 +58,12 @@ def item(
     )
 
 
-def lines(*found: Any, refused: tuple[Any, ...] = ()) -> list[str]:
+ETCD, KINE = RepeatedOptions(), RepeatedOptions(source=("--kine", "/srv/state.db"))
+
+
+def lines(*found: Any, refused: tuple[Any, ...] = (), again: RepeatedOptions = ETCD) -> list[str]:
     settled = Settled(log=Path("/l"), dry_run=False, found=list(found), refused=list(refused))
-    return list(settled_lines(settled, RepeatedOptions()))
+    return list(settled_lines(settled, again))
 
 
 @pytest.mark.parametrize("result", Result)
@@ -80,7 +83,8 @@ def test_what_stays_open_says_what_would_tell() -> None:
     """Without a revision etcd gave no answer; with one, it gave a value that could not be examined."""
     silent, unexamined = item(Result.UNKNOWN), item(Result.UNKNOWN, Verb.HEAL)
     silent.header_revision = 0
-    assert lines(silent)[-1] == "  it stays open; run this again when etcd answers"
+    assert lines(silent)[-1] == "  it stays open; run this again when etcd answers again"
+    assert lines(silent, again=KINE)[-1] == "  it stays open; run this again when the file can be read again"
     stays, explain = lines(unexamined)[-2:]
     assert stays == "  it stays open; run this again, without --no-kms, once the value can be examined:"
     assert explain == "  etcdfix explain /registry/secrets/shop/db"

@@ -63,11 +63,14 @@ def next_steps(
     """
     again, states = afterwards.again, {one.state for one in objects.values()}
     once_more = again.rescue(afterwards.named, directory, *afterwards.record)
-    if states & {Rescued.NOT_ASKED, Rescued.REFUSED} or any(one.fit is Fit.OLDER for one in objects.values()):
+    not_said = bool(states & {Rescued.NOT_ASKED, Rescued.REFUSED})
+    older = any(one.fit is Fit.OLDER for one in objects.values())
+    if not_said or older:
         action = "See below what is missing, and run the same command again: it goes on where this one ended"
         yield Remedy(action, once_more, "")
+    if not_said:
         return
-    saved = [key for key, one in objects.items() if one.state in SAVED_STATES]
+    saved = [key for key, one in objects.items() if one.state in SAVED_STATES and one.fit is not Fit.OLDER]
     missing = [key for key, one in objects.items() if one.state is Rescued.NOT_HELD]
     if saved:
         words = ("--from-report", afterwards.report) if afterwards.report else key_arguments(saved[0])
@@ -79,7 +82,7 @@ def next_steps(
             if again.of_kine
             else "Where etcd asks for certificates or a user: --cacert, --cert, --key, --user.",
         )
-    if missing and not all_asked:
+    if missing and not all_asked and not older:
         action = "A server that could not be asked may still hold what is missing: let it answer, and run this again"
         yield Remedy(action, once_more, "")
     if missing:

@@ -58,7 +58,20 @@ def test_what_may_still_be_held_comes_first(state: Rescued) -> None:
 
 
 def test_an_older_state_is_asked_for_again() -> None:
-    assert commands(OF_REPORT, Rescued.SAVED, fit=Fit.OLDER)[0][0] == "rescue"
+    assert [words[0] for words in commands(OF_REPORT, Rescued.SAVED, fit=Fit.OLDER)] == ["rescue"]
+
+
+@pytest.mark.parametrize("all_asked", [True, False])
+def test_one_that_is_older_keeps_no_other_from_being_healed(all_asked: bool) -> None:
+    """Where no server has a newer state, asking again would give the same, for ever."""
+    third = b"/registry/secrets/shop/three"
+    objects = {
+        ONE: rescued(Rescued.SAVED, Fit.OLDER), TWO: rescued(Rescued.SAVED), third: rescued(Rescued.NOT_HELD)
+    }  # fmt: skip
+    again, heal, copies = next_steps(OF_KEYS, objects, "/srv/saved", all_asked=all_asked)
+    assert "run the same command again" in again.action
+    assert (TWO.decode() in heal.command, ONE.decode() in heal.command) == (True, False)
+    assert copies.command.startswith("etcdfix copies")
 
 
 def test_what_is_saved_is_healed() -> None:

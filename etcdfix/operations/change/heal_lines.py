@@ -32,7 +32,7 @@ def heal_preview_lines(cluster: Cluster, shown: HealPreview, *, dry_run: bool) -
     """Yield what will be healed, by whom, and what was checked."""
     healable = shown.healable
     if len(healable) == 1 and not shown.left_alone:
-        yield from _each_endedlines(healable[0])
+        yield from _one_lines(healable[0])
     else:
         yield from _many_lines(shown)
     first = healable[0]
@@ -52,7 +52,7 @@ def heal_preview_lines(cluster: Cluster, shown: HealPreview, *, dry_run: bool) -
         yield _DRY_RUN
 
 
-def _each_endedlines(one: Healable) -> Iterator[str]:
+def _one_lines(one: Healable) -> Iterator[str]:
     found = one.found
     where = f" in namespace {found.namespace}" if found.namespace else ""
     yield f"Key          {safe_text(display(one.key))}"

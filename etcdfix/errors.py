@@ -94,10 +94,14 @@ class EndedEarly(KeyboardInterrupt):
         reason: What happened, as a clause: ``ended by SIGTERM``.
         exit_code: What the command returns when it has a partial result.
         bare_exit_code: What it returns when it has none.
+        changed: Something was changed before, and told.
     """
 
-    def __init__(self, reason: str, exit_code: int, bare_exit_code: int | None = None) -> None:
+    def __init__(
+        self, reason: str, exit_code: int, bare_exit_code: int | None = None, *, changed: bool = False
+    ) -> None:
         super().__init__(reason)
+        self.changed = changed
         self.reason = reason
         self.exit_code = exit_code
         self.bare_exit_code = exit_code if bare_exit_code is None else bare_exit_code

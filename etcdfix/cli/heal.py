@@ -47,9 +47,11 @@ from etcdfix.storagekey import display
 EXIT_CODES = {
     0: "everything that could be healed is, or would be (dry run); keys that are left alone are told",
     2: "usage or configuration error; nothing was changed",
-    3: "an outcome is unknown, anomalous or doubtful: the run stopped there; or not told to the --audit-anchor",
+    3: "an outcome is unknown, anomalous or doubtful: the run stopped there; or not told to the --audit-anchor; "
+    "or --timeout was over before all were healed",
     4: "refused by a safety rule or by an API server; what is told as healed before that stays healed",
-    5: "etcd could not be asked, or not one API server; what is told as healed before that stays healed",
+    5: "etcd could not be asked, or not one API server, or not before --timeout was over; "
+    "what is told as healed before that stays healed",
 }
 
 _TEXT = "text"
@@ -78,6 +80,13 @@ class _Account:
         self.objects.append(healed)
         if self._output == _TEXT:
             show_outcome(healed_lines(healed))
+
+    def ended(self, ending: EndedEarly) -> EndedEarly:
+        """Return an early end as one that has a result, where there is one."""
+        if not self.objects:
+            return ending
+        changed = any(each.outcome.result is not None for each in self.objects)
+        return EndedEarly(ending.reason, ending.exit_code, changed=changed)
 
     def end(self, code: int, error: EtcdfixError | None = None) -> None:
         """Tell what the whole run came to."""
@@ -189,8 +198,9 @@ def command(
         account.end(int(exc.exit_code), exc)
         raise
     except KeyboardInterrupt as exc:
-        account.end(int(EndedEarly.of(exc).exit_code))
-        raise
+        ended = account.ended(EndedEarly.of(exc))
+        account.end(ended.bare_exit_code)
+        raise ended from exc
     code = 0 if well else 3
     account.end(code)
     return code

@@ -166,7 +166,8 @@ def command(
                     "the report does not say which cluster it is of: see that these API servers are of the same one"
                 )
             say(
-                f"--reveal: contents of {counted(len(targets.objects), 'object')} are saved in {store.path}, unmasked"
+                f"--reveal: what servers hold of {counted(len(targets.objects), 'object')} goes to {store.path}, "
+                "unmasked"
             )
             record = RescueRecord(
                 places,

@@ -212,8 +212,9 @@ def _end_early(ending: EndedEarly, arguments: list[str]) -> int:
     if ending.reason == "interrupted":
         click.echo("interrupted", err=True)
     else:
-        # No --timeout counts any more once a change has begun.
-        what = "nothing was changed" if ending.by_clock else _what_changed(arguments)
+        # No --timeout counts while a change is made, and what was changed before is told.
+        at_most_told = "what is told as done stays done" if ending.changed else "nothing was changed"
+        what = at_most_told if ending.by_clock else _what_changed(arguments)
         _say_error(f"{ending.reason}; {what}", "")
     return ending.bare_exit_code
 

@@ -415,9 +415,10 @@ def describe_move(expected: KeyState, present: StoredValue | None) -> str:
             f"the key was deleted and created again at revision {now.create_revision}: "
             f"mod_revision {now.mod_revision} instead of {expected.mod_revision}"
         )
+    version = f", version {now.version} instead of {expected.version}"
     return (
-        f"the key was written again: mod_revision {now.mod_revision} instead of {expected.mod_revision}, "
-        f"version {now.version} instead of {expected.version}"
+        f"the key was written again: mod_revision {now.mod_revision} instead of {expected.mod_revision}"
+        f"{version if now.version != expected.version else ''}"  # kine counts none
     )
 
 

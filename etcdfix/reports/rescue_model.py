@@ -124,7 +124,7 @@ class RescueReport(msgspec.Struct, frozen=True, kw_only=True):
         servers: Each that was found.
         kinds: Counts, by resource.
         objects: Each object, by etcd key.
-        left_out: How many of the report are no matter for a rescue, by outcome.
+        left_out: How many of the report are no matter for a rescue, by outcome, or by why nobody can ask for them.
         next: What to do next, in this order.
         warnings: One sentence each.
         complete: Everything is saved as etcd has it, or needs no rescue.

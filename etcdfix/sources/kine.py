@@ -39,6 +39,17 @@ def _ignore(_notice: str) -> None:
     return
 
 
+def _each_once(tell: Callable[[str], None]) -> Callable[[str], None]:
+    told: set[str] = set()
+
+    def tell_once(notice: str) -> None:
+        if notice not in told:
+            told.add(notice)
+            tell(notice)
+
+    return tell_once
+
+
 class KineSource:
     """The keys of one SQLite file of kine at one revision; implements :class:`etcdfix.sources.base.Source`.
 
@@ -68,7 +79,7 @@ class KineSource:
     ) -> None:
         self._path = path
         self._cluster_name = cluster_name
-        self._on_notice = on_notice
+        self._on_notice = _each_once(on_notice)
         self._problems = ProblemList()
         self._learned: set[bytes] = set()
         self._table = KineTable(path)
@@ -82,7 +93,7 @@ class KineSource:
         for fault in self._table.faults:
             self._problems.add(f"the database is damaged: {fault}")
         if self._table.copy.log_missing:
-            on_notice(f"{path}: {_NO_LOG}")
+            self._on_notice(f"{path}: {_NO_LOG}")
 
     def _pin(self, revision: int) -> None:
         if revision > self._newest:
@@ -106,10 +117,7 @@ class KineSource:
             NotAKineFile: The file is gone, or is not kine's any more.
             SourceError: It cannot be read, or there is no room for the copy.
         """
-        told = self._table.copy.log_missing
-        return KineSource(
-            self._path, cluster_name=self._cluster_name, on_notice=_ignore if told else self._on_notice
-        )
+        return KineSource(self._path, cluster_name=self._cluster_name, on_notice=self._on_notice)
 
     @property
     def path(self) -> Path:

@@ -2,7 +2,8 @@
 
 A connection of our own would take locks, write to the ``-shm`` file, leave files behind, and keep a checkpoint of the
 program waiting with its write lock taken. So the bytes are copied as they are: first the database, then its
-write-ahead log, and the copy is put together where nobody else is.
+write-ahead log, and the copy is put together where nobody else is. What is left there by a command that was killed
+meanwhile, the next one takes away.
 
 Why that is whole: what a checkpoint writes into the database stands in the log before, and the log is only written
 over from its start, under a header with other salts. While the header stays the same, every page that changed in the
@@ -16,11 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
 import shutil
 import sqlite3
 import tempfile
+from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 from types import TracebackType
@@ -41,7 +44,9 @@ _LEAST_PAGE, _MOST_PAGE = 512, 1 << 16
 _NO_LOG_AT_ALL: Final = 1 << 62
 _WRITTEN_WITH_LOG: Final = 2
 _ATTEMPTS: Final = 5
-_LOG, _JOURNAL = "-wal", "-journal"
+_LOG, _JOURNAL, _INDEX = "-wal", "-journal", "-shm"
+_PREFIX, _COPY = "etcdfix-kine-", "copy.db"
+_JUST_A_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Seen(NamedTuple):
@@ -89,10 +94,8 @@ class SQLiteCopy:
         self.log_pages = 0
         self.log_fault = ""
         with contextlib.ExitStack() as stack:
-            directory = self._directory()
             # What is open stays readable, and nothing is left behind.
-            stack.callback(shutil.rmtree, directory, ignore_errors=True)
-            copy = directory / "copy.db"
+            copy = stack.enter_context(self._directory()) / _COPY
             try:
                 seen = self._read_log(copy)
                 self.connection = _open_unchanging(copy)
@@ -134,11 +137,18 @@ class SQLiteCopy:
     ) -> None:
         self.close()
 
-    def _directory(self) -> Path:
+    @contextlib.contextmanager
+    def _directory(self) -> Iterator[Path]:
         try:
-            return Path(tempfile.mkdtemp(prefix="etcdfix-"))
+            _take_away_what_was_left()
+            directory, lock = _locked_directory()
         except OSError as exc:
             raise self._no_room(exc) from exc
+        try:
+            yield directory
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+            os.close(lock)
 
     def _copy_whole(self, copy: Path) -> _Seen:
         """Copy the database and what lies beside it, as they were at one moment."""
@@ -267,6 +277,55 @@ class SQLiteCopy:
             f"{self._path}: it is read from a copy in {where}, which cannot be made: {why}",
             hint="point TMPDIR at a directory with room for the file and twice its -wal",
         )
+
+
+def _locked_directory() -> tuple[Path, int]:
+    """Return a new directory, and a descriptor of it: its lock says that somebody copies into it.
+
+    Raises:
+        OSError: There is no room for one.
+    """
+    while True:
+        directory = tempfile.mkdtemp(prefix=_PREFIX)
+        try:
+            descriptor = os.open(directory, _JUST_A_DIRECTORY)
+        except FileNotFoundError:
+            continue  # taken away as one that was left, before it was locked
+        try:
+            _lock(descriptor)
+        except BlockingIOError:
+            os.close(descriptor)  # likewise, this very moment
+            continue
+        except OSError:
+            return Path(directory), descriptor  # no locks there, so nobody takes anything away either
+        if os.path.lexists(directory):  # who takes one away has its lock
+            return Path(directory), descriptor
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _take_away_what_was_left() -> None:
+    """Remove what a command left that was killed while it copied: a kill ends its lock.
+
+    Raises:
+        OSError: There is no directory for temporary files.
+    """
+    for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(directory, _JUST_A_DIRECTORY)
+            try:
+                if os.fstat(descriptor).st_uid != os.geteuid():
+                    continue
+                _lock(descriptor)
+                for suffix in ("", _LOG, _JOURNAL, _INDEX):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(_COPY + suffix, dir_fd=descriptor)
+                directory.rmdir()
+            finally:
+                os.close(descriptor)
 
 
 def _require_sqlite(path: Path, header: bytes) -> None:

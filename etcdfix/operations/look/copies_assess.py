@@ -300,11 +300,12 @@ class Assessor:
         leased = "It had a lease: restore says whether that still lives." if graded.copy.lease else ""
         doubt = _COMPARE if graded.grade is Grade.DOUBTFUL else ""
         gone = "What it owned may have been collected." if sought.found is None else ""
-        proof = (
-            "That it is the same object, its revisions show (--accept-unknown-uid)."
-            if graded.proves_uid and graded.place.kind is not PlaceKind.BACKUP
-            else ""
-        )
+        proof = ""
+        if graded.place.kind is not PlaceKind.BACKUP:
+            if graded.proves_uid:
+                proof = "That it is the same object, its revisions show (--accept-unknown-uid)."
+            elif graded.uid_fits is Fit.UNKNOWN:
+                proof = "If it was the same object, add --accept-unknown-uid: restore finds nothing that shows it."
         return " ".join(part for part in (doubt, proof, note, leased, gone, granted) if part)
 
     def _next(self, sought: Sought, copies: Sequence[SurvivingCopy]) -> Remedy | None:

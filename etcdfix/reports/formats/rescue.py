@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO, Final
 
-from etcdfix.model import GroupResource
+from etcdfix.model import GroupResource, Outcome
 from etcdfix.reports.base import Output
 from etcdfix.reports.formats.machine import write_document, write_yaml
 from etcdfix.reports.formats.text import shown
@@ -16,6 +16,7 @@ from etcdfix.text.words import counted
 
 _MOST_GROUPS: Final = 10
 _MOST_KEYS: Final = 5
+_OUTCOMES: Final = frozenset(Outcome)
 
 
 def write_table(report: RescueReport, stream: BinaryIO) -> None:
@@ -59,6 +60,9 @@ def _head(report: RescueReport) -> Iterator[str]:
     wanted = len(report.objects) - needless
     more = f"; {counted(needless, 'more object')} can be read and need no rescue" if needless else ""
     yield f"{saved} of {counted(wanted, 'unreadable object')} saved in {safe_text(report.directory)}{more}."
+    for why, number in sorted(report.left_out.items()):
+        if why not in _OUTCOMES:
+            yield f"{counted(number, 'other')} that the report names were not asked for: {why.replace('-', ' ')}"
     yield "Do not restart an API server, and delete none of these objects: either ends what servers still hold."
     uid = shown(report.kube_system_uid or "unknown")
     yield f"etcdfix {report.tool.version} · kube-system uid {uid} · index {safe_text(report.directory)}/{INDEX_NAME}"

@@ -1167,11 +1167,31 @@ def test_the_time_of_a_run_is_over(cluster: LostKeyCluster) -> None:
     report = str(cluster.report())
     _at_patch(cluster, lambda: time.sleep(1.5))
     ran = cluster.heal("--from-report", report, "--timeout", "1400ms", "-o", "json")
-    assert ran.code in {3, 5}, ran
     told = json.loads(ran.out)
     assert len(told["objects"]) <= 1
+    assert ran.code == told["exit_code"] == (3 if told["objects"] else 5), ran
     assert len(cluster.patches()) == len(told["objects"])
     assert set(cluster.outcomes()) <= {"healed"}
+
+
+def test_the_time_is_over_after_the_first(cluster: LostKeyCluster) -> None:
+    """What was told before is not denied."""
+    report = str(cluster.report())
+    said: list[str] = []
+
+    def ring(request: Request) -> None:
+        if not said and cluster.patches() and "/secrets/one" not in request.path and request.method == "GET":
+            said.append(request.path)
+            os.kill(os.getpid(), signal.SIGALRM)
+
+    cluster.p1.before.append(ring)
+    ran = cluster.heal("--from-report", report, "--timeout", "1m", "-o", "json")
+    told = json.loads(ran.out)
+    assert said
+    assert len(told["objects"]) == 1
+    assert ran.code == told["exit_code"] == 3
+    assert "ended by --timeout 1m; what is told as done stays done\n" in ran.err
+    assert len(cluster.patches()) == 1
 
 
 def test_without_a_terminal_only_yes_confirms(cluster: LostKeyCluster) -> None:

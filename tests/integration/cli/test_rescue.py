@@ -304,6 +304,8 @@ def test_when_no_server_has_it_any_more_that_is_said(ground: Ground) -> None:
     assert found.code == 3
     assert set(found.states().values()) == {"not-held"}
     assert ground.files() == []
+    assert "are saved" not in found.err  # which is said before anybody knows
+    assert "--reveal: what servers hold of 2 objects goes to" in found.err
 
 
 def test_a_server_that_could_not_be_asked_may_still_have_it(ground: Ground) -> None:
@@ -579,7 +581,9 @@ def test_names_of_strangers_lead_nowhere(ground: Ground) -> None:
     found = ground.rescue("--from-report", report)
     assert found.report["left_out"] == {"no-request-can-name-it": 3}
     assert found.states()["one"] == "saved"
-    assert "\x1b" not in ground.rescue("--from-report", report, output="table").out
+    table = ground.rescue("--from-report", report, output="table").out
+    assert "\x1b" not in table
+    assert "3 others that the report names were not asked for: no request can name it\n" in table
     assert all(len(name) < 60 for name in ground.files())
 
 

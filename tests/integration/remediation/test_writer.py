@@ -954,6 +954,12 @@ def test_a_move_that_is_in_the_version_alone() -> None:
     )
 
 
+def test_a_move_where_versions_are_not_counted() -> None:
+    present = StoredValue(b"k", b"", 6, 4, 0, 0)
+    state = KeyState(mod_revision=5, create_revision=4, version=0)
+    assert describe_move(state, present) == "the key was written again: mod_revision 6 instead of 5"
+
+
 # Nobody else writes.
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
 import os
 import shutil
@@ -78,6 +80,110 @@ def test_a_running_one_is_read_with_its_log_and_not_touched(tmp_path: Path, temp
     assert left_behind(state) == before
     assert list(temporary.iterdir()) == []
     writer.close()
+
+
+def what_a_kill_leaves(temporary: Path, name: str = "etcdfix-kine-killed") -> Path:
+    """A directory with a copy that nobody could take away."""
+    directory = temporary / name
+    directory.mkdir(mode=0o700)
+    for file in ("copy.db", "copy.db-wal", "copy.db-shm", "copy.db-journal"):
+        (directory / file).write_bytes(b"x")
+    return directory
+
+
+def test_what_a_killed_command_left_is_taken_away(tmp_path: Path, temporary: Path) -> None:
+    filled(tmp_path / "state.db").close()
+    command = (
+        "import sys; from pathlib import Path; from etcdfix.sources import sqlitecopy\n"
+        "def die(copy):\n    print(copy, flush=True); sys.stdin.read()\n"
+        "sqlitecopy._open_unchanging = die\n"
+        "sqlitecopy.SQLiteCopy(Path(sys.argv[1]))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", command, str(tmp_path / "state.db")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
+        env={**os.environ, "TMPDIR": str(temporary)},
+    ) as process:
+        assert process.stdout is not None
+        copy = Path(process.stdout.readline().strip())
+        with SQLiteCopy(tmp_path / "state.db"):
+            assert copy.exists()  # whoever copies now is left in peace
+        process.kill()
+        process.wait()
+    assert copy.exists()
+    with SQLiteCopy(tmp_path / "state.db") as read:
+        assert newest(read) == 51
+    assert list(temporary.iterdir()) == []
+
+
+def test_what_is_not_a_copy_of_ours_stays(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path / "state.db").close()
+    elsewhere = what_a_kill_leaves(tmp_path, "elsewhere")
+    (temporary / "etcdfix-kine-link").symlink_to(elsewhere)
+    (temporary / "etcdfix-kine-file").write_bytes(b"x")
+    with_more = what_a_kill_leaves(temporary, "etcdfix-kine-more")
+    (with_more / "mine").write_bytes(b"x")
+    what_a_kill_leaves(temporary, "other")
+    with SQLiteCopy(tmp_path / "state.db"):
+        pass
+    names = {path.name for path in temporary.iterdir()}
+    assert names == {"etcdfix-kine-link", "etcdfix-kine-file", "etcdfix-kine-more", "other"}
+    assert [path.name for path in with_more.iterdir()] == ["mine"]
+    assert len(list(elsewhere.iterdir())) == 4
+    strange = what_a_kill_leaves(temporary)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    with SQLiteCopy(tmp_path / "state.db"):
+        pass
+    assert strange.exists()  # somebody else's
+
+
+@pytest.mark.parametrize("when", ["opened", "locked", "locking"])
+def test_a_directory_that_another_command_takes_away_is_made_anew(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    filled(tmp_path / "state.db").close()
+    make, lock, made = tempfile.mkdtemp, fcntl.flock, []
+
+    def made_now(prefix: str) -> str:
+        made.append(make(prefix=prefix))
+        if len(made) == 1 and when == "opened":
+            Path(made[0]).rmdir()
+        return made[-1]
+
+    def locked_now(descriptor: int, operation: int) -> None:
+        first = len(made) == 1 and Path(made[0]).exists()
+        if first and when != "opened":
+            Path(made[0]).rmdir()
+        if first and when == "locking":
+            raise BlockingIOError
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(tempfile, "mkdtemp", made_now)
+    monkeypatch.setattr(fcntl, "flock", locked_now)
+    with SQLiteCopy(tmp_path / "state.db") as copy:
+        assert newest(copy) == 51
+    assert len(made) == 2
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_disk_without_locks_is_good_enough(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path / "state.db").close()
+    left = what_a_kill_leaves(temporary)
+
+    def no_locks(_descriptor: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with SQLiteCopy(tmp_path / "state.db") as copy:
+        assert newest(copy) == 51
+    assert list(temporary.iterdir()) == [left]  # it may be in use
 
 
 def test_a_killed_one_is_read_with_its_log_and_the_evidence_stays(tmp_path: Path) -> None:

@@ -127,6 +127,15 @@ def test_two_uids_in_one_generation_tell_nothing() -> None:
     assert one.uid == ""
 
 
+@pytest.mark.parametrize("kind", [PlaceKind.LOG, PlaceKind.BACKUP])
+def test_what_restore_will_ask_for_is_told(kind: PlaceKind) -> None:
+    again = copy(uid="u-1", create_revision=4, path="wal", entry=3)
+    (found,) = assess(again, kind=kind, sought=present(uid="")).copies
+    assert found.grade is Grade.DOUBTFUL
+    assert "--accept-unknown-uid" not in found.put_back  # a person says it, not we
+    assert ("add --accept-unknown-uid" in found.note) is (kind is PlaceKind.LOG)
+
+
 def test_the_newest_good_one_comes_first_and_the_rest_is_counted() -> None:
     copies = [copy(mod_revision=18 - number, version=4) for number in range(8)]
     one = assess(*copies)

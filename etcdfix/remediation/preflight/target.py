@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -169,10 +169,11 @@ def check_members(
     unused = set(accepted.unchecked_members) - {
         name for copy in judgement.accepted for name in (copy.name, f"{copy.member_id:x}")
     }
-    warnings += [
-        f"--accept-unchecked-member {name} was not needed, or fits no member" for name in sorted(unused)
-    ]
-    return warnings
+    return warnings + _not_needed(unused)
+
+
+def _not_needed(names: Iterable[str]) -> list[str]:
+    return [f"--accept-unchecked-member {name} was not needed, or fits no member" for name in sorted(names)]
 
 
 def check_alarms(cluster: Cluster) -> list[str]:
@@ -253,10 +254,11 @@ def check_writable(
         RefusedByRule: Members differ, an alarm is raised, there is no room, or the cluster or its release is unknown.
         SourceError: etcd could not be asked.
     """
-    warnings: list[str] = []
-    if not cluster.is_kine:
+    if cluster.is_kine:
+        warnings = _not_needed(accepted.unchecked_members)
+    else:
         step("check: members")
-        warnings += check_members(cluster, target.stored.key, target.reading, accepted)
+        warnings = check_members(cluster, target.stored.key, target.reading, accepted)
         step("check: alarms")
         warnings += check_alarms(cluster)
         require_space(cluster.client)

@@ -1,17 +1,21 @@
-"""How a member's copy that reads is saved before anybody replaces that member."""
+"""How a member's copy that reads is saved before anybody replaces that member; what is not asked of kine."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from etcdfix.examine import Examiner, Reading
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.members import CopyState, MemberCopy
-from etcdfix.remediation.preflight.target import _good_copy
+from etcdfix.remediation.preflight.target import _good_copy, check_writable, read_target
 from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.kine import KineSource
 from etcdfix.storagekey import StorageLayout
+from tests.support.kine import KineWriter
 from tests.support.memory_source import stored
-from tests.support.objects import json_object
+from tests.support.objects import KUBE_SYSTEM_UID, json_object, namespace_object
 
 KEY = "/registry/configmaps/shop/a"
 
@@ -32,3 +36,22 @@ def test_the_command_connects_as_etcdfix_did_and_tells_no_password() -> None:
         "save what it holds: etcdctl --endpoints https://two:2 --cacert ca --cert c --key k --user root "
         "snapshot save good.db"
     )
+
+
+def test_kine_has_no_members_and_no_alarms(tmp_path: Path) -> None:
+    """Whoever may not answer is told to have been named in vain; which cluster it is counts as ever."""
+    writer = KineWriter(tmp_path / "state.db")
+    writer.put(b"/registry/namespaces/kube-system", namespace_object("kube-system"))
+    writer.put(KEY.encode(), b"k8s:enc:aescbc:v1:lost:")
+    steps: list[str] = []
+    with KineSource(writer.path) as source:
+        cluster = Cluster(source, Examiner.of(Reading(layout=StorageLayout(), configuration=None)))
+        assert (cluster.where, cluster.warnings) == ((str(writer.path),), ())
+        target = read_target(cluster, KEY.encode(), Acceptances(), steps.append)
+        accepted = Acceptances(unchecked_members=("two", "one"))
+        identity, warnings = check_writable(cluster, target, accepted, (), steps.append)
+    writer.close()
+    assert identity.uid == KUBE_SYSTEM_UID
+    assert [warning.split()[1] for warning in warnings] == ["one", "two"]
+    assert steps[-2:] == ["check: cluster", "check: release"]
+    assert not {"check: members", "check: alarms"} & set(steps)

@@ -22,9 +22,9 @@ from etcdfix.cli.safety import (
     show,
 )
 from etcdfix.cli.variables import ChangingCommand
-from etcdfix.operations.change.candidate import Candidate
+from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.from_log import of_log
-from etcdfix.operations.change.restore import RestoreRequest, run_restore
+from etcdfix.operations.change.restore import run_restore
 from etcdfix.operations.change.restore_preview import restore_preview_lines
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.preflight.noencryption import looks_enveloped

@@ -18,11 +18,11 @@ from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
 from etcdfix.model import StoredValue
-from etcdfix.operations.change.candidate import Candidate
+from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
 from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
 from etcdfix.operations.change.repair import RepairRequest, run_repair
-from etcdfix.operations.change.restore import RestoreRequest, run_restore
+from etcdfix.operations.change.restore import run_restore
 from etcdfix.remediation.audit.record import Operator
 from etcdfix.remediation.backup.file import Backup, read_backup
 from etcdfix.remediation.commit import ChangeOutcome

@@ -14,6 +14,7 @@ import msgspec
 from etcdfix.errors import RevisionCompacted
 from etcdfix.examine import Examiner
 from etcdfix.model import ClusterIdentity, Outcome, StoredValue
+from etcdfix.operations.change.execute_change import ChangeRequest
 from etcdfix.operations.change.object_file import (
     ObjectFile,
     check_place,
@@ -204,6 +205,27 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
             file=file,
             transformer=sealed.transformer,
         )
+
+
+class RestoreRequest(ChangeRequest, frozen=True, kw_only=True):
+    """One restore.
+
+    Attributes:
+        candidate: What to put back.
+        replace_mod_revision: The present value may be replaced, if it stands at this revision; None: the key must
+            be absent.
+        unlisted_source: A source that is no intent of this audit log is accepted.
+        unknown_uid: It is accepted that nothing tells the uid of the object at the key.
+        value_sha256: ``sha256:<hex>`` that the value to put back must have, "" for any.
+        without_lease: Leave the lease out.
+    """
+
+    candidate: Candidate
+    replace_mod_revision: int | None = None
+    unlisted_source: bool = False
+    unknown_uid: bool = False
+    value_sha256: str = ""
+    without_lease: bool = False
 
 
 def identify_file(cluster: Cluster, source: Source) -> ClusterIdentity:

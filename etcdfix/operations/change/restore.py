@@ -22,9 +22,8 @@ from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.errors import RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import ClusterIdentity, StoredValue
-from etcdfix.operations.change.candidate import Candidate
+from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.execute_change import (
-    ChangeRequest,
     CheckedChange,
     Confirmer,
     execute_change,
@@ -62,27 +61,6 @@ from etcdfix.remediation.preflight.target import check_alarms, check_expectation
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
-
-
-class RestoreRequest(ChangeRequest, frozen=True, kw_only=True):
-    """One restore.
-
-    Attributes:
-        candidate: What to put back.
-        replace_mod_revision: The present value may be replaced, if it stands at this revision; None: the key must
-            be absent.
-        unlisted_source: A source that is no intent of this audit log is accepted.
-        unknown_uid: It is accepted that nothing tells the uid of the object at the key.
-        value_sha256: ``sha256:<hex>`` that the value to put back must have, "" for any.
-        without_lease: Leave the lease out.
-    """
-
-    candidate: Candidate
-    replace_mod_revision: int | None = None
-    unlisted_source: bool = False
-    unknown_uid: bool = False
-    value_sha256: str = ""
-    without_lease: bool = False
 
 
 class OwnWrite(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,14 +8,14 @@ has fitting digests too; the digest that was written down on the day is what it 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from etcdfix.encryption.encrypt import Sealed
 from etcdfix.errors import AuditLogUnreadable
 from etcdfix.model import ClusterIdentity, Outcome, StoredValue
-from etcdfix.operations.change.candidate import Candidate
+from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.sealing import (
     find_proof,
     how_to_prove,
@@ -42,9 +42,6 @@ from etcdfix.storagekey import display
 from etcdfix.verdicts.deletability import AcceptRisk
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
-
-if TYPE_CHECKING:
-    from etcdfix.operations.change.restore import RestoreRequest
 
 _BY_ITSELF: Final = (
     "a backup restores by itself with --accept-unlisted-source and --expect-value-sha256, the digest that the deletion "

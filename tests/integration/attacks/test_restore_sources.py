@@ -13,8 +13,8 @@ import pytest
 
 from etcdfix.encryption.config_mark import mark_of
 from etcdfix.errors import RefusedByRule
-from etcdfix.operations.change.candidate import Candidate
-from etcdfix.operations.change.restore import RestoreRequest, run_restore
+from etcdfix.operations.change.candidate import Candidate, RestoreRequest
+from etcdfix.operations.change.restore import run_restore
 from etcdfix.rescued import FORMAT, INDEX_NAME, digest_of, file_name
 from etcdfix.verdicts.deletability import RESTORE_RISKS
 from tests.support.attacks import OTHER, TRUE, UID, WRONG, Attacked, config_map, every_flag_but, seal, secret

@@ -8,9 +8,9 @@ from etcdfix.encryption.encrypt import NotSealed, SealRefusal
 from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Examiner
 from etcdfix.operations.change import sealing as sealing_module
-from etcdfix.operations.change.candidate import Candidate
+from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
-from etcdfix.operations.change.restore import RestoreRequest, run_restore
+from etcdfix.operations.change.restore import run_restore
 from etcdfix.remediation.preflight import target as target_module
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import LeaseState

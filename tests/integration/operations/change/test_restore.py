@@ -10,8 +10,8 @@ import pytest
 
 from etcdfix.errors import AuditLogUnreadable, RefusedByRule, UnsafePlace
 from etcdfix.model import ClusterIdentity
-from etcdfix.operations.change.candidate import Candidate
-from etcdfix.operations.change.restore import OwnWrite, RestorePreview, RestoreRequest, run_restore
+from etcdfix.operations.change.candidate import Candidate, RestoreRequest
+from etcdfix.operations.change.restore import OwnWrite, RestorePreview, run_restore
 from etcdfix.remediation import places as places_module
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.commit import ChangeOutcome

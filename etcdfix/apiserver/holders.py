@@ -15,6 +15,7 @@ import msgspec
 from etcdfix.apiserver.authorization import Authorization, authorize
 from etcdfix.apiserver.client import Server, require_done, run_within
 from etcdfix.apiserver.fleet import Fleet, require_servers
+from etcdfix.apiserver.loaded import Loaded, loaded_configuration
 from etcdfix.apiserver.memory import Memory, Remembered, remember, served_versions
 from etcdfix.apiserver.objects import Answer, APIObject, Said, look_for
 from etcdfix.apiserver.patience import pause_seconds
@@ -96,6 +97,12 @@ def revision_by_each(fleet: Fleet) -> list[tuple[Server, Standing]]:
     """Ask each server for the newest revision of its datastore; one that has too much to do again, a little later."""
     told = _each_patiently(fleet, revision_seen_by, lambda said: said.again_after)
     return [(server, Standing(why=said) if isinstance(said, str) else said) for server, said in told]
+
+
+def loaded_by_each(fleet: Fleet) -> list[tuple[Server, str]]:
+    """Ask each server for the digest of the EncryptionConfiguration that it has loaded; "" where it says none."""
+    asked = _each(fleet, fleet.servers, loaded_configuration)
+    return [(server, said.sha256 if isinstance(said, Loaded) else "") for server, said in asked]
 
 
 def authorize_by_first(fleet: Fleet, thing: APIObject, verbs: tuple[str, ...]) -> Authorization:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from etcdfix.apiserver.holders import Holder, read_by_each, remembered_by_each
+from etcdfix.apiserver.holders import Holder, loaded_by_each, read_by_each, remembered_by_each
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import Answer, APIObject
 from etcdfix.model import Outcome
@@ -13,6 +13,7 @@ from etcdfix.remediation.preflight.cluster import require_everything
 from etcdfix.rescued import SavedObject, is_whole
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import ResourcePrefix, display
+from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.examination import Examination
 
 _NOTHING: Final = frozenset({Memory.NOT_HELD, Memory.NOT_SERVED, Memory.READ_ERROR, Memory.CACHE_LOST})
@@ -52,6 +53,8 @@ def check_kind(ground: Ground, directory: ResourcePrefix) -> int:
     require_everything(ground.cluster)
     if newest is not None:
         _check_read_by_all(ground, newest)
+    else:
+        _check_loaded(ground, directory)
     return unread
 
 
@@ -110,6 +113,30 @@ def _check_read_by_all(ground: Ground, newest: Examination) -> None:
                 hint="give every API server the same EncryptionConfiguration, and wait until each has loaded it (it "
                 "looks once a minute); do not restart those that hold the objects in memory",
             )
+
+
+def _check_loaded(ground: Ground, directory: ResourcePrefix) -> None:
+    """Refuse where a server says that it has loaded another file than the one given here.
+
+    Nothing is stored yet that would show whether it reads what another one writes. A server that says nothing is not
+    asked again: then the first object that is healed is the test.
+
+    Raises:
+        RefusedByRule: One has, and that is not accepted.
+    """
+    ours = ground.cluster.config_sha256
+    for server, loaded in loaded_by_each(ground.fleet):
+        if not loaded or loaded == ours or server.address in ground.unchecked_servers:
+            continue
+        accept = quote_command(["--accept-unchecked-server", server.address])
+        raise refuse(
+            Rule.WRITE_KEY,
+            f"the API server at {server.address} has loaded another EncryptionConfiguration ({loaded}) than the one "
+            f"given here ({ours}), and nothing of {directory.group_resource} is stored under today's write key that "
+            "it is known to read",
+            hint="give every API server one file, wait until each has loaded it (it looks once a minute), and name that "
+            f"very file with --encryption-config; or, if both have the same write key: {accept}",
+        )
 
 
 def _thing(found: Examination) -> APIObject:

@@ -111,6 +111,12 @@ def _at_patch(cluster: LostKeyCluster, action: Callable[[], object]) -> None:
     cluster.p1.before.append(arrived)
 
 
+def _tell_nothing(*servers: StandIn) -> None:
+    """Let servers not say which configuration they have loaded, as one whose user may not ask."""
+    for server in servers:
+        server.behaviour.instead["/metrics"] = Answer(403, b'{"kind": "Status"}')
+
+
 # Our configuration, or a server's, is another one.
 
 
@@ -130,6 +136,7 @@ def test_a_server_without_the_write_key_ends_the_run_after_the_first(cluster: Lo
     """It reads neither the old value nor the new one: only the first healed object shows it."""
     report = cluster.report()
     with beside(cluster, THIRD) as p2:
+        _tell_nothing(p2)
         told = cluster.told("--from-report", str(report), code=3)
     (one,) = told["objects"]
     assert one["result"] == "healed"
@@ -141,6 +148,7 @@ def test_a_server_without_the_write_key_ends_the_run_after_the_first(cluster: Lo
 def test_a_second_run_does_not_try_it_on_another_object(cluster: LostKeyCluster) -> None:
     report = cluster.report()
     with beside(cluster, THIRD) as p2:
+        _tell_nothing(p2)
         cluster.told("--from-report", str(report), code=3)
         with cluster.unwritten():
             told = cluster.told("--from-report", str(report), code=4)
@@ -150,6 +158,7 @@ def test_a_second_run_does_not_try_it_on_another_object(cluster: LostKeyCluster)
 
 
 def test_the_server_writes_with_another_key_than_ours(cluster: LostKeyCluster) -> None:
+    _tell_nothing(cluster.p1)
     cluster.config.write_bytes(
         configuration_yaml(
             provider("aescbc", key3=b"abcdefghijklmnop", key2=KEY_2), IDENTITY, resources=RESOURCES
@@ -162,12 +171,36 @@ def test_the_server_writes_with_another_key_than_ours(cluster: LostKeyCluster) -
 
 
 def test_the_server_writes_with_a_key_that_we_do_not_have(cluster: LostKeyCluster) -> None:
+    _tell_nothing(cluster.p1)
     cluster.config.write_bytes(THIRD)
     told = cluster.told("--from-report", str(cluster.report()), code=3)
     (one,) = told["objects"]
     assert one["result"] == "anomaly"
     assert "does not read what was written" in one["detail"]
     assert len(cluster.patches()) == 1
+
+
+def test_a_server_that_has_loaded_another_file(cluster: LostKeyCluster) -> None:
+    """Nothing is stored yet that would show whether it reads what is healed."""
+    report = ["--from-report", str(cluster.report())]
+    with beside(cluster, THIRD) as p2:
+        refusal = _refused(cluster, *report, rule="write-key", says=f"{p2.url} has loaded another")
+        assert f"--accept-unchecked-server {p2.url}" in str(refusal["next_step"])
+        told = cluster.told(*report, "--accept-unchecked-server", p2.url, code=3)
+    assert [one["result"] for one in told["objects"]] == ["healed"]  # it is the test, and shows it
+
+
+def test_ours_is_another_file_than_the_server_has_loaded(cluster: LostKeyCluster) -> None:
+    cluster.config.write_bytes(THIRD)
+    _refused(cluster, rule="write-key", says=f"{cluster.p1.url} has loaded another")
+
+
+def test_another_file_that_reads_what_is_there(cluster: LostKeyCluster) -> None:
+    """A line more is another file: what is stored under today's write key, and every server reads, counts first."""
+    cluster.config.write_bytes(NEW + b"\n")
+    _refused(cluster, rule="write-key", says="has loaded another")
+    cluster.p1.create("v1", "Secret", "canary", "shop", data={"password": DATA})
+    assert cluster.told("one")["objects"][0]["result"] == "healed"
 
 
 def test_without_encryption_nothing_is_written(cluster: LostKeyCluster) -> None:
@@ -801,6 +834,7 @@ def test_a_value_under_kms_settles_nothing_while_the_plugin_is_not_asked(
 
 def test_what_was_written_cannot_be_examined(cluster: LostKeyCluster, plugin: KMSPlugin) -> None:
     """The plugin fails just then: nothing is wrong with the value as far as anybody knows, and it stays open."""
+    _tell_nothing(cluster.p1)
     _under_kms(cluster, plugin)
     path = "/api/v1/namespaces/shop/secrets/one?fieldManager=etcdfix"
     cluster.p1.behaviour.instead[path] = Answer(200, b"{}")

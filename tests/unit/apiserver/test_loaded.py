@@ -1,0 +1,71 @@
+"""Which EncryptionConfiguration a server says that it has loaded; the lines are those of the recordings."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from typing import cast
+
+import pytest
+
+from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server
+from etcdfix.apiserver.loaded import loaded_configuration
+from tests.support.golden import golden_folder, needs_golden
+
+ONE = "sha256:" + hashlib.sha256(b"one").hexdigest()
+OTHER = "sha256:" + hashlib.sha256(b"other").hexdigest()
+NAME = "apiserver_encryption_config_controller_last_config_info"
+
+
+class Played:
+    def __init__(self, reply: Reply | NoReply) -> None:
+        self._reply = reply
+
+    def send(self, method: str, path: str, *, accept: str, longest: int) -> Reply | NoReply:
+        assert (method, path, accept, longest > 1 << 20) == ("GET", "/metrics", "text/plain", True)
+        return self._reply
+
+
+def said(*lines: str) -> str:
+    text = "\n".join(["# TYPE other counter", "other 1", *lines, "last 2", ""])
+    return loaded_configuration(cast("Server", Played(Reply(200, text.encode())))).sha256
+
+
+def test_the_digest() -> None:
+    assert said(f'{NAME}{{apiserver_id_hash="{OTHER}",hash="{ONE}"}} 1') == ONE
+    assert said(f'{NAME}{{hash="{ONE}"}} 1') == ONE
+    assert said(*[f'{NAME}{{apiserver_id_hash="{each}",hash="{ONE}"}} 1' for each in (ONE, OTHER)]) == ONE
+
+
+@pytest.mark.parametrize("line", [
+    "", f'other{{hash="{ONE}"}} 1', f'{NAME}{{apiserver_id_hash="{ONE}"}} 1', f'{NAME}{{hash="sha256:12"}} 1',
+    f'# {NAME}{{hash="{ONE}"}} 1', f'{NAME}_more{{hash="{ONE}"}} 1',
+])  # fmt: skip
+def test_what_is_no_digest(line: str) -> None:
+    assert said(line) == ""
+
+
+def test_two_digests_are_none() -> None:
+    assert said(*[f'{NAME}{{hash="{each}"}} 1' for each in (ONE, OTHER)]) == ""
+
+
+@pytest.mark.parametrize(
+    "reply", [Reply(403, b"no"), Reply(200, None), NoReply(RefusalReason.TIMED_OUT, "no answer within 3 s")]
+)
+def test_a_server_that_says_nothing(reply: Reply | NoReply) -> None:
+    assert loaded_configuration(cast("Server", Played(reply))).sha256 == ""
+
+
+@needs_golden
+def test_the_lines_of_the_recordings() -> None:
+    seen = set()
+    for line in gzip.decompress(
+        (golden_folder("apiserver-http") / "exchanges.jsonl.gz").read_bytes()
+    ).splitlines():
+        metrics = json.loads(line).get("metrics")
+        if metrics is not None:
+            assert any(NAME in each for each in metrics)
+            seen.add(said(*metrics))
+    assert len(seen) > 3
+    assert "" not in seen

@@ -128,8 +128,8 @@ class _Account:
 @server_options
 @click.option(
     "--accept-unchecked-server", "unchecked_servers", multiple=True, metavar="URL",
-    help="Go on although this API server does not answer (may be repeated). If it runs without today's write key, what "
-    "is healed cannot be read by it.",
+    help="Go on although this API server does not answer, or has loaded another configuration file (may be repeated). "
+    "If it runs without today's write key, what is healed cannot be read by it.",
 )  # fmt: skip
 @record_options
 @release_option

@@ -134,8 +134,8 @@ def _check_loaded(ground: Ground, directory: ResourcePrefix) -> None:
             f"the API server at {server.address} has loaded another EncryptionConfiguration ({loaded}) than the one "
             f"given here ({ours}), and nothing of {directory.group_resource} is stored under today's write key by "
             "which to see whether it reads that",
-            hint="give every API server one file, wait until each has loaded it (it looks once a minute), and name that "
-            f"very file with --encryption-config; or, if both have the same write key: {accept}",
+            hint="give every API server one file, wait until each has loaded it (it looks once a minute), and name "
+            f"that file with --encryption-config; or, if both have the same write key: {accept}",
         )
 
 

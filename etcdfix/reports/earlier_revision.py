@@ -28,26 +28,6 @@ _SAVED_ONLY = (
 )
 
 
-def readable_remedy(
-    found: Examination,
-    readable: ReadableRevision,
-    again: RepeatedOptions,
-    *,
-    breaking: bool = False,
-    refused: bool = False,
-) -> Remedy:
-    """Return how an earlier revision that still reads is put back, or saved where it cannot be put back as it is.
-
-    Args:
-        found: The value that cannot be read.
-        readable: The revision.
-        again: Options that a command must repeat.
-        breaking: As in :func:`remedies_for`.
-        refused: A deletion of the value was refused, and for the same reason it could not be written over.
-    """
-    return readable_way(found, readable, again, breaking=breaking, refused=refused).remedy
-
-
 def readable_way(
     found: Examination,
     readable: ReadableRevision,
@@ -56,7 +36,15 @@ def readable_way(
     breaking: bool = False,
     refused: bool = False,
 ) -> Way:
-    """Return the same, with what it does."""
+    """Return how an earlier revision that still reads is put back, or saved where it cannot be put back as it is.
+
+    Args:
+        found: The value that cannot be read.
+        readable: The revision.
+        again: Options that a command must repeat.
+        breaking: As in :func:`~etcdfix.reports.remedies.remedies_for`.
+        refused: A deletion of the value was refused, and for the same reason it could not be written over.
+    """
     stored = found.stored
     save = save_command(stored.key, found.directory.group_resource, readable.at, again)
     which = f"readable revision {readable.at}"

@@ -35,7 +35,7 @@ from etcdfix.remediation.preflight.cached_reads import RescuedCopies
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
 from etcdfix.remediation.preflight.expectation import expectation_of
-from etcdfix.reports.earlier_revision import readable_remedy
+from etcdfix.reports.earlier_revision import readable_way
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.remedies import recovered_configuration
 from etcdfix.rules import Rule
@@ -201,13 +201,13 @@ def _with_ways_out(cluster: Cluster, request: DeleteRequest, refusal: RefusedByR
     ]
     if readable is not None:
         ways.append(
-            readable_remedy(
+            readable_way(
                 found,
                 readable,
                 request.again,
                 breaking=refusal.rule == Rule.PROTECTED,
                 refused=refusal.rule not in _LIFTED,
-            )
+            ).remedy
         )
     told = [f"{way.action}: {way.command}" for way in ways if way is not None]
     if not told:

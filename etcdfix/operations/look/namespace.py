@@ -31,7 +31,7 @@ from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep, same_fields
 from etcdfix.readable_revision import ReadableRevisions
-from etcdfix.reports.earlier_revision import readable_remedy
+from etcdfix.reports.earlier_revision import readable_way
 from etcdfix.reports.head import stakes_of
 from etcdfix.reports.impact_model import MissingAPI, NamespaceReport, NamespaceStep
 from etcdfix.reports.model import Remedy
@@ -404,7 +404,7 @@ class _NamespacePlan:
         options = less_destructive_remedies(found, self._again)
         option = f"Less destructive, if it can be done: {options[0].action}." if options else ""
         if readable is not None:
-            way = readable_remedy(found, readable, self._again, breaking=self._breaking(found) != "")
+            way = readable_way(found, readable, self._again, breaking=self._breaking(found) != "").remedy
             yield _step(f"{way.action}: {what}", way.command, way.note, display(key))
             option = "The step before this one is less destructive."
         if self._again.of_kine:

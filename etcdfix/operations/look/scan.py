@@ -20,7 +20,7 @@ from etcdfix.operations.look.in_scope import shown_scope, values_in
 from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.baseline import Baseline
-from etcdfix.reports.earlier_revision import readable_remedy
+from etcdfix.reports.earlier_revision import readable_way
 from etcdfix.reports.finding import finding_from, is_finding, status_cause
 from etcdfix.reports.key_loss import KeyLosses, Place, places_of
 from etcdfix.reports.model import (
@@ -272,7 +272,7 @@ class _Gathering:
         saved = None
         of_many = ways
         if sought.revision is not None:
-            saved = readable_remedy(found, sought.revision, again, refused=True)
+            saved = readable_way(found, sought.revision, again, refused=True).remedy
             of_many = [Way(saved, WayKind.SAVE) if way.kind is WayKind.PUT_BACK else way for way in ways]
         if places and stake is not None:
             self._losses.add(found, places, stake, saved)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import shutil
 import sqlite3
-import tempfile
 import threading
 from pathlib import Path
 from typing import Any, Self
@@ -25,14 +24,6 @@ KEYS = [b"/registry/configmaps/shop/a", b"/registry/configmaps/shop/b", b"/regis
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "db" / "state.db"
-
-
-@pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
 
 
 class Kine:

@@ -58,14 +58,6 @@ def killed(folder: Path) -> Path:
     return folder / "killed" / "state.db"
 
 
-@pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
-
-
 def test_a_running_one_is_read_with_its_log_and_not_touched(tmp_path: Path, temporary: Path) -> None:
     state = tmp_path / "db"
     state.mkdir()

@@ -33,8 +33,8 @@ _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _MARK: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["{}\[\]]', re.DOTALL)
 _MOST_MEMBERS: Final = 100
 _MOST_NAME_BYTES: Final = 100
-# A line feed inside a string is no JSON, so one that is there ends a line, wherever it stands.
-_LINES: Final = re.compile(rb"\[\n {4}(?=\{)")
+# The layout of our own reports. A line feed inside a string is no JSON: where one stands, a line ends.
+_LINES: Final = re.compile(rb"\[\n {4}\{[^\n]*\},?\n")
 _LAST_LINE: Final = b"\n  ]"
 
 _Span = tuple[int, int]
@@ -201,7 +201,7 @@ def _members(raw: Readable) -> dict[bytes, _Span]:
         msgspec.DecodeError: It is no JSON object, or cut.
     """
     found: dict[bytes, _Span] = {}
-    at = _after(raw, _space(raw, 0), b"{")
+    at = _space(raw, _after(raw, _space(raw, 0), b"{"))
     while raw[at : at + 1] != b"}":
         name = _STRING.match(raw, at)
         if name is None or name.end() - at > _MOST_NAME_BYTES or len(found) >= _MOST_MEMBERS:

@@ -36,7 +36,7 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENF
 """Nothing that a report could be blamed for."""
 _ORDER: Final = [severity.value for severity in Severity]
 _INDEX_BYTES: Final = 8
-_MOST_REASONS: Final = 10
+_MOST_NAMED: Final = 10
 
 
 class ExpectedReport(msgspec.Struct, frozen=True):
@@ -231,18 +231,19 @@ class _Gathering:
         )
 
     def _reasons(self, rows: Rows[FleetCluster]) -> list[str]:
-        lacking = [f"no row for {one.cluster or one.report}: {one.message}" for one in self._left_out]
-        reasons = lacking[:_MOST_REASONS]
-        if len(lacking) > len(reasons):
-            reasons.append(f"and {counted(len(lacking) - len(reasons), 'more report')}: see left_out")
-        incomplete = (
-            [row.name for row in rows if not row.complete] if len(rows) > self._summary.complete else []
-        )
+        lacking = [one.cluster or one.report for one in self._left_out]
+        incomplete = [row.name for row in rows if not row.complete]
+        reasons = []
+        if lacking:
+            reasons.append(f"{counted(len(lacking), 'report')} without a row: {_named(lacking)}")
         if incomplete:
-            named = ", ".join(incomplete[:_MOST_REASONS])
-            more = f" and {len(incomplete) - _MOST_REASONS} more" if len(incomplete) > _MOST_REASONS else ""
-            reasons.append(f"{counted(len(incomplete), 'incomplete scan')}: {named}{more}")
+            reasons.append(f"{counted(len(incomplete), 'scan')} incomplete: {_named(incomplete)}")
         return reasons
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _rank(row: FleetCluster) -> int:

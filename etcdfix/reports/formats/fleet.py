@@ -206,11 +206,15 @@ def _findings(output: Output, report: FleetReport, max_rows: int) -> None:
             f"{_cut(row.name)}: the first {len(row.first_findings)} of {counted(findings, 'finding')}"
         )
         rows = [
-            (shown(one.outcome), shown(one.cause or "-"), "known" if one.baseline else "new", shown(one.key))
+            (shown(one.outcome), shown(one.cause or "-"), _known(row, known=one.baseline), shown(one.key))
             for one in row.first_findings
         ]
         output.table(("OUTCOME", "CAUSE", "BASELINE", "KEY"), rows, key="KEY")
         output.line()
+
+
+def _known(row: FleetCluster, *, known: bool) -> str:
+    return "-" if row.baseline is None else "known" if known else "new"
 
 
 def _more(output: Output, number: int, most: int, noun: str, indent: str = "") -> None:

@@ -62,8 +62,10 @@ def load_cluster_list(path: Path) -> tuple[ListedCluster, ...]:
     try:
         text = raw.decode()
     except UnicodeDecodeError as exc:
-        line = raw.count(b"\n", 0, exc.start) + 1
-        raise ConfigurationError(f"{where}: line {line} is not UTF-8 (byte {exc.start} of the file)") from exc
+        number = raw.count(b"\n", 0, exc.start) + 1
+        raise ConfigurationError(
+            f"{where}: line {number} is not UTF-8 (byte {exc.start} of the file)"
+        ) from exc
     clusters: dict[str, ListedCluster] = {}
     # Not splitlines, which knows more ends of a line than the next reader does.
     for index, line in enumerate(text.removesuffix("\n").split("\n") if text else ()):

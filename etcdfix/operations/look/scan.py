@@ -524,4 +524,5 @@ def _header(source: Source, request: ScanRequest, cluster: str | None) -> Header
         source=shown_source(description, cluster),
         encryption_config=shown_configuration(request.configuration),
         scope=shown_scope(request.scope, request, limited_to=description.limited_to),
+        baseline=request.baseline.report if request.baseline is not None else None,
     )

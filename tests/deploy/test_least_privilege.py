@@ -104,7 +104,12 @@ REFUSED = (
     "member add another --peer-urls=http://127.0.0.1:1",
     "defrag",
 )
-ALLOWED_ALL_THE_SAME = ("member list", "lease grant 60", "alarm disarm", "compact 2")
+ALLOWED_ALL_THE_SAME = {
+    "member list": "`member list`",
+    "lease grant 60": "`lease grant`",
+    "alarm disarm": "`alarm disarm`",
+    "compact 2": "`compact`",
+}
 """What etcd 3.5.1 asks no role for; the page says so. Compacting loses earlier revisions."""
 
 
@@ -131,8 +136,7 @@ def test_it_may_read_what_the_scan_reads(by_hand: EtcdServer) -> None:
     assert by_hand.etcdctl("get", WEB.decode(), "--print-value-only").startswith(b"k8s:enc:aescbc:v1:key1:")
 
 
-@pytest.mark.parametrize("words", ALLOWED_ALL_THE_SAME)
-def test_what_etcd_lets_every_user_do_is_said(by_hand: EtcdServer, words: str) -> None:
+@pytest.mark.parametrize(("words", "shown"), ALLOWED_ALL_THE_SAME.items())
+def test_what_etcd_lets_every_user_do_is_said(by_hand: EtcdServer, words: str, shown: str) -> None:
     by_hand.etcdctl(*words.split())
-    page = (DEPLOY / "README.md").read_text()
-    assert f"`{' '.join(words.split()[:2])}`" in page or f"`{words.split()[0]}`" in page
+    assert shown in (DEPLOY / "README.md").read_text()

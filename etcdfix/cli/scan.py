@@ -9,6 +9,7 @@ import click
 
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
+from etcdfix.cli.of_list import of_list
 from etcdfix.cli.options import reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
@@ -64,6 +65,7 @@ from etcdfix.text.safetext import safe_text
     "count towards the exit code.",
 )
 @fail_on_option
+@of_list
 @click.option(
     "--redact-names",
     is_flag=True,
@@ -122,8 +124,8 @@ def command(
         reveal_key_ids=reveal_key_ids,
     )
     inputs_used = (
-        inputs.file, inputs.encryption_config, options.get("manifest"), baseline, redact_key_file,
-        *inputs.tls_files,
+        inputs.file, inputs.encryption_config, options.get("manifest"), options.get("clusters"), baseline,
+        redact_key_file, *inputs.tls_files,
     )  # fmt: skip
     redactor = None
     if redact_names:

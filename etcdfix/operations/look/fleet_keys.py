@@ -118,7 +118,7 @@ def _shared(kind: str, named: str, uses: Iterator[_Use]) -> SharedKey:
             listed.append(one.use)
     opens = "everywhere" if opened == keys else "in-part" if opened else "nowhere"
     return SharedKey(
-        kind=kind,
+        type=kind,
         id=named,
         opens=opens,
         clusters=len(clusters),

@@ -18,7 +18,7 @@ _MOST_NAMED: Final = 3
 _MOST_NAME: Final = 60
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"))
 _DIGEST_SHOWN: Final = len("sha256:") + 12
-_KINDS: Final[Mapping[str, str]] = {"kms-key-id": "KMS key id", "encryption-key": "encryption key"}
+_TYPES: Final[Mapping[str, str]] = {"kms-key-id": "KMS key id", "encryption-key": "encryption key"}
 
 
 def write_fleet(report: FleetReport, stream: BinaryIO, max_rows: int, *, wide: bool = False) -> None:
@@ -160,7 +160,7 @@ def _shared_key(output: Output, key: SharedKey, max_rows: int) -> None:
         "everywhere": "opens everywhere",
         "nowhere": f"OPENS NOWHERE: {counted(key.unopened, 'value')} did not open, or could not be tried",
     }.get(key.opens, f"opens {key.opened} of {counted(key.keys, 'value')}")
-    output.prose(f"{_KINDS[key.kind]} {safe_text(key.id)}: {counted(key.clusters, 'cluster')}; {opens}", "  ")
+    output.prose(f"{_TYPES[key.type]} {safe_text(key.id)}: {counted(key.clusters, 'cluster')}; {opens}", "  ")
     rows = [
         (
             "   ", _cut(use.cluster), shown_transformer(use.transformer), shown(",".join(use.resources) or "-"),

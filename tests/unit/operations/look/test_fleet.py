@@ -384,7 +384,7 @@ def test_one_kms_key_of_several_clusters(tmp_path: Path) -> None:
     ]
     report = merged(paths)
     (shared,) = report.shared_keys
-    assert (shared.kind, shared.id, shared.clusters, shared.opens) == ("kms-key-id", KEY_ID, 2, "in-part")
+    assert (shared.type, shared.id, shared.clusters, shared.opens) == ("kms-key-id", KEY_ID, 2, "in-part")
     assert (shared.keys, shared.opened, shared.unopened, shared.uses_in_all) == (12, 2, 10, 2)
     assert [(use.cluster, use.transformer, use.keys, use.opened, use.unopened) for use in shared.uses] == [
         ("a", "kms/v2/vault", 5, 0, 5),
@@ -399,7 +399,7 @@ def test_one_encryption_key_of_several_clusters_whatever_its_name(tmp_path: Path
         write_report(tmp_path / "b.json", name="b", transformers=[transformer("secretbox/v1/k2")]),
     ]
     (shared,) = merged(paths).shared_keys
-    assert (shared.kind, shared.id) == ("encryption-key", FINGERPRINT)
+    assert (shared.type, shared.id) == ("encryption-key", FINGERPRINT)
     assert [(use.transformer, use.resources, use.opened, use.unopened) for use in shared.uses] == [
         ("aescbc/v1/key1", ["secrets"], 3, 2),
         ("secretbox/v1/k2", ["secrets"], 5, 0),

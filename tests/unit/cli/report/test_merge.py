@@ -206,7 +206,7 @@ def test_thirty_clusters(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
     ]
     assert merge(*files, "--max-rows", "12") == 1
     text = capfd.readouterr().out
-    assert text.startswith("135 keys in 9 of 30 clusters cannot be read")
+    assert text.startswith("135 keys unreadable or inconsistent in 9 of 30 clusters; ")
     assert "BREAKS-NOW: cluster-03, cluster-06, cluster-09 and 6 more." in text
     assert "... and 18 more clusters" in text
     assert "8 clusters; OPENS NOWHERE: 112 values" in text

@@ -346,6 +346,10 @@ class RecordPage:
         one = self.tails[place * _TAIL : (place + 1) * _TAIL]
         return next(self._read(_MAIN_AND_PLACE.iter_unpack(one), place), None)
 
+    def raw(self) -> bytes:
+        """See :class:`~etcdfix.sources.pages.Page`."""
+        return self.tails
+
     def _read(self, places: Iterator[tuple[int, ...]], place: int | None = None) -> Iterator[StoredValue]:
         image = self._image
         unpack_element = LEAF_ELEMENT.unpack_from

@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
-from etcdfix.cli.options import reading_options, source_options, what_to_read
+from etcdfix.cli.options import jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.errors import ConfigurationError
+from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import destination
 from etcdfix.model import Outcome
 from etcdfix.operations.look.scan import FAILING, ScanRequest, ScanResult, run_scan
@@ -48,6 +49,7 @@ def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | N
 @scope_options
 @source_options
 @reading_options
+@jobs_option
 @click.option(
     "-o",
     "--output",
@@ -123,6 +125,7 @@ def command(
     redact_names: bool,
     redact_key_file: Path | None,
     reveal_key_ids: bool,
+    jobs: Jobs,
     **options: Any,
 ) -> int:
     """Examine everything in scope, and report what cannot be read and why. Reads only.
@@ -168,6 +171,7 @@ def command(
                 reporter,
                 plugins=plugins,
                 progress=progress_of(source),
+                jobs=jobs,
             )
         stream.flush()
     _last_words(result, request, inputs.revision)

@@ -222,7 +222,7 @@ def offline(keys: int, jobs: Sequence[int]) -> Planned:
         return found
 
     return Planned(
-        f"offline-{keys}", f"A snapshot of {keys:,} keys, 2.6 KB of file a key", SHA256SUM, ((data, False),),
+        f"offline-{keys}", f"A snapshot of {keys:,} keys, 2.5 KB of file a key", SHA256SUM, ((data, False),),
         commands, (*[("healthy", keys)] * len(jobs), (SHA256SUM, keys)),
     )  # fmt: skip
 

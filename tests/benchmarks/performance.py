@@ -88,11 +88,15 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
+def bar_sizes(keys: Sequence[int]) -> tuple[int, int]:
+    """200,000 and the largest, which is smaller where somebody tries it out."""
+    return min(max(keys), 200_000), max(keys)
+
+
 def planned(options: argparse.Namespace) -> list[Planned]:
     """The comparisons that were asked for."""
     if options.bars:
-        sizes = (min(options.keys[-1], 200_000), options.keys[-1])
-        found = what_must_hold(*sizes)
+        found = what_must_hold(*bar_sizes(options.keys))
     else:
         found = everything(options.keys, options.jobs)
     names: dict[str, Planned] = {}
@@ -182,9 +186,10 @@ def show(comparison: Comparison) -> None:
         say(line)
 
 
-def show_bars(found: Sequence[Comparison], options: argparse.Namespace) -> None:
+def show_bars(found: Sequence[Comparison], keys: Sequence[int]) -> None:
+    """Print what must hold, as far as it was measured; with other sizes than the real ones it is a trial."""
     by_name = {comparison.name: comparison for comparison in found}
-    for bar in bars(min(options.keys[-1], 200_000), options.keys[-1]):
+    for bar in bars(*bar_sizes(keys)):
         verdict = judge(bar, by_name)
         if verdict is not None:
             unit = f"times {bar.against}" if bar.against else "MB a process"
@@ -239,10 +244,10 @@ def main(words: Sequence[str] | None = None) -> int:
     if options.prepare:
         return 0
     say("")
-    show_bars(found, options)
+    show_bars(found, options.keys)
     if options.write is not None:
         try:
-            write_page(options.write, found, bars(min(options.keys[-1], 200_000), options.keys[-1]))
+            write_page(options.write, found, bars())
         except NoPlaceError as exc:
             say(str(exc))
             return 1

@@ -13,8 +13,8 @@ import click
 from etcdfix import __version__
 from etcdfix.cli.ending import ending_early
 from etcdfix.cli.lazy_group import Commands, LazyGroup
-from etcdfix.cli.secrecy import forbid_core_dumps
 from etcdfix.errors import EndedEarly, EtcdfixError
+from etcdfix.secrecy import forbid_core_dumps
 from etcdfix.text.safetext import safe_text
 
 COMMANDS: Commands = {
@@ -82,6 +82,7 @@ COMMANDS: Commands = {
         "etcdfix.cli.encryption",
         "Say which encryption keys are needed, what opens what, what a new configuration would do.",
     ),
+    "report": ("etcdfix.cli.report", "Make one report of several saved ones: of the clusters of a fleet."),
     "doctor": (
         "etcdfix.cli.doctor",
         "Check what the other commands rest on: etcd, keys, places for backups, permissions.",

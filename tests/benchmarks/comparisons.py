@@ -359,7 +359,11 @@ def bars(keys: int = 200_000, largest: int = 1_000_000) -> list[Bar]:
         *(Bar(f"growth-{largest}", name, 120) for name in (healthy, under_lost)),
         Bar(f"lost-{largest}", under_lost, 2.5, healthy),
         *(Bar(f"lost-{largest}", name, 150) for name in (healthy, under_lost)),
-        *(Bar(f"work-{size}", name, 3.0, SCAN) for size in (keys, largest) for name in (PLAN, IMPACT)),
+        *(
+            Bar(f"work-{size}", name, 3.0, SCAN)
+            for size in sorted({keys, largest})
+            for name in (PLAN, IMPACT)
+        ),
     ]
 
 

@@ -33,7 +33,9 @@ def test_every_option_and_every_table_is_on_the_page() -> None:
 
 
 def test_the_command_on_the_page_is_one(capsys: pytest.CaptureFixture[str]) -> None:
-    (line,) = [line for line in PAGE.read_text().splitlines() if line.startswith("python -m tests.benchmarks.")]
+    (line,) = [
+        line for line in PAGE.read_text().splitlines() if line.startswith("python -m tests.benchmarks.")
+    ]
     options = arguments_of(line.split()[3:])
     assert (options.json, options.write) == (Path("docs/performance.json"), Path("docs/performance.md"))
 

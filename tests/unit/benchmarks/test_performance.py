@@ -22,7 +22,7 @@ from tests.benchmarks.comparisons import (
     what_must_hold,
 )
 from tests.benchmarks.page import BEGIN, END
-from tests.benchmarks.performance import main
+from tests.benchmarks.performance import OutOfTimeError, check_all, main
 from tests.benchmarks.results import load
 
 WHOLE = '{"kind":"ScanSummary","source":{},"summary":{"keys":7},"complete":true,"incomplete_reasons":[]}'
@@ -140,6 +140,16 @@ def test_without_time_nothing_is_measured(
     assert run_main([plan("live-7", prints(WHOLE))], "--minutes", "0") == 0
     assert "there is no time for it" in capsys.readouterr().out
     assert not (tmp_path / "figures.json").exists()
+
+
+def test_what_can_be_seen_to_take_too_long_is_not_begun(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    slow = (sys.executable, "-c", "import time; time.sleep(2)")
+    never = (sys.executable, "-c", f"open({str(begun)!r}, 'w')")
+    growing = [Command("few", slow, 1, line="healthy"), Command("many", never, 1000, line="healthy")]
+    with pytest.raises(OutOfTimeError):
+        check_all(growing, time.monotonic() + 60)
+    assert not begun.exists()
 
 
 def test_a_page_is_made_from_kept_figures_alone(run_main: Callable[..., int], tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Protocol, Self
 import msgspec
 
 from etcdfix.model import KeptRevision, StoredValue
+from etcdfix.sources.pages import Page
 from etcdfix.storagekey import StorageLayout
 
 
@@ -35,6 +36,7 @@ class SourceDescription(msgspec.Struct, frozen=True):
         limited_to: All that may be read of it, where that is not everything; "" otherwise.
         integrity: One sentence about the trailer: verified, wrong, or absent; "" for a live etcd.
         cluster_name: What people call the cluster; "" where nobody said.
+        file_modified_at: When a snapshot file was last written, in seconds since 1970; None for what is no such file.
     """
 
     type: str
@@ -49,6 +51,7 @@ class SourceDescription(msgspec.Struct, frozen=True):
     integrity: str = ""
     limited_to: str = ""
     cluster_name: str = ""
+    file_modified_at: float | None = None
 
 
 class Source(Protocol):
@@ -59,6 +62,14 @@ class Source(Protocol):
 
     def describe(self) -> SourceDescription:
         """Say where the data comes from; segments grow while :meth:`current` runs."""
+        ...
+
+    def pages(self, prefix: bytes) -> Iterator[Page]:
+        """Yield what :meth:`current` does, in pages.
+
+        Raises:
+            SourceError: Nothing more can be read at all.
+        """
         ...
 
     def current(self, prefix: bytes) -> Iterator[StoredValue]:

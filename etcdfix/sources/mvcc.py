@@ -13,6 +13,8 @@ Format:
 
 from __future__ import annotations
 
+import operator
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -21,6 +23,7 @@ from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.sources.bbolt.page import ELEMENT_SIZE, HEADER_SIZE, LEAF_ELEMENT, Image
 from etcdfix.sources.bbolt.tree import Bucket, Damage, Page, Tree
 from etcdfix.sources.keyvalue import key_and_mod_revision, parse_as_written, parse_key_value
+from etcdfix.sources.pages import values_of
 from etcdfix.sources.sortedruns import SortedRecords
 from etcdfix.text.safetext import shown_key
 
@@ -35,8 +38,11 @@ _KEY: Final = slice(None, -_TAIL)
 _REVISION: Final = slice(-_TAIL, -8)
 _MAIN: Final = slice(-_TAIL, -_TAIL + 8)
 _PLACE: Final = slice(-8, None)
+_REVISION_AND_PLACE: Final = struct.Struct(">Q9xQ")
 
 _BATCH: Final = 4096
+PAGE_RECORDS: Final = 1024
+"""So many index records make a page."""
 
 
 def escape_key(key: bytes) -> bytes:
@@ -65,6 +71,35 @@ def show_key(key: bytes) -> str:
     """Return an etcd key for a sentence: printable ASCII, everything else escaped, at most 200 characters."""
     text = repr(shown_key(key)[:201])[2:-1]
     return text if len(text) <= 200 else text[:200] + "…"
+
+
+def pack_page(records: Iterable[bytes]) -> bytes:
+    """Return of each index record what it takes to read its value, 25 bytes, for :func:`read_places`."""
+    return b"".join([record[-_TAIL:] for record in records])
+
+
+def read_places(image: Image, places: Iterable[tuple[int, int]]) -> Iterator[StoredValue | None]:
+    """Yield the records that the places of :func:`pack_page` lead to, in the same order.
+
+    One after the other: a thousand values may have a gigabyte.
+
+    Args:
+        image: The file from which the index was made, mapped here or in another process.
+        places: Main revision, and place of the leaf element in the file.
+
+    Yields:
+        None for whatever is out of the ordinary, tombstones too: a :class:`RecordPage` reads those with care.
+    """
+    unpack_element = LEAF_ELEMENT.unpack_from
+    for main, at in places:
+        _, pos, key_size, value_size = unpack_element(image, at)
+        stored = None
+        if key_size == REVISION_KEY_SIZE:
+            start = at + pos + key_size
+            stored = parse_as_written(image, start, start + value_size)
+            if stored is not None and stored.mod_revision != main:
+                stored = None
+        yield stored
 
 
 class RevisionIndex:
@@ -211,7 +246,7 @@ class RevisionIndex:
             PageCorrupt(f"page {page_id}: byte {offset}: {what}", page_id=page_id, file_offset=offset)
         )
 
-    def current(self, prefix: bytes, *, at_revision: int | None = None) -> Iterator[StoredValue]:
+    def pages(self, prefix: bytes, *, at_revision: int | None = None) -> Iterator[RecordPage]:
         """Yield the value that every key under ``prefix`` had at a main revision (None: the newest).
 
         Keys come in byte order. A record that cannot be read is reported, and its key is left out: an older
@@ -219,12 +254,16 @@ class RevisionIndex:
         """
         self.build()
         lower = escape_key(prefix)
-        return self._decode(fold(self._records.blocks(lower, successor(lower)), at_revision=at_revision))
+        return self._pages(fold(self._records.blocks(lower, successor(lower)), at_revision=at_revision))
+
+    def current(self, prefix: bytes, *, at_revision: int | None = None) -> Iterator[StoredValue]:
+        """Yield what :meth:`pages` does, value by value."""
+        return values_of(self.pages(prefix, at_revision=at_revision))
 
     def get(self, key: bytes, *, at_revision: int | None = None) -> StoredValue | None:
         """Return the value that one key had at a main revision (None: the newest), or None."""
         self.build()
-        return next(self._decode(fold(self._kept(key), at_revision=at_revision)), None)
+        return next(values_of(self._pages(fold(self._kept(key), at_revision=at_revision))), None)
 
     def history(self, key: bytes) -> Iterator[KeptRevision]:
         """Yield every kept revision of one key, oldest first; a tombstone has no value."""
@@ -236,13 +275,13 @@ class RevisionIndex:
                 if self._is_tombstone(record):
                     yield KeptRevision(parsed[0], None)
                     continue
-                for stored in self._decode([[record]]):
+                for stored in self._page([record]).values():
                     yield KeptRevision(parsed[0], stored)
 
     def superseded(self, *, at_revision: int | None = None) -> Iterator[StoredValue]:
         """Yield every kept value but the one that its key had at a main revision (None: the newest)."""
         self.build()
-        return self._decode([_superseded(self._records.blocks(b"", None), at_revision)])
+        return values_of(self._pages([_superseded(self._records.blocks(b"", None), at_revision)]))
 
     def _kept(self, key: bytes) -> Iterator[list[bytes]]:
         lower = escape_key(key) + _TERMINATOR
@@ -253,29 +292,35 @@ class RevisionIndex:
         key_size: int = LEAF_ELEMENT.unpack_from(self._image, at)[2]
         return key_size == TOMBSTONE_KEY_SIZE
 
-    def _decode(self, batches: Iterable[Iterable[bytes]]) -> Iterator[StoredValue]:
-        """Read the key-value record behind each index record, tombstones left out."""
-        image = self._image
-        unpack_element = LEAF_ELEMENT.unpack_from
-        from_bytes = int.from_bytes
+    def _pages(self, batches: Iterable[Iterable[bytes]]) -> Iterator[RecordPage]:
+        """Put index records together in pages."""
+        records: list[bytes] = []
         for batch in batches:
-            for record in batch:
-                at = from_bytes(record[_PLACE], "big")
-                _, pos, key_size, value_size = unpack_element(image, at)
-                if key_size == 18:  # a tombstone
-                    continue
-                start = at + pos + key_size
-                end = start + value_size
-                stored = parse_as_written(image, start, end)
-                if stored is None:
-                    try:
-                        stored = parse_key_value(image[start:end])
-                    except ValueError as error:
-                        self._report_record(record, start, f"is malformed: {error}")
-                        continue
-                if stored.mod_revision != from_bytes(record[_MAIN], "big"):
-                    self._report_record(record, start, f"says mod_revision {stored.mod_revision}")
-                yield stored
+            records.extend(batch)
+            while len(records) >= PAGE_RECORDS:
+                yield self._page(records[:PAGE_RECORDS])
+                del records[:PAGE_RECORDS]
+        if records:
+            yield self._page(records)
+
+    def _page(self, records: list[bytes]) -> RecordPage:
+        return RecordPage(self._image, pack_page(records), lambda place: self._read_with_care(records[place]))
+
+    def _read_with_care(self, record: bytes) -> StoredValue | None:
+        """Read what :func:`read_places` leaves out; None for a tombstone, and for what is reported as unreadable."""
+        at = int.from_bytes(record[_PLACE], "big")
+        _, pos, key_size, value_size = LEAF_ELEMENT.unpack_from(self._image, at)
+        if key_size == TOMBSTONE_KEY_SIZE:
+            return None
+        start = at + pos + key_size
+        try:
+            stored = parse_key_value(self._image[start : start + value_size])
+        except ValueError as error:
+            self._report_record(record, start, f"is malformed: {error}")
+            return None
+        if stored.mod_revision != int.from_bytes(record[_MAIN], "big"):
+            self._report_record(record, start, f"says mod_revision {stored.mod_revision}")
+        return stored
 
     def _report_record(self, record: bytes, offset: int, what: str) -> None:
         page_id = offset // self._tree.page_size
@@ -296,6 +341,46 @@ class RevisionIndex:
     def close(self) -> None:
         """Drop the index and its temporary file."""
         self._records.close()
+
+
+class RecordPage:
+    """Values of a database file, as places in the file; implements :class:`~etcdfix.sources.pages.Page`.
+
+    Args:
+        image: The bytes of the file.
+        packed: What :func:`pack_page` makes of their index records.
+        read_with_care: Reads the record at a place of the page that is not as etcd writes nearly all.
+    """
+
+    def __init__(
+        self, image: Image, packed: bytes, read_with_care: Callable[[int], StoredValue | None]
+    ) -> None:
+        self.packed = packed
+        self._image = image
+        self._read_with_care = read_with_care
+        self._left = _REVISION_AND_PLACE.iter_unpack(packed)
+
+    def __len__(self) -> int:
+        return len(self.packed) // _TAIL
+
+    @property
+    def at(self) -> int:
+        """See :class:`~etcdfix.sources.pages.Page`."""
+        return len(self) - operator.length_hint(self._left) - 1
+
+    def values(self) -> Iterator[StoredValue]:
+        """Yield the values, tombstones left out."""
+        self._left = _REVISION_AND_PLACE.iter_unpack(self.packed)
+        for found in read_places(self._image, self._left):
+            stored = self._read_with_care(self.at) if found is None else found
+            if stored is not None:
+                yield stored
+
+    def value(self, place: int) -> StoredValue | None:
+        """See :class:`~etcdfix.sources.pages.Page`."""
+        one = _REVISION_AND_PLACE.unpack_from(self.packed, place * _TAIL)
+        stored = next(read_places(self._image, [one]))
+        return self._read_with_care(place) if stored is None else stored
 
 
 def holds_revisions(tree: Tree, leaf: Page) -> bool:

@@ -19,6 +19,7 @@ from etcdfix.sources.bbolt.salvage import WHOLE_FILE, SalvagedTree
 from etcdfix.sources.bbolt.tree import Bucket, Damage, Tree
 from etcdfix.sources.dbfile import DatabaseFile
 from etcdfix.sources.mvcc import RevisionIndex, holds_revisions, parse_revision_key, show_key
+from etcdfix.sources.pages import Page, values_of
 from etcdfix.sources.problems import DAMAGE_NOTE, ProblemList
 
 SALVAGE_NOTE: Final = (
@@ -225,9 +226,10 @@ class SnapshotSource:
             etcd_version=self._etcd_version,
             integrity=sentence,
             cluster_name=self._cluster_name,
+            file_modified_at=self._file.modified_at,
         )
 
-    def current(self, prefix: bytes) -> Iterator[StoredValue]:
+    def pages(self, prefix: bytes) -> Iterator[Page]:
         """Yield the current value of every key that starts with ``prefix``, in byte order of the keys.
 
         Raises:
@@ -235,7 +237,15 @@ class SnapshotSource:
         """
         self._prepare()
         self._file.start_hashing()
-        return self._index.current(prefix, at_revision=self._at_revision)
+        return self._index.pages(prefix, at_revision=self._at_revision)
+
+    def current(self, prefix: bytes) -> Iterator[StoredValue]:
+        """Yield what :meth:`pages` does, value by value.
+
+        Raises:
+            SourceError: As there.
+        """
+        return values_of(self.pages(prefix))
 
     def _prepare(self) -> None:
         """Before the first walk, find an unreadable sector by asking: the map would find it by SIGBUS.

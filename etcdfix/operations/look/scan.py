@@ -16,7 +16,7 @@ from etcdfix.examine import PLAIN, Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.model import Evidence, Outcome, key_id_digest
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
-from etcdfix.operations.look.in_scope import shown_scope, values_in
+from etcdfix.operations.look.in_scope import pages_in, shown_scope
 from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.baseline import Baseline
@@ -162,7 +162,6 @@ class _Gathering:
             list_prefix=_list_prefix(request.layout, namespace),
             reveal_key_ids=request.reveal_key_ids,
         )
-        self._count = self.tally.add
         self.not_object_sample: list[bytes] = []
         self.new = dict.fromkeys(FAILING, 0)
         self._request = request
@@ -244,8 +243,8 @@ class _Gathering:
 
         A finding is held back while others, with earlier keys, are still open.
         """
-        if found.verdict is PLAIN:  # nearly always
-            self._count(found)
+        if found.verdict is PLAIN:  # it waited for a plugin
+            self.tally.add(found)
             return
         if view.draining and is_finding(found):
             self.report_until(found.stored.key)
@@ -402,7 +401,13 @@ def run_scan(
     denied: list[bytes] = []
     with contextlib.closing(_Gathering(source, examiner, request, reporter)) as gathering:
         tally, not_object_sample = gathering.tally, gathering.not_object_sample
-        ending = examine_all(examiner, values_in(source, ranges, denied), gathering.take, progress=progress)
+        ending = examine_all(
+            examiner,
+            pages_in(source, ranges, denied),
+            gathering.take,
+            plain=tally.add_plain,
+            progress=progress,
+        )
         ended, midway = ending.ended, ending.problems
         summary, first = gathering.end()
     kms = _kms_summary(tally, plugins)
@@ -524,4 +529,5 @@ def _header(source: Source, request: ScanRequest, cluster: str | None) -> Header
         source=shown_source(description, cluster),
         encryption_config=shown_configuration(request.configuration),
         scope=shown_scope(request.scope, request, limited_to=description.limited_to),
+        baseline=request.baseline.report if request.baseline is not None else None,
     )

@@ -356,7 +356,7 @@ class _Worker:
                 opener.remember(seed)
         others: list[tuple[int, msgspec.Raw | None]] = []
 
-        def leave(place: int, _start: int, _end: int) -> None:
+        def leave(place: int) -> None:
             others.append((place, None))
 
         page = passed_on(asked.kind, asked.page, self._image, leave)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from etcdfix.model import StoredValue
 from etcdfix.sources.bbolt.page import Image
-from etcdfix.sources.mvcc import ReadWithCare, RecordPage
+from etcdfix.sources.mvcc import RecordPage
 from etcdfix.sources.pages import Page, ValuesPage
 from etcdfix.sources.rangepage import RangePage
 
@@ -25,7 +26,9 @@ def pass_on(page: Page) -> tuple[bytes, bytes]:
     return kind, page.raw()
 
 
-def passed_on(kind: bytes, raw: bytes, image: Image, read_with_care: ReadWithCare) -> Page:
+def passed_on(
+    kind: bytes, raw: bytes, image: Image, read_with_care: Callable[[int], StoredValue | None]
+) -> Page:
     """Return the page that another process has passed on.
 
     Args:

@@ -226,6 +226,7 @@ class SnapshotSource:
             etcd_version=self._etcd_version,
             integrity=sentence,
             cluster_name=self._cluster_name,
+            file_modified_at=self._file.modified_at,
         )
 
     def pages(self, prefix: bytes) -> Iterator[Page]:

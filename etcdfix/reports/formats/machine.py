@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final
 import msgspec
 
 from etcdfix.reports.base import Output, Reporter
-from etcdfix.reports.model import API_VERSION, Conclusion, Finding, Header
+from etcdfix.reports.model import API_VERSION, Conclusion, Finding, Header, SharedWords
 from etcdfix.text.safetext import safe_json
 
 if TYPE_CHECKING:
@@ -26,6 +26,17 @@ _encoder: Final = msgspec.json.Encoder()
 def _encode(value: Any) -> bytes:
     """Return JSON on one line, in which nothing acts upon a terminal."""
     return safe_json(_encoder.encode(value))
+
+
+def kind_line(kind: str, value: Any) -> bytes:
+    """Return one line of ``jsonl``: an object that begins with its version and kind.
+
+    Args:
+        kind: What it is.
+        value: A struct or a mapping with at least one field.
+    """
+    head = b'{"apiVersion":"%s","kind":"%s",' % (API_VERSION.encode(), kind.encode())
+    return head + _encode(value)[1:] + b"\n"
 
 
 class _Spool:
@@ -65,6 +76,10 @@ class _DocumentReporter(Reporter):
         """Encode one finding into the temporary file."""
         self._spool.append(_encode(finding))
 
+    def finding_of_lost_key(self, finding: Finding, _shared: SharedWords) -> None:
+        """Encode one as it is: the summary has the rest."""
+        self.finding(finding)
+
     def _before(self, conclusion: Conclusion) -> dict[str, Any]:
         """Return the fields that stand before the findings."""
         assert self._header is not None  # begin() comes first
@@ -77,6 +92,7 @@ class _DocumentReporter(Reporter):
             "source": conclusion.source,
             "encryption_config": header.encryption_config,
             "scope": header.scope,
+            **({"baseline": header.baseline} if header.baseline is not None else {}),
         }
 
 
@@ -139,8 +155,7 @@ class JSONLinesReporter(Reporter):
         self._stream = stream
 
     def _line(self, kind: str, value: Any) -> None:
-        head = b'{"apiVersion":"%s","kind":"%s",' % (API_VERSION.encode(), kind.encode())
-        self._stream.write(head + _encode(value)[1:] + b"\n")
+        self._stream.write(kind_line(kind, value))
 
     def begin(self, header: Header) -> None:
         """Write the ScanHeader line."""
@@ -149,6 +164,10 @@ class JSONLinesReporter(Reporter):
     def finding(self, finding: Finding) -> None:
         """Write one Finding line."""
         self._line("Finding", finding)
+
+    def finding_of_lost_key(self, finding: Finding, _shared: SharedWords) -> None:
+        """Write one as it is: the summary has the rest."""
+        self.finding(finding)
 
     def end(self, conclusion: Conclusion) -> None:
         """Write the Status lines, which are Kubernetes' own objects, and the ScanSummary."""

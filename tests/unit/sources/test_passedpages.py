@@ -11,7 +11,7 @@ from tests.unit.sources.test_mvcc import HISTORY, Opened
 from tests.unit.sources.test_rangepage import VALUES, answer
 
 
-def irregular(_place: int, _start: int, _end: int) -> None:
+def irregular(_place: int) -> None:
     raise AssertionError
 
 

@@ -57,6 +57,7 @@ class Command(msgspec.Struct, frozen=True):
         ours: It writes a report that says whether it is complete.
         doubts: The report is not, as a KMS plugin that refuses a data key proves nothing.
         line: As in :class:`~tests.benchmarks.results.Series`.
+        optional: A tool that happens to be there: where it fails, the others are measured without it.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Command(msgspec.Struct, frozen=True):
     ours: bool = False
     doubts: bool = False
     line: str = ""
+    optional: bool = False
 
     def measure(self) -> Run:
         return run(self.words, expect=self.expect)
@@ -218,7 +220,7 @@ def offline(keys: int, jobs: Sequence[int]) -> Planned:
         if auger is not None:
             # Lists keys and sizes; opens no value.
             words = (auger, "extract", "-f", database, "--fields=key,value-size")
-            found.append(Command(AUGER, words, keys))
+            found.append(Command(AUGER, words, keys, optional=True))
         return found
 
     return Planned(

@@ -9,10 +9,12 @@ import click
 
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
-from etcdfix.cli.options import reading_options, source_options, what_to_read
+from etcdfix.cli.of_list import of_list
+from etcdfix.cli.options import jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
+from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import destination
 from etcdfix.model import Outcome
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
@@ -29,6 +31,7 @@ from etcdfix.text.safetext import safe_text
 @scope_options
 @source_options
 @reading_options
+@jobs_option
 @click.option(
     "-o",
     "--output",
@@ -64,6 +67,7 @@ from etcdfix.text.safetext import safe_text
     "count towards the exit code.",
 )
 @fail_on_option
+@of_list
 @click.option(
     "--redact-names",
     is_flag=True,
@@ -97,6 +101,7 @@ def command(
     redact_names: bool,
     redact_key_file: Path | None,
     reveal_key_ids: bool,
+    jobs: Jobs,
     **options: Any,
 ) -> int:
     """Examine everything in scope, and report what cannot be read and why. Reads only.
@@ -122,8 +127,8 @@ def command(
         reveal_key_ids=reveal_key_ids,
     )
     inputs_used = (
-        inputs.file, inputs.encryption_config, options.get("manifest"), baseline, redact_key_file,
-        *inputs.tls_files,
+        inputs.file, inputs.encryption_config, options.get("manifest"), options.get("clusters"), baseline,
+        redact_key_file, *inputs.tls_files,
     )  # fmt: skip
     redactor = None
     if redact_names:
@@ -142,6 +147,7 @@ def command(
                 reporter,
                 plugins=plugins,
                 progress=progress_of(source),
+                jobs=jobs,
             )
         stream.flush()
     _last_words(result, request, inputs.revision)

@@ -153,7 +153,7 @@ def check_all(commands: Sequence[Command], deadline: float) -> tuple[list[Comman
         The commands, without those of others that fail, and the seconds of all.
 
     Raises:
-        OutOfTimeError: There is no time for a round after it; what the same costs with fewer keys tells that early.
+        OutOfTimeError: There is no time left for a round after it; the cost of fewer keys tells that early.
         TimeoutError: A command took too long.
         IncompleteError: A command of ours failed, or its report is not complete; or that which others are held against.
     """

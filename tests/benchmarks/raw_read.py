@@ -33,11 +33,11 @@ def read_all(endpoint: str) -> tuple[int, int]:
             timeout_seconds=PAGE_SECONDS,
         )
         while more:
-            found, length = client.answer(pending)
+            found, answer = client.answer(pending)
             revision = revision or found.header.revision
-            keys, size, more = keys + len(found.kvs), size + length, found.more
+            keys, size, more = keys + len(found.kvs), size + len(answer), found.more
             if more:
-                page.learn(length, len(found.kvs))
+                page.learn(len(answer), len(found.kvs))
                 request = message("RangeRequest")(
                     key=after(found.kvs[-1].key), range_end=end, limit=page.limit, revision=revision
                 )

@@ -34,6 +34,7 @@ from tests.benchmarks.results import Comparison, Series, judge, load, merged, sa
 from tests.benchmarks.served import restored
 from tests.support.etcd_places import NoEtcdError, find_tools
 
+RUNS = 5
 QUICK_KEYS, QUICK_RUNS = 10_000, 3
 DAY = 24 * 60.0
 START_SECONDS = 1.0  # about what a command needs before its first key
@@ -71,7 +72,7 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
         help="sizes [10000,200000,1000000]",
     )
     add("--jobs", type=whole_numbers, default=(1, 2, 4), help="numbers of jobs [1,2,4]")
-    add("--runs", type=int, default=5, help="rounds of each comparison [5]")
+    add("--runs", type=int, help=f"rounds of each comparison [{RUNS}, with --quick {QUICK_RUNS}]")
     add("--minutes", type=float, default=DAY, help="begin no round that would end later than this [a day]")
     add("--only", type=lambda text: tuple(text.split(",")), default=GROUPS, help=f"of {','.join(GROUPS)}")
     add("--quick", action="store_true", help=f"{QUICK_KEYS:,} keys, {QUICK_RUNS} rounds")
@@ -86,7 +87,8 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
     if options.from_json and options.prepare:
         parser.error("--prepare makes data, --from-json needs none")
     if options.quick:
-        options.keys, options.runs = (QUICK_KEYS,), QUICK_RUNS
+        options.keys = (QUICK_KEYS,)
+    options.runs = options.runs or (QUICK_RUNS if options.quick else RUNS)
     return options
 
 

@@ -329,3 +329,18 @@ def test_a_place_is_kept() -> None:
     place["aesgcm/v1/key1", "fp:a"] = OpenedSpan(first=1, last=2)
     assert found.place("secrets", "secrets") is place
     assert found.place("secrets", "configmaps") == {}
+
+
+def test_what_other_counters_found_unproven_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.verdicts.key_loss.MOST_KEYS", 2)
+    total = KeyCounter()
+    total.absorb([("aesgcm/v1/a", "", False, 2), ("aesgcm/v1/a", "", True, 3)])
+    total.absorb(
+        [("aesgcm/v1/a", "", False, 5), ("aesgcm/v1/b", "", False, 4), ("aesgcm/v1/c", "", False, 1)]
+    )
+    assert total.unproven() == [
+        ("", "", False, 5),
+        ("aesgcm/v1/a", "", False, 7),
+        ("aesgcm/v1/a", "", True, 3),
+    ]
+    assert total.of(KeyName("secrets", "aesgcm/v1/a", "")).unexplained == 7

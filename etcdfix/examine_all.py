@@ -52,6 +52,9 @@ _WINDOW_BYTES = 8 << 20
 WAITING = "waiting"
 """Label of the progress of values that wait for a KMS plugin."""
 
+BEYOND = "others"
+"""Label of the progress of values that are looked at for what they open alone."""
+
 
 class Progress(Protocol):
     """Counts items for a display as they pass."""
@@ -84,6 +87,18 @@ class View:
         return self._run.waiting
 
 
+class Beyond(msgspec.Struct, frozen=True):
+    """Values that are not examined for themselves: what they open may decide about some that are.
+
+    Attributes:
+        values: In the source's order; read only where a value waits.
+        holds: Says whether an etcd key is one of theirs.
+    """
+
+    values: Iterable[StoredValue]
+    holds: Callable[[bytes], bool]
+
+
 Take = Callable[[Examination, View], None]
 """Takes one examination after the other."""
 
@@ -111,6 +126,7 @@ def examine_all(
     target: bytes = b"",
     progress: Progress = no_progress,
     whole: bool = False,
+    beyond: Beyond | None = None,
 ) -> Ending:
     """Examine values once, and hand each to a consumer; those that wait for a KMS plugin come after all others.
 
@@ -121,6 +137,7 @@ def examine_all(
         target: Etcd key of a value that is searched for damage in any case; b"" for none.
         progress: Counts the values for a display, and those that waited.
         whole: A part is of no use: an interruption, or a source that is lost midway, is raised.
+        beyond: Looked at before what waits is judged; no consumer sees them.
 
     Raises:
         SourceError: Nothing could be read; or not everything, and a part is of no use.
@@ -135,6 +152,9 @@ def examine_all(
                 take(found, view)
 
         ending = _first_look(first, [run], whole=whole, began=lambda: found is not None or run.waiting > 0)
+        if beyond is not None and run.waiting and ending == Ending():
+            others = partial(run.look_beyond, progress(iter(beyond.values), BEYOND, None), beyond.holds)
+            ending = _first_look(others, [run], whole=whole, began=lambda: True)
         return _drain(run, view, take, ending, progress=progress, whole=whole)
 
 
@@ -234,6 +254,7 @@ class Examining:
         # From the first look, and from the later one; each in the source's order.
         self._doubtful = (Spool(Examination), Spool(Examination))
         self._window: deque[tuple[StoredValue, Examination | None]] = deque()
+        self._is_beyond: Callable[[bytes], bool] = _never
 
     def __enter__(self) -> Self:
         return self
@@ -288,6 +309,29 @@ class Examining:
             if found is not None:
                 yield found
 
+    def look_beyond(self, values: Iterable[StoredValue], holds: Callable[[bytes], bool]) -> None:
+        """Look at values for what they open alone, after all others; those that wait for a plugin are never yielded.
+
+        Args:
+            values: In the source's order.
+            holds: Says whether an etcd key is one of theirs.
+        """
+        self._is_beyond = holds
+        if self._plugins is not None:
+            self._plugins.deferring = True
+        for stored in values:
+            try:
+                found = self._examine(stored)
+            except KMSPending:
+                self._put_aside(self._waiting, stored, stored)
+            else:
+                if found.verdict.cause is Cause.KMS_UNREACHABLE and not self._over:
+                    self._put_aside(self._waiting, stored, stored)
+
+    @property
+    def _over(self) -> bool:
+        return self._plugins is None or self._plugins.over
+
     def _is_open(self, found: Examination) -> bool:
         """Say whether a value waits: more may be found, a repair too, or a search is due since it is the target."""
         if not found.verdict.settled or found.stored.key == self._target:
@@ -329,6 +373,8 @@ class Examining:
             if found is None:
                 found = self._wait(stored)
             self._window.popleft()
+            if self._is_beyond(stored.key):
+                continue
             now = found if found.verdict.is_plain else self._put_aside(self._doubtful[1], found, stored)
             if now is not None:
                 yield now
@@ -410,6 +456,10 @@ class Examining:
             self._waiting.drop()
             size += len(stored.value)
         return bool(self._window)
+
+
+def _never(_key: bytes) -> bool:
+    return False
 
 
 def _may_be_repaired(found: Examination) -> bool:

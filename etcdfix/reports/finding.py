@@ -67,27 +67,25 @@ def finding_from(found: Examination, ways: Iterable[Way] | None = None, *, basel
     )
 
 
-def status_cause(found: Examination) -> StatusCause | None:
+def status_cause(finding: Finding) -> StatusCause | None:
     """Return the cause that the API server's LIST would show for a key, None where it would show none.
 
     Wording: ``apiserver/pkg/storage/errors.go`` and ``storage/etcd3/corrupt_obj_deleter.go``; the revision
     is 0 for transformer errors and the mod_revision for decoder errors. What follows them is left out where its
     words are not known.
     """
-    verdict = found.verdict
-    if verdict.apiserver is not ServerBehaviour.CORRUPT:
+    if finding.apiserver != ServerBehaviour.CORRUPT:
         return None
-    if verdict.outcome is Outcome.DECRYPT_FAILURE:
+    if finding.outcome == Outcome.DECRYPT_FAILURE:
         inner = "data from the storage is not transformable revision=0"
     else:
-        inner = f"object not decodable revision={found.stored.mod_revision}"
-    key = display(found.stored.key)
+        inner = f"object not decodable revision={finding.mod_revision}"
     return StatusCause(
         reason="UnexpectedServerResponse",
         message=(
-            f"StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, "
+            f"StorageError: corrupt object, Code: 7, Key: {finding.key}, ResourceVersion: 0, "
             f"AdditionalErrorMsg: {inner}"
-            + (f": {verdict.upstream_message}" if verdict.upstream_message else "")
+            + (f": {finding.upstream_message}" if finding.upstream_message else "")
         ),
-        field=key,
+        field=finding.key,
     )

@@ -46,7 +46,7 @@ def _scope_of(directories: Iterable[ResourcePrefix]) -> list[str]:
     return [] if unknown or len(words) > _MOST_WORDS else words
 
 
-class Members(msgspec.Struct):
+class _Members(msgspec.Struct):
     """What is known of the values that one encryption key may have lost.
 
     Attributes:
@@ -77,6 +77,28 @@ class Members(msgspec.Struct):
         return sorted(self.causes, key=catalogue.index), sorted(self.resources, key=lambda d: d.path)
 
 
+class LossRest(msgspec.Struct, frozen=True):
+    """What was gathered of the values that one encryption key may have lost, for whoever adds it to that of others.
+
+    Attributes:
+        place: The key.
+        causes: Why they do not open.
+        resources: Theirs.
+        worst: The worst that is at stake.
+        kept: Of how many an earlier revision is kept that reads.
+        first_kept: Puts back the first of these, by its etcd key; None for none.
+        first_key: Etcd key of that one, as it is shown.
+    """
+
+    place: Place
+    causes: list[Cause]
+    resources: list[ResourcePrefix]
+    worst: Stake
+    kept: int
+    first_kept: Remedy | None
+    first_key: str
+
+
 class Lost(NamedTuple):
     """A lost key, the worst that is at stake under it, and the first way out."""
 
@@ -90,7 +112,7 @@ class KeyLosses:
 
     def __init__(self, again: RepeatedOptions) -> None:
         self._again = again
-        self._members: dict[Place, Members] = {}
+        self._members: dict[Place, _Members] = {}
 
     def add(
         self, found: Examination, places: Iterable[Place], stake: Stake, kept: Remedy | None = None
@@ -110,7 +132,7 @@ class KeyLosses:
             if members is None:
                 if len(self._members) >= MAX_NAMES:
                     continue
-                members = self._members[place] = Members(set(), set(), stake)
+                members = self._members[place] = _Members(set(), set(), stake)
             members.causes.add(cause)
             if len(members.resources) < MAX_NAMES:
                 members.resources.add(found.directory)
@@ -118,22 +140,25 @@ class KeyLosses:
                 members.keep(1, display(found.stored.key), kept)
             members.worst = min(members.worst, stake, key=lambda one: one.rank)
 
-    def rest(self) -> list[tuple[Place, Members]]:
+    def rest(self) -> list[LossRest]:
         """Return all that was gathered, for :meth:`absorb`."""
-        return sorted(self._members.items(), key=lambda item: item[0])
-
-    def absorb(self, rest: Iterable[tuple[Place, Members]]) -> None:
-        """Add what was gathered elsewhere."""
-        for place, more in rest:
-            members = self._members.get(place)
-            if members is None:
-                if len(self._members) < MAX_NAMES:
-                    self._members[place] = more
-                continue
-            members.causes |= more.causes
-            members.resources |= set(
-                sorted(more.resources, key=lambda d: d.path)[: MAX_NAMES - len(members.resources)]
+        return [
+            LossRest(
+                place, *members.in_order(), members.worst, members.kept, members.first_kept, members.first_key
             )
+            for place, members in sorted(self._members.items(), key=lambda item: item[0])
+        ]
+
+    def absorb(self, rest: Iterable[LossRest]) -> None:
+        """Add what was gathered elsewhere."""
+        for more in rest:
+            members = self._members.get(more.place)
+            if members is None:
+                if len(self._members) >= MAX_NAMES:
+                    continue
+                members = self._members[more.place] = _Members(set(), set(), more.worst)
+            members.causes.update(more.causes)
+            members.resources.update(more.resources[: MAX_NAMES - len(members.resources)])
             if more.first_kept is not None:
                 members.keep(more.kept, more.first_key, more.first_kept)
             members.worst = min(members.worst, more.worst, key=lambda one: one.rank)
@@ -153,7 +178,7 @@ class KeyLosses:
         return found
 
     @staticmethod
-    def _entry(place: Place, entry: TransformerSummary, members: Members, remedies: list[Remedy]) -> LostKey:
+    def _entry(place: Place, entry: TransformerSummary, members: _Members, remedies: list[Remedy]) -> LostKey:
         rule, transformer, _ = place
         return LostKey(
             transformer=transformer,
@@ -167,7 +192,7 @@ class KeyLosses:
             remedies=remedies,
         )
 
-    def _ways_out(self, transformer: str, members: Members) -> Iterator[Way]:
+    def _ways_out(self, transformer: str, members: _Members) -> Iterator[Way]:
         """Yield the ways out for all values of a key, least destructive first; none of them deletes."""
         again = self._again
         causes, directories = members.in_order()

@@ -51,10 +51,26 @@ class ReportConfiguration(msgspec.Struct, frozen=True):
     sha256: str
 
 
+class Shard(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which part of the scope was looked at: of its etcd keys those from ``from_key`` on and below ``to_key``.
+
+    ``index`` counts from 1 to ``of``. The first one begins with "", the last one ends with null. Where a key is not
+    plain text, its ``_base64`` is authoritative.
+    """
+
+    index: int
+    of: int
+    from_key: str
+    to_key: str | None
+    from_key_base64: str | None = None
+    to_key_base64: str | None = None
+
+
 class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was asked for; empty lists mean everything.
 
-    ``redaction_key_id`` is there where names were replaced by digests, and tells two keys of these apart.
+    ``redaction_key_id`` is there where names were replaced by digests, and tells two keys of these apart. ``shard`` is
+    there where only a part of it was looked at, see ``report merge``.
     """
 
     etcd_prefix: str
@@ -63,6 +79,7 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
     namespaces: list[str]
     kubernetes_version: str | None
     redaction_key_id: str = ""
+    shard: Shard | None = None
 
 
 class ValueKind(msgspec.Struct, frozen=True):
@@ -96,7 +113,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lower-case hex, null for none. ``baseline`` is present and true when ``--baseline`` knew the finding. ``severity``
     is ``breaks-now``, ``breaks-at-restart`` or ``one-object``, absent where nothing is proven wrong. ``rule`` and
     ``key_fingerprint`` say under which encryption key of which rule it counts, as ``by_transformer`` does; absent where
-    there is none, or where several keys of the rule have that name.
+    there is none, or where several keys of the rule have that name. ``may_be_lost_with`` is there in the report of a
+    shard alone: fingerprints ("" for none) of the encryption keys whose loss may be the reason, which only the whole
+    can tell.
     """
 
     key: str
@@ -129,6 +148,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     severity: str | None = None
     rule: str | None = None
     key_fingerprint: str | None = None
+    may_be_lost_with: list[str] = []
 
 
 class StatusCause(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -331,7 +351,10 @@ class Header(msgspec.Struct, frozen=True):
 
 
 class Conclusion(msgspec.Struct, frozen=True):
-    """What is known after the last key. ``source`` again, because a compaction can have split the scan."""
+    """What is known after the last key. ``source`` again, because a compaction can have split the scan.
+
+    ``part`` is what ``report merge`` needs of a shard; None for a whole scan.
+    """
 
     source: ReportSource
     statuses: list[Status]
@@ -340,10 +363,14 @@ class Conclusion(msgspec.Struct, frozen=True):
     incomplete_reasons: list[str]
     finished_at: str
     interrupted: bool = False
+    part: msgspec.Struct | None = None
 
 
 class ScanReport(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion"}):
-    """The whole document of ``-o json``."""
+    """The whole document of ``-o json``.
+
+    ``part`` stands in the report of a shard alone, for ``report merge`` of the same release: no other program reads it.
+    """
 
     api_version: str
     kind: str
@@ -358,6 +385,7 @@ class ScanReport(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion
     complete: bool
     incomplete_reasons: list[str]
     finished_at: str
+    part: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class SourcedReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -233,9 +233,26 @@ class SnapshotSource:
         Raises:
             SourceError: The file cannot be read to its end, or there is no room to sort its keys.
         """
+        return self.between(prefix, b"", None)
+
+    def between(self, prefix: bytes, start: bytes, end: bytes | None) -> Iterator[StoredValue]:
+        """Yield what :meth:`current` does, from the key ``start`` on and below ``end`` (None: to the last).
+
+        Raises:
+            SourceError: As for :meth:`current`.
+        """
         self._prepare()
         self._file.start_hashing()
-        return self._index.current(prefix, at_revision=self._at_revision)
+        return self._index.current(prefix, start=start, end=end, at_revision=self._at_revision)
+
+    def keys(self, prefix: bytes) -> Iterator[bytes]:
+        """Yield every key that starts with ``prefix``, in byte order; deleted ones too that still leave a trace.
+
+        Raises:
+            SourceError: As for :meth:`current`.
+        """
+        self._prepare()
+        return self._index.keys(prefix, at_revision=self._at_revision)
 
     def _prepare(self) -> None:
         """Before the first walk, find an unreadable sector by asking: the map would find it by SIGBUS.

@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
+from etcdfix.cli.fail_on import fail_on_option
 from etcdfix.cli.options import reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
-from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import destination
 from etcdfix.model import Outcome
-from etcdfix.operations.look.scan import FAILING, ScanRequest, ScanResult, run_scan
+from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
@@ -23,25 +23,6 @@ from etcdfix.reports.next_steps import plugin_troubles
 from etcdfix.reports.redaction import RedactingReporter, Redactor, load_redaction_key
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.safetext import safe_text
-
-_NONE = "none"
-
-
-def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[Outcome, ...]:
-    """Return the outcomes that a comma list names."""
-    if text is None:
-        return FAILING
-    words = [word.strip() for word in text.split(",")]
-    known = [outcome.value for outcome in FAILING]
-    if words == [_NONE]:
-        return ()
-    for word in words:
-        if word not in known:
-            raise ConfigurationError(
-                f"--fail-on {word!r}: no outcome that a scan could fail on",
-                hint=f"name some of {', '.join(known)}, with commas between them, or {_NONE}",
-            )
-    return tuple(map(Outcome, words))
 
 
 @click.command("scan", epilog=epilog(MEANINGS))
@@ -82,14 +63,7 @@ def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | N
     help="An earlier json or jsonl report, - for standard input: what it knows (same key, outcome and value) does not "
     "count towards the exit code.",
 )
-@click.option(
-    "--fail-on",
-    metavar="OUTCOME[,...]|none",
-    callback=_fail_on,
-    envvar="ETCDFIX_FAIL_ON",
-    help="Which outcomes make exit codes 1 and 3: decrypt-failure, decode-failure, inconsistent, undetermined.  "
-    "[default: all of them]",
-)
+@fail_on_option
 @click.option(
     "--redact-names",
     is_flag=True,

@@ -17,6 +17,8 @@ import msgspec
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, open_input
 from etcdfix.model import Outcome
+from etcdfix.reports.model import ReportBaseline
+from etcdfix.reports.origin import shown_word
 from etcdfix.reports.saved_report import check_version
 from etcdfix.verdicts.examination import Examination
 
@@ -33,11 +35,13 @@ class _Known(msgspec.Struct):
 
 class _Report(msgspec.Struct):
     kind: str
+    generated_at: str = ""
     findings: list[_Known] = []
 
 
 class _Line(msgspec.Struct):
     kind: str
+    generated_at: str = ""
     key: str = ""
     outcome: str = ""
     value_sha256: str = ""
@@ -48,10 +52,14 @@ class Baseline:
     """The findings of an earlier report, by key, outcome and value.
 
     Held as 16-byte digests, so that a report of a hundred thousand findings costs a few megabytes.
+
+    Attributes:
+        report: Which report it is, for the one that is written now.
     """
 
-    def __init__(self, known: set[bytes]) -> None:
+    def __init__(self, known: set[bytes], report: ReportBaseline) -> None:
         self._known = known
+        self.report = report
 
     def knows(self, found: Examination) -> bool:
         """Say whether the earlier report had this key with this outcome and the very same value."""
@@ -70,7 +78,10 @@ def load_baseline(path: Path) -> Baseline:
     """
     try:
         with open_input(path) as stream:
-            return Baseline({_known_digest(item) for item in _findings(stream)})
+            read = _Reading(stream)
+            known = {_known_digest(item) for item in read.findings()}
+            named = ReportBaseline(shown_word(str(path)), read.sha256, read.generated_at)
+            return Baseline(known, named)
     except OSError as exc:
         raise ConfigurationError(f"--baseline {path}: {exc.strerror}") from exc
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
@@ -80,35 +91,60 @@ def load_baseline(path: Path) -> Baseline:
         ) from exc
 
 
-def _findings(stream: BinaryIO) -> Iterator[_Known]:
-    """Yield what a report knows; one of single lines is read line by line, and may be of any length."""
-    first = stream.readline(_MAX_LINE_BYTES)
-    whole = len(first) < _MAX_LINE_BYTES and first.rstrip().endswith(b"}")
-    if whole and msgspec.json.decode(first, type=_Line).kind == "ScanHeader":
-        check_version(first)
-        yield from _lines(stream)
-        return
-    raw = first + stream.read(MAX_REPORT_BYTES)
-    if len(raw) > MAX_REPORT_BYTES:
-        raise OSError(
-            errno.EFBIG, f"it is larger than {MAX_REPORT_BYTES} bytes; -o jsonl is read line by line"
-        )
-    report = msgspec.json.decode(raw, type=_Report)
-    if report.kind != "ScanReport":
-        raise msgspec.ValidationError(f"its kind is {report.kind}, expected ScanReport")
-    check_version(raw)
-    yield from report.findings
+class _Reading:
+    """Reads a report from a stream, once, and takes the digest of what it reads.
 
+    Attributes:
+        generated_at: As the report says, "" until its first line was read.
+    """
 
-def _lines(stream: BinaryIO) -> Iterator[_Known]:
-    while line := stream.readline(_MAX_LINE_BYTES):
-        if not line.strip():
-            continue
-        if len(line) == _MAX_LINE_BYTES:
-            raise OSError(errno.EFBIG, f"a line of it is longer than {_MAX_LINE_BYTES} bytes")
-        found = msgspec.json.decode(line, type=_Line)
-        if found.kind == "Finding":
-            yield _Known(found.key, found.outcome, found.value_sha256, found.key_base64)
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._hash = hashlib.sha256()
+        self.generated_at = ""
+
+    @property
+    def sha256(self) -> str:
+        """Of all that was read, ``sha256:<hex>``."""
+        return f"sha256:{self._hash.hexdigest()}"
+
+    def _line(self) -> bytes:
+        line = self._stream.readline(_MAX_LINE_BYTES)
+        self._hash.update(line)
+        return line
+
+    def findings(self) -> Iterator[_Known]:
+        """Yield what a report knows; one of single lines is read line by line, and may be of any length."""
+        first = self._line()
+        whole = len(first) < _MAX_LINE_BYTES and first.rstrip().endswith(b"}")
+        if whole and (head := msgspec.json.decode(first, type=_Line)).kind == "ScanHeader":
+            check_version(first)
+            self.generated_at = head.generated_at
+            yield from self._lines()
+            return
+        rest = self._stream.read(MAX_REPORT_BYTES)
+        self._hash.update(rest)
+        raw = first + rest
+        if len(raw) > MAX_REPORT_BYTES:
+            raise OSError(
+                errno.EFBIG, f"it is larger than {MAX_REPORT_BYTES} bytes; -o jsonl is read line by line"
+            )
+        report = msgspec.json.decode(raw, type=_Report)
+        if report.kind != "ScanReport":
+            raise msgspec.ValidationError(f"its kind is {report.kind}, expected ScanReport")
+        check_version(raw)
+        self.generated_at = report.generated_at
+        yield from report.findings
+
+    def _lines(self) -> Iterator[_Known]:
+        while line := self._line():
+            if not line.strip():
+                continue
+            if len(line) == _MAX_LINE_BYTES:
+                raise OSError(errno.EFBIG, f"a line of it is longer than {_MAX_LINE_BYTES} bytes")
+            found = msgspec.json.decode(line, type=_Line)
+            if found.kind == "Finding":
+                yield _Known(found.key, found.outcome, found.value_sha256, found.key_base64)
 
 
 def _known_digest(item: _Known) -> bytes:

@@ -27,7 +27,8 @@ class Tool(msgspec.Struct, frozen=True):
 class ReportSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where the data came from. ``path`` for a snapshot, ``endpoints`` for a live etcd.
 
-    ``cluster_name`` is what ``--cluster-name`` said; it is left out where nobody said any.
+    ``cluster_name`` is what ``--cluster-name`` said; it is left out where nobody said any. ``file_modified_at`` stands
+    there for a snapshot: when its file was last written, which is when it was made unless the file was copied since.
     """
 
     type: str
@@ -42,6 +43,7 @@ class ReportSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     etcd_version: str | None
     integrity: str = ""
     cluster_name: str = ""
+    file_modified_at: str = ""
 
 
 class ReportConfiguration(msgspec.Struct, frozen=True):
@@ -340,14 +342,23 @@ class Summary(Counts, kw_only=True):
     key_loss: list[LostKey] = msgspec.field(default_factory=list)
 
 
-class Header(msgspec.Struct, frozen=True):
-    """What is known before the first key."""
+class ReportBaseline(msgspec.Struct, frozen=True):
+    """The earlier report that ``--baseline`` named: its path, the digest of the file, and when it was made."""
+
+    path: str
+    sha256: str
+    generated_at: str
+
+
+class Header(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known before the first key. ``baseline`` is left out where there was none."""
 
     tool: Tool
     generated_at: str
     source: ReportSource
     encryption_config: ReportConfiguration | None
     scope: Scope
+    baseline: ReportBaseline | None = None
 
 
 class Conclusion(msgspec.Struct, frozen=True):
@@ -367,7 +378,7 @@ class Conclusion(msgspec.Struct, frozen=True):
 
 
 class ScanReport(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion"}):
-    """The whole document of ``-o json``.
+    """The whole document of ``-o json``. ``baseline`` is left out where there was none.
 
     ``part`` stands in the report of a shard alone, for ``report merge`` of the same release: no other program reads it.
     """
@@ -385,6 +396,7 @@ class ScanReport(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion
     complete: bool
     incomplete_reasons: list[str]
     finished_at: str
+    baseline: ReportBaseline | None = None
     part: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 

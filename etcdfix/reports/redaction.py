@@ -127,12 +127,16 @@ class RedactingReporter(Reporter):
         configuration = header.encryption_config
         if configuration is not None:
             configuration = msgspec.structs.replace(configuration, path=self._to.name(configuration.path))
+        baseline = header.baseline
+        if baseline is not None:
+            baseline = msgspec.structs.replace(baseline, path=self._to.name(baseline.path))
         self._inner.begin(
             msgspec.structs.replace(
                 header,
                 source=self._source(header.source),
                 encryption_config=configuration,
                 scope=self._scope(header.scope),
+                baseline=baseline,
             )
         )
 

@@ -35,6 +35,7 @@ class SourceDescription(msgspec.Struct, frozen=True):
         limited_to: All that may be read of it, where that is not everything; "" otherwise.
         integrity: One sentence about the trailer: verified, wrong, or absent; "" for a live etcd.
         cluster_name: What people call the cluster; "" where nobody said.
+        file_modified_at: When a snapshot file was last written, in seconds since 1970; None for what is no such file.
     """
 
     type: str
@@ -49,6 +50,7 @@ class SourceDescription(msgspec.Struct, frozen=True):
     integrity: str = ""
     limited_to: str = ""
     cluster_name: str = ""
+    file_modified_at: float | None = None
 
 
 class Source(Protocol):

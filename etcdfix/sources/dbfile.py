@@ -68,6 +68,7 @@ class DatabaseFile:
     Attributes:
         image: All bytes of the file (of the unpacked one).
         size: Number of bytes that belong to the database: all but a trailer.
+        modified_at: When the file was last written, in seconds since 1970; of the packed one, where it is packed.
         metas: Valid meta pages, newest first; at least one.
         problems: What opening found that means that the file is not whole.
     """
@@ -87,6 +88,7 @@ class DatabaseFile:
         self._closing = False
         self._touched = False
         self._file: IO[bytes] = _open_regular(path)
+        self.modified_at = os.fstat(self._file.fileno()).st_mtime
         try:
             self._lock()
             start = self._file.read(len(_GZIP_MAGIC))

@@ -225,6 +225,7 @@ class SnapshotSource:
             etcd_version=self._etcd_version,
             integrity=sentence,
             cluster_name=self._cluster_name,
+            file_modified_at=self._file.modified_at,
         )
 
     def current(self, prefix: bytes) -> Iterator[StoredValue]:

@@ -528,4 +528,5 @@ def _header(source: Source, request: ScanRequest, cluster: str | None, shard: Sh
         source=shown_source(description, cluster),
         encryption_config=shown_configuration(request.configuration),
         scope=shown_scope(request.scope, request, limited_to=description.limited_to, shard=shard),
+        baseline=request.baseline.report if request.baseline is not None else None,
     )

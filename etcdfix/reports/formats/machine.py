@@ -77,6 +77,7 @@ class _DocumentReporter(Reporter):
             "source": conclusion.source,
             "encryption_config": header.encryption_config,
             "scope": header.scope,
+            **({"baseline": header.baseline} if header.baseline is not None else {}),
         }
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from pathlib import Path
@@ -11,10 +12,11 @@ from etcdfix.model import Outcome
 from etcdfix.reports.baseline import Baseline, load_baseline
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.formats.machine import JSONLinesReporter, JSONReporter
+from etcdfix.reports.model import ReportBaseline
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import SECRET_BYTES, examination, readable
-from tests.support.reports import conclusion, header
+from tests.support.reports import conclusion, header, write
 
 START = b'{"apiVersion": "etcdfix/v1alpha2", "kind": "ScanReport", "findings": '
 KNOWN = [
@@ -123,3 +125,20 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="No such file"):
         load_baseline(tmp_path / "nowhere.json")
+
+
+@pytest.mark.parametrize("kind", ["json", "jsonl"])
+def test_it_is_named_for_the_report_that_is_written_now(tmp_path: Path, kind: str) -> None:
+    path = report(tmp_path, kind, KNOWN)
+    named = load_baseline(path).report
+    assert named == ReportBaseline(
+        str(path), f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}", header().generated_at
+    )
+
+
+@pytest.mark.parametrize("kind", ["json", "jsonl", "yaml"])
+def test_a_report_says_what_its_baseline_was(tmp_path: Path, kind: str) -> None:
+    known = load_baseline(report(tmp_path, "json", KNOWN))
+    written = write(kind, KNOWN, head=header(baseline=known.report)).decode()
+    assert written.count(known.report.sha256) == 1
+    assert "baseline" not in write(kind, KNOWN).decode()

@@ -1,0 +1,24 @@
+"""``etcdfix report``: what is made of saved reports."""
+
+from __future__ import annotations
+
+import click
+
+from etcdfix.cli.lazy_group import Commands, LazyGroup
+
+COMMANDS: Commands = {
+    "merge": ("etcdfix.cli.report.merge", "Merge the reports of many clusters into one."),
+}
+
+
+@click.group(
+    "report",
+    cls=LazyGroup,
+    commands_at=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+def command() -> None:
+    """Make one report of several saved ones.
+
+    Nothing here asks etcd, and nothing is changed.
+    """

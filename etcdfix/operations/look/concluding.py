@@ -4,62 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
-from etcdfix.reports.first_step import Urgent
-from etcdfix.reports.key_loss import LossRest, Place
 from etcdfix.reports.model import Remedy, Summary
 from etcdfix.reports.next_steps import next_way_out, plugin_problems
-from etcdfix.reports.tally import TallyRest
+from etcdfix.reports.shard import Seen
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
-
-
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a scan came.
-
-    Attributes:
-        problems: Why not everything could be shown; empty where it could.
-        ended: What ended it early, "" where nothing did.
-        lost_midway: The source was lost before the last key.
-        below_prefix: Whether any key at all lies below the storage prefix.
-        nothing_named_exists: Keys, key prefixes or namespaces were named, and none of them exists.
-        suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
-    """
-
-    problems: list[str]
-    ended: str
-    lost_midway: bool
-    below_prefix: bool
-    nothing_named_exists: bool
-    suggested_prefixes: list[str]
-
-
-class ShardPart(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``report merge`` needs of a shard beside its summary; at the end of the shard's report, under ``part``.
-
-    Attributes:
-        findings: How many the report has.
-        tally: What was counted and does not stand in the summary.
-        losses: Values that may belong to lost encryption keys, by key.
-        urgent: Which finding to act upon first, by the keys whose loss may explain it.
-        seen: How far the scan of the shard came; nothing was decided yet about ``nothing_named_exists``.
-        named: Keys or key prefixes were named, or namespaces of which none exists.
-        prefixes: Of each of its first keys that hold no object, where none of all keys lies below the storage prefix:
-            the prefix under which it would make sense, "" for none.
-        words: The scope, as words of a command.
-        again: What a command must repeat.
-    """
-
-    findings: int
-    tally: TallyRest
-    losses: list[LossRest]
-    urgent: list[tuple[tuple[Place, ...], Urgent]]
-    seen: Seen
-    named: bool
-    prefixes: list[str]
-    words: list[str]
-    again: RepeatedOptions
 
 
 def conclude(

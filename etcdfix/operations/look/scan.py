@@ -15,7 +15,7 @@ from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import PLAIN, Examiner, Reading
 from etcdfix.examine_all import Beyond, Progress, View, examine_all, no_progress
 from etcdfix.model import Evidence, Outcome, StoredValue, key_id_digest
-from etcdfix.operations.look.concluding import Seen, ShardPart, conclude
+from etcdfix.operations.look.concluding import conclude
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.in_scope import shown_scope, values_in
 from etcdfix.operations.look.shards import ShardRequest, beyond, shown_shard, span_of, values_of
@@ -25,7 +25,7 @@ from etcdfix.reports.baseline import Baseline
 from etcdfix.reports.earlier_revision import readable_way
 from etcdfix.reports.finding import finding_from, is_finding, status_cause
 from etcdfix.reports.first_step import FirstStep
-from etcdfix.reports.key_loss import KeyLosses, Place, places_of
+from etcdfix.reports.key_loss import KeyLosses, Place, of_lost_key, places_of
 from etcdfix.reports.model import (
     Conclusion,
     Finding,
@@ -39,6 +39,7 @@ from etcdfix.reports.model import (
 from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
 from etcdfix.reports.remedies import ways_out
+from etcdfix.reports.shard import Seen, ShardPart
 from etcdfix.reports.tally import CAP, Tally
 from etcdfix.reports.ways import Way, WayKind
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
@@ -204,8 +205,7 @@ class _Gathering:
             held = self._undecided.peek()
             self._undecided.drop()
             if any(place in lost for place in held.lost_with):
-                finding = msgspec.structs.replace(held.finding, remedies=[])
-                held = msgspec.structs.replace(held, finding=finding)
+                held = msgspec.structs.replace(held, finding=of_lost_key(held.finding))
             self._publish(held)
 
     def _publish(self, held: _Held) -> None:
@@ -244,7 +244,7 @@ class _Gathering:
             named=named,
             prefixes=[] if seen.below_prefix else [likely_prefix(key) for key in sample],
             words=[*map(shown_word, self._request.scope.words)],
-            again=self._request.same_again,
+            again=_shown(self._request.same_again),
         )
 
     def take(self, found: Examination, view: View) -> None:
@@ -467,6 +467,15 @@ def _what_to_examine(
         )
     span = span_of(source, ranges, wanted)
     return values_of(source, ranges, span), beyond(source, ranges, span), shown_shard(wanted, span)
+
+
+def _shown(again: RepeatedOptions) -> RepeatedOptions:
+    """Return the words of commands as text that JSON can hold."""
+    fields = msgspec.structs.asdict(again)
+    shown = {
+        name: tuple(map(shown_word, words)) for name, words in fields.items() if isinstance(words, tuple)
+    }
+    return msgspec.structs.replace(again, **shown)
 
 
 def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:

@@ -56,6 +56,7 @@ def command(name: str) -> int:
                                        etcdfix encryption
       change                           delete, restore, reencrypt, repair
       heal                             etcdfix heal
+      fleet                            etcdfix report merge --fleet
       explain, cause, cause-list       etcdfix explain
       backup-list, backup-verification, backup-pruning
                                        etcdfix backup

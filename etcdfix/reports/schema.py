@@ -21,6 +21,7 @@ from etcdfix.reports.copies_model import CopiesReport
 from etcdfix.reports.doctor_model import DoctorReport
 from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.reports.explain_model import ExplainReport
+from etcdfix.reports.fleet_model import FleetReport
 from etcdfix.reports.heal_model import HealReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
@@ -98,6 +99,7 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "encryption-try": partial(document_schema, EncryptionTryReport),
     "encryption-what-if": partial(document_schema, WhatIfReport),
     "rescue": partial(document_schema, RescueReport),
+    "fleet": partial(document_schema, FleetReport),
     "cause": partial(document_schema, CausePage),
     "cause-list": partial(document_schema, CauseList),
     "backup-list": partial(document_schema, BackupList),

@@ -2,18 +2,103 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from etcdfix.cli.exit_codes import MEANINGS, epilog
+from etcdfix.cli.cluster_index import output_options
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.fail_on import fail_on_option
+from etcdfix.cli.output import say
+from etcdfix.inputs.clusterlist import load_cluster_list
+from etcdfix.inputs.outputfile import destination
+from etcdfix.model import Outcome
+from etcdfix.operations.look.fleet import ExpectedReport, expected_of_list, merge_fleet, oldest_of
+from etcdfix.reports.fleet_model import FleetReport
+from etcdfix.reports.formats.fleet import FLEET_FORMATS
+
+MEANINGS: dict[ExitCode, str] = {
+    ExitCode.NOTHING_WRONG: "nothing wrong in any of them",
+    ExitCode.FINDINGS: "findings: decrypt-failure, decode-failure or inconsistent; see --fail-on",
+    ExitCode.USAGE: "usage or configuration error",
+    ExitCode.INCOMPLETE: "a report lacks or is none, a scan was lost midway, something is undetermined (wins over 1)",
+    **ENDED_EARLY,
+}
+_PATH = click.Path(path_type=Path)
 
 
 @click.command("merge", epilog=epilog(MEANINGS))
-@click.argument("files", type=click.Path(path_type=Path), nargs=-1, metavar="[FILE ...]")
-@click.option("--fleet", is_flag=True, help="The reports are of many clusters: give a row for each.")
-def command(*, files: tuple[Path, ...], fleet: bool) -> int:
-    """Merge saved reports into one. Reads the files alone."""
+@click.argument("files", type=_PATH, nargs=-1, metavar="[FILE ...]")
+@click.option("--fleet", is_flag=True, help="The reports are of many clusters: a row for each of them.")
+@click.option(
+    "--clusters", type=_PATH, metavar="LIST",
+    help="A list of the clusters that there should be; each has its report in --reports DIR, as NAME.json. A line is "
+    "NAME, SNAPSHOT, CONFIGURATION and BASELINE with one tab between them, - for none.",
+)  # fmt: skip
+@click.option(
+    "--reports", "directory", type=_PATH, metavar="DIR", help="Where the reports of --clusters are."
+)
+@click.option(
+    "--max-age", metavar="DURATION",
+    help="Leave out reports that were made longer ago, and say so: 20h for those of tonight.",
+)  # fmt: skip
+@fail_on_option
+@output_options(list(FLEET_FORMATS))
+def command(
+    *,
+    files: tuple[Path, ...],
+    fleet: bool,
+    clusters: Path | None,
+    directory: Path | None,
+    max_age: str | None,
+    fail_on: tuple[Outcome, ...],
+    output: str,
+    output_file: Path | None,
+    max_rows: int,
+) -> int:
+    """Merge saved reports of many clusters into one, with a row for each, the worst first. Reads the files alone.
+
+    The reports are those of etcdfix scan, written with -o json or -o jsonl. Keys that several clusters use are shown
+    side by side, by the digest of a KMS key id or the fingerprint of the bytes; a scan's --baseline says what is new.
+    A report that lacks, is cut, or is none is named, and makes the exit code 3.
+    """
     if not fleet:
         raise click.UsageError("only the reports of a fleet can be merged: name --fleet")
-    raise click.UsageError(f"{len(files)} reports: not merged yet")
+    expected = _expected(files, clusters, directory)
+    now = datetime.now(UTC)
+    oldest = oldest_of(max_age, now) if max_age is not None else None
+    with destination(output_file, [clusters, *(one.path for one in expected)]) as stream:
+        report = merge_fleet(expected, oldest=oldest, now=now)
+        FLEET_FORMATS[output](report, stream, max_rows)
+        stream.flush()
+    for reason in report.incomplete_reasons:
+        say(f"incomplete: {reason}")
+    return fleet_exit_code(report, fail_on)
+
+
+def _expected(files: tuple[Path, ...], clusters: Path | None, directory: Path | None) -> list[ExpectedReport]:
+    if (clusters is None) != (directory is None):
+        raise click.UsageError("--clusters LIST and --reports DIR need each other")
+    if clusters is not None and directory is not None:
+        if files:
+            raise click.UsageError("name either reports, or --clusters LIST and --reports DIR")
+        return expected_of_list(load_cluster_list(clusters), directory)
+    if not files:
+        raise click.UsageError("no report: name FILE ..., or --clusters LIST and --reports DIR")
+    return [ExpectedReport(path) for path in files]
+
+
+def fleet_exit_code(report: FleetReport, fail_on: Collection[Outcome]) -> ExitCode:
+    """Map a fleet's report to its exit code; what lacks, or was lost midway, is 3 whatever counts otherwise."""
+    new = report.summary.new
+    undetermined = bool(new.undetermined) and Outcome.UNDETERMINED in fail_on
+    if report.left_out or undetermined or any(row.lost_midway for row in report.clusters):
+        return ExitCode.INCOMPLETE
+    found = {
+        Outcome.DECRYPT_FAILURE: new.decrypt_failures,
+        Outcome.DECODE_FAILURE: new.decode_failures,
+        Outcome.INCONSISTENT: new.inconsistent,
+    }
+    return ExitCode.FINDINGS if any(found[one] for one in found if one in fail_on) else ExitCode.NOTHING_WRONG

@@ -28,6 +28,17 @@ def _encode(value: Any) -> bytes:
     return safe_json(_encoder.encode(value))
 
 
+def kind_line(kind: str, value: Any) -> bytes:
+    """Return one line of ``jsonl``: an object that begins with its version and kind.
+
+    Args:
+        kind: What it is.
+        value: A struct or a mapping with at least one field.
+    """
+    head = b'{"apiVersion":"%s","kind":"%s",' % (API_VERSION.encode(), kind.encode())
+    return head + _encode(value)[1:] + b"\n"
+
+
 class _Spool:
     """Encoded findings, one per line, in an unlinked temporary file that is made when the first one comes."""
 
@@ -141,8 +152,7 @@ class JSONLinesReporter(Reporter):
         self._stream = stream
 
     def _line(self, kind: str, value: Any) -> None:
-        head = b'{"apiVersion":"%s","kind":"%s",' % (API_VERSION.encode(), kind.encode())
-        self._stream.write(head + _encode(value)[1:] + b"\n")
+        self._stream.write(kind_line(kind, value))
 
     def begin(self, header: Header) -> None:
         """Write the ScanHeader line."""

@@ -1,0 +1,129 @@
+"""Which clusters of a fleet use the same key: by the digest of a KMS key id, or by the fingerprint of the bytes.
+
+Never by a name: every second cluster calls its key ``key1``. What clusters use is sorted in a temporary file, so that
+memory does not depend on how many there are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Final
+
+import msgspec
+
+from etcdfix.operations.look.fleet_row import ReadRow, shown_resources
+from etcdfix.operations.look.sorted_rows import SortedRows
+from etcdfix.reports.base import fit
+from etcdfix.reports.fleet_model import KeyUse, SharedKey
+from etcdfix.reports.rows import Rows
+
+KMS_KEY_ID: Final = "kms-key-id"
+ENCRYPTION_KEY: Final = "encryption-key"
+_MOST_USES: Final = 1_000
+_MOST_WORD: Final = 200
+_IDS: Final = {
+    KMS_KEY_ID: re.compile(r"sha256:[0-9a-f]{64}"),
+    ENCRYPTION_KEY: re.compile(r"fp:[0-9a-f]{16}"),
+}
+_ORDER: Final = ("nowhere", "in-part", "everywhere")
+_BYTES: Final = 8
+
+
+class _Use(msgspec.Struct, frozen=True):
+    """One use of one key; ``cluster_id`` is the same for reports of one cluster."""
+
+    kind: str
+    id: str
+    cluster_id: str
+    use: KeyUse
+
+
+class SharedKeys:
+    """Gathers what clusters use, and says what several of them do."""
+
+    def __init__(self) -> None:
+        self._uses: SortedRows[_Use] = SortedRows(_Use)
+        self._added = 0
+
+    def add(self, read: ReadRow) -> None:
+        """Take what one report counts under its keys.
+
+        Raises:
+            SourceError: There is no room for it.
+        """
+        for key in read.transformers:
+            opened = max(key.keys - key.failures - key.undetermined, 0)
+            self._add(
+                read, ENCRYPTION_KEY, key.key_fingerprint, key.transformer, key.resources, key.keys, opened
+            )
+        for held in read.kms_keys:
+            opened = min(held.opened, held.keys)
+            self._add(read, KMS_KEY_ID, held.key_id_sha256, held.transformer, [], held.keys, opened)
+
+    def _add(
+        self,
+        read: ReadRow,
+        kind: str,
+        named: str | None,
+        transformer: str,
+        resources: list[str],
+        keys: int,
+        opened: int,
+    ) -> None:
+        if named is None or not _IDS[kind].fullmatch(named):
+            return
+        row = read.row
+        use = KeyUse(
+            cluster=row.name,
+            report=row.report,
+            transformer=fit(transformer, _MOST_WORD),
+            resources=shown_resources(resources),
+            keys=keys,
+            opened=opened,
+            unopened=keys - opened,
+        )
+        turn = f"{kind}\0{named}\0{row.name}\0".encode() + self._added.to_bytes(_BYTES)
+        self._added += 1
+        self._uses.add(turn, _Use(kind, named, row.kube_system_uid or f"report {row.report}", use))
+
+    def finish(self) -> Rows[SharedKey]:
+        """Return the keys that several clusters use: those that open nowhere first, then those of most clusters.
+
+        Raises:
+            SourceError: There is no room for them.
+        """
+        shared: SortedRows[SharedKey] = SortedRows(SharedKey)
+        for (kind, named), uses in groupby(self._uses.finish(), key=lambda use: (use.kind, use.id)):
+            found = _shared(kind, named, uses)
+            if found.clusters > 1:
+                worst = _ORDER.index(found.opens).to_bytes(1)
+                most = (2 ** (8 * _BYTES) - 1 - found.clusters).to_bytes(_BYTES)
+                shared.add(worst + most + f"{kind}\0{named}".encode(), found)
+        return shared.finish()
+
+
+def _shared(kind: str, named: str, uses: Iterator[_Use]) -> SharedKey:
+    clusters: set[str] = set()
+    listed: list[KeyUse] = []
+    count = keys = opened = 0
+    for one in uses:
+        clusters.add(one.cluster_id)
+        count += 1
+        keys += one.use.keys
+        opened += one.use.opened
+        if len(listed) < _MOST_USES:
+            listed.append(one.use)
+    opens = "everywhere" if opened == keys else "in-part" if opened else "nowhere"
+    return SharedKey(
+        kind=kind,
+        id=named,
+        opens=opens,
+        clusters=len(clusters),
+        keys=keys,
+        opened=opened,
+        unopened=keys - opened,
+        uses=listed,
+        uses_in_all=count,
+    )

@@ -1,0 +1,240 @@
+"""Formats of ``report merge --fleet``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import BinaryIO, Final
+
+from etcdfix.reports.base import Output, fit
+from etcdfix.reports.fleet_model import FleetCluster, FleetReport, SharedKey
+from etcdfix.reports.formats.machine import kind_line, write_rows_json, write_rows_yaml
+from etcdfix.reports.formats.text import shown, shown_transformer
+from etcdfix.text.safetext import safe_text
+from etcdfix.text.words import counted
+from etcdfix.verdicts.severity import CAPITALS
+
+_MOST_NAMED: Final = 3
+_MOST_NAME: Final = 60
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"))
+_DIGEST_SHOWN: Final = len("sha256:") + 12
+_KINDS: Final[Mapping[str, str]] = {"kms-key-id": "KMS key id", "encryption-key": "encryption key"}
+
+
+def write_fleet(report: FleetReport, stream: BinaryIO, max_rows: int, *, wide: bool = False) -> None:
+    """Write what is worst in a few lines, then a row for each cluster, then the keys that several of them use.
+
+    Args:
+        report: What to write.
+        stream: Where to.
+        max_rows: So many rows of each list.
+        wide: Every row with its uid, revision, and first findings.
+    """
+    output = Output(stream)
+    for text in _head(report):
+        output.prose(text)
+    output.line()
+    if report.clusters:
+        _clusters(output, report, max_rows, wide=wide)
+    if report.shared_keys:
+        _shared(output, report, max_rows)
+    if report.same_clusters:
+        _same(output, report, max_rows)
+    if report.left_out:
+        _left_out(output, report, max_rows)
+    if wide:
+        _findings(output, report, max_rows)
+    if not report.complete:
+        output.line("INCOMPLETE: not every cluster was seen, or not all of it could be decided.")
+        for reason in report.incomplete_reasons:
+            output.prose(f"- {shown(reason)}", "  ")
+
+
+def _head(report: FleetReport) -> Iterator[str]:
+    summary, counts = report.summary, report.summary.counts
+    lacking = summary.expected - summary.clusters
+    start = "" if report.complete else "INCOMPLETE: "
+    clusters = counted(summary.clusters, "cluster")
+    if not summary.clusters:
+        yield f"NOTHING WAS READ: none of {counted(summary.expected, 'report')} could be taken."
+    elif summary.with_findings:
+        bad = counts.decrypt_failures + counts.decode_failures + counts.inconsistent
+        yield (
+            f"{start}{counted(bad, 'key')} in {summary.with_findings} of {clusters} cannot be read or contradict "
+            f"themselves{_new(report)}."
+        )
+    elif counts.undetermined:
+        yield f"{start}{counted(counts.undetermined, 'key')} in {clusters} could not be judged{_new(report)}."
+    else:
+        yield f"{start}NOTHING WRONG FOUND in {clusters}."
+    if lacking:
+        yield f"LACKING: {lacking} of {counted(summary.expected, 'report')} {'has' if lacking == 1 else 'have'} no row."
+    if summary.severity is not None:
+        worst = [row.name for row in islice(report.clusters, summary.by_severity[summary.severity])]
+        yield f"{summary.severity.upper()}: {_named(worst)}."
+    if summary.do_not_restart:
+        warned = [row.name for row in report.clusters if row.do_not_restart]
+        yield f"{CAPITALS} of {_named(warned)}."
+    first = next(iter(report.clusters), None)
+    if first is not None and first.severity is not None:
+        yield f"Next: read {shown(first.report)}, the report of {_cut(first.name)}, and what it says to do next."
+
+
+def _new(report: FleetReport) -> str:
+    new, without = report.summary.new, report.summary.without_baseline
+    if without == report.summary.clusters:
+        return ""
+    fresh = new.decrypt_failures + new.decode_failures + new.inconsistent + new.undetermined
+    told = f" without one in {without}" if without else ""
+    return f"; {fresh} new against a baseline or{told}" if told else f"; {fresh} new against the baselines"
+
+
+def _named(names: Iterable[str]) -> str:
+    """Name the first of some clusters; a stranger may have chosen a name, of any length."""
+    found = [_cut(name) for name in names]
+    if len(found) > _MOST_NAMED:
+        return f"{', '.join(found[:_MOST_NAMED])} and {len(found) - _MOST_NAMED} more"
+    return " and ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else "".join(found)
+
+
+def _cut(name: str) -> str:
+    return safe_text(fit(name, _MOST_NAME)) or '""'
+
+
+def _clusters(output: Output, report: FleetReport, max_rows: int, *, wide: bool) -> None:
+    columns = [
+        "CLUSTER", "SEVERITY", "UNREADABLE", "INCONSISTENT", "UNDETERMINED", "NEW", "LOST KEYS", "KEYS", "AGE",
+        "COMPLETE",
+    ]  # fmt: skip
+    columns += ["REVISION", "KUBE-SYSTEM UID", "SCOPE"] if wide else []
+    rows = [_row(row, wide=wide) for row in islice(report.clusters, max_rows)]
+    output.table([*columns, "REPORT"], rows, key="REPORT", spare=("KEYS", "INCONSISTENT", "LOST KEYS"))
+    _more(output, len(report.clusters), max_rows, "cluster")
+    output.line()
+
+
+def _row(row: FleetCluster, *, wide: bool) -> list[str]:
+    counts, new = row.counts, row.new
+    fresh = new.decrypt_failures + new.decode_failures + new.inconsistent + new.undetermined
+    cells = [
+        _cut(row.name),
+        shown(row.severity or "-"),
+        _number(counts.decrypt_failures + counts.decode_failures),
+        _number(counts.inconsistent),
+        _number(counts.undetermined),
+        _number(fresh) if row.baseline is not None else "no baseline",
+        _number(row.key_losses),
+        str(counts.keys),
+        _age(row.data_age_seconds),
+        "yes" if row.complete else "NO",
+    ]
+    if wide:
+        scope = ", ".join(row.limited_to)
+        cells += [str(row.revision), shown(row.kube_system_uid or "unknown"), shown(scope or "everything")]
+    return [*cells, shown(row.report)]
+
+
+def _number(value: int) -> str:
+    return str(value) if value else "-"
+
+
+def _age(seconds: int | None) -> str:
+    if seconds is None:
+        return "unknown"
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def _shared(output: Output, report: FleetReport, max_rows: int) -> None:
+    output.line("Keys that several clusters use, by their digest and never by their name")
+    for key in islice(report.shared_keys, max_rows):
+        _shared_key(output, key, max_rows)
+    _more(output, len(report.shared_keys), max_rows, "key")
+    output.line()
+
+
+def _shared_key(output: Output, key: SharedKey, max_rows: int) -> None:
+    opens = {
+        "everywhere": "opens everywhere",
+        "nowhere": f"OPENS NOWHERE: {counted(key.unopened, 'value')} did not open, or could not be tried",
+    }.get(key.opens, f"opens {key.opened} of {counted(key.keys, 'value')}")
+    output.prose(f"{_KINDS[key.kind]} {safe_text(key.id)}: {counted(key.clusters, 'cluster')}; {opens}", "  ")
+    rows = [
+        (
+            "   ", _cut(use.cluster), shown_transformer(use.transformer), shown(",".join(use.resources) or "-"),
+            str(use.keys), _number(use.opened), _number(use.unopened), shown(use.report),
+        )
+        for use in islice(key.uses, max_rows)
+    ]  # fmt: skip
+    columns = ("   ", "CLUSTER", "CALLED THERE", "RESOURCES", "VALUES", "OPENED", "UNOPENED", "REPORT")
+    output.table(columns, rows, key="REPORT", spare=("RESOURCES",))
+    _more(output, key.uses_in_all, min(max_rows, len(key.uses)), "use", "    ")
+
+
+def _same(output: Output, report: FleetReport, max_rows: int) -> None:
+    output.line("Reports with one kube-system uid: of one cluster, or of what was restored from its snapshot")
+    for same in report.same_clusters[:max_rows]:
+        output.prose(f"{shown(same.kube_system_uid)}: {shown(', '.join(same.reports))}", "  ")
+    _more(output, len(report.same_clusters), max_rows, "uid")
+    output.line()
+
+
+def _left_out(output: Output, report: FleetReport, max_rows: int) -> None:
+    output.line("Without a row")
+    rows = [
+        (shown(one.report), _cut(one.cluster) if one.cluster else "-",
+         str(one.index) if one.index is not None else "-", one.reason, shown(one.message))
+        for one in report.left_out[:max_rows]
+    ]  # fmt: skip
+    columns = ("REPORT", "CLUSTER", "INDEX", "REASON", "WHY")
+    output.table(columns, rows, key="WHY", prose=True)
+    _more(output, len(report.left_out), max_rows, "report")
+    output.line()
+
+
+def _findings(output: Output, report: FleetReport, max_rows: int) -> None:
+    for row in islice(report.clusters, max_rows):
+        if not row.first_findings:
+            continue
+        counts = row.counts
+        findings = (
+            counts.decrypt_failures + counts.decode_failures + counts.inconsistent + counts.undetermined
+        )
+        output.line(
+            f"{_cut(row.name)}: the first {len(row.first_findings)} of {counted(findings, 'finding')}"
+        )
+        rows = [
+            (shown(one.outcome), shown(one.cause or "-"), _known(row, known=one.baseline), shown(one.key))
+            for one in row.first_findings
+        ]
+        output.table(("OUTCOME", "CAUSE", "BASELINE", "KEY"), rows, key="KEY")
+        output.line()
+
+
+def _known(row: FleetCluster, *, known: bool) -> str:
+    return "-" if row.baseline is None else "known" if known else "new"
+
+
+def _more(output: Output, number: int, most: int, noun: str, indent: str = "") -> None:
+    if number > most:
+        output.line(f"{indent}... and {counted(number - most, f'more {noun}')}: see -o json, or --max-rows")
+
+
+def write_fleet_lines(report: FleetReport, stream: BinaryIO, _max_rows: int) -> None:
+    """Write a ``FleetHeader``, each ``FleetCluster`` and ``SharedKey`` on its line, and a ``FleetSummary``."""
+    stream.write(kind_line("FleetHeader", {"tool": report.tool, "generated_at": report.generated_at}))
+    stream.writelines(kind_line("FleetCluster", row) for row in report.clusters)
+    stream.writelines(kind_line("SharedKey", key) for key in report.shared_keys)
+    rest = ("same_clusters", "left_out", "summary", "complete", "incomplete_reasons")
+    stream.write(kind_line("FleetSummary", {name: getattr(report, name) for name in rest}))
+
+
+FLEET_FORMATS: Final[Mapping[str, Callable[[FleetReport, BinaryIO, int], None]]] = {
+    "table": write_fleet,
+    "wide": lambda report, stream, max_rows: write_fleet(report, stream, max_rows, wide=True),
+    "json": write_rows_json,
+    "jsonl": write_fleet_lines,
+    "yaml": write_rows_yaml,
+}

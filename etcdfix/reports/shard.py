@@ -1,20 +1,17 @@
-"""The report of one shard, as ``report merge`` reads it: line by line, so that its findings need not fit into memory."""
+"""What the report of one shard has beside its findings, and how ``report merge`` reads it."""
 
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Final
 
 import msgspec
 
-from etcdfix.inputs.inputfile import open_regular
+from etcdfix.model import Outcome
 from etcdfix.reports.first_step import Urgent
 from etcdfix.reports.key_loss import LossRest, Place
 from etcdfix.reports.model import (
-    API_VERSION,
     Finding,
     ReportBaseline,
     ReportConfiguration,
@@ -24,15 +21,11 @@ from etcdfix.reports.model import (
     Summary,
     Tool,
 )
+from etcdfix.reports.next_steps import PLUGIN_REMEDIES, WELL
+from etcdfix.reports.report_file import open_report
 from etcdfix.reports.tally import TallyRest
 from etcdfix.text.commands import RepeatedOptions
-
-_MAX_LINE_BYTES: Final = 64 << 20
-"""A finding is a few kilobytes, the summary of a cluster with hostile names some megabytes."""
-_MAX_REST_BYTES: Final = 128 << 20
-"""All of a report but its findings."""
-_DOCUMENT: Final = b"{"
-"""First line of a report that is one document, as etcdfix lays it out: one finding a line."""
+from etcdfix.verdicts.causes import Cause
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,16 +75,14 @@ class ShardPart(msgspec.Struct, frozen=True, kw_only=True):
     again: RepeatedOptions
 
 
-class ShardHead(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion"}):
+class ShardHead(msgspec.Struct, frozen=True):
     """What a shard's report begins with."""
 
-    kind: str
     tool: Tool
     generated_at: str
     source: ReportSource
     encryption_config: ReportConfiguration | None
     scope: Scope
-    api_version: str = ""
     baseline: ReportBaseline | None = None
 
 
@@ -104,139 +95,75 @@ class ShardEnd(msgspec.Struct, frozen=True):
     part: ShardPart | None = None
 
 
-class _Version(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion"}):
-    kind: str = ""
-    api_version: str = ""
-
-
 class ShardFile(msgspec.Struct, frozen=True):
     """The report of a shard, without its findings.
 
     Attributes:
         path: Of the file.
+        sha256: Of the file.
         head: Its head.
         end: Its end.
         shard: Which one it is.
         part: What a merge needs.
-        identity: Tells whether the file is still the same one when its findings are read.
     """
 
     path: Path
+    sha256: str
     head: ShardHead
     end: ShardEnd
     shard: Shard
     part: ShardPart
-    identity: tuple[int, int, int, int]
 
     def findings(self) -> Iterator[Finding]:
         """Yield its findings in the order of the file.
 
         Raises:
             OSError: The file cannot be read, or was changed since.
-            msgspec.MsgspecError: It was changed so that it is no report any more.
+            msgspec.MsgspecError: A finding is none.
         """
-        with open_regular(self.path) as stream:
-            if _identity(stream) != self.identity:
+        decode = msgspec.json.Decoder(Finding).decode
+        with open_report(self.path) as report:
+            if report.sha256 != self.sha256:
                 raise OSError(errno.ESTALE, "it was changed while it was merged")
-            decode = msgspec.json.Decoder(Finding).decode
-            for is_finding, line in _lines(stream):
-                if is_finding:
-                    yield decode(line)
+            for finding in report.findings():
+                yield decode(finding)
 
 
 def open_shard(path: Path) -> ShardFile:
-    """Read all but the findings of a shard's report that was written with ``-o json`` or ``-o jsonl``.
+    """Read a shard's report that was written with ``-o json`` or ``-o jsonl``; its findings are counted, and not kept.
 
     Raises:
         OSError: It cannot be read, or is too large.
         msgspec.MsgspecError: It is no report, or none of a shard.
     """
-    with open_regular(path) as stream:
-        identity = _identity(stream)
-        rest: list[bytes] = []
-        size = 0
-        for is_finding, line in _lines(stream):
-            if is_finding:
-                continue
-            size += len(line)
-            if size > _MAX_REST_BYTES:
-                raise OSError(errno.EFBIG, f"it has more than {_MAX_REST_BYTES} bytes beside its findings")
-            rest.append(line)
-    head, end = _head_and_end(rest)
-    if head.scope.redaction_key_id:
-        raise msgspec.ValidationError("its names were replaced (--redact-names)")
-    if head.scope.shard is None:
-        raise msgspec.ValidationError("it is the report of a whole scan, not of a shard (scan --shard)")
-    if end.part is None:
-        raise msgspec.ValidationError("it does not have what a merge needs of a shard")
-    return ShardFile(path, head, end, head.scope.shard, end.part, identity)
+    with open_report(path) as report:
+        head = report.head(ShardHead)
+        if head.scope.redaction_key_id:
+            raise msgspec.ValidationError("its names were replaced (--redact-names)")
+        if head.scope.shard is None:
+            raise msgspec.ValidationError("it is the report of a whole scan, not of a shard (scan --shard)")
+        findings = sum(1 for _ in report.findings())
+        end = report.end(ShardEnd)
+        if end.part is None:
+            raise msgspec.ValidationError("it does not have what a merge needs of a shard")
+        if end.part.findings != findings:
+            raise msgspec.ValidationError(f"it has {findings} findings, and says {end.part.findings}")
+        _check_words(end.summary)
+        return ShardFile(path, report.sha256, head, end, head.scope.shard, end.part)
 
 
-def _identity(stream: BinaryIO) -> tuple[int, int, int, int]:
-    status = os.fstat(stream.fileno())
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+def _check_words(summary: Summary) -> None:
+    """Look at the words of closed catalogues, which say what to do next.
 
-
-def _head_and_end(rest: list[bytes]) -> tuple[ShardHead, ShardEnd]:
-    """Return what a report has beside its findings: of one document, or of single lines."""
-    if rest[0] == _DOCUMENT:
-        first = last = b"".join(rest)
-        kinds = ("ScanReport", "ScanReport")
-    else:
-        first, last = rest[0], rest[-1]
-        kinds = ("ScanHeader", "ScanSummary")
-    seen = msgspec.json.decode(first, type=_Version)
-    if seen.kind != kinds[0]:
-        raise msgspec.ValidationError(f"its kind is {seen.kind or 'missing'}, expected ScanReport")
-    if seen.api_version != API_VERSION:
-        raise msgspec.ValidationError(
-            f"its apiVersion is {seen.api_version or 'missing'}, expected {API_VERSION}"
-        )
-    if msgspec.json.decode(last, type=_Version).kind != kinds[1]:
-        raise msgspec.ValidationError("it is cut: its last line is missing")
-    return msgspec.json.decode(first, type=ShardHead), msgspec.json.decode(last, type=ShardEnd)
-
-
-def _lines(stream: BinaryIO) -> Iterator[tuple[bool, bytes]]:
-    """Yield each line, and whether it is a finding; of a document all other lines make one without its findings."""
-    first = _line(stream)
-    if first != _DOCUMENT:
-        yield from _single_lines(first, stream)
-        return
-    yield False, first
-    inside = False
-    while line := _line(stream):
-        if inside and line != b"],":
-            yield True, line.removesuffix(b",")
-        elif inside or line in (b'"findings": [', b'"findings": [],'):
-            inside = line == b'"findings": ['
-        else:
-            yield False, line
-    if inside:
-        raise msgspec.DecodeError("Input data was truncated")
-
-
-def _single_lines(first: bytes, stream: BinaryIO) -> Iterator[tuple[bool, bytes]]:
-    yield False, first
-    while line := _line(stream):
-        try:
-            kind = msgspec.json.decode(line, type=_Version).kind
-        except msgspec.ValidationError:
-            raise
-        except msgspec.DecodeError:
-            return  # torn by whatever ended the scan; nothing after it is looked at
-        if kind == "Finding":
-            yield True, line
-        elif kind != "Status":
-            yield False, line
-
-
-def _line(stream: BinaryIO) -> bytes:
-    """Return the next line that is not empty, without blanks around it; b"" at the end."""
-    while raw := stream.readline(_MAX_LINE_BYTES):
-        if len(raw) == _MAX_LINE_BYTES:
-            raise OSError(errno.EFBIG, f"a line of it is longer than {_MAX_LINE_BYTES} bytes")
-        line = raw.strip()
-        if line:
-            return line
-    return b""
+    Raises:
+        msgspec.ValidationError: One is not known.
+    """
+    states = {*PLUGIN_REMEDIES, *WELL}
+    plugins = summary.kms.plugins if summary.kms is not None else []
+    words = [
+        *(cause.cause for cause in summary.by_cause if cause.cause not in set(Cause)),
+        *(cause.outcome for cause in summary.by_cause if cause.outcome not in set(Outcome)),
+        *(plugin.state for plugin in plugins if plugin.state not in states),
+    ]
+    if words:
+        raise msgspec.ValidationError(f"nobody knows its word {words[0]}")

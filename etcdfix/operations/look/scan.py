@@ -61,7 +61,8 @@ FAILING: Final = (
     Outcome.UNDETERMINED,
 )
 """Outcomes that make the exit code of a scan, if nobody chose among them."""
-_SAMPLE = 200
+SAMPLE: Final = 200
+"""So many keys that hold no object tell where the others may be."""
 # Causes of a value that may lie under a name that is not its own.
 _NAME_IN_DOUBT = frozenset(
     {
@@ -261,7 +262,7 @@ class _Gathering:
         self.tally.add(found)
         outcome = found.verdict.outcome
         if not is_finding(found):
-            if outcome is Outcome.NOT_AN_OBJECT and len(self.not_object_sample) < _SAMPLE:
+            if outcome is Outcome.NOT_AN_OBJECT and len(self.not_object_sample) < SAMPLE:
                 self.not_object_sample.append(found.stored.key)
             return
         baseline = self._request.baseline
@@ -509,7 +510,7 @@ def _may_hold_keys(source: Source, request: ScanRequest, not_object_sample: list
     if any(key.startswith(prefix) for key in not_object_sample) or has_keys(source, request.layout):
         return True
     if not not_object_sample:
-        not_object_sample += [stored.key for stored in islice(source.current(b""), _SAMPLE)]
+        not_object_sample += [stored.key for stored in islice(source.current(b""), SAMPLE)]
     return False
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
 import msgspec
@@ -18,8 +18,8 @@ from etcdfix.claims import ClaimSearch
 from etcdfix.decoding.registry import Registry, SchemeName, stored_kinds
 from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.encryption.envelope import KNOWN_PROVIDERS, Envelope, parse_envelope
-from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, stored_key_id
+from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, KNOWN_PROVIDERS, Envelope, parse_envelope
+from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, KMSPending, stored_key_id
 from etcdfix.encryption.peek import LookInto, PeekRequest, Structures, peek
 from etcdfix.encryption.repairs import nearly_behind_plugin, unsearched
 from etcdfix.encryption.transformer import (
@@ -42,7 +42,7 @@ from etcdfix.model import (
     TransformFailure,
     key_id_digest,
 )
-from etcdfix.readers import Plugins, ResourceReader, ResourceReaders
+from etcdfix.readers import PlainCounts, PlainPlace, Plugins, ResourceReader, ResourceReaders
 from etcdfix.repair import NO_REPAIR, RepairSearch, find_repair, proof_of, rewrites_of, unasked
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import (
@@ -57,8 +57,8 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.judge import Verdict, judge
+from etcdfix.verdicts.key_loss import OpenedSpan
 from etcdfix.verdicts.observation import (
-    Covered,
     DecodeFailure,
     DecodeFailureKind,
     Neighbours,
@@ -73,7 +73,6 @@ from etcdfix.verdicts.plaintext import (
     shape_of,
 )
 
-_ENCRYPTED = b"k8s:enc:"
 _UNREAD = FAILED | {Outcome.UNDETERMINED}
 PLAIN = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERVES, "readable")
 """Of every value of which there is nothing to say."""
@@ -87,7 +86,7 @@ def _ends_inside_its_envelope(value: bytes) -> bool:
     if _ENVELOPE_CUT.fullmatch(value) is not None:
         return True
     # The prefix alone begins every envelope, those of a newer cluster too.
-    return len(value) > len(_ENCRYPTED) and any(start.startswith(value) for start in _ENVELOPE_STARTS)
+    return len(value) > len(ENCRYPTED_PREFIX) and any(start.startswith(value) for start in _ENVELOPE_STARTS)
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +137,6 @@ class Examiner:
         self.assumed_release = assumed_release
         self._last_opened: tuple[StoredValue, bytes] | None = None
         self._last_seen: tuple[StoredValue, Observation] | None = None
-        self._reader: ResourceReader | None = None
         self._repairs = True
 
     @classmethod
@@ -166,13 +164,12 @@ class Examiner:
     def start_over(self) -> None:
         """Forget which encryption keys opened what: a new run counts what it sees itself, and nothing else."""
         self.readers.start_over()
-        self._reader = None
 
     def apart(self) -> Examiner:
         """Return one that reads in the same way, whose values do not speak for those of this run, nor the other way."""
         other = copy.copy(self)
         other.readers = self.readers.apart()
-        other._last_opened = other._last_seen = other._reader = None  # noqa: SLF001 - its own
+        other._last_opened = other._last_seen = None  # noqa: SLF001 - its own
         return other
 
     def learn_custom_resources(self, source: Source) -> None:
@@ -182,12 +179,10 @@ class Examiner:
             SourceError: They cannot be read.
         """
         self.readers.learn(source, self.plugins)
-        self._reader = None
 
     def know_as(self, other: Examiner) -> None:
         """Know the CRDs and APIServices that another one has learned."""
         self.readers.know_as(other.readers)
-        self._reader = None
 
     def know_names(self, names: Collection[str]) -> None:
         """Know further names of encryption keys, so that one with colons in it is called by its whole name."""
@@ -214,60 +209,119 @@ class Examiner:
         Raises:
             KMSPending: A KMS plugin has not answered yet; look again later.
         """
-        key = stored.key
-        reader = self._reader
-        if reader is None or not key.startswith(reader.match):
-            reader = self._reader = self.readers.reader_for(key)
-            if reader.directory.codec is StorageCodec.NOT_AN_OBJECT:
-                return self._judge_closely(reader, stored, None)
-        data = stored.value
-        if reader.transformers is not None:
+        ((_, found),) = self.examine_each((stored,), first=False, thorough=thorough)
+        if isinstance(found, KMSPending):
+            raise found
+        return found
+
+    def examine_each(
+        self,
+        values: Iterable[StoredValue],
+        counts: PlainCounts | None = None,
+        *,
+        first: bool = True,
+        thorough: bool = False,
+    ) -> Iterator[tuple[StoredValue, Examination | KMSPending]]:
+        """Examine values one after the other; those of which there is nothing to say are counted, if somebody counts.
+
+        Args:
+            values: As etcd has them.
+            counts: Takes what is plain; None to have that yielded too.
+            first: Not everything has been seen: what other values came to is left out of account, so that it does not
+                matter in which order they come.
+            thorough: As for :meth:`examine`.
+
+        Yields:
+            Each of the others, and what it is: an error where a KMS plugin has not answered yet.
+        """
+        found: Examination | KMSPending
+        counted: dict[PlainPlace, list[int]] | None = None
+        match: bytes | tuple[()] = ()
+        for stored in values:
+            key, data = stored.key, stored.value
+            if not key.startswith(match):
+                # What each value of one directory needs is looked up once: this loop runs for every value.
+                reader = self.readers.reader_for(key)
+                match, shared, namespaced, owner_known = (
+                    reader.match, len(reader.shared), reader.namespaced, reader.owner_known,
+                )  # fmt: skip
+                transformers, decode = reader.transformers, reader.decode
+                if counts is not None:
+                    counted = counts.of(reader)
+            problem: TransformFailure | DecodeError | None = None
+            plain = decoded = None
             try:
-                plain = reader.transformers.from_storage(data, key)
-            except TransformFailed as problem:
-                return self._judge_closely(reader, stored, problem.failure, thorough=thorough)
-            data = plain.data
-        elif data.startswith(_ENCRYPTED) and reader.covered is Covered.NO_CONFIGURATION:
-            return self._judge_closely(reader, stored, None)
-        else:
-            plain = Plaintext(data, "identity", stale=False)
-        self._last_opened = stored, data
-        try:
-            decoded = reader.decode(data)
-        except DecodeError as problem:
-            return self._judge_closely(reader, stored, problem, plain, thorough=thorough)
-        opened = reader.spans.get((plain.transformer, plain.key_fingerprint)) or reader.opened_by(plain)
-        if not decoded.empty:  # what a wrong key makes of AES-CBC might pass for an empty object
-            revision = stored.mod_revision
-            if revision < opened.first:  # noqa: PLR1730 - min() costs three times as much, for every value
-                opened.first = revision
-            if revision > opened.last:  # noqa: PLR1730 - same
-                opened.last = revision
-        namespace, name = decoded.namespace, decoded.name
-        rest = key[len(reader.shared) :]
-        same = (namespace + b"/" + name if namespace else name) == rest if name else False
-        if (
-            same
-            and reader.owner_known
-            and not (decoded.inconsistencies or decoded.warnings or decoded.empty or decoded.readable_until)
-            and (reader.namespaced is None or reader.namespaced == bool(namespace))
-            and rest.count(b"/") == (1 if namespace else 0)
-        ):
-            return Examination(
-                stored,
-                reader.directory,
-                namespace.decode() if namespace else "",
-                name.decode() if name else "",
-                plain.transformer,
-                True,
-                plain.stale,
-                PLAIN,
-                decoded,
-                plain.kms_key_id,
-                reader.rule,
-                opened.key_fingerprints,
-            )
-        return self._judge_closely(reader, stored, None, plain, decoded, thorough=thorough)
+                if transformers is not None:
+                    plain = transformers.from_storage(data, key)
+                    data = plain.data
+                    decoded = decode(data)
+                elif not reader.is_closed(data):
+                    plain = Plaintext(data, "identity", stale=False)
+                    decoded = decode(data)
+            except TransformFailed as error:
+                problem = error.failure
+            except DecodeError as error:
+                problem = error
+            except KMSPending as error:
+                yield stored, error
+                continue
+            if decoded is not None and plain is not None:
+                namespace, name = decoded.namespace, decoded.name
+                rest = key[shared:]
+                if (
+                    name
+                    and (namespace + b"/" + name if namespace else name) == rest
+                    and owner_known
+                    and not (
+                        decoded.inconsistencies or decoded.warnings or decoded.empty or decoded.readable_until
+                    )
+                    and (namespaced is None or namespaced == bool(namespace))
+                    and rest.count(b"/") == (1 if namespace else 0)
+                ):
+                    if counted is not None:
+                        place = plain.transformer, plain.key_fingerprint, plain.kms_key_id, plain.stale
+                        revisions = counted.get(place)
+                        if revisions is None:
+                            revisions = counted[place] = []
+                        revisions.append(stored.mod_revision)
+                        continue
+                    opened = self._note_opened(reader, plain, stored.mod_revision)
+                    self._last_opened = stored, data
+                    yield (
+                        stored,
+                        Examination(
+                            stored,
+                            reader.directory,
+                            namespace.decode() if namespace else "",
+                            name.decode(),
+                            plain.transformer,
+                            True,
+                            plain.stale,
+                            PLAIN,
+                            decoded,
+                            plain.kms_key_id,
+                            reader.rule,
+                            opened.key_fingerprints,
+                        ),
+                    )
+                    continue
+                if not decoded.empty:  # what a wrong key makes of AES-CBC might pass for an empty object
+                    self._note_opened(reader, plain, stored.mod_revision)
+            if plain is not None:
+                self._last_opened = stored, data
+            try:
+                found = self._judge_closely(
+                    reader, stored, problem, plain, decoded, first=first, thorough=thorough
+                )
+            except KMSPending as error:
+                found = error
+            yield stored, found
+
+    def _note_opened(self, reader: ResourceReader, plain: Plaintext, revision: int) -> OpenedSpan:
+        """Take note of what a key opened: it was right when that was written."""
+        opened = reader.opened_by(plain.transformer, plain.key_fingerprint, plain.kms_key_id)
+        opened.reach(revision, revision)
+        return opened
 
     def plaintext(self, found: Examination) -> bytes | None:
         """Return what a value that :meth:`examine` opened holds; None for one that did not open.
@@ -294,13 +348,14 @@ class Examiner:
         plain: Plaintext | None = None,
         decoded: DecodedObject | None = None,
         *,
+        first: bool = False,
         thorough: bool = False,
     ) -> Examination:
         """Collect everything a verdict needs about a value that is not plainly readable."""
         data = plain.data if plain is not None else None
         transformer = plain.transformer if plain is not None else ""
         where = self.layout.split(stored.key, reader.directory, reader.shared, namespaced=reader.namespaced)
-        enveloped = stored.value.startswith(_ENCRYPTED)
+        enveloped = stored.value.startswith(ENCRYPTED_PREFIX)
         envelope = parse_envelope(stored.value, self._names) if enveloped else None
         known = envelope is not None and envelope.known
         written_under = envelope.transformer if envelope is not None and envelope.known else ""
@@ -319,7 +374,7 @@ class Examiner:
             peek = self._peek(reader, stored, plain, thorough=thorough)
         keys = _encryption_keys(reader, plain, written_under, _kms_key_id(stored, envelope))
         neighbours = Neighbours.UNKNOWN
-        if peek is not None:
+        if peek is not None and not first:
             wrote = tuple(name for name in keys if peek.named and name.key == peek.key_fingerprint)
             neighbours = self.readers.opened.around(wrote or keys, reader.directory.path, stored.mod_revision)
         seen = Observation(
@@ -332,7 +387,7 @@ class Examiner:
             name_may_go_on=known and envelope is not None and envelope.name_may_go_on,
             resource=str(reader.directory.group_resource) or reader.directory.path,
             envelope_cut=enveloped and not known and _ends_inside_its_envelope(stored.value),
-            envelope_bits_off=bits_off(stored.value, _ENCRYPTED),
+            envelope_bits_off=bits_off(stored.value, ENCRYPTED_PREFIX),
             transformer=transformer,
             transform_failure=failure,
             decoded=decoded,

@@ -23,10 +23,12 @@ from etcdfix.encryption.kms.envelopes import KMSPending
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
+from etcdfix.readers import PlainCounts
+from etcdfix.sources.pages import Page
 from etcdfix.spool import Spool
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED
-from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -60,7 +62,10 @@ class Progress(Protocol):
     """Counts items for a display as they pass."""
 
     def __call__(self, items: Iterator[T], label: str, estimate: int | None, /) -> Iterator[T]:
-        """Yield ``items``; ``estimate`` is about how many there are, None for as many as the source holds."""
+        """Yield ``items``; ``estimate`` is about how many there are, None for as many as the source holds.
+
+        A :class:`~etcdfix.sources.pages.Page` counts as many as its length says.
+        """
         ...
 
 
@@ -91,16 +96,19 @@ class Beyond(msgspec.Struct, frozen=True):
     """Values that are not examined for themselves: what they open may decide about some that are.
 
     Attributes:
-        values: In the source's order; read only where a value waits.
+        pages: In the source's order; read only where a value waits.
         holds: Says whether an etcd key is one of theirs.
     """
 
-    values: Iterable[StoredValue]
+    pages: Iterable[Page]
     holds: Callable[[bytes], bool]
 
 
 Take = Callable[[Examination, View], None]
 """Takes one examination after the other."""
+
+TakePlain = Callable[[Sequence[PlainCount]], None]
+"""Takes what was plain on one page."""
 
 TakeEach = Callable[[int, Examination, View], None]
 """The same under several configurations: told the number of each."""
@@ -120,9 +128,10 @@ class Ending(msgspec.Struct, frozen=True):
 
 def examine_all(
     examiner: Examiner,
-    values: Iterable[StoredValue],
+    pages: Iterable[Page],
     take: Take,
     *,
+    plain: TakePlain | None = None,
     target: bytes = b"",
     progress: Progress = no_progress,
     whole: bool = False,
@@ -132,8 +141,9 @@ def examine_all(
 
     Args:
         examiner: Says what each value is.
-        values: In the source's order.
+        pages: In the source's order.
         take: The consumer.
+        plain: Takes what is plain, as counts, once a page and for what waited; None where the consumer takes that too.
         target: Etcd key of a value that is searched for damage in any case; b"" for none.
         progress: Counts the values for a display, and those that waited.
         whole: A part is of no use: an interruption, or a source that is lost midway, is raised.
@@ -142,20 +152,38 @@ def examine_all(
     Raises:
         SourceError: Nothing could be read; or not everything, and a part is of no use.
     """
-    found = None
+    seen = False
     with Examining(examiner, target=target) as run:
         view = View(examiner, run)
 
         def first() -> None:
-            nonlocal found
-            for found in run.first(progress(iter(values), "keys", None)):
-                take(found, view)
+            nonlocal seen
+            for page in progress(iter(pages), "keys", None):
+                seen = True
+                with _counting(plain) as counts:
+                    for found in run.first(page.values(), counts):
+                        take(found, view)
 
-        ending = _first_look(first, [run], whole=whole, began=lambda: found is not None or run.waiting > 0)
+        ending = _first_look(first, [run], whole=whole, began=lambda: seen)
         if beyond is not None and run.waiting and ending == Ending():
-            others = partial(run.look_beyond, progress(iter(beyond.values), BEYOND, None), beyond.holds)
+            others = partial(run.look_beyond, progress(iter(beyond.pages), BEYOND, None), beyond.holds)
             ending = _first_look(others, [run], whole=whole, began=lambda: True)
         return _drain(run, view, take, ending, progress=progress, whole=whole)
+
+
+@contextlib.contextmanager
+def _counting(plain: TakePlain | None) -> Iterator[PlainCounts | None]:
+    """Give what counts plain values, where somebody takes them, and hand on what was counted, however it ends."""
+    if plain is None:
+        yield None
+        return
+    counts = PlainCounts()
+    try:
+        yield counts
+    finally:
+        counted = counts.settle()
+        if counted:
+            plain(counted)
 
 
 def examine_each(
@@ -243,6 +271,7 @@ class Examining:
     def __init__(self, examiner: Examiner, *, target: bytes = b"") -> None:
         examiner.start_over()  # a value from a file or of another member must not speak for those of this run
         self._examine = examiner.examine
+        self._examine_each = examiner.examine_each
         self._plugin_to_ask = examiner.plugin_to_ask
         self._opened = examiner.readers.opened
         self._plugins = examiner.plugins
@@ -277,60 +306,55 @@ class Examining:
         first, later = self._doubtful
         return self._waiting.count + first.count + later.count + len(self._window)
 
-    def first(self, values: Iterable[StoredValue]) -> Iterator[Examination]:
-        """Yield every value that can be judged now, in the order given; keep the others."""
-        plugins = self._plugins
-        examine = self._examine
-        found: Examination | None
-        if plugins is None:
-            for stored in values:
-                found = examine(stored)
-                if found.verdict.outcome is not Outcome.READABLE and self._is_open(found):
-                    found = self._put_aside(self._doubtful[0], found, stored)
-                if found is not None:
-                    yield found
-            return
-        plugins.deferring = True
-        for stored in values:
-            try:
-                found = examine(stored)
-            except KMSPending:
-                found = self._put_aside(self._waiting, stored, stored)
-            else:
-                if found.verdict.outcome is Outcome.READABLE:
-                    pass
-                elif found.verdict.cause is Cause.KMS_UNREACHABLE:
-                    # Nothing can change any more; a few are kept all the same, so that their order does not depend on
-                    # when the plugin was given up.
-                    if not (plugins.over and self._waiting.on_disk):
-                        found = self._put_aside(self._waiting, stored, stored)
-                elif _behind_plugin(found) or self._is_open(found):
-                    found = self._put_aside(self._doubtful[0], found, stored)
-            if found is not None:
-                yield found
-
-    def look_beyond(self, values: Iterable[StoredValue], holds: Callable[[bytes], bool]) -> None:
-        """Look at values for what they open alone, after all others; those that wait for a plugin are never yielded.
+    def first(
+        self, values: Iterable[StoredValue], counts: PlainCounts | None = None
+    ) -> Iterator[Examination]:
+        """Yield every value that can be judged now, in the order given; keep the others.
 
         Args:
             values: In the source's order.
+            counts: Takes what is plain; None to have that yielded too.
+        """
+        if self._plugins is not None:
+            self._plugins.deferring = True
+        for stored, found in self._examine_each(values, counts):
+            now = self._kept_or_not(stored, found)
+            if now is not None:
+                yield now
+
+    def _kept_or_not(self, stored: StoredValue, found: Examination | KMSPending) -> Examination | None:
+        """Return what is the last word on a value; keep the value where more may be found, and return None."""
+        plugins = self._plugins
+        if isinstance(found, KMSPending):
+            return self._put_aside(self._waiting, stored, stored)
+        if found.verdict.outcome is Outcome.READABLE:
+            return found
+        if plugins is not None and found.verdict.cause is Cause.KMS_UNREACHABLE:
+            # Nothing can change any more; a few are kept all the same, so that their order does not depend on when the
+            # plugin was given up.
+            if plugins.over and self._waiting.on_disk:
+                return found
+            return self._put_aside(self._waiting, stored, stored)
+        if (plugins is not None and _behind_plugin(found)) or self._is_open(found):
+            return self._put_aside(self._doubtful[0], found, stored)
+        return found
+
+    def look_beyond(self, pages: Iterable[Page], holds: Callable[[bytes], bool]) -> None:
+        """Look at values for what they open alone, after all others; those that wait for a plugin are never yielded.
+
+        Args:
+            pages: In the source's order.
             holds: Says whether an etcd key is one of theirs.
         """
         self._is_beyond = holds
         if self._plugins is not None:
             self._plugins.deferring = True
-        for stored in values:
-            try:
-                found = self._examine(stored)
-            except KMSPending:
-                self._put_aside(self._waiting, stored, stored)
-            else:
-                if found.verdict.cause is Cause.KMS_UNREACHABLE and not self._over:
-                    self._put_aside(self._waiting, stored, stored)
-
-    @property
-    def _over(self) -> bool:
-        return self._plugins is None or self._plugins.over
+        for page in pages:
+            with _counting(_uncounted) as counts:
+                for stored, found in self._examine_each(page.values(), counts):
+                    pending = isinstance(found, KMSPending) or found.verdict.cause is Cause.KMS_UNREACHABLE
+                    if pending and self._plugins is not None and not self._plugins.over:
+                        self._put_aside(self._waiting, stored, stored)
 
     def _is_open(self, found: Examination) -> bool:
         """Say whether a value waits: more may be found, a repair too, or a search is due since it is the target."""
@@ -460,6 +484,10 @@ class Examining:
 
 def _never(_key: bytes) -> bool:
     return False
+
+
+def _uncounted(_counts: Sequence[PlainCount]) -> None:
+    """Let what was counted go: what it opened is known."""
 
 
 def _may_be_repaired(found: Examination) -> bool:

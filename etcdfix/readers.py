@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
@@ -16,10 +16,11 @@ import msgspec
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import KMSProvider
+from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
 from etcdfix.encryption.kms.envelopes import KMSPending, KMSPlugin
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
 from etcdfix.errors import DecodeError
-from etcdfix.model import DecodedObject, GroupResource, Plaintext, StoredValue, key_id_digest
+from etcdfix.model import DecodedObject, GroupResource, StoredValue, key_id_digest
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import (
     API_SERVICE_PATH,
@@ -30,6 +31,7 @@ from etcdfix.storagekey import (
     custom_directory,
     display,
 )
+from etcdfix.verdicts.examination import PlainCount
 from etcdfix.verdicts.key_loss import OpenedSpan, OpenedSpans
 from etcdfix.verdicts.observation import Covered
 
@@ -101,18 +103,27 @@ class ResourceReader:
         self.spans = spans
         self._key_id = self._key_digest = ""
 
-    def opened_by(self, plain: Plaintext) -> OpenedSpan:
-        """Return what the key that opened a value has opened here."""
-        key = plain.key_fingerprint
-        if plain.kms_key_id:
+    def is_closed(self, data: bytes) -> bool:
+        """Say whether nothing can be done with a value: there are no transformers, and it needs some.
+
+        Not even what belongs to another program, or is the API servers' bookkeeping, is looked into.
+        """
+        if self.directory.codec is StorageCodec.NOT_AN_OBJECT:
+            return True
+        return self.covered is Covered.NO_CONFIGURATION and data.startswith(ENCRYPTED_PREFIX)
+
+    def opened_by(self, transformer: str, key_fingerprint: str, kms_key_id: str) -> OpenedSpan:
+        """Return what a key has opened here, as a plaintext names the key."""
+        key = key_fingerprint
+        if kms_key_id:
             # The same key opens one value after the other.
-            if plain.kms_key_id != self._key_id:
-                self._key_id, self._key_digest = plain.kms_key_id, key_id_digest(plain.kms_key_id)
+            if kms_key_id != self._key_id:
+                self._key_id, self._key_digest = kms_key_id, key_id_digest(kms_key_id)
             key = self._key_digest
-        place = plain.transformer, key
+        place = transformer, key
         span = self.spans.get(place)
         if span is None:
-            span = self.spans[place] = OpenedSpan((plain.key_fingerprint,) if plain.key_fingerprint else ())
+            span = self.spans[place] = OpenedSpan((key_fingerprint,) if key_fingerprint else ())
         return span
 
 
@@ -329,3 +340,45 @@ def _claimed(directory: ResourcePrefix, crd: CustomResourceInfo) -> ResourcePref
         namespaced=crd.scope == "Namespaced",
         version=served or next(iter(crd.served_versions), ""),
     )
+
+
+PlainPlace = tuple[str, str, str, bool]
+"""Transformer, key fingerprint, KMS key id, stale."""
+
+
+class PlainCounts:
+    """Counts the plain values of a page."""
+
+    def __init__(self) -> None:
+        self._readers: dict[int, tuple[ResourceReader, dict[PlainPlace, list[int]]]] = {}
+
+    def of(self, reader: ResourceReader) -> dict[PlainPlace, list[int]]:
+        """Return the mod revisions of one directory's values, by transformer, key fingerprint, KMS key id and stale."""
+        found = self._readers.get(id(reader))
+        if found is None:
+            found = self._readers[id(reader)] = reader, {}
+        return found[1]
+
+    def settle(self) -> Sequence[PlainCount]:
+        """Return what was counted, and let each key that opened a value speak for itself; begin anew."""
+        readers, self._readers = self._readers, {}
+        counts = []
+        for reader, places in readers.values():
+            for (transformer, fingerprint, kms_key_id, stale), revisions in places.items():
+                first, last = min(revisions), max(revisions)
+                opened = reader.opened_by(transformer, fingerprint, kms_key_id)
+                opened.reach(first, last)
+                counts.append(
+                    PlainCount(
+                        reader.directory,
+                        reader.rule,
+                        transformer,
+                        opened.key_fingerprints,
+                        kms_key_id,
+                        stale,
+                        len(revisions),
+                        first,
+                        last,
+                    )
+                )
+        return counts

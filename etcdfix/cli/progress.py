@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from etcdfix.examine_all import WAITING
+from etcdfix.sources.pages import Page
 
 if TYPE_CHECKING:
     from etcdfix.examine_all import Progress
@@ -36,23 +37,31 @@ def with_progress(items: Iterable[T], *, estimate: int, label: str, every: int =
     started = time.monotonic()
     pending = 0
     seen = 0
+    due = every
     iterator = iter(items)
     for item in iterator:
         yield item
-        seen += 1
-        if seen % every == 0 and time.monotonic() - started > _AFTER_SECONDS:
-            break
+        seen += _weight(item)
+        if seen >= due:
+            due = seen + every
+            if time.monotonic() - started > _AFTER_SECONDS:
+                break
     else:
         return
     with click.progressbar(length=max(estimate, seen), label=label, file=sys.stderr) as bar:
         bar.update(seen)
         for item in iterator:
             yield item
-            pending += 1
-            if pending == every:
+            pending += _weight(item)
+            if pending >= every:
                 bar.update(pending)
                 pending = 0
         bar.update(pending)
+
+
+def _weight(item: object) -> int:
+    """Return as how many an item counts: a page as its values."""
+    return len(item) if isinstance(item, Page) else 1
 
 
 def progress_of(source: Source) -> Progress:

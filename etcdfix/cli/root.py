@@ -13,8 +13,8 @@ import click
 from etcdfix import __version__
 from etcdfix.cli.ending import ending_early
 from etcdfix.cli.lazy_group import Commands, LazyGroup
-from etcdfix.cli.secrecy import forbid_core_dumps
 from etcdfix.errors import EndedEarly, EtcdfixError
+from etcdfix.secrecy import forbid_core_dumps
 from etcdfix.text.safetext import safe_text
 
 COMMANDS: Commands = {

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
-from etcdfix.model import GroupResource, Outcome
+from etcdfix.model import GroupResource, Outcome, key_id_digest
 from etcdfix.reports.model import (
     CauseSummary,
     Counts,
@@ -22,7 +22,7 @@ from etcdfix.reports.model import (
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
-from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
 from etcdfix.verdicts.key_loss import KeyCounter, KeyDoubt, doubt_about_likely
 from etcdfix.verdicts.severity import Stake, by_rank, headline, restart_warning, stake_of
 
@@ -113,16 +113,16 @@ class Tally:
         if outcome is Outcome.NOT_AN_OBJECT:
             self.not_objects += 1
             return
-        directory = found.directory
-        if directory is not self._last_directory:
-            self._last_directory = directory
-            self._last_resource = self._resource(directory.group, directory.resource)
-        resource = self._last_resource
+        resource = self._resource_of(found.directory)
         resource.keys += 1
         if found.transformer:
             self._count_transformer(found)
             if found.kms_key_id:
-                self._count_kms_key(found)
+                revision = found.stored.mod_revision
+                entry = self._kms_key_of(found.transformer, found.kms_key_id, revision)
+                entry.keys += 1
+                entry.opened += found.opened
+                _reach(entry, revision)
         if found.stale:
             resource.stale += outcome is Outcome.READABLE
         if outcome is Outcome.READABLE:
@@ -134,6 +134,37 @@ class Tally:
             setattr(resource, field, getattr(resource, field) + 1)
             self._count_stake(stake_of(found))
         self._count_cause(found)
+
+    def add_plain(self, counts: Iterable[PlainCount]) -> None:
+        """Count values that are plain."""
+        for plain in counts:
+            resource = self._resource_of(plain.directory)
+            resource.keys += plain.count
+            resource.readable += plain.count
+            # An unencrypted value has no key that could be lost.
+            rule = plain.rule if plain.transformer != IDENTITY else ""
+            entries: list[TransformerSummary | KMSKeySummary] = []
+            for fingerprint in plain.key_fingerprints or ("",):
+                entry = self._entry((rule, plain.transformer, fingerprint), plain.first)
+                entries.append(entry)
+                if plain.stale:
+                    entry.stale += plain.count
+            if plain.kms_key_id:
+                key = self._kms_key_of(plain.transformer, plain.kms_key_id, plain.first)
+                entries.append(key)
+                key.opened += plain.count
+            for counted in entries:
+                counted.keys += plain.count
+                _reach(counted, plain.first)
+                _reach(counted, plain.last)
+            if plain.stale:
+                resource.stale += plain.count
+
+    def _resource_of(self, directory: ResourcePrefix) -> ResourceSummary:
+        if directory is not self._last_directory:
+            self._last_directory = directory
+            self._last_resource = self._resource(directory.group, directory.resource)
+        return self._last_resource
 
     def _resource(self, group: str, resource: str) -> ResourceSummary:
         place = (group, resource)
@@ -217,29 +248,23 @@ class Tally:
             )
         return entry
 
-    def _count_kms_key(self, found: Examination) -> None:
-        revision = found.stored.mod_revision
-        place = (found.transformer, found.kms_key_id)
+    def _kms_key_of(self, transformer: str, kms_key_id: str, revision: int) -> KMSKeySummary:
+        place = (transformer, kms_key_id)
+        if place not in self._kms_keys and len(self._kms_keys) >= MAX_NAMES:
+            place = (OTHERS, "")
         entry = self._kms_keys.get(place)
         if entry is None:
-            if len(self._kms_keys) >= MAX_NAMES:
-                place = (OTHERS, "")
             key_id = place[1]
-            entry = self._kms_keys.setdefault(
-                place,
-                KMSKeySummary(
-                    place[0],
-                    found.kms_key_id_sha256 if key_id else None,
-                    keys=0,
-                    opened=0,
-                    first_mod_revision=revision,
-                    last_mod_revision=revision,
-                    key_id=key_id if key_id and self._reveal_key_ids else None,
-                ),
+            entry = self._kms_keys[place] = KMSKeySummary(
+                place[0],
+                key_id_digest(key_id) or None,
+                keys=0,
+                opened=0,
+                first_mod_revision=revision,
+                last_mod_revision=revision,
+                key_id=key_id if key_id and self._reveal_key_ids else None,
             )
-        entry.keys += 1
-        entry.opened += found.opened
-        _reach(entry, revision)
+        return entry
 
     def kms_keys(self) -> list[KMSKeySummary]:
         """Return the KMS key ids in use, most frequent first."""

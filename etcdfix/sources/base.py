@@ -9,6 +9,7 @@ from typing import Protocol, Self, runtime_checkable
 import msgspec
 
 from etcdfix.model import KeptRevision, StoredValue
+from etcdfix.sources.pages import Page
 from etcdfix.storagekey import StorageLayout
 
 
@@ -61,6 +62,14 @@ class Source(Protocol):
 
     def describe(self) -> SourceDescription:
         """Say where the data comes from; segments grow while :meth:`current` runs."""
+        ...
+
+    def pages(self, prefix: bytes) -> Iterator[Page]:
+        """Yield what :meth:`current` does, in pages.
+
+        Raises:
+            SourceError: Nothing more can be read at all.
+        """
         ...
 
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
@@ -161,11 +170,11 @@ class Divisible(Source, Protocol):
         """
         ...
 
-    def between(self, prefix: bytes, start: bytes, end: bytes | None) -> Iterator[StoredValue]:
-        """Yield what :meth:`current` does, from the key ``start`` on and below ``end`` (None: to the last).
+    def pages_between(self, prefix: bytes, start: bytes, end: bytes | None) -> Iterator[Page]:
+        """Yield what :meth:`pages` does, from the key ``start`` on and below ``end`` (None: to the last).
 
         Raises:
-            SourceError: As for :meth:`current`.
+            SourceError: As for :meth:`pages`.
         """
         ...
 

@@ -23,6 +23,7 @@ from etcdfix.errors import RevisionCompacted, SourceError
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.sources.kinetable import COMPACT_ROW, KineTable, Names, Row
+from etcdfix.sources.pages import Page, paged
 from etcdfix.sources.problems import DAMAGE_NOTE, ProblemList
 from etcdfix.storagekey import API_SERVICE_PATH, CRD_PATH, display
 from etcdfix.text.words import counted
@@ -153,6 +154,14 @@ class KineSource:
             integrity=integrity,
             cluster_name=self._cluster_name,
         )
+
+    def pages(self, prefix: bytes) -> Iterator[Page]:
+        """Yield what :meth:`current` does, in pages.
+
+        Raises:
+            SourceError: Nothing can be read at all.
+        """
+        return paged(self.current(prefix))
 
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
         """Yield what stood under every key that starts with ``prefix`` at the pinned revision, in byte order of keys.

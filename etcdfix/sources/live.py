@@ -9,7 +9,8 @@ API: etcd 3.4 and later, ``KV/Range`` and ``Watch/Watch`` of ``api/etcdserverpb/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -21,6 +22,7 @@ from etcdfix.sources.etcd.client import EtcdClient, Pending
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.sources.etcd.history import compacted_revision, watch_history, watch_superseded
 from etcdfix.sources.etcd.paging import PageSize, after, bounds_of
+from etcdfix.sources.pages import Page, values_of
 from etcdfix.storagekey import display
 from etcdfix.wire.etcd import RANGE, message
 
@@ -119,6 +121,14 @@ class LiveSource:
         )
 
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
+        """Yield what :meth:`pages` does, value by value.
+
+        Raises:
+            SourceError: As there.
+        """
+        return values_of(self.pages(prefix))
+
+    def pages(self, prefix: bytes) -> Iterator[Page]:
         """Yield the current value of every key that starts with ``prefix``, in byte order of the keys.
 
         A page that cannot be had from any endpoint ends the iteration and becomes a problem, once anything
@@ -166,8 +176,7 @@ class LiveSource:
                 if found.more:
                     start = after(values[-1].key)
                     pending = self._ask(start, end)
-                for value in values:
-                    yield _stored(value)
+                yield MessagePage(values)
         finally:
             if pending is not None:
                 pending.cancel()
@@ -493,6 +502,33 @@ class LiveSource:
 
 # What another member or a new token may cure.
 _ANOTHER_ATTEMPT: Final = frozenset({FailureKind.UNREACHABLE, FailureKind.TOKEN_REFUSED})
+
+
+class MessagePage:
+    """The key-value messages of one answer; implements :class:`~etcdfix.sources.pages.Page`."""
+
+    def __init__(self, messages: Sequence[Any]) -> None:
+        self._messages = messages
+        self._left = iter(range(len(messages)))
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def at(self) -> int:
+        """See :class:`~etcdfix.sources.pages.Page`."""
+        return len(self) - operator.length_hint(self._left) - 1
+
+    def values(self) -> Iterator[StoredValue]:
+        """See :class:`~etcdfix.sources.pages.Page`."""
+        messages = self._messages
+        self._left = iter(range(len(messages)))
+        for place in self._left:
+            yield _stored(messages[place])
+
+    def value(self, place: int) -> StoredValue:
+        """See :class:`~etcdfix.sources.pages.Page`."""
+        return _stored(self._messages[place])
 
 
 def _stored(value: Any) -> StoredValue:

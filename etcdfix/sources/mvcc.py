@@ -13,6 +13,8 @@ Format:
 
 from __future__ import annotations
 
+import operator
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -21,6 +23,7 @@ from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.sources.bbolt.page import ELEMENT_SIZE, HEADER_SIZE, LEAF_ELEMENT, Image
 from etcdfix.sources.bbolt.tree import Bucket, Damage, Page, Tree
 from etcdfix.sources.keyvalue import key_and_mod_revision, parse_as_written, parse_key_value
+from etcdfix.sources.pages import values_of
 from etcdfix.sources.sortedruns import SortedRecords
 from etcdfix.text.safetext import shown_key
 
@@ -35,8 +38,15 @@ _KEY: Final = slice(None, -_TAIL)
 _REVISION: Final = slice(-_TAIL, -8)
 _MAIN: Final = slice(-_TAIL, -_TAIL + 8)
 _PLACE: Final = slice(-8, None)
+_TAIL_OF: Final = slice(-_TAIL, None)
+_MAIN_AND_PLACE: Final = struct.Struct(">Q9xQ")
 
 _BATCH: Final = 4096
+PAGE_RECORDS: Final = 1024
+"""So many index records make a page."""
+
+ReadWithCare = Callable[[int, int, int], StoredValue | None]
+"""Reads the record at a place of a page, which begins and ends there in the file; None where it cannot be read."""
 
 
 def escape_key(key: bytes) -> bytes:
@@ -216,9 +226,9 @@ class RevisionIndex:
             PageCorrupt(f"page {page_id}: byte {offset}: {what}", page_id=page_id, file_offset=offset)
         )
 
-    def current(
+    def pages(
         self, prefix: bytes, *, start: bytes = b"", end: bytes | None = None, at_revision: int | None = None
-    ) -> Iterator[StoredValue]:
+    ) -> Iterator[RecordPage]:
         """Yield the value that every key under ``prefix`` had at a main revision (None: the newest).
 
         Keys come in byte order. A record that cannot be read is reported, and its key is left out: an older
@@ -236,7 +246,11 @@ class RevisionIndex:
         if end is not None:
             upper = escape_key(end) if upper is None else min(upper, escape_key(end))
         blocks = self._records.blocks(max(lower, escape_key(start)), upper)
-        return self._decode(fold(blocks, at_revision=at_revision))
+        return self._pages(fold(blocks, at_revision=at_revision))
+
+    def current(self, prefix: bytes, *, at_revision: int | None = None) -> Iterator[StoredValue]:
+        """Yield what :meth:`pages` does, value by value."""
+        return values_of(self.pages(prefix, at_revision=at_revision))
 
     def keys(self, prefix: bytes, *, at_revision: int | None = None) -> Iterator[bytes]:
         """Yield every key under ``prefix`` that is kept at a main revision, in byte order, without reading a record.
@@ -252,7 +266,7 @@ class RevisionIndex:
     def get(self, key: bytes, *, at_revision: int | None = None) -> StoredValue | None:
         """Return the value that one key had at a main revision (None: the newest), or None."""
         self.build()
-        return next(self._decode(fold(self._kept(key), at_revision=at_revision)), None)
+        return next(values_of(self._pages(fold(self._kept(key), at_revision=at_revision))), None)
 
     def history(self, key: bytes) -> Iterator[KeptRevision]:
         """Yield every kept revision of one key, oldest first; a tombstone has no value."""
@@ -264,13 +278,13 @@ class RevisionIndex:
                 if self._is_tombstone(record):
                     yield KeptRevision(parsed[0], None)
                     continue
-                for stored in self._decode([[record]]):
+                for stored in self._page([record]).values():
                     yield KeptRevision(parsed[0], stored)
 
     def superseded(self, *, at_revision: int | None = None) -> Iterator[StoredValue]:
         """Yield every kept value but the one that its key had at a main revision (None: the newest)."""
         self.build()
-        return self._decode([_superseded(self._records.blocks(b"", None), at_revision)])
+        return values_of(self._pages([_superseded(self._records.blocks(b"", None), at_revision)]))
 
     def _kept(self, key: bytes) -> Iterator[list[bytes]]:
         lower = escape_key(key) + _TERMINATOR
@@ -281,29 +295,30 @@ class RevisionIndex:
         key_size: int = LEAF_ELEMENT.unpack_from(self._image, at)[2]
         return key_size == TOMBSTONE_KEY_SIZE
 
-    def _decode(self, batches: Iterable[Iterable[bytes]]) -> Iterator[StoredValue]:
-        """Read the key-value record behind each index record, tombstones left out."""
-        image = self._image
-        unpack_element = LEAF_ELEMENT.unpack_from
-        from_bytes = int.from_bytes
+    def _pages(self, batches: Iterable[Iterable[bytes]]) -> Iterator[RecordPage]:
+        """Put index records together in pages."""
+        records: list[bytes] = []
         for batch in batches:
-            for record in batch:
-                at = from_bytes(record[_PLACE], "big")
-                _, pos, key_size, value_size = unpack_element(image, at)
-                if key_size == 18:  # a tombstone
-                    continue
-                start = at + pos + key_size
-                end = start + value_size
-                stored = parse_as_written(image, start, end)
-                if stored is None:
-                    try:
-                        stored = parse_key_value(image[start:end])
-                    except ValueError as error:
-                        self._report_record(record, start, f"is malformed: {error}")
-                        continue
-                if stored.mod_revision != from_bytes(record[_MAIN], "big"):
-                    self._report_record(record, start, f"says mod_revision {stored.mod_revision}")
-                yield stored
+            records.extend(batch)
+            while len(records) >= PAGE_RECORDS:
+                yield self._page(records[:PAGE_RECORDS])
+                del records[:PAGE_RECORDS]
+        if records:
+            yield self._page(records)
+
+    def _page(self, records: list[bytes]) -> RecordPage:
+        def read_with_care(place: int, start: int, end: int) -> StoredValue | None:
+            record = records[place]
+            try:
+                stored = parse_key_value(self._image[start:end])
+            except ValueError as error:
+                self._report_record(record, start, f"is malformed: {error}")
+                return None
+            if stored.mod_revision != int.from_bytes(record[_MAIN], "big"):
+                self._report_record(record, start, f"says mod_revision {stored.mod_revision}")
+            return stored
+
+        return RecordPage(self._image, b"".join([record[_TAIL_OF] for record in records]), read_with_care)
 
     def _report_record(self, record: bytes, offset: int, what: str) -> None:
         page_id = offset // self._tree.page_size
@@ -324,6 +339,56 @@ class RevisionIndex:
     def close(self) -> None:
         """Drop the index and its temporary file."""
         self._records.close()
+
+
+class RecordPage:
+    """Values of a database file, as places in the file; implements :class:`~etcdfix.sources.pages.Page`.
+
+    Args:
+        image: The bytes of the file.
+        tails: The last 25 bytes of each index record: revision key, and place of the leaf element.
+        read_with_care: Reads what is not as etcd writes nearly all.
+    """
+
+    def __init__(self, image: Image, tails: bytes, read_with_care: ReadWithCare) -> None:
+        self.tails = tails
+        self._image = image
+        self._read_with_care = read_with_care
+        self._left = _MAIN_AND_PLACE.iter_unpack(tails)
+
+    def __len__(self) -> int:
+        return len(self.tails) // _TAIL
+
+    @property
+    def at(self) -> int:
+        """See :class:`~etcdfix.sources.pages.Page`."""
+        return len(self) - operator.length_hint(self._left) - 1
+
+    def values(self) -> Iterator[StoredValue]:
+        """Yield the values, tombstones left out."""
+        self._left = _MAIN_AND_PLACE.iter_unpack(self.tails)
+        return self._read(self._left)
+
+    def value(self, place: int) -> StoredValue | None:
+        """See :class:`~etcdfix.sources.pages.Page`."""
+        one = self.tails[place * _TAIL : (place + 1) * _TAIL]
+        return next(self._read(_MAIN_AND_PLACE.iter_unpack(one), place), None)
+
+    def _read(self, places: Iterator[tuple[int, ...]], place: int | None = None) -> Iterator[StoredValue]:
+        image = self._image
+        unpack_element = LEAF_ELEMENT.unpack_from
+        for main, at in places:
+            _, pos, key_size, value_size = unpack_element(image, at)
+            if key_size == 18:  # a tombstone
+                continue
+            start = at + pos + key_size
+            stored = parse_as_written(image, start, start + value_size)
+            if stored is None or stored.mod_revision != main:
+                found = self._read_with_care(self.at if place is None else place, start, start + value_size)
+                if found is None:
+                    continue
+                stored = found
+            yield stored
 
 
 def holds_revisions(tree: Tree, leaf: Page) -> bool:

@@ -19,6 +19,7 @@ from etcdfix.sources.bbolt.salvage import WHOLE_FILE, SalvagedTree
 from etcdfix.sources.bbolt.tree import Bucket, Damage, Tree
 from etcdfix.sources.dbfile import DatabaseFile
 from etcdfix.sources.mvcc import RevisionIndex, holds_revisions, parse_revision_key, show_key
+from etcdfix.sources.pages import Page, values_of
 from etcdfix.sources.problems import DAMAGE_NOTE, ProblemList
 
 SALVAGE_NOTE: Final = (
@@ -228,29 +229,37 @@ class SnapshotSource:
             file_modified_at=self._file.modified_at,
         )
 
-    def current(self, prefix: bytes) -> Iterator[StoredValue]:
+    def pages(self, prefix: bytes) -> Iterator[Page]:
         """Yield the current value of every key that starts with ``prefix``, in byte order of the keys.
 
         Raises:
             SourceError: The file cannot be read to its end, or there is no room to sort its keys.
         """
-        return self.between(prefix, b"", None)
+        return self.pages_between(prefix, b"", None)
 
-    def between(self, prefix: bytes, start: bytes, end: bytes | None) -> Iterator[StoredValue]:
-        """Yield what :meth:`current` does, from the key ``start`` on and below ``end`` (None: to the last).
+    def pages_between(self, prefix: bytes, start: bytes, end: bytes | None) -> Iterator[Page]:
+        """Yield what :meth:`pages` does, from the key ``start`` on and below ``end`` (None: to the last).
 
         Raises:
-            SourceError: As for :meth:`current`.
+            SourceError: As there.
         """
         self._prepare()
         self._file.start_hashing()
-        return self._index.current(prefix, start=start, end=end, at_revision=self._at_revision)
+        return self._index.pages(prefix, start=start, end=end, at_revision=self._at_revision)
+
+    def current(self, prefix: bytes) -> Iterator[StoredValue]:
+        """Yield what :meth:`pages` does, value by value.
+
+        Raises:
+            SourceError: As there.
+        """
+        return values_of(self.pages(prefix))
 
     def keys(self, prefix: bytes) -> Iterator[bytes]:
         """Yield every key that starts with ``prefix``, in byte order; deleted ones too that still leave a trace.
 
         Raises:
-            SourceError: As for :meth:`current`.
+            SourceError: As for :meth:`pages`.
         """
         self._prepare()
         return self._index.keys(prefix, at_revision=self._at_revision)

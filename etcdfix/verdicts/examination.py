@@ -66,9 +66,7 @@ class Examination(msgspec.Struct, frozen=True, gc=False):
     @property
     def encryption_keys(self) -> tuple[KeyName, ...]:
         """The encryption keys under which the value counts: one, or all that share its key's name."""
-        if self.key_fingerprints:
-            return tuple(KeyName(self.rule, self.transformer, key) for key in self.key_fingerprints)
-        return (KeyName(self.rule, self.transformer, self.kms_key_id_sha256),)
+        return names_of_keys(self.rule, self.transformer, self.key_fingerprints, self.kms_key_id)
 
     @property
     def kms_key_id_sha256(self) -> str:
@@ -79,3 +77,43 @@ class Examination(msgspec.Struct, frozen=True, gc=False):
     def gvk(self) -> GroupVersionKind | None:
         """Group, version and kind that the value itself states."""
         return self.decoded.gvk if self.decoded is not None else None
+
+
+class PlainCount(msgspec.Struct, frozen=True, array_like=True):
+    """So many values of one directory that are readable, and of which there is nothing to say.
+
+    Attributes:
+        directory: Where they belong.
+        rule: Rule of the configuration that serves the resource; "" for none.
+        transformer: What opened them.
+        key_fingerprints: Of the key that did; empty for identity and KMS.
+        kms_key_id: KMS key id in their envelopes, "" where there is none.
+        stale: Not written with today's write key.
+        count: How many; at least one.
+        first: Lowest mod revision.
+        last: Highest mod revision.
+    """
+
+    directory: ResourcePrefix
+    rule: str
+    transformer: str
+    key_fingerprints: tuple[str, ...]
+    kms_key_id: str
+    stale: bool
+    count: int
+    first: int
+    last: int
+
+    @property
+    def encryption_keys(self) -> tuple[KeyName, ...]:
+        """The encryption keys under which the values count, as for :class:`Examination`."""
+        return names_of_keys(self.rule, self.transformer, self.key_fingerprints, self.kms_key_id)
+
+
+def names_of_keys(
+    rule: str, transformer: str, key_fingerprints: tuple[str, ...], kms_key_id: str
+) -> tuple[KeyName, ...]:
+    """Return the encryption keys that a rule, a transformer, fingerprints and a KMS key id name."""
+    if key_fingerprints:
+        return tuple(KeyName(rule, transformer, key) for key in key_fingerprints)
+    return (KeyName(rule, transformer, key_id_digest(kms_key_id)),)

@@ -23,7 +23,7 @@ from etcdfix.verdicts.deletability import (
     key_may_be_lost,
     risks_of,
 )
-from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
 from etcdfix.verdicts.judge import Verdict
 from etcdfix.verdicts.observation import Neighbours
 
@@ -213,6 +213,16 @@ class KeyCounter:
             place = (*_OTHERS, place[2])
         self._unproven[place] += count
 
+    def add_plain(self, counts: Iterable[PlainCount]) -> None:
+        """Count values that are plain; not where a target asks which of them were written before it."""
+        assert self._target is None
+        for plain in counts:
+            for name in plain.encryption_keys:
+                if self._only is None or name in self._only:
+                    of_key = self._of(name)
+                    of_key.opened += plain.count
+                    of_key.last_opened = max(of_key.last_opened, plain.last)
+
     def of(self, name: KeyName) -> KeyCounts:
         """Return what the values under one key came to."""
         counts = self._counts.get(name, self._others)
@@ -265,6 +275,11 @@ class OpenedSpan:
         self.key_fingerprints = key_fingerprints
         self.first = first
         self.last = last
+
+    def reach(self, first: int, last: int) -> None:
+        """Reach from one mod revision to another as well."""
+        self.first = min(self.first, first)
+        self.last = max(self.last, last)
 
 
 class OpenedSpans:

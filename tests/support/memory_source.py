@@ -9,6 +9,7 @@ from typing import Self
 from etcdfix.errors import SourceError
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.sources.base import Segment, SourceDescription
+from etcdfix.sources.pages import Page, paged
 
 REVISION = 1000
 
@@ -70,6 +71,10 @@ class MemorySource:
             etcd_version=None,
             integrity="verified",
         )
+
+    def pages(self, prefix: bytes) -> Iterator[Page]:
+        """Yield the same in pages."""
+        return paged(self.current(prefix))
 
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
         """Yield the records below a prefix in byte order of the keys."""

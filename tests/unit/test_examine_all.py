@@ -16,9 +16,10 @@ from etcdfix.errors import KMSRefused, KMSUnreachable
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Examining
 from etcdfix.model import StoredValue
+from etcdfix.sources import pages
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.examination import Examination, PlainCount
 from tests.support import encoders
 from tests.support.decoders import shared_decoder
 from tests.support.memory_source import stored
@@ -406,3 +407,45 @@ def test_what_was_found_at_once_for_want_of_room_is_the_word(monkeypatch: pytest
             ("a", None),
             ("web", Cause.CIPHERTEXT_DAMAGED),
         ]
+
+
+def test_plain_values_come_as_counts_and_all_others_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "PAGE_VALUES", 2)
+    values = [
+        gcm("a", 3),
+        gcm("b", 9),
+        gcm("c", 5, key=NOISE),
+        gcm("d", 4),
+        stored("/registry/secrets/shop/e"),
+    ]
+    examiner = Examiner(StorageLayout(), Transformers.from_configuration(GCM), shared_decoder(None))
+    each: list[Examination] = []
+    examine_all.examine_all(examiner, pages.paged(values), lambda found, _: each.append(found))
+    others: list[Examination] = []
+    plain: list[PlainCount] = []
+    examine_all.examine_all(
+        examiner, pages.paged(values), lambda found, _: others.append(found), plain=plain.extend
+    )
+    assert others == [found for found in each if not found.verdict.is_plain]
+    assert [(one.count, one.first, one.last) for one in plain] == [(2, 3, 9), (1, 4, 4)]
+    assert {one.transformer for one in plain} == {"aesgcm/v1/key1"}
+    assert {one.key_fingerprints for one in plain} == {each[0].key_fingerprints}
+
+
+@pytest.mark.parametrize("where", ["take", "source"])
+def test_what_was_counted_before_an_interruption_is_handed_on(where: str) -> None:
+    def take(_found: Examination, _view: examine_all.View) -> None:
+        if where == "take":
+            raise KeyboardInterrupt
+
+    def values() -> Iterator[StoredValue]:
+        yield gcm("a")
+        yield stored("/registry/secrets/shop/b", b"unreadable")
+        yield gcm("c")
+        raise KeyboardInterrupt
+
+    examiner = Examiner(StorageLayout(), Transformers.from_configuration(GCM), shared_decoder(None))
+    plain: list[PlainCount] = []
+    ending = examine_all.examine_all(examiner, pages.paged(values()), take, plain=plain.extend)
+    assert ending.ended is not None
+    assert sum(one.count for one in plain) == (1 if where == "take" else 2)

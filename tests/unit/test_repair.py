@@ -12,6 +12,7 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import Examining, examine_all
 from etcdfix.model import Outcome, Repair, RepairKind, RepairProof, StoredValue
 from etcdfix.repair import RepairSearch, unasked
+from etcdfix.sources.pages import paged
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import AcceptRisk, risks_of
@@ -407,7 +408,7 @@ def test_nothing_of_the_plaintext_or_a_key_is_said(written: dict[str, Written]) 
 
 def found_by_a_pass(examiner: Examiner, record: StoredValue) -> Repair | None:
     seen: list[Examination] = []
-    examine_all(examiner, [record], lambda found, _: seen.append(found))
+    examine_all(examiner, paged([record]), lambda found, _: seen.append(found))
     return seen[0].repair
 
 

@@ -34,6 +34,7 @@ from etcdfix.reports.rows import Rows
 from etcdfix.reports.saved_report import SavedReport
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
 from etcdfix.sources.base import Source, has_keys
+from etcdfix.sources.pages import paged
 from etcdfix.storagekey import StorageCodec, display, likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
@@ -224,7 +225,7 @@ class _Look:
         values = self.gathered.noting_deleted(
             values_in(self._source, self._ranges, denied), lambda: not self._source.problems, self._deleted
         )
-        ending = examine_all(self._examiner, values, self._take, progress=progress)
+        ending = examine_all(self._examiner, paged(values), self._take, progress=progress)
         self.problems += [f"lost {display(key)}: permission denied" for key in denied if key in self._named]
         if ending.ended is None:
             for key in sorted(self._unseen.difference(denied)):

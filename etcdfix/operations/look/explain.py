@@ -42,6 +42,7 @@ from etcdfix.reports.origin import report_origin
 from etcdfix.reports.remedies import other_copies, ways_out
 from etcdfix.reports.ways import Way, WayKind
 from etcdfix.sources.base import Source
+from etcdfix.sources.pages import ValuesPage
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import key_arguments, key_base64, quote_command
@@ -203,8 +204,8 @@ def _look_beside(
     """Examine every value of the resource; the one in question alone where it is not among them any more."""
     _, shared = examiner.layout.locate(stored.key)
     try:
-        values = iter([stored]) if shared == stored.key else source.current(shared)
-        ending = examine_all(examiner, values, look, target=stored.key, progress=progress)
+        pages = [ValuesPage([stored])] if shared == stored.key else source.pages(shared)
+        ending = examine_all(examiner, pages, look, target=stored.key, progress=progress)
         problems = list(ending.problems)
     except SourceError as exc:
         ending, problems = Ending(), [f"the values beside it could not be read: {exc.message}"]

@@ -11,10 +11,16 @@ from etcdfix.reports.model import Scope, Shard
 from etcdfix.reports.origin import shown_word
 from etcdfix.scope import KeyRange, ScopeRequest
 from etcdfix.sources.base import Source
+from etcdfix.sources.pages import Page, ValuesPage, values_of
 from etcdfix.storagekey import display
 
 
 def values_in(source: Source, ranges: Sequence[KeyRange], denied: list[bytes]) -> Iterator[StoredValue]:
+    """Yield what :func:`pages_in` does, value by value."""
+    return values_of(pages_in(source, ranges, denied))
+
+
+def pages_in(source: Source, ranges: Sequence[KeyRange], denied: list[bytes]) -> Iterator[Page]:
     """Yield what is in scope; a single key that may not be read is noted, and does not hide what is below it."""
     for wanted in ranges:
         if wanted.exact:
@@ -24,9 +30,9 @@ def values_in(source: Source, ranges: Sequence[KeyRange], denied: list[bytes]) -
                 denied.append(wanted.prefix)
                 continue
             if stored is not None:
-                yield stored
+                yield ValuesPage([stored])
         else:
-            yield from source.current(wanted.prefix)
+            yield from source.pages(wanted.prefix)
 
 
 def shown_scope(

@@ -135,7 +135,7 @@ def index_cluster(
         if weight:
             kept.put(found, weight)
 
-    ending = examine_all(examiner, source.current(b""), take, progress=progress)
+    ending = examine_all(examiner, source.pages(b""), take, progress=progress)
     problems = [*source.problems, *ending.problems]
     if ending.ended is not None:
         problems.append(f"{ending.ended.reason} before the end")

@@ -145,7 +145,7 @@ def build_plan(
             similar.add(found)
             gathered.take(found)
 
-        examine_all(examiner, source.current(b""), take, progress=progress, whole=True)
+        examine_all(examiner, source.pages(b""), take, progress=progress, whole=True)
         gathered.leave_out_unseen(source.problems)
         index = builder.finish(source.problems)
         readable = ReadableRevisions.of_many(source, examiner, live=not file)

@@ -14,11 +14,11 @@ from etcdfix.encryption.envelope import transformer_name
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import PLAIN, Examiner, Reading
 from etcdfix.examine_all import Beyond, Progress, View, examine_all, no_progress
-from etcdfix.model import Evidence, Outcome, StoredValue, key_id_digest
+from etcdfix.model import Evidence, Outcome, key_id_digest
 from etcdfix.operations.look.concluding import conclude
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
-from etcdfix.operations.look.in_scope import shown_scope, values_in
-from etcdfix.operations.look.shards import ShardRequest, beyond, shown_shard, span_of, values_of
+from etcdfix.operations.look.in_scope import pages_in, shown_scope
+from etcdfix.operations.look.shards import ShardRequest, beyond, pages_of, shown_shard, span_of
 from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.baseline import Baseline
@@ -44,6 +44,7 @@ from etcdfix.reports.tally import CAP, Tally
 from etcdfix.reports.ways import Way, WayKind
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
 from etcdfix.sources.base import Divisible, Source, has_keys
+from etcdfix.sources.pages import Page
 from etcdfix.spool import Spool
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, display, likely_prefix, likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
@@ -160,7 +161,6 @@ class _Gathering:
             list_prefix=_list_prefix(request.layout, namespace),
             reveal_key_ids=request.reveal_key_ids,
         )
-        self._count = self.tally.add
         self.not_object_sample: list[bytes] = []
         self.new = dict.fromkeys(FAILING, 0)
         self._request = request
@@ -253,8 +253,8 @@ class _Gathering:
 
         A finding is held back while others, with earlier keys, are still open.
         """
-        if found.verdict is PLAIN:  # nearly always
-            self._count(found)
+        if found.verdict is PLAIN:  # it waited for a plugin
+            self.tally.add(found)
             return
         if view.draining and is_finding(found):
             self.report_until(found.stored.key)
@@ -382,11 +382,13 @@ def run_scan(
     cluster = examiner.kube_system_uid(source)
     request = msgspec.structs.replace(request, same_again=with_what_it_keeps(request.same_again, source))
     denied: list[bytes] = []
-    values, others, shard = _what_to_examine(source, ranges, request.shard, denied)
+    pages, others, shard = _what_to_examine(source, ranges, request.shard, denied)
     reporter.begin(_header(source, request, cluster, shard))
     with contextlib.closing(_Gathering(source, examiner, request, reporter)) as gathering:
         tally, not_object_sample = gathering.tally, gathering.not_object_sample
-        ending = examine_all(examiner, values, gathering.take, progress=progress, beyond=others)
+        ending = examine_all(
+            examiner, pages, gathering.take, plain=tally.add_plain, progress=progress, beyond=others
+        )
         ended, midway = ending.ended, ending.problems
         summary, first = gathering.end()
     kms = _kms_summary(tally, plugins)
@@ -453,21 +455,21 @@ def run_scan(
 
 def _what_to_examine(
     source: Source, ranges: Sequence[KeyRange], wanted: ShardRequest | None, denied: list[bytes]
-) -> tuple[Iterator[StoredValue], Beyond | None, Shard | None]:
+) -> tuple[Iterator[Page], Beyond | None, Shard | None]:
     """Return the values to examine, those of other shards that may decide about them, and the shard as reports have it.
 
     Raises:
         ConfigurationError: A shard was asked for of what may change meanwhile.
     """
     if wanted is None:
-        return values_in(source, ranges, denied), None, None
+        return pages_in(source, ranges, denied), None, None
     if not isinstance(source, Divisible):
         raise ConfigurationError(
             "--shard needs a file: what is read from a live etcd or from kine is not the same for every shard",
             hint="save a snapshot, and divide that: etcdctl snapshot save FILE",
         )
     span = span_of(source, ranges, wanted)
-    return values_of(source, ranges, span), beyond(source, ranges, span), shown_shard(wanted, span)
+    return pages_of(source, ranges, span), beyond(source, ranges, span), shown_shard(wanted, span)
 
 
 def _shown(again: RepeatedOptions) -> RepeatedOptions:

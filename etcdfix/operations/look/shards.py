@@ -13,10 +13,10 @@ from typing import NamedTuple
 import msgspec
 
 from etcdfix.examine_all import Beyond
-from etcdfix.model import StoredValue
 from etcdfix.reports.model import Shard
 from etcdfix.scope import KeyRange
 from etcdfix.sources.base import Divisible
+from etcdfix.sources.pages import Page, ValuesPage
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64, shown_key
 
@@ -74,23 +74,23 @@ def _keys(source: Divisible, ranges: Sequence[KeyRange]) -> Iterator[bytes]:
             yield from source.keys(wanted.prefix)
 
 
-def values_of(source: Divisible, ranges: Sequence[KeyRange], *spans: Span) -> Iterator[StoredValue]:
+def pages_of(source: Divisible, ranges: Sequence[KeyRange], *spans: Span) -> Iterator[Page]:
     """Yield what is in scope and in one of some spans, in key order."""
     for wanted in ranges:
         for span in spans:
             if not wanted.exact:
-                yield from source.between(wanted.prefix, *span)
+                yield from source.pages_between(wanted.prefix, *span)
             elif span.holds(wanted.prefix):
                 stored = source.get(wanted.prefix)
                 if stored is not None:
-                    yield stored
+                    yield ValuesPage([stored])
 
 
 def beyond(source: Divisible, ranges: Sequence[KeyRange], span: Span) -> Beyond:
     """Return what is in scope and in another shard: it may decide about values of this one."""
     others = [Span(b"", span.start)] if span.start else []
     others += [Span(span.end, None)] if span.end is not None else []
-    return Beyond(values_of(source, ranges, *others), lambda key: not span.holds(key))
+    return Beyond(pages_of(source, ranges, *others), lambda key: not span.holds(key))
 
 
 def shown_shard(wanted: ShardRequest, span: Span) -> Shard:

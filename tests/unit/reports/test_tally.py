@@ -19,8 +19,9 @@ from etcdfix.reports.model import (
 from etcdfix.reports.tally import CAP, MAX_NAMES, OTHERS, Tally, TallyRest
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.examination import Examination, PlainCount
 from tests.support.examinations import examination, readable
+from tests.support.memory_source import stored
 from tests.support.reports import count, new_tally
 
 
@@ -377,3 +378,41 @@ def test_past_a_bound_names_of_parts_count_as_one(monkeypatch: pytest.MonkeyPatc
     assert total.summary().by_transformer[0].transformer == OTHERS
     assert {entry.transformer: entry.keys for entry in total.kms_keys()}[OTHERS] == 2
     assert {entry.resource: entry.keys for entry in total.summary().by_resource}[OTHERS] == 2
+
+
+@pytest.mark.parametrize("kms_key_id", ["", "key-1"])
+@pytest.mark.parametrize("stale", [False, True])
+@pytest.mark.parametrize("transformer", ["identity", "aesgcm/v1/key1", "kms/v2/prov"])
+def test_plain_values_count_as_if_each_had_been_added(transformer: str, stale: bool, kms_key_id: str) -> None:
+    values = [
+        msgspec.structs.replace(
+            readable(f"/registry/secrets/shop/web-{revision}"),
+            stored=stored(f"/registry/secrets/shop/web-{revision}", mod_revision=revision),
+            transformer=transformer,
+            rule="secrets",
+            stale=stale,
+            kms_key_id=kms_key_id,
+            key_fingerprints=("fp:a",) if transformer.startswith("aes") else (),
+        )
+        for revision in (9, 3, 5)
+    ]
+    each, together = tally_of(values), new_tally(max_causes=CAP)
+    one = values[0]
+    for count_, first, last in ((2, 3, 9), (1, 5, 5)):
+        together.add_plain(
+            [
+                PlainCount(
+                    one.directory,
+                    one.rule,
+                    transformer,
+                    one.key_fingerprints,
+                    kms_key_id,
+                    stale,
+                    count_,
+                    first,
+                    last,
+                )
+            ]
+        )
+    assert together.summary() == each.summary()
+    assert together.kms_keys() == each.kms_keys()

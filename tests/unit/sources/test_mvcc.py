@@ -323,3 +323,22 @@ def test_keys_in_sentences_are_printable_and_short() -> None:
     assert show_key(b"/registry/x") == "/registry/x"
     assert show_key(b"it's \x1b[31m\xff") == r"it's \x1b[31m\xff"
     assert len(show_key(b"k" * 1000)) == 201
+
+
+def test_places_of_a_page_lead_to_its_values() -> None:
+    opened = Opened(HISTORY)
+    (page,) = opened.index.pages(b"")
+    walked = dict((page.at, value) for value in page.values())  # noqa: C402 - the place moves
+    assert len(walked) < len(page), "a deleted key has a place, and no value"
+    assert {place: page.value(place) for place in range(len(page))} == {
+        **dict.fromkeys(range(len(page))),
+        **walked,
+    }
+
+
+def test_pages_are_of_limited_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Opened(HISTORY)
+    whole = opened.current()
+    monkeypatch.setattr(mvcc, "PAGE_RECORDS", 1)
+    assert {len(page) for page in opened.index.pages(b"")} == {1}
+    assert opened.current() == whole

@@ -8,7 +8,7 @@ from etcdfix.model import Outcome
 from etcdfix.verdicts import key_loss
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
 from etcdfix.verdicts.key_loss import (
     KeyCounter,
     KeyCounts,
@@ -223,6 +223,21 @@ def test_one_name_with_other_bytes_in_the_same_rule_is_counted_twice() -> None:
         counter.add(under("secrets", "fp:a", "fp:b", name=f"f{number}"))
     assert doubt_about(counter.of(key("secrets", "fp:a")), FAILING.verdict) is NONE_OPENS
     assert counter.of(key("secrets", "fp:b")) == KeyCounts(3, 2, 0, 0, 7, 7, 2)
+
+
+@pytest.mark.parametrize("only", [None, [key("secrets", "fp:a")], []])
+def test_plain_values_count_as_if_each_had_been_added(only: list[KeyName] | None) -> None:
+    values = [
+        under("secrets", *fps, opens=True, name=name) for fps, name in ((("fp:a",), "x"), (("fp:b",), "y"))
+    ]
+    each, together = KeyCounter(only=only), KeyCounter(only=only)
+    for found in values:
+        each.add(found)
+    together.add_plain(
+        PlainCount(f.directory, f.rule, f.transformer, f.key_fingerprints, "", False, 1, 7, 7) for f in values
+    )
+    for fingerprint in ("fp:a", "fp:b"):
+        assert together.of(key("secrets", fingerprint)) == each.of(key("secrets", fingerprint))
 
 
 def test_bookkeeping_is_not_counted() -> None:

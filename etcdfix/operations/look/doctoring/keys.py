@@ -116,7 +116,7 @@ def examine_keys(source: Source, examiner: Examiner, progress: Progress) -> Keys
     def take(found: Examination, _view: View) -> None:
         seen.add(found)
 
-    seen.ending = examine_all(examiner, source.current(b""), take, progress=progress)
+    seen.ending = examine_all(examiner, source.pages(b""), take, progress=progress)
     return seen
 
 

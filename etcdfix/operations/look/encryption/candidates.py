@@ -22,7 +22,7 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.encryption.whole import Whole, WholeRequest
-from etcdfix.operations.look.in_scope import values_in
+from etcdfix.operations.look.in_scope import pages_in
 from etcdfix.reports.encryption_model import (
     CandidateOnGroup,
     CandidateResult,
@@ -35,6 +35,7 @@ from etcdfix.reports.saved_report import SavedReport
 from etcdfix.reports.tally import MAX_NAMES, OTHERS
 from etcdfix.scope import ScopeRequest, resolve_scope
 from etcdfix.sources.base import Source
+from etcdfix.sources.pages import paged
 from etcdfix.spool import Spool
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import quote_command
@@ -150,11 +151,12 @@ def try_candidates(
     cluster = today.kube_system_uid(source)
     with contextlib.closing(Spool(_Finding)) as findings:
         gathering = _Gathering(findings)
-        values = gathering.reported(source, request.report) if request.report is not None else None
-        if values is None:
+        if request.report is not None:
+            pages = paged(gathering.reported(source, request.report))
+        else:
             ranges = resolve_scope(request.scope, request.layout, today.readers.custom_directories())
-            values = values_in(source, ranges, gathering.denied)
-        ending = examine_all(today, values, gathering.take, progress=progress)
+            pages = pages_in(source, ranges, gathering.denied)
+        ending = examine_all(today, pages, gathering.take, progress=progress)
         # A scope, or a report, may hold no object at all.
         everything = request.scope.everything and request.report is None
         whole = Whole.of(source, ending, gathering.objects, everything=everything)

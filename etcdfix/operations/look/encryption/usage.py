@@ -180,7 +180,7 @@ def encryption_usage(
     cluster = examiner.kube_system_uid(source)
     rules = examiner.transformers.rules if examiner.transformers is not None else ()
     uses = _Uses(rules)
-    ending = examine_all(examiner, source.current(b""), uses.take, progress=progress)
+    ending = examine_all(examiner, source.pages(b""), uses.take, progress=progress)
     whole = Whole.of(source, ending, uses.objects)
     # Which key a value needs is asked here, not what is in it; for one under KMS its envelope says that.
     apart = Examiner.of_cluster(source, request) if whole.below_prefix and whole.ended is None else None

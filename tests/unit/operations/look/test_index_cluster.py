@@ -9,6 +9,7 @@ import pytest
 
 from etcdfix.errors import SourceError
 from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, index_cluster
+from etcdfix.sources.pages import Page
 from etcdfix.storagekey import StorageLayout
 from tests.support.impact_objects import Cluster
 from tests.support.memory_source import MemorySource, stored
@@ -66,7 +67,7 @@ def test_every_key_passes_the_display() -> None:
 
     def watch(items: Iterator[Any], label: str, estimate: int | None) -> Iterator[Any]:
         passed = list(items)
-        seen.append((label, estimate, len(passed)))
+        seen.append((label, estimate, sum(len(item) if isinstance(item, Page) else 1 for item in passed)))
         return iter(passed)
 
     look(cluster.source(), progress=watch)

@@ -21,6 +21,7 @@ from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Segment, SourceDescription
+from etcdfix.sources.pages import Page
 from etcdfix.spool import Spool
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions
@@ -412,11 +413,12 @@ def test_a_known_finding_does_not_make_a_lost_source_complete(tmp_path: Path) ->
 
 
 def test_progress_sees_every_value() -> None:
-    seen = []
+    seen: list[tuple[str, int | None, bytes]] = []
 
     def watch(items: Iterator[T], label: str, estimate: int | None) -> Iterator[T]:
         for item in items:
-            seen.append((label, estimate, item.key if isinstance(item, StoredValue) else item))
+            assert isinstance(item, Page)
+            seen.extend((label, estimate, stored.key) for stored in item.values())
             yield item
 
     request = ScanRequest(layout=StorageLayout(), configuration=CONFIG)

@@ -222,7 +222,7 @@ def test_each_examiner_finds_what_it_finds_alone() -> None:
         def take(found: Any, _view: Any, to: list[Any] = alone) -> None:
             to.append(found)
 
-        examine_all(examiner(config), MemorySource(values).current(b""), take)
+        examine_all(examiner(config), MemorySource(values).pages(b""), take)
         assert together[number] == alone
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.cli import secrecy
+from etcdfix import secrecy
 from tests.support.collecting import ALPHA
 
 PR_GET_DUMPABLE = 3
@@ -56,7 +56,7 @@ def test_a_crash_leaves_no_core(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*ALLOWED, "-c", PROBE],
         cwd=tmp_path,
-        env={**os.environ, "abort": "1", "PYTHONPATH": str(Path(__file__).parents[3])},
+        env={**os.environ, "abort": "1", "PYTHONPATH": str(Path(__file__).parents[2])},
         stderr=subprocess.DEVNULL,
     )
     _, status = os.waitpid(process.pid, 0)

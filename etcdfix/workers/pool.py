@@ -1,0 +1,246 @@
+"""Several workers, and their answers in the order of the work.
+
+What a worker could not do is done in this process: nothing that is given to :meth:`WorkerPool.run` stays without an
+answer, whatever becomes of the workers. At most two pieces are under way for each, and whoever is ahead of the others
+waits, so that memory stays flat.
+"""
+
+from __future__ import annotations
+
+import selectors
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Generic, Self, TypeVar
+
+from etcdfix.errors import EtcdfixError
+from etcdfix.text.words import counted
+from etcdfix.workers.frames import Frame, Kind
+from etcdfix.workers.interruptions import interruptions_held
+from etcdfix.workers.process import NoWorker, WorkerProcess, can_start
+from etcdfix.workers.waiting import WaitingAnswers
+
+W = TypeVar("W")
+
+_UNDER_WAY: Final = 2
+"""Pieces that one worker has at a time: while it works on one, the next is on its way."""
+
+_AHEAD: Final = 4
+"""Pieces for each worker that may be given out before the first of them was yielded."""
+
+_AHEAD_BYTES: Final = 48 << 20
+"""Once the frames of these have so many bytes, only a worker that would stand idle is given more."""
+
+
+class WorkerPool:
+    """Workers that live until the pool is closed, or an iteration of :meth:`run` is left before its end.
+
+    It must be made in a thread that lives as long as it does. One iteration at a time.
+
+    Args:
+        jobs: How many workers; there are fewer, or none, where the system gives no more processes.
+        target: Dotted name of a function ``make(setup: bytes) -> Callable[[bytes], bytes]``, as
+            ``package.module:make``, looked up in the worker.
+        setup: What ``make`` is given; goes through a pipe.
+        pass_fds: Descriptors above 2 that the workers inherit, under the same numbers.
+
+    Attributes:
+        lost: A sentence for each worker that ended too early.
+    """
+
+    def __init__(self, jobs: int, target: str, setup: bytes, *, pass_fds: Sequence[int] = ()) -> None:
+        self.lost: list[str] = []
+        self._workers: list[WorkerProcess] = []
+        with interruptions_held():
+            for _ in range(jobs if can_start() else 0):
+                try:
+                    self._workers.append(WorkerProcess(target, setup, pass_fds))
+                except NoWorker:
+                    break
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all workers at once, whatever they do, and leave nothing of them."""
+        with interruptions_held():
+            while self._workers:
+                self._workers.pop().end()
+
+    def run(
+        self, work: Iterable[W], frame: Callable[[W], bytes], here: Callable[[W], bytes]
+    ) -> Iterator[tuple[W, bytes]]:
+        """Yield each piece of work with its answer, in the order of the work.
+
+        Args:
+            work: Pieces; the next is asked for once somebody can do it. Where it ends by an error of ours, what came
+                before is yielded first.
+            frame: Makes the bytes for a worker, when the piece is given to it.
+            here: Does a piece in this process: a worker ended or failed over it, or there is none.
+
+        Raises:
+            EtcdfixError: As ``work`` or ``here`` does, when it is the turn of that piece.
+        """
+        run = _Run(self._workers, self.lost, iter(work), frame, here)
+        whole = False
+        try:
+            yield from run.answers()
+            whole = True
+        finally:
+            run.close()
+            if not whole:
+                self.close()
+
+
+@dataclass(eq=False)
+class _Piece(Generic[W]):
+    """A piece of work that was not yielded yet; one without a worker is done in this process."""
+
+    number: int
+    work: W
+    worker: WorkerProcess | None = None
+    size: int = 0
+
+
+class _Run(Generic[W]):
+    """One iteration over the workers of a pool."""
+
+    def __init__(
+        self,
+        workers: list[WorkerProcess],
+        lost: list[str],
+        source: Iterator[W],
+        frame: Callable[[W], bytes],
+        here: Callable[[W], bytes],
+    ) -> None:
+        self._workers = workers
+        self._lost = lost
+        self._source = source
+        self._frame = frame
+        self._here = here
+        self._more = True
+        self._failure: EtcdfixError | None = None
+        self._count = 0
+        self._pieces: deque[_Piece[W]] = deque()
+        self._bytes = 0
+        self._jobs = len(workers)
+        self._under_way: dict[WorkerProcess, deque[_Piece[W]]] = {worker: deque() for worker in workers}
+        self._waiting = WaitingAnswers()
+        self._selector = selectors.DefaultSelector()
+        for worker in workers:
+            self._selector.register(worker.descriptor, selectors.EVENT_READ, worker)
+
+    def close(self) -> None:
+        self._selector.close()
+        self._waiting.close()
+
+    def answers(self) -> Iterator[tuple[W, bytes]]:
+        while True:
+            self._receive(0)
+            if self._may_give():
+                self._give()
+            if self._first_is_ready():
+                yield self._take_first()
+            elif not self._may_give():
+                if not self._pieces:
+                    break
+                self._receive(None)
+        if self._failure is not None:
+            raise self._failure
+
+    def _may_give(self) -> bool:
+        if not self._more or self._waiting.full:
+            return False
+        if not self._workers:
+            return not self._pieces
+        if min(map(len, self._under_way.values())) >= _UNDER_WAY:
+            return False
+        count = len(self._pieces)
+        return count < self._jobs or (count < _AHEAD * self._jobs and self._bytes < _AHEAD_BYTES)
+
+    def _give(self) -> None:
+        try:
+            work = next(self._source)
+        except StopIteration:
+            self._more = False
+            return
+        except EtcdfixError as exc:
+            self._more, self._failure = False, exc
+            return
+        self._count += 1
+        piece = _Piece(self._count, work)
+        if self._workers:
+            frame = self._frame(work)
+            piece.size = len(frame)
+            piece.worker = min(self._workers, key=lambda worker: len(self._under_way[worker]))
+            self._under_way[piece.worker].append(piece)
+            piece.worker.send(piece.number, frame)
+        self._bytes += piece.size
+        self._pieces.append(piece)
+
+    def _first_is_ready(self) -> bool:
+        if not self._pieces:
+            return False
+        first = self._pieces[0]
+        return first.worker is None or first.number in self._waiting
+
+    def _take_first(self) -> tuple[W, bytes]:
+        first = self._pieces.popleft()
+        self._bytes -= first.size
+        answer = None if first.worker is None else self._waiting.take(first.number)
+        return first.work, self._here(first.work) if answer is None else answer
+
+    def _receive(self, timeout_seconds: float | None) -> None:
+        """Take answers that are there; wait for one first where no time is given.
+
+        Where there is no room for answers that came too early, those of others than the first stay in their pipes.
+        """
+        if self._waiting.full:
+            first = self._pieces[0]
+            if timeout_seconds is None and first.worker is not None:
+                self._read(first.worker)
+            return
+        for key, _ in self._selector.select(timeout_seconds) if self._workers else ():
+            self._read(key.data)
+
+    def _read(self, worker: WorkerProcess) -> None:
+        frame = worker.read()
+        under_way = self._under_way[worker]
+        if frame is None or frame.kind is Kind.UNFIT or not under_way or frame.number != under_way[0].number:
+            self._give_up(worker, frame)
+        elif frame.kind is Kind.FAILED:
+            under_way.popleft().worker = None
+        else:
+            under_way.popleft()
+            self._waiting.put(frame.number, frame.contents)
+
+    def _give_up(self, worker: WorkerProcess, last: Frame | None) -> None:
+        """Do the pieces of a worker in this process; another worker might end over them as well."""
+        self._selector.unregister(worker.descriptor)
+        how = _how_ended(worker, last)
+        with interruptions_held():
+            self._workers.remove(worker)
+            worker.end()
+        pieces = self._under_way.pop(worker)
+        for piece in pieces:
+            piece.worker = None
+        self._lost.append(
+            f"a worker process {how} over {counted(len(pieces), 'page')}, examined by the main process instead"
+        )
+
+
+def _how_ended(worker: WorkerProcess, last: Frame | None) -> str:
+    if last is not None and last.kind is Kind.UNFIT:
+        name = last.contents.decode("ascii", "replace")
+        return f"could not begin ({name if name.isidentifier() else 'unknown error'})"
+    code = worker.wait_for_its_end() if last is None else None
+    if code is None:
+        return "answered nonsense"
+    return f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended (exit code {code})"

@@ -1,0 +1,151 @@
+"""One worker, as the process that started it sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
+
+import etcdfix
+from etcdfix.workers.frames import Frame, Kind, read_answer, write_frame
+
+_BOOTSTRAP: Final = """
+import os, sys
+work = open(os.dup(0), "rb")
+size = int.from_bytes(work.read(8), "little")
+paths = work.read(size)
+if paths and len(paths) == size:
+    sys.path[:] = map(os.fsdecode, paths.split(b"\\0"))
+    from etcdfix.workers.worker import main
+    main(work)
+"""
+_PIPE_BYTES: Final = 1 << 20
+_DEATH_SECONDS: Final = 5.0
+"""The kernel may hold a killed process that waits for a disk; nobody waits longer for it."""
+
+_GRACE_SECONDS: Final = 1.0
+_OURS: Final = ("ETCDFIX_", "ETCDCTL_")
+"""Variables with passwords among them; a worker reads no options, and connects to nothing."""
+_HELD: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+class NoWorker(Exception):
+    """Raised where the system lets no further process, pipe or thread be made."""
+
+
+def can_start() -> bool:
+    """Whether there is an interpreter that a worker could be started with; a frozen program has none."""
+    return bool(sys.executable) and not getattr(sys, "frozen", False)
+
+
+class WorkerProcess:
+    """A worker that runs until :meth:`end`; it ends by itself only where something is wrong, or with this process.
+
+    It must be made in a thread that lives as long as the worker should.
+
+    Args:
+        target: Dotted name of the function that makes its function, ``package.module:make``.
+        setup: What that is given.
+        pass_fds: Descriptors that it inherits, under the same numbers.
+
+    Raises:
+        NoWorker: There is no process to be had.
+    """
+
+    def __init__(self, target: str, setup: bytes, pass_fds: Sequence[int]) -> None:
+        self._frames: SimpleQueue[tuple[int, bytes] | None] = SimpleQueue()
+        try:
+            self._process = _start(pass_fds)
+        except OSError as exc:
+            raise NoWorker from exc
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
+        self.descriptor = self._output.fileno()
+        for pipe in (self._input, self._output):
+            with contextlib.suppress(OSError):  # there is a limit for each user; a smaller pipe is slower
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self._sender = threading.Thread(
+            target=self._send_all, args=(target.encode() + b"\0" + setup,), daemon=True
+        )
+        try:
+            self._sender.start()
+        except (RuntimeError, MemoryError) as exc:
+            self.end()
+            raise NoWorker from exc
+
+    def send(self, number: int, frame: bytes) -> None:
+        """Give it a piece of work; does not wait until it has read that."""
+        self._frames.put((number, frame))
+
+    def read(self) -> Frame | None:
+        """Return its next answer, once it is there; None where there will be none any more."""
+        return read_answer(self.descriptor)
+
+    def end(self) -> None:
+        """Kill it at once, and leave nothing of it."""
+        self._process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_DEATH_SECONDS)
+        self._frames.put(None)
+        if self._sender.ident is not None:
+            self._sender.join(_DEATH_SECONDS)  # whose pipe has no reader any more
+        if not self._sender.is_alive():
+            self._input.close()
+        self._output.close()
+
+    def wait_for_its_end(self) -> int | None:
+        """Give it a moment to end by itself.
+
+        Returns:
+            As :attr:`subprocess.Popen.returncode`; None where it has not ended.
+        """
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(_GRACE_SECONDS)
+        return None
+
+    def _send_all(self, setup: bytes) -> None:
+        descriptor = self._input.fileno()
+        try:
+            paths = b"\0".join(map(os.fsencode, _import_paths()))
+            os.write(descriptor, len(paths).to_bytes(8, "little") + paths)
+            write_frame(descriptor, os.getpid(), Kind.SETUP, setup)
+            for number, frame in iter(self._frames.get, None):
+                write_frame(descriptor, number, Kind.WORK, frame)
+                del frame  # it may be large, and the next one may be long in coming
+        except OSError:
+            return  # it has ended, which shows where its answers come from
+
+
+def _start(pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
+    # Until it hears no signals by its own doing; the mask of this thread goes along.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+    try:
+        return subprocess.Popen(  # noqa: S603 - our own interpreter, and a program that never changes
+            [sys.executable, "-I", "-c", _BOOTSTRAP],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={name: value for name, value in os.environ.items() if not name.startswith(_OURS)},
+            start_new_session=True,
+            pass_fds=pass_fds,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _import_paths() -> list[str]:
+    """Return where a worker imports from: where this process does, but never whatever directory it was started in."""
+    package = str(Path(etcdfix.__file__).parents[1])
+    paths = [path for path in sys.path if Path(path).is_absolute()]
+    return paths if package in paths else [package, *paths]

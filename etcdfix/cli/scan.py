@@ -11,6 +11,7 @@ import click
 
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
+from etcdfix.cli.of_list import of_list
 from etcdfix.cli.options import reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
@@ -79,6 +80,7 @@ def _shard(_context: click.Context, _parameter: click.Parameter, text: str | Non
     "count towards the exit code.",
 )
 @fail_on_option
+@of_list
 @click.option(
     "--shard",
     metavar="I/N",
@@ -149,8 +151,8 @@ def command(
         shard=shard,
     )
     inputs_used = (
-        inputs.file, inputs.encryption_config, options.get("manifest"), baseline, redact_key_file,
-        *inputs.tls_files,
+        inputs.file, inputs.encryption_config, options.get("manifest"), options.get("clusters"), baseline,
+        redact_key_file, *inputs.tls_files,
     )  # fmt: skip
     redactor = None
     if redact_names:

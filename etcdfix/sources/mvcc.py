@@ -38,15 +38,11 @@ _KEY: Final = slice(None, -_TAIL)
 _REVISION: Final = slice(-_TAIL, -8)
 _MAIN: Final = slice(-_TAIL, -_TAIL + 8)
 _PLACE: Final = slice(-8, None)
-_TAIL_OF: Final = slice(-_TAIL, None)
-_MAIN_AND_PLACE: Final = struct.Struct(">Q9xQ")
+_REVISION_AND_PLACE: Final = struct.Struct(">Q9xQ")
 
 _BATCH: Final = 4096
 PAGE_RECORDS: Final = 1024
 """So many index records make a page."""
-
-ReadWithCare = Callable[[int, int, int], StoredValue | None]
-"""Reads the record at a place of a page, which begins and ends there in the file; None where it cannot be read."""
 
 
 def escape_key(key: bytes) -> bytes:
@@ -80,6 +76,35 @@ def show_key(key: bytes) -> str:
 def _unescaped(record: bytes) -> bytes:
     """Return the etcd key of an index record."""
     return record[_KEY][: -len(_TERMINATOR)].replace(b"\x00\xff", b"\x00")
+
+
+def pack_page(records: Iterable[bytes]) -> bytes:
+    """Return of each index record what it takes to read its value, 25 bytes, for :func:`read_places`."""
+    return b"".join([record[-_TAIL:] for record in records])
+
+
+def read_places(image: Image, places: Iterable[tuple[int, int]]) -> Iterator[StoredValue | None]:
+    """Yield the records that the places of :func:`pack_page` lead to, in the same order.
+
+    One after the other: a thousand values may have a gigabyte.
+
+    Args:
+        image: The file from which the index was made, mapped here or in another process.
+        places: Main revision, and place of the leaf element in the file.
+
+    Yields:
+        None for whatever is out of the ordinary, tombstones too: a :class:`RecordPage` reads those with care.
+    """
+    unpack_element = LEAF_ELEMENT.unpack_from
+    for main, at in places:
+        _, pos, key_size, value_size = unpack_element(image, at)
+        stored = None
+        if key_size == REVISION_KEY_SIZE:
+            start = at + pos + key_size
+            stored = parse_as_written(image, start, start + value_size)
+            if stored is not None and stored.mod_revision != main:
+                stored = None
+        yield stored
 
 
 class RevisionIndex:
@@ -307,18 +332,23 @@ class RevisionIndex:
             yield self._page(records)
 
     def _page(self, records: list[bytes]) -> RecordPage:
-        def read_with_care(place: int, start: int, end: int) -> StoredValue | None:
-            record = records[place]
-            try:
-                stored = parse_key_value(self._image[start:end])
-            except ValueError as error:
-                self._report_record(record, start, f"is malformed: {error}")
-                return None
-            if stored.mod_revision != int.from_bytes(record[_MAIN], "big"):
-                self._report_record(record, start, f"says mod_revision {stored.mod_revision}")
-            return stored
+        return RecordPage(self._image, pack_page(records), lambda place: self._read_with_care(records[place]))
 
-        return RecordPage(self._image, b"".join([record[_TAIL_OF] for record in records]), read_with_care)
+    def _read_with_care(self, record: bytes) -> StoredValue | None:
+        """Read what :func:`read_places` leaves out; None for a tombstone, and for what is reported as unreadable."""
+        at = int.from_bytes(record[_PLACE], "big")
+        _, pos, key_size, value_size = LEAF_ELEMENT.unpack_from(self._image, at)
+        if key_size == TOMBSTONE_KEY_SIZE:
+            return None
+        start = at + pos + key_size
+        try:
+            stored = parse_key_value(self._image[start : start + value_size])
+        except ValueError as error:
+            self._report_record(record, start, f"is malformed: {error}")
+            return None
+        if stored.mod_revision != int.from_bytes(record[_MAIN], "big"):
+            self._report_record(record, start, f"says mod_revision {stored.mod_revision}")
+        return stored
 
     def _report_record(self, record: bytes, offset: int, what: str) -> None:
         page_id = offset // self._tree.page_size
@@ -346,18 +376,20 @@ class RecordPage:
 
     Args:
         image: The bytes of the file.
-        tails: The last 25 bytes of each index record: revision key, and place of the leaf element.
-        read_with_care: Reads what is not as etcd writes nearly all.
+        packed: What :func:`pack_page` makes of their index records.
+        read_with_care: Reads the record at a place of the page that is not as etcd writes nearly all.
     """
 
-    def __init__(self, image: Image, tails: bytes, read_with_care: ReadWithCare) -> None:
-        self.tails = tails
+    def __init__(
+        self, image: Image, packed: bytes, read_with_care: Callable[[int], StoredValue | None]
+    ) -> None:
+        self.packed = packed
         self._image = image
         self._read_with_care = read_with_care
-        self._left = _MAIN_AND_PLACE.iter_unpack(tails)
+        self._left = _REVISION_AND_PLACE.iter_unpack(packed)
 
     def __len__(self) -> int:
-        return len(self.tails) // _TAIL
+        return len(self.packed) // _TAIL
 
     @property
     def at(self) -> int:
@@ -366,29 +398,17 @@ class RecordPage:
 
     def values(self) -> Iterator[StoredValue]:
         """Yield the values, tombstones left out."""
-        self._left = _MAIN_AND_PLACE.iter_unpack(self.tails)
-        return self._read(self._left)
+        self._left = _REVISION_AND_PLACE.iter_unpack(self.packed)
+        for found in read_places(self._image, self._left):
+            stored = self._read_with_care(self.at) if found is None else found
+            if stored is not None:
+                yield stored
 
     def value(self, place: int) -> StoredValue | None:
         """See :class:`~etcdfix.sources.pages.Page`."""
-        one = self.tails[place * _TAIL : (place + 1) * _TAIL]
-        return next(self._read(_MAIN_AND_PLACE.iter_unpack(one), place), None)
-
-    def _read(self, places: Iterator[tuple[int, ...]], place: int | None = None) -> Iterator[StoredValue]:
-        image = self._image
-        unpack_element = LEAF_ELEMENT.unpack_from
-        for main, at in places:
-            _, pos, key_size, value_size = unpack_element(image, at)
-            if key_size == 18:  # a tombstone
-                continue
-            start = at + pos + key_size
-            stored = parse_as_written(image, start, start + value_size)
-            if stored is None or stored.mod_revision != main:
-                found = self._read_with_care(self.at if place is None else place, start, start + value_size)
-                if found is None:
-                    continue
-                stored = found
-            yield stored
+        one = _REVISION_AND_PLACE.unpack_from(self.packed, place * _TAIL)
+        stored = next(read_places(self._image, [one]))
+        return self._read_with_care(place) if stored is None else stored
 
 
 def holds_revisions(tree: Tree, leaf: Page) -> bool:

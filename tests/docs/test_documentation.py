@@ -139,7 +139,7 @@ def test_the_readme_says_what_a_kubeconfig_wants() -> None:
     with (REPOSITORY / "pyproject.toml").open("rb") as file:
         extras = tomllib.load(file)["project"]["optional-dependencies"]
     (extra,) = (
-        name for name, packages in extras.items() if any(p.startswith("kubernetes") for p in packages)
+        name for name, packages in extras.items() if any(p.startswith("kubernetes>") for p in packages)
     )
     assert f"pip install '.[{extra}]'" in (REPOSITORY / "README.md").read_text()
 

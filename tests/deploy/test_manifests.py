@@ -1,0 +1,277 @@
+"""The manifests of docs/deploy: they keep to the published schemas, and may do no more than they must."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import click
+import kubernetes_validate
+import pytest
+
+from etcdfix.cli.exit_codes import ExitCode
+from etcdfix.cli.root import cli
+from etcdfix.inputs.clusterlist import load_cluster_list
+from etcdfix.sources.connection import parse_timeout
+from tests.support.kubelet import (
+    DEPLOY,
+    MANIFESTS,
+    Manifest,
+    PlayedPod,
+    documents,
+    expand,
+    job_spec,
+    pods,
+    the_only,
+)
+
+OLDEST, NEWEST = "1.29", "1.37"  # 1.29 is the first with backoffLimitPerIndex without a feature gate
+PODS = [pytest.param(document, template, id=name) for name, document, template in pods()]
+_UNITS = {"Mi": 2**20, "Gi": 2**30}
+
+
+def every_document() -> list[tuple[str, Manifest]]:
+    return [
+        (f"{path.name}:{document['kind']}/{document['metadata']['name']}", document)
+        for path in MANIFESTS
+        for document in documents(path)
+    ]
+
+
+def size(quantity: str) -> int:
+    return int(quantity[:-2]) * _UNITS[quantity[-2:]]
+
+
+@pytest.mark.parametrize("release", [OLDEST, NEWEST])
+@pytest.mark.parametrize(("name", "document"), every_document())
+def test_it_keeps_to_the_published_schema(name: str, document: Manifest, release: str) -> None:
+    assert kubernetes_validate.validate(document, release, strict=True) == release
+
+
+def test_the_schema_knows_every_field() -> None:
+    """A field that is misspelled would else be dropped in silence: a Pod that runs as root."""
+    document = the_only(DEPLOY / "fleet-scan.yaml", "Job")
+    broken: list[tuple[tuple[str, ...], str, Any]] = [
+        (("spec",), "backOffLimitPerIndex", 2),
+        (("spec",), "completions", "three"),
+        (("spec", "template", "spec"), "automountServiceaccountToken", False),
+        (("spec", "template", "spec", "securityContext"), "runAsNonroot", True),
+    ]
+    for path, field, value in broken:
+        damaged = copy.deepcopy(document)
+        place = damaged
+        for step in path:
+            place = place[step]
+        place[field] = value
+        with pytest.raises(kubernetes_validate.ValidationError):
+            kubernetes_validate.validate(damaged, NEWEST, strict=True)
+
+
+def test_everything_is_in_one_namespace_where_only_restricted_pods_may_run() -> None:
+    (namespace,) = documents(DEPLOY / "namespace.yaml")
+    name = namespace["metadata"]["name"]
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    for where, document in every_document():
+        if document is not namespace and document["kind"] != "Namespace":
+            assert document["metadata"]["namespace"] == name, where
+
+
+@pytest.mark.parametrize(("document", "template"), PODS)
+def test_a_pod_may_do_no_more_than_it_must(document: Manifest, template: Manifest) -> None:
+    spec = template["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in spec
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+    assert spec["restartPolicy"] == "Never"
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["runAsUser"] > 0
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert "initContainers" not in spec
+    for container in spec["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {"cpu", "memory", "ephemeral-storage"} == set(container["resources"]["requests"])
+        assert {"cpu", "memory", "ephemeral-storage"} == set(container["resources"]["limits"])
+
+
+@pytest.mark.parametrize(("document", "template"), PODS)
+def test_volumes_of_a_pod(document: Manifest, template: Manifest) -> None:
+    spec = template["spec"]
+    claims = {found["metadata"]["name"] for found in documents(DEPLOY / "storage.yaml")}
+    mounts = {mount["name"]: mount for mount in spec["containers"][0]["volumeMounts"]}
+    assert set(mounts) == {volume["name"] for volume in spec["volumes"]}
+    writable = {name for name, mount in mounts.items() if not mount.get("readOnly")}
+    assert writable <= {"reports", "tmp"}
+    for volume in spec["volumes"]:
+        (kind,) = set(volume) - {"name"}
+        assert kind in {"secret", "configMap", "persistentVolumeClaim", "emptyDir"}
+        if kind == "secret":
+            assert volume["secret"]["defaultMode"] == 0o440
+            assert spec["securityContext"]["fsGroup"] == spec["securityContext"]["runAsGroup"]
+        if kind == "persistentVolumeClaim":
+            assert volume[kind]["claimName"] in claims
+        if kind == "emptyDir":
+            assert "medium" not in volume[kind]  # what is put aside would count as memory
+            limit = spec["containers"][0]["resources"]["limits"]["ephemeral-storage"]
+            assert size(volume[kind]["sizeLimit"]) <= size(limit)
+
+
+def test_no_key_is_in_a_manifest_or_in_an_environment() -> None:
+    for where, document in every_document():
+        assert document["kind"] != "Secret", where
+    for where, _, template in pods():
+        for container in template["spec"]["containers"]:
+            assert "envFrom" not in container, where
+            assert all("valueFrom" not in variable for variable in container.get("env", ())), where
+            words = container.get("args", ())
+            assert not any(word.startswith(("--user", "--password")) for word in words), where
+
+
+@pytest.mark.parametrize(("document", "template"), PODS)
+def test_its_arguments_are_those_of_the_command(document: Manifest, template: Manifest) -> None:
+    words = list(template["spec"]["containers"][0].get("args", ()))
+    command: click.Command | None = cli
+    context = click.Context(cli, info_name="etcdfix")
+    while isinstance(command, click.Group):
+        command = command.get_command(context, words.pop(0)) if words else None
+    if command is None:
+        assert "command" in template["spec"]["containers"][0]
+        return
+    known = {name for option in command.params for name in option.opts}
+    assert all(word.partition("=")[0] in known for word in words)
+
+
+def of_network(name: str) -> Manifest:
+    (found,) = (p for p in documents(DEPLOY / "network-policy.yaml") if p["metadata"]["name"] == name)
+    spec: Manifest = found["spec"]
+    return spec
+
+
+def test_nothing_is_reached_but_etcd_and_that_by_the_nightly_scan_alone() -> None:
+    assert of_network("nothing") == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    allowed = of_network("nightly-to-etcd")
+    assert len(documents(DEPLOY / "network-policy.yaml")) == 2
+    assert allowed["policyTypes"] == ["Egress"]
+    wanted = allowed["podSelector"]["matchLabels"]
+    matching = {name for name, _, pod in pods() if wanted.items() <= pod["metadata"]["labels"].items()}
+    assert matching == {"nightly.yaml"}
+    (rule,) = allowed["egress"]
+    assert rule["ports"] == [{"protocol": "TCP", "port": 2379}]
+    (block,) = rule["to"]
+    address = block["ipBlock"]["cidr"].removesuffix("/32")
+    nightly = the_only(DEPLOY / "nightly.yaml", "CronJob")
+    arguments = job_spec(nightly)["template"]["spec"]["containers"][0]["args"]
+    assert f"--endpoints=https://{address}:2379" in arguments
+
+
+@pytest.mark.parametrize("name", ["nightly.yaml", "fleet-scan.yaml", "fleet-retry.yaml"])
+def test_a_scan_ends_by_itself_before_its_job_is_ended(name: str) -> None:
+    (document,) = documents(DEPLOY / name)
+    spec = job_spec(document)
+    (text,) = (
+        word.removeprefix("--timeout=")
+        for word in spec["template"]["spec"]["containers"][0]["args"]
+        if word.startswith("--timeout=")
+    )
+    (again,) = (spec[name] for name in ("backoffLimit", "backoffLimitPerIndex") if name in spec)
+    seconds = parse_timeout(text, "--timeout")
+    assert seconds is not None
+    assert (1 + again) * seconds < spec["activeDeadlineSeconds"]
+
+
+def rules(name: str) -> dict[str, Any]:
+    (document,) = documents(DEPLOY / name)
+    spec = job_spec(document)
+    found = {rule["action"]: rule for rule in spec["podFailurePolicy"]["rules"]}
+    assert found.pop("Ignore")["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+    return {
+        action: (rule["onExitCodes"]["operator"], rule["onExitCodes"]["values"])
+        for action, rule in found.items()
+        if rule["onExitCodes"]["containerName"] == spec["template"]["spec"]["containers"][0]["name"]
+    }
+
+
+def test_what_looking_again_cannot_mend_is_not_tried_again() -> None:
+    wrong = [ExitCode.USAGE, ExitCode.SOURCE]
+    assert rules("fleet-scan.yaml") == {"FailIndex": ("In", wrong)}
+    assert rules("fleet-retry.yaml") == {"FailJob": ("In", wrong)}
+    assert rules("nightly.yaml") == {"FailJob": ("In", [ExitCode.FINDINGS, ExitCode.USAGE])}
+
+
+def test_the_nights_do_not_overlap() -> None:
+    spec = the_only(DEPLOY / "nightly.yaml", "CronJob")["spec"]
+    assert spec["concurrencyPolicy"] == "Forbid"
+
+
+# A fleet
+
+
+@pytest.fixture
+def scanning() -> Manifest:
+    return the_only(DEPLOY / "fleet-scan.yaml", "Job")
+
+
+@pytest.fixture
+def listing() -> Manifest:
+    return the_only(DEPLOY / "fleet-list.yaml", "ConfigMap")
+
+
+def test_the_list_cannot_change_and_has_a_line_for_each_index(
+    scanning: Manifest, listing: Manifest, tmp_path: Path
+) -> None:
+    assert listing["immutable"] is True
+    path = tmp_path / "clusters.tsv"
+    path.write_text(listing["data"]["clusters.tsv"])
+    clusters = load_cluster_list(path)
+    assert len(clusters) == scanning["spec"]["completions"]
+    for cluster in clusters:
+        assert cluster.snapshot.parent == Path("/snapshots")
+        assert cluster.configuration is None or cluster.configuration.parent == Path("/configurations")
+
+
+def test_each_index_has_a_pod_that_may_fail_alone(scanning: Manifest) -> None:
+    spec = scanning["spec"]
+    assert spec["completionMode"] == "Indexed"
+    assert spec["backoffLimitPerIndex"] > 0
+    assert not {"backoffLimit", "maxFailedIndexes"} & set(spec)  # one bad snapshot must not end the others
+
+
+def test_the_command_names_the_line_of_its_index(scanning: Manifest, tmp_path: Path) -> None:
+    names = ("list", "snapshots", "configurations", "reports", "tmp")
+    pod = PlayedPod(scanning, {name: tmp_path / name for name in names}, index=7)
+    assert pod.arguments[:4] == [
+        "scan",
+        f"--clusters={tmp_path}/list/clusters.tsv",
+        "--index=7",
+        f"--reports={tmp_path}/reports/fleet-1",
+    ]
+    assert "--fail-on=none" in pod.arguments
+
+
+def test_variables_are_put_in_as_the_kubelet_does() -> None:
+    known = {"A": "1", "B": "$(A)"}
+    assert expand("$(A) $(B) $$(A) $(C) $A $ $(A", known) == "1 $(A) $(A) $(C) $A $ $(A"
+
+
+def test_the_retry_is_the_same_pod_but_for_its_index(scanning: Manifest) -> None:
+    again = the_only(DEPLOY / "fleet-retry.yaml", "Job")
+    assert again["metadata"]["name"].startswith(f"{scanning['metadata']['name']}-retry-")
+    template = copy.deepcopy(scanning["spec"]["template"])
+    arguments = template["spec"]["containers"][0]["args"]
+    arguments[arguments.index("--index=$(JOB_COMPLETION_INDEX)")] = "--index=0"
+    assert again["spec"]["template"] == template
+
+
+def test_a_run_has_one_name_everywhere(scanning: Manifest, listing: Manifest) -> None:
+    run = scanning["metadata"]["name"]
+    assert listing["metadata"]["name"] == run
+    for name in ("fleet-scan.yaml", "fleet-retry.yaml", "fleet-merge.yaml"):
+        (document,) = documents(DEPLOY / name)
+        spec = job_spec(document)["template"]["spec"]
+        assert document["metadata"]["name"].startswith(run)
+        assert [v["configMap"]["name"] for v in spec["volumes"] if "configMap" in v] == [run]
+        assert f"--reports=/reports/{run}" in spec["containers"][0]["args"]

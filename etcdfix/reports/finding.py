@@ -55,7 +55,7 @@ def finding_from(found: Examination, ways: Iterable[Way] | None = None, *, basel
         mod_revision=stored.mod_revision,
         create_revision=stored.create_revision,
         version=stored.version,
-        lease=f"{stored.lease & 0xFFFFFFFFFFFFFFFF:x}" if stored.lease else None,
+        lease=shown_lease(stored.lease),
         value_size=len(stored.value),
         value_sha256="sha256:" + hashlib.sha256(stored.value).hexdigest(),
         evidence=[FindingEvidence(e.check, e.result, e.detail) for e in verdict.evidence],
@@ -65,6 +65,11 @@ def finding_from(found: Examination, ways: Iterable[Way] | None = None, *, basel
         rule=found.rule or None,
         key_fingerprint=found.key_fingerprints[0] if len(found.key_fingerprints) == 1 else None,
     )
+
+
+def shown_lease(lease: int) -> str | None:
+    """Return the id of a lease as reports have it; None for none."""
+    return f"{lease & 0xFFFFFFFFFFFFFFFF:x}" if lease else None
 
 
 def status_cause(finding: Finding) -> StatusCause | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from etcdfix.reports.model import Finding, LostKey, Remedy, TransformerSummary
+from etcdfix.reports.model import LostKey, Remedy, TransformerSummary
 from etcdfix.reports.next_steps import doubt_in, first_way_out
 from etcdfix.reports.remedies import configuration_remedy, from_memory, other_copies, recovered_configuration
 from etcdfix.reports.tally import MAX_NAMES, OTHERS
@@ -37,11 +37,6 @@ def places_of(found: Examination) -> tuple[Place, ...]:
     if found.transformer in {IDENTITY, ""}:
         return ()
     return tuple((found.rule, found.transformer, key) for key in found.key_fingerprints or ("",))
-
-
-def of_lost_key(finding: Finding) -> Finding:
-    """Return a finding that belongs to a lost key: what holds for all of these stands with the key."""
-    return msgspec.structs.replace(finding, remedies=[])
 
 
 def _scope_of(directories: Iterable[ResourcePrefix]) -> list[str]:

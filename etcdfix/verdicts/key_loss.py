@@ -83,17 +83,20 @@ class KeyCounts(msgspec.Struct):
     unexplained: int = 0
     unfitting: int = 0
 
-    def add(self, found: Examination, *, target: StoredValue | None = None) -> None:
-        """Count one value; a target says nothing itself about when others failed or opened last."""
+    def add(self, found: Examination, *, target: StoredValue | None = None, times: int = 1) -> None:
+        """Count one value, or several that came to the same, of which it is the newest.
+
+        A target says nothing itself about when others failed or opened last.
+        """
         revision = found.stored.mod_revision
         outcome = found.verdict.outcome
         if outcome in FAILED:
-            self.failed += 1
-            self.damaged += found.verdict.is_damage
+            self.failed += times
+            self.damaged += times * found.verdict.is_damage
         elif outcome is Outcome.UNDETERMINED:
-            self.undetermined += 1
+            self.undetermined += times
         else:
-            self.opened += 1
+            self.opened += times
             if target is None or revision < target.mod_revision:
                 self.last_opened = max(self.last_opened, revision)
             return
@@ -188,16 +191,16 @@ class KeyCounter:
         self._anywhere = None if only is None else {_anywhere(name) for name in only}
         self._unproven: Counter[tuple[str, str, bool]] = Counter()
 
-    def add(self, found: Examination) -> None:
-        """Count one value."""
+    def add(self, found: Examination, times: int = 1) -> None:
+        """Count one value; or several that came to the same, of which it is the newest."""
         if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
             return
         unproven = _is_unproven(found)
         for name in found.encryption_keys:
             if self._only is None or name in self._only:
-                self._of(name).add(found, target=self._target)
+                self._of(name).add(found, target=self._target, times=times)
             if unproven and (self._anywhere is None or _anywhere(name) in self._anywhere):
-                self._count_unproven((*_anywhere(name), found.verdict.key_proven), 1)
+                self._count_unproven((*_anywhere(name), found.verdict.key_proven), times)
 
     def unproven(self) -> list[tuple[str, str, bool, int]]:
         """Return what fails under keys in any rule, and nothing proves why: transformer, key, key proven, how many."""

@@ -111,6 +111,7 @@ class _Finding(msgspec.Struct):
     mod_revision: int = 0
     message: str = ""
     baseline: bool = False
+    shared: str = ""
 
 
 class TransformerInReport(msgspec.Struct):
@@ -138,6 +139,15 @@ class _KMS(msgspec.Struct):
     keys: list[KMSKeyInReport] = []
 
 
+class _SharedWords(msgspec.Struct, frozen=True):
+    id: str
+    message: str
+
+
+class _Loss(FleetKeyLoss, frozen=True):
+    shared: list[_SharedWords] = msgspec.field(default_factory=list)
+
+
 class _Summary(msgspec.Struct):
     keys: Number
     readable: Number
@@ -153,7 +163,7 @@ class _Summary(msgspec.Struct):
     severity: str | None = None
     at_stake: str = ""
     do_not_restart: str = ""
-    key_loss: list[FleetKeyLoss] = []
+    key_loss: list[_Loss] = []
 
 
 class _End(msgspec.Struct):
@@ -178,11 +188,11 @@ class ReadRow(msgspec.Struct, frozen=True):
 
 
 class _Findings(msgspec.Struct):
-    """What is kept of the findings as they pass."""
+    """What is kept of the findings as they pass; ``first``: with the id of what the summary says of each."""
 
     counts: Counter[str] = msgspec.field(default_factory=Counter)
     new: Counter[str] = msgspec.field(default_factory=Counter)
-    first: list[FleetFinding] = []
+    first: list[tuple[FleetFinding, str]] = []
 
     def add(self, finding: _Finding) -> None:
         if finding.outcome in _HEALTHY:
@@ -193,7 +203,15 @@ class _Findings(msgspec.Struct):
         if not finding.baseline:
             self.new[field] += 1
         if len(self.first) < MOST_FINDINGS:
-            self.first.append(_shortened(finding))
+            self.first.append((_shortened(finding), fit(finding.shared, _MOST_WORD)))
+
+    def first_of(self, summary: _Summary) -> list[FleetFinding]:
+        """Return the first findings, each with its message; of a lost key, that stands once for all."""
+        messages = {words.id: words.message for lost in summary.key_loss for words in lost.shared}
+        return [
+            msgspec.structs.replace(finding, message=finding.message or fit(messages.get(shared, "")))
+            for finding, shared in self.first
+        ]
 
 
 def read_row(
@@ -247,7 +265,7 @@ def read_row(
         key_losses=len(summary.key_loss),
         baseline=_baseline(head.baseline),
         new=NewFindings(**found.new),
-        first_findings=found.first,
+        first_findings=found.first_of(summary),
         complete=end.complete and not reasons,
         lost_midway=bool(contradictions) or _is_lost_midway(end),
         incomplete_reasons=[fit(reason) for reason in reasons[:_MOST_LISTED]],

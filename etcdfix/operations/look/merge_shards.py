@@ -19,17 +19,20 @@ from etcdfix.model import Outcome
 from etcdfix.operations.look.concluding import conclude
 from etcdfix.operations.look.scan import FAILING, SAMPLE, ScanResult
 from etcdfix.operations.look.shards import span_in
+from etcdfix.reports.alike import MOST_KINDS, CommonWords, shortened
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.finding import status_cause
 from etcdfix.reports.first_step import FirstStep
-from etcdfix.reports.key_loss import KeyLosses, Place, of_lost_key
+from etcdfix.reports.key_loss import KeyLosses, Lost, Place
 from etcdfix.reports.model import (
     Conclusion,
     Finding,
     Header,
     KMSPluginSummary,
     KMSSummary,
+    LostKey,
     Scope,
+    SharedWords,
     Summary,
 )
 from etcdfix.reports.next_steps import PLUGIN_REMEDIES
@@ -186,6 +189,8 @@ class _Merge:
         )
         self._losses = KeyLosses(self._again)
         self._first_step = FirstStep()
+        self._words = CommonWords()
+        self._shared: dict[Place, dict[str, SharedWords]] = {}
         self._new = dict.fromkeys(FAILING, 0)
 
     def run(self, reporter: Reporter) -> ScanResult:
@@ -197,7 +202,6 @@ class _Merge:
             self._first_step.absorb(shard.part.urgent)
         summary = self._tally.summary()
         lost = self._losses.lost(summary.by_transformer)
-        summary.key_loss = [key.entry for key in lost.values()]
         summary.kms = merged_kms(
             [shard.end.summary.kms for shard in self._shards if shard.end.summary.kms is not None],
             self._tally,
@@ -205,8 +209,8 @@ class _Merge:
         for shard in self._shards:
             summary.readable_revisions += shard.end.summary.readable_revisions
             summary.readable_revisions_not_sought += shard.end.summary.readable_revisions_not_sought
-        for finding in self._findings(lost):
-            reporter.finding(finding)
+        self._publish(reporter, lost)
+        summary.key_loss = [self._entry(place, key) for place, key in lost.items()]
         seen = self._seen(summary)
         scope = self._first.head.scope
         reasons = conclude(
@@ -237,6 +241,10 @@ class _Merge:
             suggested_prefixes=seen.suggested_prefixes,
         )
 
+    def _entry(self, place: Place, lost: Lost) -> LostKey:
+        shared = self._shared.get(place, {})
+        return msgspec.structs.replace(lost.entry, shared=[shared[name] for name in sorted(shared)])
+
     def _header(self) -> Header:
         head = self._first.head
         return Header(
@@ -248,29 +256,35 @@ class _Merge:
             baseline=head.baseline,
         )
 
-    def _findings(self, lost: Collection[Place]) -> Iterator[Finding]:
-        """Yield the findings as the whole has them, in the order of their keys."""
+    def _publish(self, reporter: Reporter, lost: Collection[Place]) -> None:
+        """Hand on the findings as the whole has them, in the order of their keys."""
         for shard in self._shards:
             try:
                 for finding in shard.findings():
-                    yield self._taken(finding, lost)
+                    self._publish_one(finding, reporter, lost)
             except OSError as exc:
                 self._problems.append(f"{_named(shard)}: {why(exc)}")
             except _SPOILED as exc:
                 self._problems.append(f"{_named(shard)}: {safe_text(str(exc))}")
 
-    def _taken(self, finding: Finding, lost: Collection[Place]) -> Finding:
+    def _publish_one(self, finding: Finding, reporter: Reporter, lost: Collection[Place]) -> None:
         status = status_cause(finding)
         if status is not None:
-            directory = ResourcePrefix("", finding.group, finding.resource, "", None)
-            self._tally.list_cause(directory, status)
+            self._tally.list_cause(ResourcePrefix("", finding.group, finding.resource, "", None), status)
         if not finding.baseline and finding.outcome in self._new:
             self._new[Outcome(finding.outcome)] += 1
-        if not finding.may_be_lost_with:
-            return finding
-        places = [(finding.rule or "", finding.transformer, key) for key in finding.may_be_lost_with]
-        finding = msgspec.structs.replace(finding, may_be_lost_with=[])
-        return of_lost_key(finding) if any(place in lost for place in places) else finding
+        maybe = finding.may_be_lost
+        if maybe is None:
+            reporter.finding(finding)
+            return
+        places = [(finding.rule or "", finding.transformer, key) for key in maybe.key_fingerprints]
+        if len(self._words) >= MOST_KINDS or not any(place in lost for place in places):
+            reporter.finding(msgspec.structs.replace(finding, may_be_lost=None))
+            return
+        short, shared = shortened(finding, self._words, maybe.own_evidence)
+        for place in places:
+            self._shared.setdefault(place, {})[shared.id] = shared
+        reporter.finding_of_lost_key(short, shared)
 
     def _seen(self, summary: Summary) -> Seen:
         """Return how far the shards came together."""

@@ -74,7 +74,8 @@ def test_every_field() -> None:
         "severity": "breaks-now",
         "rule": "secrets,configmaps",
         "key_fingerprint": "fp:1",
-        "may_be_lost_with": [],
+        "may_be_lost": None,
+        "shared": None,
     }
 
 
@@ -137,9 +138,8 @@ def test_is_finding(found: Examination, expected: bool) -> None:
 
 
 def test_words_of_the_server_for_a_transformer_error() -> None:
-    cause = status_cause(
-        finding_from(examination("/registry/secrets/ns/a", upstream_message="no matching prefix found"))
-    )
+    found = examination("/registry/secrets/ns/a", upstream_message="no matching prefix found")
+    cause = status_cause(finding_from(found))
     assert cause is not None
     assert (cause.reason, cause.field) == ("UnexpectedServerResponse", "/registry/secrets/ns/a")
     assert cause.message == (

@@ -104,7 +104,8 @@ def _merge_shards(
         stream.flush()
     for problem in result.problems:
         say(f"incomplete: {problem}")
-    return int(scan_exit_code(result, fail_on))
+    # Where something lacks, it is not known whether anything was examined.
+    return int(ExitCode.INCOMPLETE if result.problems else scan_exit_code(result, fail_on))
 
 
 def _expected(files: tuple[Path, ...], clusters: Path | None, directory: Path | None) -> list[ExpectedReport]:

@@ -139,7 +139,7 @@ def random_store(seed: int) -> dict[str, bytes]:
     """Return values of several resources: plain ones, such under keys that are there or lost, and damaged ones."""
     rng = random.Random(seed)
     held: dict[str, bytes] = {"compact_rev_key": b"5", "/other/a": b"x", "/registry/zebra/a": b"{}"}
-    for number in range(220):
+    for number in range(160):
         resource = rng.choice(["secrets", "configmaps", "configmaps", "events.k8s.io/x"])
         name = f"{rng.randrange(10**6):06}"
         key = f"/registry/{resource}/{rng.choice(['shop', 'infra'])}/{name}"
@@ -178,7 +178,7 @@ def snapshot_of(held: dict[str, bytes], folder: Path, seed: int = 0) -> Path:
     return path
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_merged_shards_of_a_file_are_the_whole_byte_for_byte(tmp_path: Path, seed: int) -> None:
     path = snapshot_of(random_store(seed), tmp_path, seed)
     again = RepeatedOptions(source=("--snapshot", str(path)))
@@ -189,7 +189,8 @@ def test_merged_shards_of_a_file_are_the_whole_byte_for_byte(tmp_path: Path, see
 
     whole, result = scan_as(open_again(), request)
     assert len(result.summary.by_cause) >= 5
-    for of in (*range(1, 9), 16):
+    assert result.summary.key_loss
+    for of in (2, 5, 16) if seed else (1, 3, 4):
         files = shard_files(open_again, request, of, tmp_path, "json" if of % 2 else "jsonl")
         random.Random(of).shuffle(files)
         merged, came_to = merge_as(files)

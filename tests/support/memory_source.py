@@ -88,6 +88,11 @@ class MemorySource:
             if start <= stored.key and (end is None or stored.key < end)
         )
 
+    @property
+    def page_file(self) -> None:
+        """None: pages hold their values."""
+        return
+
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
         """Yield the records below a prefix in byte order of the keys."""
         yielded = 0

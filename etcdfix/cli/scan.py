@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ from etcdfix.inputs.outputfile import destination
 from etcdfix.model import Outcome
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.operations.look.shards import ShardRequest
-from etcdfix.operations.opening import open_plugins, open_source
+from etcdfix.operations.opening import Inputs, open_plugins, open_source
 from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.next_steps import plugin_troubles
@@ -138,10 +137,10 @@ def command(
         raise click.UsageError("--redact-key-file needs --redact-names")
     if reveal_key_ids and redact_names:
         raise click.UsageError("--redact-names and --reveal-key-ids contradict each other")
-    if shard is not None:
-        _check_divisible(options, redact_names=redact_names)
     wanted = wanted_scope(scope, namespaces, keys)
     inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
+    if shard is not None:
+        _check_divisible(inputs, redact_names=redact_names)
     request = ScanRequest(
         layout=StorageLayout(inputs.etcd_prefix),
         scope=wanted,
@@ -186,17 +185,17 @@ def command(
     return int(scan_exit_code(result, fail_on))
 
 
-def _check_divisible(options: Mapping[str, Any], *, redact_names: bool) -> None:
+def _check_divisible(inputs: Inputs, *, redact_names: bool) -> None:
     """Refuse what shards cannot be made of.
 
     Raises:
         click.UsageError: There is no snapshot, or what is made of it could not be merged.
     """
-    if options.get("snapshot") is None:
+    if inputs.snapshot is None:
         raise click.UsageError(
             "--shard needs --snapshot FILE: what is read from a live etcd or from kine is not the same for every shard"
         )
-    if options.get("salvage"):
+    if inputs.salvage:
         raise click.UsageError(
             "--shard and --salvage do not go together: a salvaged file is never whole, and no merge of its parts is"
         )

@@ -55,6 +55,9 @@ _WINDOW_BYTES = 8 << 20
 WAITING = "waiting"
 """Label of the progress of values that wait for a KMS plugin."""
 
+BEYOND = "others"
+"""Label of the progress of values that are looked at for what they open alone."""
+
 
 class Progress(Protocol):
     """Counts items for a display as they pass."""
@@ -88,6 +91,18 @@ class View:
     def waiting(self) -> int:
         """How many values with earlier keys are still open."""
         return self._run.waiting
+
+
+class Beyond(msgspec.Struct, frozen=True):
+    """Values that are not examined for themselves: what they open may decide about some that are.
+
+    Attributes:
+        pages: In the source's order; read only where a value waits.
+        holds: Says whether an etcd key is one of theirs.
+    """
+
+    pages: Iterable[Page]
+    holds: Callable[[bytes], bool]
 
 
 Take = Callable[[Examination, View], None]
@@ -124,6 +139,7 @@ def examine_all(
     target: bytes = b"",
     progress: Progress = no_progress,
     whole: bool = False,
+    beyond: Beyond | None = None,
 ) -> Ending:
     """Examine values once, and hand each to a consumer; those that wait for a KMS plugin come after all others.
 
@@ -136,24 +152,30 @@ def examine_all(
         target: Etcd key of a value that is searched for damage in any case; b"" for none.
         progress: Counts the values for a display, and those that waited.
         whole: A part is of no use: an interruption, or a source that is lost midway, is raised.
+        beyond: Looked at before what waits is judged; no consumer sees them.
 
     Raises:
         SourceError: Nothing could be read; or not everything, and a part is of no use.
     """
     seen = False
+    looks = helpers.looks if helpers is not None else partial(_looks_here, examiner)
     with Examining(examiner, target=target) as run:
         view = View(examiner, run)
 
         def first() -> None:
             nonlocal seen
-            shown = progress(iter(pages), "keys", None)
-            for look in helpers.looks(shown) if helpers is not None else _looks_here(examiner, shown):
+            for look in looks(progress(iter(pages), "keys", None)):
                 seen = True
                 with _counting(plain) as counts:
                     for found in run.first_of(look(counts)):
                         take(found, view)
 
         ending = _first_look(first, [run], whole=whole, began=lambda: seen)
+        if beyond is not None and run.waiting and ending == Ending():
+            others = looks(progress(iter(beyond.pages), BEYOND, None))
+            ending = _first_look(
+                partial(run.look_beyond, others, beyond.holds), [run], whole=whole, began=lambda: True
+            )
         ending = _drain(run, view, take, ending, progress=progress, whole=whole)
         return ending if helpers is None else msgspec.structs.replace(ending, lost=tuple(helpers.lost))
 
@@ -275,6 +297,7 @@ class Examining:
         # From the first look, and from the later one; each in the source's order.
         self._doubtful = (Spool(Examination), Spool(Examination))
         self._window: deque[tuple[StoredValue, Examination | None]] = deque()
+        self._is_beyond: Callable[[bytes], bool] = _never
 
     def __enter__(self) -> Self:
         return self
@@ -334,6 +357,23 @@ class Examining:
             return self._put_aside(self._doubtful[0], found, stored)
         return found
 
+    def look_beyond(self, looks: Iterable[Look], holds: Callable[[bytes], bool]) -> None:
+        """Look at values for what they open alone, after all others; those that wait for a plugin are never yielded.
+
+        Args:
+            looks: Of their pages, in the source's order.
+            holds: Says whether an etcd key is one of theirs.
+        """
+        self._is_beyond = holds
+        if self._plugins is not None:
+            self._plugins.deferring = True
+        for look in looks:
+            with _counting(_uncounted) as counts:
+                for stored, found in look(counts):
+                    pending = isinstance(found, KMSPending) or found.verdict.cause is Cause.KMS_UNREACHABLE
+                    if pending and self._plugins is not None and not self._plugins.over:
+                        self._put_aside(self._waiting, stored, stored)
+
     def _is_open(self, found: Examination) -> bool:
         """Say whether a value waits: more may be found, a repair too, or a search is due since it is the target."""
         if not found.verdict.settled or found.stored.key == self._target:
@@ -375,6 +415,8 @@ class Examining:
             if found is None:
                 found = self._wait(stored)
             self._window.popleft()
+            if self._is_beyond(stored.key):
+                continue
             now = found if found.verdict.is_plain else self._put_aside(self._doubtful[1], found, stored)
             if now is not None:
                 yield now
@@ -456,6 +498,14 @@ class Examining:
             self._waiting.drop()
             size += len(stored.value)
         return bool(self._window)
+
+
+def _never(_key: bytes) -> bool:
+    return False
+
+
+def _uncounted(_counts: Sequence[PlainCount]) -> None:
+    """Let what was counted go: what it opened is known."""
 
 
 def _may_be_repaired(found: Examination) -> bool:

@@ -10,6 +10,7 @@ without is a built-in directory.
 from __future__ import annotations
 
 import posixpath
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from functools import cache
@@ -348,17 +349,29 @@ def under_other_prefixes(key: bytes, prefix: bytes) -> tuple[bytes, ...]:
     return tuple(other + rest for other in prefixes if other != prefix)
 
 
+def likely_prefix(key: bytes) -> str:
+    """Return the storage prefix under which a key would make sense, "" for none."""
+    if not key.startswith(b"/"):
+        return ""  # every storage prefix starts with a slash, whatever was configured
+    known = _first_segments()
+    segments = key.decode("utf-8", "replace").split("/")
+    for index, segment in enumerate(segments[1:], start=1):
+        if segment in known and "." not in segment:
+            return "/".join(segments[:index]) or "/"
+    return ""
+
+
+@cache
+def _first_segments() -> frozenset[str]:
+    return frozenset(directory.path.split("/")[0] for directory in builtin_directories())
+
+
 def likely_prefixes(keys: Iterable[bytes]) -> list[str]:
     """Return storage prefixes under which the given keys would make sense, most frequent first."""
-    counts: dict[str, int] = {}
-    known = {d.path.split("/")[0] for d in builtin_directories()}
-    for key in keys:
-        if not key.startswith(b"/"):
-            continue  # every storage prefix starts with a slash, whatever was configured
-        segments = key.decode("utf-8", "replace").split("/")
-        for index, segment in enumerate(segments[1:], start=1):
-            if segment in known and "." not in segment:
-                prefix = "/".join(segments[:index]) or "/"
-                counts[prefix] = counts.get(prefix, 0) + 1
-                break
+    return most_frequent(map(likely_prefix, keys))
+
+
+def most_frequent(prefixes: Iterable[str]) -> list[str]:
+    """Return what :func:`likely_prefix` said of some keys, most frequent first."""
+    counts = Counter(prefix for prefix in prefixes if prefix)
     return sorted(counts, key=lambda prefix: (-counts[prefix], prefix))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -18,13 +19,26 @@ from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import destination
 from etcdfix.model import Outcome
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
-from etcdfix.operations.opening import open_plugins, open_source
+from etcdfix.operations.look.shards import ShardRequest
+from etcdfix.operations.opening import Inputs, open_plugins, open_source
 from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.next_steps import plugin_troubles
 from etcdfix.reports.redaction import RedactingReporter, Redactor, load_redaction_key
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.safetext import safe_text
+
+_SHARD: Final = re.compile(r"([1-9][0-9]{0,3})/([1-9][0-9]{0,3})")
+
+
+def _shard(_context: click.Context, _parameter: click.Parameter, text: str | None) -> ShardRequest | None:
+    """Return which shard ``I/N`` means."""
+    if text is None:
+        return None
+    found = _SHARD.fullmatch(text)
+    if found is None or int(found[1]) > int(found[2]):
+        raise click.BadParameter(f"{text!r} is no shard: give I/N, as 1/4 to 4/4, of at most 9999")
+    return ShardRequest(int(found[1]), int(found[2]))
 
 
 @click.command("scan", epilog=epilog(MEANINGS))
@@ -69,6 +83,14 @@ from etcdfix.text.safetext import safe_text
 @fail_on_option
 @of_list
 @click.option(
+    "--shard",
+    metavar="I/N",
+    callback=_shard,
+    envvar="ETCDFIX_SHARD",
+    help="Look at part I of N of the keys in scope, I counted from 1; of a --snapshot alone. Save each report with "
+    "-o json or -o jsonl, then: etcdfix report merge.",
+)
+@click.option(
     "--redact-names",
     is_flag=True,
     envvar="ETCDFIX_REDACT_NAMES",
@@ -98,6 +120,7 @@ def command(
     max_causes: int,
     baseline: Path | None,
     fail_on: tuple[Outcome, ...],
+    shard: ShardRequest | None,
     redact_names: bool,
     redact_key_file: Path | None,
     reveal_key_ids: bool,
@@ -116,6 +139,8 @@ def command(
         raise click.UsageError("--redact-names and --reveal-key-ids contradict each other")
     wanted = wanted_scope(scope, namespaces, keys)
     inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
+    if shard is not None:
+        _check_divisible(inputs, redact_names=redact_names)
     request = ScanRequest(
         layout=StorageLayout(inputs.etcd_prefix),
         scope=wanted,
@@ -125,6 +150,7 @@ def command(
         baseline=load_baseline(baseline) if baseline is not None else None,
         same_again=inputs.same_again(),
         reveal_key_ids=reveal_key_ids,
+        shard=shard,
     )
     inputs_used = (
         inputs.file, inputs.encryption_config, options.get("manifest"), options.get("clusters"), baseline,
@@ -159,6 +185,26 @@ def command(
     return int(scan_exit_code(result, fail_on))
 
 
+def _check_divisible(inputs: Inputs, *, redact_names: bool) -> None:
+    """Refuse what shards cannot be made of.
+
+    Raises:
+        click.UsageError: There is no snapshot, or what is made of it could not be merged.
+    """
+    if inputs.snapshot is None:
+        raise click.UsageError(
+            "--shard needs --snapshot FILE: what is read from a live etcd or from kine is not the same for every shard"
+        )
+    if inputs.salvage:
+        raise click.UsageError(
+            "--shard and --salvage do not go together: a salvaged file is never whole, and no merge of its parts is"
+        )
+    if redact_names:
+        raise click.UsageError(
+            "--shard and --redact-names do not go together: shards are merged by the names of their keys"
+        )
+
+
 def _last_words(result: ScanResult, request: ScanRequest, revision: int) -> None:
     summary = result.summary
     for problem in result.problems:
@@ -182,5 +228,7 @@ def _last_words(result: ScanResult, request: ScanRequest, revision: int) -> None
             say("  next: check --etcd-prefix and that this is the etcd that the API servers use")
     elif result.nothing_named_exists:
         say("NOTHING WAS EXAMINED: no key matches the given name (the storage prefix itself holds keys)")
+    elif summary.keys == 0 and request.shard is not None:
+        say("no key is in this shard")
     elif summary.keys == 0:
         say("no key is in this scope (the storage prefix itself holds keys)")

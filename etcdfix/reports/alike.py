@@ -94,13 +94,63 @@ class _Kind(Counted):
     places: tuple[Place, ...]
 
 
+class CommonWords:
+    """Names what several findings say in the same words."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, SharedWords] = {}
+
+    def __len__(self) -> int:
+        return len(self._named)
+
+    def of(self, cause: str, message: str, evidence: list[FindingEvidence]) -> SharedWords:
+        """Return what findings with this cause, message and evidence have in common."""
+        words = SharedWords("", cause, message, evidence)
+        digest = hashlib.sha256(msgspec.json.encode(words)).hexdigest()
+        for digits in range(_ID_DIGITS, len(digest) + 1):
+            named = msgspec.structs.replace(words, id=digest[:digits])
+            if self._named.setdefault(named.id, named) == named:
+                return named
+        raise AssertionError("two texts have one SHA-256")
+
+
+def shortened(finding: Finding, words: CommonWords, own: int) -> tuple[Finding, SharedWords]:
+    """Return a finding of a lost key without what is said of many; and that.
+
+    Args:
+        finding: With all that is said of it.
+        words: Names what is said of many.
+        own: So many of its evidence, the last, are what this value alone has.
+    """
+    cut = len(finding.evidence) - own
+    shared = words.of(finding.cause or "", finding.message, finding.evidence[:cut])
+    short = msgspec.structs.replace(
+        finding,
+        message="",
+        evidence=finding.evidence[cut:],
+        remedies=[],
+        kms_key_id_sha256=finding.kms_key_id_sha256 or UNSET,
+        group_version_kind=UNSET,
+        readable_until=finding.readable_until or UNSET,
+        lease=finding.lease or UNSET,
+        shared=shared.id,
+        may_be_lost=None,
+    )
+    return short, shared
+
+
+def may_be_one_of_many(found: Examination) -> bool:
+    """Say whether all that is said of a value may be said of many, but for what every value has for itself."""
+    return found.repair is None and found.decoded is None
+
+
 class Alike:
     """Tells the kinds of findings apart that may belong to a lost key. Memory does not depend on how many there are."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[object, ...], int] = {}
         self._kinds: list[_Kind] = []
-        self._words: dict[str, SharedWords] = {}
+        self._words = CommonWords()
 
     def one(
         self,
@@ -118,7 +168,7 @@ class Alike:
             readable: An earlier revision that still reads.
             baseline: It was known before.
         """
-        if found.repair is not None or found.decoded is not None:
+        if not may_be_one_of_many(found):
             return None
         stored = found.stored
         like = (
@@ -157,17 +207,7 @@ class Alike:
 
     def _kind_of(self, found: Examination) -> _Kind:
         found = msgspec.structs.replace(found, stored=msgspec.structs.replace(found.stored, value=b""))
-        finding = finding_from(found, ())
-        shared = self._shared(finding)
-        finding = msgspec.structs.replace(
-            finding,
-            message="",
-            evidence=[],
-            kms_key_id_sha256=finding.kms_key_id_sha256 or UNSET,
-            group_version_kind=UNSET,
-            readable_until=finding.readable_until or UNSET,
-            shared=shared.id,
-        )
+        finding, shared = shortened(finding_from(found, ()), self._words, 0)
         stored = found.stored
         return _Kind(
             found,
@@ -179,15 +219,6 @@ class Alike:
             shared,
             places_of(found),
         )
-
-    def _shared(self, finding: Finding) -> SharedWords:
-        words = SharedWords("", finding.cause or "", finding.message, finding.evidence)
-        digest = hashlib.sha256(msgspec.json.encode(words)).hexdigest()
-        for digits in range(_ID_DIGITS, len(digest) + 1):
-            named = msgspec.structs.replace(words, id=digest[:digits])
-            if self._words.setdefault(named.id, named) == named:
-                return named
-        raise AssertionError("two texts have one SHA-256")
 
     def __len__(self) -> int:
         return len(self._kinds)

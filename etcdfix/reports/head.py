@@ -92,8 +92,9 @@ def found_line(
     """
     start = "INTERRUPTED: " if interrupted else "INCOMPLETE: " if reasons else ""
     scope = header.scope
-    narrow = bool(scope.prefixes or scope.resources or scope.namespaces)
-    where = " in scope" if narrow else ""
+    shard = scope.shard
+    narrow = bool(scope.prefixes or scope.resources or scope.namespaces or shard)
+    where = f" in shard {shard.index} of {shard.of}" if shard is not None else " in scope" if narrow else ""
     if header.source.type != "etcd":
         file = "file of kine" if header.source.type == "kine" else "snapshot"
         where += f" of the {file}" if narrow else f" in the {file}"

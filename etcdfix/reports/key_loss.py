@@ -12,7 +12,7 @@ from etcdfix.reports.next_steps import doubt_in, first_way_out
 from etcdfix.reports.remedies import configuration_remedy, from_memory, other_copies, recovered_configuration
 from etcdfix.reports.tally import MAX_NAMES, OTHERS
 from etcdfix.reports.ways import Way, WayKind
-from etcdfix.storagekey import ResourcePrefix, StorageCodec
+from etcdfix.storagekey import ResourcePrefix, StorageCodec, display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
@@ -47,11 +47,56 @@ def _scope_of(directories: Iterable[ResourcePrefix]) -> list[str]:
 
 
 class _Members(msgspec.Struct):
-    causes: dict[Cause, None]
-    resources: dict[ResourcePrefix, None]
+    """What is known of the values that one encryption key may have lost.
+
+    Attributes:
+        causes: Why they do not open.
+        resources: Theirs; not more than :data:`~etcdfix.reports.tally.MAX_NAMES`.
+        worst: The worst that is at stake.
+        kept: Of how many an earlier revision is kept that reads.
+        first_kept: Puts back the first of these, by its etcd key; None for none.
+        first_key: Etcd key of that one, as it is shown.
+    """
+
+    causes: set[Cause]
+    resources: set[ResourcePrefix]
     worst: Stake
     kept: int = 0
     first_kept: Remedy | None = None
+    first_key: str = ""
+
+    def keep(self, number: int, key: str, remedy: Remedy) -> None:
+        """Count values of which an earlier revision is kept; the first of them shows how it is put back."""
+        if self.first_kept is None or key < self.first_key:
+            self.first_kept, self.first_key = remedy, key
+        self.kept += number
+
+    def in_order(self) -> tuple[list[Cause], list[ResourcePrefix]]:
+        """Return causes and resources in an order of their own: that of the values may be another in every run."""
+        catalogue = list(Cause)
+        return sorted(self.causes, key=catalogue.index), sorted(self.resources, key=lambda d: d.path)
+
+
+class LossRest(msgspec.Struct, frozen=True):
+    """What was gathered of the values that one encryption key may have lost, for whoever adds it to that of others.
+
+    Attributes:
+        place: The key.
+        causes: Why they do not open.
+        resources: Theirs.
+        worst: The worst that is at stake.
+        kept: Of how many an earlier revision is kept that reads.
+        first_kept: Puts back the first of these, by its etcd key; None for none.
+        first_key: Etcd key of that one, as it is shown.
+    """
+
+    place: Place
+    causes: list[Cause]
+    resources: list[ResourcePrefix]
+    worst: Stake
+    kept: int
+    first_kept: Remedy | None
+    first_key: str
 
 
 class Lost(NamedTuple):
@@ -87,14 +132,36 @@ class KeyLosses:
             if members is None:
                 if len(self._members) >= MAX_NAMES:
                     continue
-                members = self._members[place] = _Members({}, {}, stake)
-            members.causes[cause] = None
+                members = self._members[place] = _Members(set(), set(), stake)
+            members.causes.add(cause)
             if len(members.resources) < MAX_NAMES:
-                members.resources[found.directory] = None
+                members.resources.add(found.directory)
             if kept is not None:
-                members.kept += 1
-                members.first_kept = members.first_kept or kept
+                members.keep(1, display(found.stored.key), kept)
             members.worst = min(members.worst, stake, key=lambda one: one.rank)
+
+    def rest(self) -> list[LossRest]:
+        """Return all that was gathered, for :meth:`absorb`."""
+        return [
+            LossRest(
+                place, *members.in_order(), members.worst, members.kept, members.first_kept, members.first_key
+            )
+            for place, members in sorted(self._members.items(), key=lambda item: item[0])
+        ]
+
+    def absorb(self, rest: Iterable[LossRest]) -> None:
+        """Add what was gathered elsewhere."""
+        for more in rest:
+            members = self._members.get(more.place)
+            if members is None:
+                if len(self._members) >= MAX_NAMES:
+                    continue
+                members = self._members[more.place] = _Members(set(), set(), more.worst)
+            members.causes.update(more.causes)
+            members.resources.update(more.resources[: MAX_NAMES - len(members.resources)])
+            if more.first_kept is not None:
+                members.keep(more.kept, more.first_key, more.first_kept)
+            members.worst = min(members.worst, more.worst, key=lambda one: one.rank)
 
     def lost(self, counted: Iterable[TransformerSummary]) -> dict[Place, Lost]:
         """Return the keys that are lost by these counts."""
@@ -116,7 +183,7 @@ class KeyLosses:
         return LostKey(
             transformer=transformer,
             rule=rule,
-            resources=[str(directory.group_resource) for directory in members.resources],
+            resources=[str(directory.group_resource) for directory in members.in_order()[1]],
             key_fingerprint=entry.key_fingerprint,
             failures=entry.failures,
             of=entry.keys,
@@ -128,13 +195,14 @@ class KeyLosses:
     def _ways_out(self, transformer: str, members: _Members) -> Iterator[Way]:
         """Yield the ways out for all values of a key, least destructive first; none of them deletes."""
         again = self._again
-        resources = _scope_of(members.resources)
+        causes, directories = members.in_order()
+        resources = _scope_of(directories)
         command = again.scan_of(resources, reading=again.with_configuration)
-        recovered = recovered_configuration(members.causes, transformer, again)
+        recovered = recovered_configuration(causes, transformer, again)
         if recovered is not None:
             yield Way(recovered)
         seen = set()
-        for cause in members.causes:
+        for cause in causes:
             remedy = configuration_remedy(cause, transformer, command)
             if remedy is not None and remedy.action not in seen:
                 seen.add(remedy.action)

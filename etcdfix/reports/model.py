@@ -54,10 +54,26 @@ class ReportConfiguration(msgspec.Struct, frozen=True):
     sha256: str
 
 
+class Shard(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which part of the scope was looked at: of its etcd keys those from ``from_key`` on and below ``to_key``.
+
+    ``index`` counts from 1 to ``of``. The first one begins with "", the last one ends with null. Where a key is not
+    plain text, its ``_base64`` is authoritative.
+    """
+
+    index: int
+    of: int
+    from_key: str
+    to_key: str | None
+    from_key_base64: str | None = None
+    to_key_base64: str | None = None
+
+
 class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was asked for; empty lists mean everything.
 
-    ``redaction_key_id`` is there where names were replaced by digests, and tells two keys of these apart.
+    ``redaction_key_id`` is there where names were replaced by digests, and tells two keys of these apart. ``shard`` is
+    there where only a part of it was looked at, see ``report merge``.
     """
 
     etcd_prefix: str
@@ -66,6 +82,7 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
     namespaces: list[str]
     kubernetes_version: str | None
     redaction_key_id: str = ""
+    shard: Shard | None = None
 
 
 class ValueKind(msgspec.Struct, frozen=True):
@@ -92,6 +109,17 @@ class Remedy(msgspec.Struct, frozen=True):
     note: str
 
 
+class MayBeLost(msgspec.Struct, frozen=True, omit_defaults=True):
+    """That encryption keys may be lost to which the finding of a shard then belongs; only the whole can tell.
+
+    ``key_fingerprints`` are those of the keys, "" for one that has none. The last ``own_evidence`` of its evidence is
+    what this value alone has.
+    """
+
+    key_fingerprints: list[str]
+    own_evidence: int = 0
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One key that there is something to say about.
 
@@ -102,7 +130,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     there is none, or where several keys of the rule have that name.
 
     ``shared`` is there where the finding belongs to a lost key, see :class:`SharedWords`: then ``message`` is "",
-    ``evidence`` is only what this value alone has, and what would be null is left out.
+    ``evidence`` is only what this value alone has, and what would be null is left out. ``may_be_lost`` is there in the
+    report of a shard alone.
     """
 
     key: str
@@ -136,6 +165,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rule: str | None = None
     key_fingerprint: str | None = None
     shared: str | None = None
+    may_be_lost: MayBeLost | None = None
 
 
 class StatusCause(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -362,7 +392,10 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Conclusion(msgspec.Struct, frozen=True):
-    """What is known after the last key. ``source`` again, because a compaction can have split the scan."""
+    """What is known after the last key. ``source`` again, because a compaction can have split the scan.
+
+    ``part`` is what ``report merge`` needs of a shard; None for a whole scan.
+    """
 
     source: ReportSource
     statuses: list[Status]
@@ -371,10 +404,14 @@ class Conclusion(msgspec.Struct, frozen=True):
     incomplete_reasons: list[str]
     finished_at: str
     interrupted: bool = False
+    part: msgspec.Struct | None = None
 
 
 class ScanReport(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion"}):
-    """The whole document of ``-o json``. ``baseline`` is left out where there was none."""
+    """The whole document of ``-o json``. ``baseline`` is left out where there was none.
+
+    ``part`` stands in the report of a shard alone, for ``report merge`` of the same release: no other program reads it.
+    """
 
     api_version: str
     kind: str
@@ -390,6 +427,7 @@ class ScanReport(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion
     incomplete_reasons: list[str]
     finished_at: str
     baseline: ReportBaseline | None = None
+    part: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class SourcedReport(msgspec.Struct, frozen=True, kw_only=True):

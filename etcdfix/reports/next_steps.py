@@ -216,7 +216,8 @@ def next_for_undetermined(
 
 NO_KMS = "--no-kms"
 
-_WELL = frozenset({"ok", "not-asked"})
+WELL = frozenset({"ok", "not-asked"})
+"""States of a plugin about which nothing is to be done."""
 
 PLUGIN_REMEDIES = {
     "no-socket": "start it, or say where its socket is: --kms-endpoint NAME=unix:///PATH",
@@ -241,7 +242,7 @@ def plugin_problems(kms: KMSSummary | None) -> list[str]:
 
 
 def _troubled(kms: KMSSummary | None) -> list[KMSPluginSummary]:
-    return [plugin for plugin in kms.plugins if plugin.state not in _WELL] if kms is not None else []
+    return [plugin for plugin in kms.plugins if plugin.state not in WELL] if kms is not None else []
 
 
 def _trouble(plugin: KMSPluginSummary) -> str:

@@ -100,13 +100,19 @@ class _Kind(msgspec.Struct):
     kind: str
 
 
-class _Redaction(msgspec.Struct, frozen=True):
+class _Shard(msgspec.Struct, frozen=True):
+    index: int = 0
+    of: int = 0
+
+
+class _Part(msgspec.Struct, frozen=True):
     redaction_key_id: str = ""
+    shard: _Shard | None = None
 
 
 class _Version(msgspec.Struct, rename={"api_version": "apiVersion"}):
     api_version: str = ""
-    scope: _Redaction = _Redaction()
+    scope: _Part = _Part()
 
 
 class _Summary(msgspec.Struct):
@@ -209,7 +215,7 @@ def check_version(raw: Readable) -> None:
     """Look at the version before the fields: those of another one may mean something else, or be missing.
 
     Raises:
-        msgspec.ValidationError: It is none that is read.
+        msgspec.ValidationError: It is none that is read, or what it tells is not enough to go on from.
     """
     header = msgspec.json.decode(raw, type=_Version)
     if header.api_version not in READ_VERSIONS:
@@ -219,6 +225,11 @@ def check_version(raw: Readable) -> None:
     if header.scope.redaction_key_id:
         raise msgspec.ValidationError(
             "its names were replaced (--redact-names), so that no etcd key can be found by it"
+        )
+    if header.scope.shard is not None:
+        shard = header.scope.shard
+        raise msgspec.ValidationError(
+            f"it is shard {shard.index} of {shard.of}: merge them all first (etcdfix report merge)"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import msgspec
 
@@ -161,6 +161,27 @@ class Source(Protocol):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None: ...
+
+
+@runtime_checkable
+class Divisible(Source, Protocol):
+    """A source that never changes, so that several processes can each look at a part of its keys."""
+
+    def keys(self, prefix: bytes) -> Iterator[bytes]:
+        """Yield every key that starts with ``prefix``, in byte order, the same in every process.
+
+        Raises:
+            SourceError: Nothing can be read.
+        """
+        ...
+
+    def pages_between(self, prefix: bytes, start: bytes, end: bytes | None) -> Iterator[Page]:
+        """Yield what :meth:`pages` does, from the key ``start`` on and below ``end`` (None: to the last).
+
+        Raises:
+            SourceError: As for :meth:`pages`.
+        """
+        ...
 
 
 def has_keys(source: Source, layout: StorageLayout) -> bool:

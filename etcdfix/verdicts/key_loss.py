@@ -200,10 +200,21 @@ class KeyCounter:
             if self._only is None or name in self._only:
                 self._of(name).add(found, target=self._target, times=times)
             if unproven and (self._anywhere is None or _anywhere(name) in self._anywhere):
-                place = (*_anywhere(name), found.verdict.key_proven)
-                if len(self._unproven) >= MOST_KEYS and place not in self._unproven:
-                    place = (*_OTHERS, found.verdict.key_proven)
-                self._unproven[place] += times
+                self._count_unproven((*_anywhere(name), found.verdict.key_proven), times)
+
+    def unproven(self) -> list[tuple[str, str, bool, int]]:
+        """Return what fails under keys in any rule, and nothing proves why: transformer, key, key proven, how many."""
+        return sorted((*place, count) for place, count in self._unproven.items())
+
+    def absorb(self, unproven: Iterable[tuple[str, str, bool, int]]) -> None:
+        """Add what another counter has in :meth:`unproven`; that alone."""
+        for transformer, key, proven, count in unproven:
+            self._count_unproven((transformer, key, proven), count)
+
+    def _count_unproven(self, place: tuple[str, str, bool], count: int) -> None:
+        if len(self._unproven) >= MOST_KEYS and place not in self._unproven:
+            place = (*_OTHERS, place[2])
+        self._unproven[place] += count
 
     def add_plain(self, counts: Iterable[PlainCount]) -> None:
         """Count values that are plain; not where a target asks which of them were written before it."""

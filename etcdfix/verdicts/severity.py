@@ -185,7 +185,7 @@ class Stake(msgspec.Struct, frozen=True):
 def by_rank(stakes: Iterable[Stake]) -> list[Stake]:
     """Return them with the worst first, and in an order of their own."""
     return sorted(
-        stakes, key=lambda stake: (stake.rank, str(stake.resource), stake.behaviour, stake.conditional)
+        stakes, key=lambda stake: (stake.rank, str(stake.resource), *msgspec.structs.astuple(stake)[2:])
     )
 
 

@@ -76,6 +76,18 @@ class MemorySource:
         """Yield the same in pages."""
         return paged(self.current(prefix))
 
+    def keys(self, prefix: bytes) -> Iterator[bytes]:
+        """Yield the keys below a prefix."""
+        return (key for key in sorted(self._records) if key.startswith(prefix))
+
+    def pages_between(self, prefix: bytes, start: bytes, end: bytes | None) -> Iterator[Page]:
+        """Yield in pages what is between two keys."""
+        return paged(
+            stored
+            for stored in self.current(prefix)
+            if start <= stored.key and (end is None or stored.key < end)
+        )
+
     @property
     def page_file(self) -> None:
         """None: pages hold their values."""

@@ -7,7 +7,7 @@ import click
 from etcdfix.cli.lazy_group import Commands, LazyGroup
 
 COMMANDS: Commands = {
-    "merge": ("etcdfix.cli.report.merge", "Merge the reports of many clusters into one."),
+    "merge": ("etcdfix.cli.report.merge", "Merge the reports of shards, or of many clusters, into one."),
 }
 
 

@@ -9,14 +9,16 @@ from pathlib import Path
 import click
 
 from etcdfix.cli.cluster_index import output_options
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
 from etcdfix.cli.output import say
 from etcdfix.inputs.clusterlist import load_cluster_list
 from etcdfix.inputs.outputfile import destination
 from etcdfix.model import Outcome
 from etcdfix.operations.look.fleet import ExpectedReport, expected_of_list, merge_fleet, oldest_of
+from etcdfix.operations.look.merge_shards import merge_shards
 from etcdfix.reports.fleet_model import FleetReport
+from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.formats.fleet import FLEET_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
@@ -24,6 +26,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.FINDINGS: "findings: decrypt-failure, decode-failure or inconsistent; see --fail-on",
     ExitCode.USAGE: "usage or configuration error",
     ExitCode.INCOMPLETE: "a report lacks or is none, a scan was lost midway, something is undetermined (wins over 1)",
+    ExitCode.SOURCE: "no shard examined anything",
     **ENDED_EARLY,
 }
 _PATH = click.Path(path_type=Path)
@@ -45,7 +48,7 @@ _PATH = click.Path(path_type=Path)
     help="Leave out reports that were made longer ago, and say so: 20h for those of tonight.",
 )  # fmt: skip
 @fail_on_option
-@output_options(list(FLEET_FORMATS))
+@output_options(list(SCAN_FORMATS))
 def command(
     *,
     files: tuple[Path, ...],
@@ -58,14 +61,23 @@ def command(
     output_file: Path | None,
     max_rows: int,
 ) -> int:
-    """Merge saved reports of many clusters into one, with a row for each, the worst first. Reads the files alone.
+    """Merge saved reports of etcdfix scan, written with -o json or -o jsonl, into one. Reads the files alone.
 
-    The reports are those of etcdfix scan, written with -o json or -o jsonl. Keys that several clusters use are shown
-    side by side, by the digest of a KMS key id or the fingerprint of the bytes; a scan's --baseline says what is new.
-    A report that lacks, is cut, or is none is named, and makes the exit code 3.
+    Without --fleet they are those of the shards of one snapshot (scan --snapshot FILE --shard 1/4, and so on), in any
+    order; the report is the one of the whole scan.
+
+    With --fleet they are those of many clusters: a row for each, the worst first. Keys that several clusters use are
+    shown side by side, by the digest of a KMS key id or the fingerprint of the bytes; a scan's --baseline says what is
+    new.
+
+    A report that lacks, is cut, is none, or does not fit is named, and makes the exit code 3.
     """
     if not fleet:
-        raise click.UsageError("only the reports of a fleet can be merged: name --fleet")
+        if clusters is not None or directory is not None or max_age is not None:
+            raise click.UsageError("--clusters, --reports and --max-age need --fleet")
+        return _merge_shards(files, fail_on, output, output_file, max_rows)
+    if output not in FLEET_FORMATS:
+        raise click.UsageError(f"--fleet has no -o {output}; it has {', '.join(FLEET_FORMATS)}")
     expected = _expected(files, clusters, directory)
     now = datetime.now(UTC)
     oldest = oldest_of(max_age, now) if max_age is not None else None
@@ -76,6 +88,24 @@ def command(
     for reason in report.incomplete_reasons:
         say(f"incomplete: {reason}")
     return fleet_exit_code(report, fail_on)
+
+
+def _merge_shards(
+    files: tuple[Path, ...],
+    fail_on: tuple[Outcome, ...],
+    output: str,
+    output_file: Path | None,
+    max_rows: int,
+) -> int:
+    if not files:
+        raise click.UsageError("no report: name those of the shards, FILE ...; or --fleet for many clusters")
+    with destination(output_file, files) as stream:
+        result = merge_shards(files, SCAN_FORMATS[output](stream, max_rows), max_causes=max_rows)
+        stream.flush()
+    for problem in result.problems:
+        say(f"incomplete: {problem}")
+    # Where something lacks, it is not known whether anything was examined.
+    return int(ExitCode.INCOMPLETE if result.problems else scan_exit_code(result, fail_on))
 
 
 def _expected(files: tuple[Path, ...], clusters: Path | None, directory: Path | None) -> list[ExpectedReport]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from etcdfix.errors import SourceDenied
 from etcdfix.examine import Reading
 from etcdfix.model import StoredValue
-from etcdfix.reports.model import Scope
+from etcdfix.reports.model import Scope, Shard
 from etcdfix.reports.origin import shown_word
 from etcdfix.scope import KeyRange, ScopeRequest
 from etcdfix.sources.base import Source
@@ -35,13 +35,16 @@ def pages_in(source: Source, ranges: Sequence[KeyRange], denied: list[bytes]) ->
             yield from source.pages(wanted.prefix)
 
 
-def shown_scope(scope: ScopeRequest, reading: Reading, *, limited_to: str) -> Scope:
+def shown_scope(
+    scope: ScopeRequest, reading: Reading, *, limited_to: str, shard: Shard | None = None
+) -> Scope:
     """Return a scope as reports have it.
 
     Args:
         scope: What was asked for.
         reading: How values are read.
         limited_to: All that may be read, where that is not everything; else "".
+        shard: Which part of it was looked at; None for all of it.
     """
     minor = reading.kubernetes_minor
     return Scope(
@@ -51,4 +54,5 @@ def shown_scope(scope: ScopeRequest, reading: Reading, *, limited_to: str) -> Sc
         resources=scope.resources,
         namespaces=[*map(shown_word, scope.namespaces)],
         kubernetes_version=f"1.{minor}" if minor is not None else None,
+        shard=shard,
     )

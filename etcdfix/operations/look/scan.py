@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -11,19 +11,22 @@ import msgspec
 
 from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
 from etcdfix.encryption.envelope import transformer_name
-from etcdfix.errors import EndedEarly, SourceError
+from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import PLAIN, Examiner, Reading
-from etcdfix.examine_all import Progress, View, examine_all, no_progress
+from etcdfix.examine_all import Beyond, Progress, View, examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.model import Evidence, Outcome, ReadableRevision, ServerBehaviour, key_id_digest
+from etcdfix.operations.look.concluding import conclude
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.in_scope import pages_in, shown_scope
+from etcdfix.operations.look.shards import ShardRequest, beyond, pages_of, shown_shard, span_of
 from etcdfix.readable_revision import ReadableRevisions, Sought
-from etcdfix.reports.alike import Alike, OneOfMany, shown_digest
+from etcdfix.reports.alike import Alike, OneOfMany, may_be_one_of_many, shown_digest
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.baseline import Baseline
 from etcdfix.reports.earlier_revision import readable_way
 from etcdfix.reports.finding import finding_from, is_finding, status_cause
+from etcdfix.reports.first_step import FirstStep
 from etcdfix.reports.key_loss import KeyLosses, Place, places_of
 from etcdfix.reports.model import (
     Conclusion,
@@ -31,24 +34,25 @@ from etcdfix.reports.model import (
     Header,
     KMSPluginSummary,
     KMSSummary,
+    MayBeLost,
     Remedy,
+    Shard,
     Summary,
 )
-from etcdfix.reports.next_steps import doubt_in, first_way_out, next_way_out, plugin_problems
+from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
 from etcdfix.reports.remedies import ways_out
+from etcdfix.reports.shard import Seen, ShardPart
 from etcdfix.reports.tally import CAP, Tally
 from etcdfix.reports.ways import Way, WayKind
-from etcdfix.scope import ScopeRequest, resolve_scope
-from etcdfix.sources.base import Source, has_keys
+from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
+from etcdfix.sources.base import Divisible, Source, has_keys
+from etcdfix.sources.pages import Page
 from etcdfix.spool import Spool
-from etcdfix.storagekey import ResourcePrefix, StorageLayout, display, likely_prefixes
+from etcdfix.storagekey import ResourcePrefix, StorageLayout, display, likely_prefix, likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.words import counted
-from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
-from etcdfix.verdicts.deletability import IDENTITY
+from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.key_loss import KeyDoubt, doubt_by_numbers
 from etcdfix.verdicts.severity import Rank, stake_of
 
 if TYPE_CHECKING:
@@ -61,7 +65,8 @@ FAILING: Final = (
     Outcome.UNDETERMINED,
 )
 """Outcomes that make the exit code of a scan, if nobody chose among them."""
-_SAMPLE = 200
+SAMPLE: Final = 200
+"""So many keys that hold no object tell where the others may be."""
 # Causes of a value that may lie under a name that is not its own.
 _NAME_IN_DOUBT = frozenset(
     {
@@ -75,6 +80,11 @@ _NAME_IN_DOUBT = frozenset(
 # Each is a question to etcd; of many keys in one state, these tell enough.
 _MOST_PREDECESSORS = 1000
 _READABLE_CHECK = "earlier-revision"
+_MERGE = Remedy(
+    "Merge the reports of all shards: only the whole tells what to do first",
+    "etcdfix report merge shard-*.json",
+    "For this the report has to be saved with -o json or -o jsonl.",
+)
 
 
 class ScanRequest(Reading, frozen=True, kw_only=True):
@@ -86,6 +96,7 @@ class ScanRequest(Reading, frozen=True, kw_only=True):
         baseline: Findings that are known already.
         same_again: Options that a command in a remedy must repeat.
         reveal_key_ids: Show KMS key ids themselves beside their digests.
+        shard: Only this part of it, for ``report merge``; None for all of it.
     """
 
     scope: ScopeRequest = msgspec.field(default_factory=ScopeRequest)
@@ -93,6 +104,7 @@ class ScanRequest(Reading, frozen=True, kw_only=True):
     baseline: Baseline | None = None
     same_again: RepeatedOptions = msgspec.field(default_factory=RepeatedOptions)
     reveal_key_ids: bool = False
+    shard: ShardRequest | None = None
 
 
 class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +140,7 @@ class _Held(msgspec.Struct, frozen=True, tag=True, array_like=True):
         rank: How bad it is, the worst lowest; None where nothing is proven wrong.
         first: Its first way out; None for none.
         first_of_many: The same where so many fail together that none may be written over.
+        lost_with: Of a shard: encryption keys whose loss may be why the value does not open.
     """
 
     key: bytes
@@ -136,12 +149,10 @@ class _Held(msgspec.Struct, frozen=True, tag=True, array_like=True):
     rank: Rank | None = None
     first: Remedy | None = None
     first_of_many: Remedy | None = None
+    lost_with: tuple[Place, ...] = ()
 
 
 _Waiting = _Held | OneOfMany
-
-# What decides which finding is acted upon first: how bad it is, new before known, curable by configuration, its key.
-_Place = tuple[Rank, bool, bool, bytes]
 
 
 class _Gathering:
@@ -171,10 +182,11 @@ class _Gathering:
         self._losses = KeyLosses(request.same_again)
         # From the first finding on that may belong to a lost key: whether it is lost is known at the end.
         self._undecided: Spool[_Waiting] = Spool(_Waiting)
-        self._deciding = True
+        # Of a shard nobody knows at its end either.
+        self._deciding = request.shard is None
         self._alike = Alike()
-        self._worst: _Place | None = None
-        self._worst_held: _Held | None = None
+        self._first_step = FirstStep()
+        self.findings = 0
 
     def close(self) -> None:
         """Forget what was held back."""
@@ -233,10 +245,8 @@ class _Gathering:
         finding = held.finding
         self._list_cause(held.directory, finding)
         if held.rank is not None and finding.remedies:
-            curable = finding.cause is not None and Cause(finding.cause) in CURABLE_BY_CONFIGURATION
-            place = (held.rank, finding.baseline, not curable, held.key)
-            if self._worst is None or place < self._worst:
-                self._worst, self._worst_held = place, held
+            self._first_step.add(finding, held.rank, held.first, held.first_of_many, held.lost_with)
+        self.findings += 1
         self._reporter.finding(finding)
 
     def end(self) -> tuple[Summary, Remedy | None]:
@@ -251,21 +261,33 @@ class _Gathering:
                 first_key=alike.first_key,
             )
         summary = self.tally.summary()
-        lost = self._losses.lost(summary.by_transformer)
+        lost = self._losses.lost(summary.by_transformer) if self._request.shard is None else {}
         self._decide(lost)
         summary.key_loss = [
             msgspec.structs.replace(key.entry, shared=self._alike.shared(place) if self._deciding else [])
             for place, key in lost.items()
         ]
-        # Of what is equally bad, a lost key concerns more values than one finding.
-        ways: list[tuple[_Place, Remedy | None]] = [
-            ((key.worst.rank, False, False, b""), key.first) for key in lost.values()
-        ]
-        held = self._worst_held
-        if self._worst is not None and held is not None:
-            first = held.first_of_many if _is_one_of_many(held.finding, summary) else held.first
-            ways.append((self._worst, first))
-        return summary, min(ways, key=lambda way: way[0])[1] if ways else None
+        return summary, self._first_step.way_out(summary, lost)
+
+    def part(self, seen: Seen, sample: Sequence[bytes], *, named: bool) -> ShardPart:
+        """Return what a merge needs of this shard.
+
+        Args:
+            seen: How far it came.
+            sample: Its first keys that hold no object.
+            named: Keys or key prefixes were named, or namespaces of which none exists.
+        """
+        return ShardPart(
+            findings=self.findings,
+            tally=self.tally.rest(),
+            losses=self._losses.rest(),
+            urgent=self._first_step.rest(),
+            seen=seen,
+            named=named,
+            prefixes=[] if seen.below_prefix else [likely_prefix(key) for key in sample],
+            words=[*map(shown_word, self._request.scope.words)],
+            again=_shown(self._request.same_again),
+        )
 
     def take(self, found: Examination, view: View) -> None:
         """Count one examination, and report it where there is something to say.
@@ -281,7 +303,7 @@ class _Gathering:
         outcome = found.verdict.outcome
         if not is_finding(found):
             self.tally.add(found)
-            if outcome is Outcome.NOT_AN_OBJECT and len(self.not_object_sample) < _SAMPLE:
+            if outcome is Outcome.NOT_AN_OBJECT and len(self.not_object_sample) < SAMPLE:
                 self.not_object_sample.append(found.stored.key)
             return
         baseline = self._request.baseline
@@ -319,7 +341,15 @@ class _Gathering:
             self.tally.add(found)
         if places and (new or readable is not None):
             self._note_loss(found, places, readable)
-        return one or self._held_of(_with_evidence(found, own), readable, baseline=baseline)
+        if one is not None:
+            return one
+        held = self._held_of(_with_evidence(found, own), readable, baseline=baseline)
+        if self._request.shard is None or not places or not may_be_one_of_many(found):
+            return held
+        keys = MayBeLost([key for _, _, key in places], len(own))
+        return msgspec.structs.replace(
+            held, finding=msgspec.structs.replace(held.finding, may_be_lost=keys), lost_with=places
+        )
 
     def _note_loss(
         self, found: Examination, places: tuple[Place, ...], readable: ReadableRevision | None
@@ -407,24 +437,6 @@ def _with_evidence(found: Examination, more: tuple[Evidence, ...]) -> Examinatio
     return msgspec.structs.replace(found, verdict=verdict)
 
 
-def _is_one_of_many(finding: Finding, summary: Summary) -> bool:
-    """Say whether the numbers speak against single damage, so that a change of one value may be refused."""
-    if finding.transformer not in {IDENTITY, ""}:
-        return any(
-            doubt_in(entry) is not KeyDoubt.NONE
-            for entry in summary.by_transformer
-            if entry.transformer == finding.transformer and finding.rule == ",".join(entry.resources)
-        )
-    plain = next((entry for entry in summary.by_transformer if entry.transformer == IDENTITY), None)
-    proven = plain is not None and plain.damaged == plain.failures
-    for counts in summary.by_resource:
-        if (counts.group, counts.resource) == (finding.group, finding.resource):
-            failed = counts.decrypt_failures + counts.decode_failures
-            doubt = doubt_by_numbers(opened=counts.readable, failed=failed, damaged=failed if proven else 0)
-            return doubt is not KeyDoubt.NONE
-    return False
-
-
 def run_scan(
     source: Source,
     request: ScanRequest,
@@ -454,17 +466,19 @@ def run_scan(
     ranges = resolve_scope(request.scope, request.layout, examiner.readers.custom_directories())
     cluster = examiner.kube_system_uid(source)
     request = msgspec.structs.replace(request, same_again=with_what_it_keeps(request.same_again, source))
-    reporter.begin(_header(source, request, cluster))
     denied: list[bytes] = []
+    pages, others, shard = _what_to_examine(source, ranges, request.shard, denied)
+    reporter.begin(_header(source, request, cluster, shard))
     with contextlib.closing(_Gathering(source, examiner, request, reporter)) as gathering:
         tally, not_object_sample = gathering.tally, gathering.not_object_sample
         ending = examine_all(
             examiner,
-            pages_in(source, ranges, denied),
+            pages,
             gathering.take,
             plain=tally.add_plain,
             helpers=Helpers(examiner, request, source, jobs) if jobs != 1 else None,
             progress=progress,
+            beyond=others,
         )
         ended, midway = ending.ended, ending.problems
         summary, first = gathering.end()
@@ -483,31 +497,32 @@ def run_scan(
         problems.append("findings are not all in the order of their keys: no room in the temporary directory")
     # What could not be read is not absent.
     unseen = ended is not None or bool(midway)
+    own = list(not_object_sample)
     below = summary.keys > summary.not_objects or unseen or _may_hold_keys(source, request, not_object_sample)
-    nothing_named_exists = (
-        not summary.keys
-        and not unseen
-        and not problems
-        and (bool(request.scope.prefixes or request.scope.keys) or _no_such_namespace(source, request))
+    missing = not summary.keys and not unseen and not problems
+    named = missing and (
+        bool(request.scope.prefixes or request.scope.keys) or _no_such_namespace(source, request)
     )
-    reasons = [*problems, *plugin_problems(kms)]
-    if not below:
-        reasons.append(f"no key starts with {request.layout.prefix}")
-    elif nothing_named_exists:
-        reasons.append("no key matches the given name")
-    if ended is not None:
-        reasons.append(f"{ended.reason} before the end")
-    if summary.undetermined:
-        reasons.append(f"undetermined: {counted(summary.undetermined, 'key')}")
-    suggested = [] if below else likely_prefixes(not_object_sample)
-    summary.next = next_way_out(
+    seen = Seen(
+        problems=problems,
+        ended=ended.reason if ended is not None else "",
+        lost_midway=bool(midway),
+        below_prefix=below,
+        nothing_named_exists=named and request.shard is None,  # it may exist in another shard
+        suggested_prefixes=[] if below else likely_prefixes(not_object_sample),
+    )
+    reasons = conclude(
         summary,
         first,
-        request.scope.words,
-        request.same_again,
-        whole=not (unseen or problems),
-        prefixes=None if below else suggested,
+        seen,
+        prefix=request.layout.prefix,
+        words=request.scope.words,
+        again=request.same_again,
     )
+    part = None
+    if request.shard is not None:
+        part = gathering.part(seen, own, named=named)
+        summary.next = _MERGE
     description = source.describe()
     reporter.end(
         Conclusion(
@@ -518,6 +533,7 @@ def run_scan(
             incomplete_reasons=reasons,
             finished_at=timestamp(),
             interrupted=ended is not None,
+            part=part,
         )
     )
     return ScanResult(
@@ -526,11 +542,39 @@ def run_scan(
         new=gathering.new,
         problems=problems,
         below_prefix=below,
-        nothing_named_exists=nothing_named_exists,
-        suggested_prefixes=suggested,
+        nothing_named_exists=seen.nothing_named_exists,
+        suggested_prefixes=seen.suggested_prefixes,
         ended=ended,
         denied=[display(key) for key in denied if key not in within],
     )
+
+
+def _what_to_examine(
+    source: Source, ranges: Sequence[KeyRange], wanted: ShardRequest | None, denied: list[bytes]
+) -> tuple[Iterator[Page], Beyond | None, Shard | None]:
+    """Return the values to examine, those of other shards that may decide about them, and the shard as reports have it.
+
+    Raises:
+        ConfigurationError: A shard was asked for of what may change meanwhile.
+    """
+    if wanted is None:
+        return pages_in(source, ranges, denied), None, None
+    if not isinstance(source, Divisible):
+        raise ConfigurationError(
+            "--shard needs a file: what is read from a live etcd or from kine is not the same for every shard",
+            hint="save a snapshot, and divide that: etcdctl snapshot save FILE",
+        )
+    span = span_of(source, ranges, wanted)
+    return pages_of(source, ranges, span), beyond(source, ranges, span), shown_shard(wanted, span)
+
+
+def _shown(again: RepeatedOptions) -> RepeatedOptions:
+    """Return the words of commands as text that JSON can hold."""
+    fields = msgspec.structs.asdict(again)
+    shown = {
+        name: tuple(map(shown_word, words)) for name, words in fields.items() if isinstance(words, tuple)
+    }
+    return msgspec.structs.replace(again, **shown)
 
 
 def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:
@@ -564,7 +608,7 @@ def _may_hold_keys(source: Source, request: ScanRequest, not_object_sample: list
     if any(key.startswith(prefix) for key in not_object_sample) or has_keys(source, request.layout):
         return True
     if not not_object_sample:
-        not_object_sample += [stored.key for stored in islice(source.current(b""), _SAMPLE)]
+        not_object_sample += [stored.key for stored in islice(source.current(b""), SAMPLE)]
     return False
 
 
@@ -584,13 +628,13 @@ def _list_prefix(layout: StorageLayout, namespace: str) -> Callable[[ResourcePre
     return prefix
 
 
-def _header(source: Source, request: ScanRequest, cluster: str | None) -> Header:
+def _header(source: Source, request: ScanRequest, cluster: str | None, shard: Shard | None) -> Header:
     description = source.describe()
     return Header(
         tool=TOOL,
         generated_at=timestamp(),
         source=shown_source(description, cluster),
         encryption_config=shown_configuration(request.configuration),
-        scope=shown_scope(request.scope, request, limited_to=description.limited_to),
+        scope=shown_scope(request.scope, request, limited_to=description.limited_to, shard=shard),
         baseline=request.baseline.report if request.baseline is not None else None,
     )

@@ -357,3 +357,18 @@ def test_what_others_have_seen_open_is_added() -> None:
     other.add(taken)
     (reach,) = other.take()
     assert reach == ("secrets", "secrets", "aesgcm/v1/key1", "fp:a", ("fp:a",), 2, 9)
+
+
+def test_what_other_counters_found_unproven_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.verdicts.key_loss.MOST_KEYS", 2)
+    total = KeyCounter()
+    total.absorb([("aesgcm/v1/a", "", False, 2), ("aesgcm/v1/a", "", True, 3)])
+    total.absorb(
+        [("aesgcm/v1/a", "", False, 5), ("aesgcm/v1/b", "", False, 4), ("aesgcm/v1/c", "", False, 1)]
+    )
+    assert total.unproven() == [
+        ("", "", False, 5),
+        ("aesgcm/v1/a", "", False, 7),
+        ("aesgcm/v1/a", "", True, 3),
+    ]
+    assert total.of(KeyName("secrets", "aesgcm/v1/a", "")).unexplained == 7

@@ -271,6 +271,7 @@ def test_header_and_conclusion() -> None:
     assert header.encryption_config.sha256.startswith("sha256:")
     assert msgspec.structs.asdict(header.scope) == {
         "redaction_key_id": "",
+        "shard": None,
         "etcd_prefix": "/registry",
         "prefixes": ["/registry/pods/a/\\xff"],
         "resources": ["secrets"],

@@ -1,0 +1,50 @@
+"""What a scan says in the end, of a whole or of merged shards: why it is not complete, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from etcdfix.reports.model import Remedy, Summary
+from etcdfix.reports.next_steps import next_way_out, plugin_problems
+from etcdfix.reports.shard import Seen
+from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.words import counted
+
+
+def conclude(
+    summary: Summary,
+    first: Remedy | None,
+    seen: Seen,
+    *,
+    prefix: str,
+    words: Sequence[str],
+    again: RepeatedOptions,
+) -> list[str]:
+    """Return why a report is not complete, nothing where it is; and write into the summary what to do next.
+
+    Args:
+        summary: All counts.
+        first: The first way out of the worst that is wrong; None where nothing is.
+        seen: How far the scan came.
+        prefix: The storage prefix.
+        words: The scope that was scanned, as words of a command.
+        again: What a command must repeat.
+    """
+    reasons = [*seen.problems, *plugin_problems(summary.kms)]
+    if not seen.below_prefix:
+        reasons.append(f"no key starts with {prefix}")
+    elif seen.nothing_named_exists:
+        reasons.append("no key matches the given name")
+    if seen.ended:
+        reasons.append(f"{seen.ended} before the end")
+    if summary.undetermined:
+        reasons.append(f"undetermined: {counted(summary.undetermined, 'key')}")
+    summary.next = next_way_out(
+        summary,
+        first,
+        words,
+        again,
+        whole=not (seen.ended or seen.lost_midway or seen.problems),
+        prefixes=None if seen.below_prefix else seen.suggested_prefixes,
+    )
+    return reasons

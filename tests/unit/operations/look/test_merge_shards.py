@@ -1,0 +1,228 @@
+"""What does not fit together is named and left out; nothing of a file is believed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
+from etcdfix.errors import ConfigurationError
+from etcdfix.operations.look.merge_shards import merged_kms
+from etcdfix.operations.look.scan import ScanRequest
+from etcdfix.reports.baseline import load_baseline
+from etcdfix.reports.model import KMSPluginSummary, KMSSummary
+from etcdfix.reports.saved_report import load_report
+from etcdfix.storagekey import StorageLayout
+from tests.support.memory_source import MemorySource
+from tests.support.objects import KEY_1, KEY_2, aescbc, configuration, provider, secret
+from tests.support.reports import new_tally
+from tests.support.shards import Opened, merge_as, scan_as, shard_files
+
+LAYOUT = StorageLayout()
+HELD = {f"/registry/secrets/shop/{n:02}": aescbc(secret(f"{n:02}")) for n in range(12)}
+HELD["/registry/secrets/shop/06"] = b"{}"
+REQUEST = ScanRequest(layout=LAYOUT, configuration=configuration(provider("aescbc", key1=KEY_1)))
+
+Report = dict[str, Any]
+
+
+def again() -> Opened:
+    return MemorySource(HELD), None
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    return shard_files(again, REQUEST, 3, tmp_path)
+
+
+def reasons(files: list[Path]) -> list[str]:
+    report, result = merge_as(files)
+    document = json.loads(report)
+    assert document["complete"] is False
+    assert result.problems == document["incomplete_reasons"][: len(result.problems)]
+    return [reason.replace(f"{files[0].parent}/", "") for reason in result.problems]
+
+
+def change(path: Path, how: Callable[[Report], None]) -> None:
+    """Change a report as a program may that writes it anew."""
+    document = json.loads(path.read_bytes())
+    how(document)
+    path.write_text(json.dumps(document))
+
+
+def test_one_lacks(files: list[Path]) -> None:
+    assert reasons([files[0], files[2]]) == ["shard 2 of 3 is not among the files"]
+    assert reasons(files[:1]) == [f"shard {n} of 3 is not among the files" for n in (2, 3)]
+
+
+def test_very_many_lack(tmp_path: Path) -> None:
+    files = shard_files(again, REQUEST, 30, tmp_path)
+    told = reasons(files[:1])
+    assert len(told) == 11
+    assert told[-1] == "19 more shards of 30 are not among the files"
+
+
+def test_one_is_there_twice(files: list[Path]) -> None:
+    twice = files[0].with_name("twice.json")
+    twice.write_bytes(files[0].read_bytes())
+    assert reasons([*files, twice]) == [
+        "twice.json: shard 1 of 3 is in shard-1-of-3.json already; it is left out"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("how", "named"),
+    [
+        (lambda d: d["source"].update(sha256="sha256:" + "1" * 64), "its snapshot (sha256) is sha256:111"),
+        (lambda d: d["source"].update(revision=7), "its revision is 7"),
+        (lambda d: d["source"].update(kube_system_uid="other"), "its cluster (uid of kube-system) is other"),
+        (lambda d: d["source"].update(cluster_name="other"), "its cluster name is other"),
+        (
+            lambda d: d["encryption_config"].update(sha256="sha256:2"),
+            "its encryption configuration (sha256) is",
+        ),
+        (lambda d: d.update(encryption_config=None), "its encryption configuration (sha256) is none"),
+        (
+            lambda d: d["scope"].update(kubernetes_version="1.30"),
+            "its release (--kubernetes-version) is 1.30",
+        ),
+        (lambda d: d["scope"].update(resources=["pods"]), "its scope is pods below /registry"),
+        (lambda d: d["scope"]["shard"].update(of=4), "its number of shards is 4"),
+        (lambda d: d["tool"].update(version="0.0.1"), "etcdfix 0.0.1 wrote it"),
+        (lambda d: d["part"]["again"].update(reading=["--no-kms"]), "its way of reading is --no-kms"),
+        (lambda d: d["source"].update(type="etcd"), "it does not say of which file it is"),
+        (lambda d: d["scope"]["shard"].update(index=9), "shard 9 of 3 is none"),
+        (lambda d: d["scope"]["shard"].update(to_key=None), "shard 2 of 3 does not end where it has to"),
+        (lambda d: d["scope"]["shard"].update(from_key="/a"), "its keys do not begin where those of"),
+        (lambda d: d["scope"]["shard"].update(from_key_base64="*"), "is no report of a shard"),
+        (lambda d: d["scope"].pop("shard"), "it is the report of a whole scan, not of a shard"),
+        (lambda d: d["scope"].update(redaction_key_id="a"), "its names were replaced"),
+        (lambda d: d.pop("part"), "it does not have what a merge needs"),
+        (lambda d: d["part"].update(findings=99), "findings, and says 99"),
+        (lambda d: d["part"].pop("tally"), "missing required field `tally`"),
+        (lambda d: d["summary"]["by_cause"][0].update(cause="a\x1b[2J"), "nobody knows its word a\\x1b[2J"),
+        (lambda d: d.update(kind="ImpactReport"), "its kind is ImpactReport"),
+        (lambda d: d.update(apiVersion="etcdfix/v9"), "its apiVersion is etcdfix/v9"),
+    ],
+)
+def test_what_does_not_fit_is_named_and_left_out(
+    files: list[Path], how: Callable[[Report], None], named: str
+) -> None:
+    change(files[1], how)
+    first, *rest = reasons(files)
+    assert first.startswith("shard-2-of-3.json")
+    assert named in first
+    assert first.endswith("; it is left out")
+    assert rest == ["shard 2 of 3 is not among the files"]
+
+
+def test_an_end_that_does_not_meet_the_next(files: list[Path]) -> None:
+    change(files[0], lambda d: d["scope"]["shard"].update(to_key="/z"))
+    told = reasons([files[1], files[0], files[2]])
+    assert "its keys do not end where those of" in told[0]
+
+
+@pytest.mark.parametrize("output", ["json", "jsonl"])
+def test_a_report_that_is_cut(tmp_path: Path, output: str) -> None:
+    files = shard_files(again, REQUEST, 2, tmp_path, output)
+    whole = files[1].read_bytes()
+    for size in (0, 1, 100, len(whole) // 2, len(whole) - 2):
+        files[1].write_bytes(whole[:size])
+        told = reasons(files)
+        assert "shard-2-of-2" in told[0]
+        assert told[1:] == ["shard 2 of 2 is not among the files"]
+
+
+def test_no_shard_at_all(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.json"
+    whole.write_bytes(scan_as(again(), REQUEST)[0])
+    for path in (whole, tmp_path / "absent.json", tmp_path):
+        with pytest.raises(ConfigurationError, match="no report of a shard is among the files"):
+            merge_as([path])
+
+
+def test_an_interrupted_shard_makes_an_incomplete_whole(tmp_path: Path) -> None:
+    files = shard_files(again, REQUEST, 2, tmp_path)
+    change(files[1], lambda d: d["part"]["seen"].update(ended="interrupted", lost_midway=False))
+    change(files[1], lambda d: d["part"]["seen"].update(problems=["page 7: a leaf", "both"]))
+    change(files[0], lambda d: d["part"]["seen"].update(problems=["both"]))
+    assert reasons(files) == [
+        "both",
+        "shard 2 of 2: page 7: a leaf",
+        "shard 2 of 2: interrupted before the end",
+    ]
+
+
+def test_a_file_that_changes_while_it_is_merged(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    from etcdfix.operations.look import merge_shards
+
+    fitting = merge_shards._fitting
+
+    def then_changed(paths: Any, problems: list[str]) -> Any:
+        found = fitting(paths, problems)
+        files[2].write_bytes(files[0].read_bytes())
+        return found
+
+    monkeypatch.setattr(merge_shards, "_fitting", then_changed)
+    assert reasons(files) == ["shard 3 of 3: it was changed while it was merged"]
+
+
+def test_a_baseline_and_an_earlier_report_are_never_a_shard(files: list[Path]) -> None:
+    for read in (load_baseline, load_report):
+        with pytest.raises(ConfigurationError, match="it is shard 2 of 3: merge them all first"):
+            read(files[1])
+    merged = files[0].with_name("merged.json")
+    merged.write_bytes(merge_as(files)[0])
+    load_baseline(merged)
+    assert load_report(merged).problems == ()
+
+
+def test_a_merged_baseline_counts_as_for_the_whole(files: list[Path], tmp_path: Path) -> None:
+    merged = tmp_path / "merged.json"
+    merged.write_bytes(merge_as(files)[0])
+    known = ScanRequest(layout=LAYOUT, configuration=REQUEST.configuration, baseline=load_baseline(merged))
+    _, result = merge_as(shard_files(again, known, 2, tmp_path))
+    assert scan_exit_code(result) == ExitCode.NOTHING_WRONG
+    assert result.summary.known_findings == 1
+
+
+def test_a_lost_key_is_said_by_the_whole_alone(tmp_path: Path) -> None:
+    lost = ScanRequest(layout=LAYOUT, configuration=configuration(provider("aescbc", key1=KEY_2)))
+    files = shard_files(again, lost, 12, tmp_path)
+    for path in files:
+        part = json.loads(path.read_bytes())
+        assert part["summary"]["key_loss"] == []
+        assert part["summary"]["next"]["command"].startswith("etcdfix report merge")
+    whole = json.loads(merge_as(files)[0])
+    assert len(whole["summary"]["key_loss"]) == 1
+    assert not any(finding["remedies"] for finding in whole["findings"] if finding["value_size"] > 2)
+    assert "part" not in whole
+    assert "shard" not in whole["scope"]
+
+
+def plugin(state: str, calls: int = 1, message: str = "") -> KMSPluginSummary:
+    return KMSPluginSummary("kms/v2/p", "unix:///p", state, message, calls, calls, 0, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("states", "shown"),
+    [
+        (["not-asked", "ok"], "ok"),
+        (["ok", "unreachable", "denied"], "unreachable"),
+        (["not-asked", "not-asked"], "not-asked"),
+    ],
+)
+def test_what_a_plugin_did_for_each_shard(states: list[str], shown: str) -> None:
+    parts = [KMSSummary(10.0, [plugin(state, 2)], []) for state in states]
+    merged = merged_kms(parts, new_tally())
+    assert merged is not None
+    (one,) = merged.plugins
+    assert (one.state, one.calls, merged.max_rate) == (shown, 2 * len(states), 10.0)
+
+
+def test_without_kms_there_is_nothing_to_say_of_it() -> None:
+    assert merged_kms([], new_tally()) is None

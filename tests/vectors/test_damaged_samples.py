@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,13 @@ from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
 from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.errors import DecodeError
+from etcdfix.operations.look.scan import ScanRequest
+from etcdfix.storagekey import StorageLayout, builtin_directories
 from tests.support.golden import DecoderCase, damaged_cases, hand_made_cases, needs_golden
+from tests.support.memory_source import MemorySource
+from tests.support.shards import Opened, merge_as, scan_as, shard_files, without_times
+
+LAYOUT = StorageLayout()
 
 pytestmark = [pytest.mark.golden, needs_golden]
 
@@ -84,3 +91,24 @@ def test_offsets_lie_within_the_value_and_paths_are_given() -> None:
     assert malformed > 9000
     # without a path: damage of the envelope, cut values above all
     assert with_path > 4000
+
+
+def test_merged_shards_of_damaged_samples_are_the_whole(tmp_path: Path) -> None:
+    """Every 25th, fewer than any bound of a scan, each under the name of its kind."""
+    places = {(place.group, place.kind): place for place in reversed(builtin_directories())}
+    held = {}
+    for number, case in enumerate(damaged_cases()):
+        place = places.get((case.group, case.kind))
+        if place is not None and not number % 25:
+            key = LAYOUT.directory_prefix(place) + (b"shop/" if place.namespaced else b"") + b"%05d" % number
+            held[key.decode()] = case.value
+    assert len(held) > 500
+    request = ScanRequest(layout=LAYOUT, configuration=None, kubernetes_minor=36)
+
+    def again() -> Opened:
+        return MemorySource(held), None
+
+    whole, result = scan_as(again(), request, "jsonl")
+    merged, _ = merge_as(shard_files(again, request, 5, tmp_path, "jsonl"), "jsonl")
+    assert len(result.summary.by_cause) > 5
+    assert without_times(merged) == without_times(whole)

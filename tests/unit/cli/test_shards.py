@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from click.testing import CliRunner, Result
 
-from etcdfix.cli.root import main
+from etcdfix.cli.root import run as run_command
 from tests.support.bbolt_writer import database, put
 from tests.support.objects import config_map
 
 
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, list(map(str, arguments)))
+class Result(NamedTuple):
+    """How a command ended, and all that it said, on one line."""
+
+    exit_code: int
+    output: str
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str | Path) -> Result:
+        code = run_command([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        return Result(code, " ".join(f"{said.out} {said.err}".split()))
+
+    return run
 
 
 @pytest.fixture
@@ -28,7 +45,7 @@ def snapshot(tmp_path: Path) -> Path:
     return path
 
 
-def shards(snapshot: Path, of: int, *more: str) -> list[Path]:
+def shards(run: Run, snapshot: Path, of: int, *more: str) -> list[Path]:
     files = [snapshot.with_name(f"shard-{n}.json") for n in range(1, of + 1)]
     for n, file in enumerate(files, 1):
         run(
@@ -40,7 +57,7 @@ def shards(snapshot: Path, of: int, *more: str) -> list[Path]:
 @pytest.mark.parametrize(
     "word", ["0/4", "5/4", "a/b", "1", "1/0", "1/4/2", "-1/4", " 1/4", "1/10000", "01/4", ""]
 )
-def test_what_is_no_shard(snapshot: Path, word: str) -> None:
+def test_what_is_no_shard(run: Run, snapshot: Path, word: str) -> None:
     result = run("scan", "--snapshot", snapshot, "--shard", word)
     assert result.exit_code == 2
     assert "is no shard: give I/N" in result.output
@@ -55,14 +72,14 @@ def test_what_is_no_shard(snapshot: Path, word: str) -> None:
         (("--snapshot", "etcd.db", "--redact-names"), "--shard and --redact-names do not go together"),
     ],
 )
-def test_what_cannot_be_divided(more: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_divided(run: Run, more: tuple[str, ...], said: str) -> None:
     result = run("scan", "--shard", "1/2", *more)
     assert result.exit_code == 2
-    assert said in result.output.replace("\n", " ")
+    assert said in result.output
 
 
-def test_the_exit_code_is_that_of_the_whole(snapshot: Path) -> None:
-    files = shards(snapshot, 3)
+def test_the_exit_code_is_that_of_the_whole(run: Run, snapshot: Path) -> None:
+    files = shards(run, snapshot, 3)
     assert [run("report", "merge", *order).exit_code for order in (files, files[::-1])] == [1, 1]
     assert run("report", "merge", *files, "--fail-on", "none").exit_code == 0
     result = run("report", "merge", *files[:2])
@@ -70,26 +87,26 @@ def test_the_exit_code_is_that_of_the_whole(snapshot: Path) -> None:
     assert "incomplete: shard 3 of 3 is not among the files" in result.output
 
 
-def test_a_shard_alone_where_nothing_was_examined_is_incomplete(snapshot: Path) -> None:
-    files = shards(snapshot, 30)
+def test_a_shard_alone_where_nothing_was_examined_is_incomplete(run: Run, snapshot: Path) -> None:
+    files = shards(run, snapshot, 30)
     assert run("report", "merge", files[0]).exit_code == 3
 
 
-def test_a_report_is_never_written_over_one_that_is_read(snapshot: Path) -> None:
-    files = shards(snapshot, 2)
+def test_a_report_is_never_written_over_one_that_is_read(run: Run, snapshot: Path) -> None:
+    files = shards(run, snapshot, 2)
     result = run("report", "merge", *files, "--output-file", files[1])
     assert result.exit_code == 2
     assert json.loads(files[1].read_bytes())["scope"]["shard"]["index"] == 2
 
 
 @pytest.mark.parametrize("more", [("--max-age", "1h"), ("--clusters", "list"), ("--reports", "dir")])
-def test_what_is_for_a_fleet_alone(more: tuple[str, ...]) -> None:
+def test_what_is_for_a_fleet_alone(run: Run, more: tuple[str, ...]) -> None:
     result = run("report", "merge", "a.json", *more)
     assert result.exit_code == 2
     assert "need --fleet" in result.output
 
 
-def test_without_files_and_without_shards(snapshot: Path) -> None:
+def test_without_files_and_without_shards(run: Run, snapshot: Path) -> None:
     assert run("report", "merge").exit_code == 2
     result = run("report", "merge", snapshot)
     assert result.exit_code == 2
@@ -97,8 +114,8 @@ def test_without_files_and_without_shards(snapshot: Path) -> None:
     assert "-o status" in run("report", "merge", "--fleet", snapshot, "-o", "status").output
 
 
-def test_no_other_command_goes_on_from_a_shard(snapshot: Path) -> None:
-    (file, _) = shards(snapshot, 2)
+def test_no_other_command_goes_on_from_a_shard(run: Run, snapshot: Path) -> None:
+    (file, _) = shards(run, snapshot, 2)
     for command in (
         ("scan", "--snapshot", snapshot, "--baseline", file),
         ("plan", "--snapshot", snapshot, "--from-report", file),

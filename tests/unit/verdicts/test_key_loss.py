@@ -346,19 +346,6 @@ def test_a_place_is_kept() -> None:
     assert found.place("secrets", "configmaps") == {}
 
 
-def test_what_others_have_seen_open_is_added() -> None:
-    one, other = OpenedSpans(), OpenedSpans()
-    one.place("secrets", "secrets")["aesgcm/v1/key1", "fp:a"] = OpenedSpan(("fp:a",), first=5, last=9)
-    one.place("secrets", "secrets")["aesgcm/v1/key2", "fp:b"] = OpenedSpan(("fp:b",))
-    other.add(one.take())
-    assert one.take() == []
-    one.place("secrets", "secrets")["aesgcm/v1/key1", "fp:a"].reach(2, 3)
-    taken = one.take()
-    other.add(taken)
-    (reach,) = other.take()
-    assert reach == ("secrets", "secrets", "aesgcm/v1/key1", "fp:a", ("fp:a",), 2, 9)
-
-
 def test_what_other_counters_found_unproven_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etcdfix.verdicts.key_loss.MOST_KEYS", 2)
     total = KeyCounter()
@@ -372,3 +359,16 @@ def test_what_other_counters_found_unproven_is_added(monkeypatch: pytest.MonkeyP
         ("aesgcm/v1/a", "", True, 3),
     ]
     assert total.of(KeyName("secrets", "aesgcm/v1/a", "")).unexplained == 7
+
+
+def test_what_others_have_seen_open_is_added() -> None:
+    one, other = OpenedSpans(), OpenedSpans()
+    one.place("secrets", "secrets")["aesgcm/v1/key1", "fp:a"] = OpenedSpan(("fp:a",), first=5, last=9)
+    one.place("secrets", "secrets")["aesgcm/v1/key2", "fp:b"] = OpenedSpan(("fp:b",))
+    other.add(one.take())
+    assert one.take() == []
+    one.place("secrets", "secrets")["aesgcm/v1/key1", "fp:a"].reach(2, 3)
+    taken = one.take()
+    other.add(taken)
+    (reach,) = other.take()
+    assert reach == ("secrets", "secrets", "aesgcm/v1/key1", "fp:a", ("fp:a",), 2, 9)

@@ -100,10 +100,10 @@ class WorkerProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_DEATH_SECONDS)
         self._frames.put(None)
-        if self._sender.ident is not None:
-            self._sender.join(_DEATH_SECONDS)  # whose pipe has no reader any more
-        if not self._sender.is_alive():
+        if self._sender.ident is None:
             self._input.close()
+        else:
+            self._sender.join(_DEATH_SECONDS)  # whose pipe has no reader any more
         self._output.close()
 
     def wait_for_its_end(self) -> int | None:
@@ -117,16 +117,15 @@ class WorkerProcess:
         return None
 
     def _send_all(self, setup: bytes) -> None:
+        """Send what there is, and then the end; so a worker ends, which shows, where nothing can be sent any more."""
         descriptor = self._input.fileno()
-        try:
+        with self._input, contextlib.suppress(OSError, MemoryError):
             paths = b"\0".join(map(os.fsencode, _import_paths()))
             os.write(descriptor, len(paths).to_bytes(8, "little") + paths)
             write_frame(descriptor, os.getpid(), Kind.SETUP, setup)
             for number, frame in iter(self._frames.get, None):
                 write_frame(descriptor, number, Kind.WORK, frame)
                 del frame  # it may be large, and the next one may be long in coming
-        except OSError:
-            return  # it has ended, which shows where its answers come from
 
 
 def _start(pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:

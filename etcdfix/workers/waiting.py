@@ -7,6 +7,8 @@ import os
 import tempfile
 from typing import IO, Final
 
+from etcdfix.workers.interruptions import interruptions_held
+
 _MEMORY_BYTES: Final = 4 << 20
 
 
@@ -75,7 +77,8 @@ class WaitingAnswers:
 
     def _write(self, number: int, answer: bytes) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="etcdfix-", buffering=0)  # noqa: SIM115 - lives as long as we
+            with interruptions_held():  # in the middle of it a descriptor would stay open
+                self._file = tempfile.TemporaryFile(prefix="etcdfix-", buffering=0)  # noqa: SIM115 - lives as we do
         written, rest = 0, memoryview(answer)
         while written < len(answer):
             written += os.pwrite(self._file.fileno(), rest[written:], self._end + written)

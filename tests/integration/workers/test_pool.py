@@ -21,6 +21,7 @@ import pytest
 
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.workers import process
+from etcdfix.workers.frames import Kind, write_frame
 from etcdfix.workers.pool import WorkerPool
 from tests.support.pieces import SECRET, TARGET, here, nothing_left, process_ids, run_all, same
 
@@ -437,3 +438,16 @@ def test_without_threads_all_is_done_here(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(threading.Thread, "start", refused)
     with WorkerPool(2, TARGET, b"") as pool:
         assert run_all(pool, [b"a"]) == [(b"a", b"here a")]
+
+
+def test_where_nothing_can_be_sent_any_more_all_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(descriptor: int, number: int, kind: Kind, contents: bytes) -> None:
+        if number == 2:
+            raise MemoryError
+        write_frame(descriptor, number, kind, contents)
+
+    monkeypatch.setattr(process, "write_frame", refused)
+    with WorkerPool(1, TARGET, b"") as pool:
+        assert run_all(pool, [b"a", b"b", b"c"]) == [(b"a", b"a"), (b"b", b"here b"), (b"c", b"here c")]
+        assert len(pool.lost) == 1
+        assert pool.lost[0].startswith("a worker process ended with exit code 0 over ")

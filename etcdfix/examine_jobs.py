@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -62,7 +63,7 @@ _BEFORE_AUTO: Final = 20_000
 
 _MOST_SEEDS: Final = 128
 _NOTHING: Final = StoredValue(b"", b"", 0, 0, 0, 0)
-_LOCAL: Final = ("127.", "localhost", "[::1]", "unix")
+_LOCAL: Final = re.compile(r"unix|(https?://)?(127\.|localhost|\[::1\])")
 
 
 class _Setup(msgspec.Struct, frozen=True, array_like=True):
@@ -153,7 +154,7 @@ def jobs_for(jobs: Jobs, source: Source) -> int:
     if source.page_file is not None:
         return resolve_jobs(jobs, keys=None, size_bytes=os.fstat(source.page_file).st_size, etcd_here=False)
     endpoints = source.describe().endpoints
-    here = endpoints is None or any(endpoint.rpartition("//")[2].startswith(_LOCAL) for endpoint in endpoints)
+    here = endpoints is None or any(map(_LOCAL.match, endpoints))
     return resolve_jobs(jobs, keys=source.estimate(), size_bytes=None, etcd_here=here)
 
 
@@ -273,17 +274,15 @@ class Helpers:
 
 
 def _kms_providers(transformers: Transformers | None) -> Mapping[tuple[str, str], KMSv2Transformer]:
-    """Return the KMS v2 providers by rule and name, in the order of the configuration; not those that share both."""
+    """Return the KMS v2 providers by rule and name, in the order of the configuration; no two share a name."""
     if transformers is None:
         return MappingProxyType({})
-    found = [
-        ((rule.rule or "", reader.transformer), reader.opener)
-        for rule in dict.fromkeys(transformers.rules)
+    return {
+        (rule.rule or "", reader.transformer): reader.opener
+        for rule in transformers.rules
         for reader in rule.kms_readers
         if isinstance(reader.opener, KMSv2Transformer)
-    ]
-    times = Counter(name for name, _ in found)
-    return {name: opener for name, opener in found if times[name] == 1}
+    }
 
 
 def _rule(rule: ResourceRule) -> _Rule:
@@ -305,6 +304,10 @@ def _provider_of(provider: _Provider) -> Provider:
         return IdentityProvider()
     keys = tuple(NamedKey(name, KeyMaterial(secret)) for name, secret in provider.keys)
     return KeyedProvider(ProviderType(provider.type), keys)
+
+
+def _without_bytes(found: Examination) -> Examination:
+    return msgspec.structs.replace(found, stored=_NOTHING)
 
 
 def make(setup: bytes) -> Callable[[bytes], bytes]:
@@ -372,7 +375,7 @@ class _Worker:
         if touched or isinstance(found, KMSPending):
             return None
         try:
-            return msgspec.Raw(_encode(msgspec.structs.replace(found, stored=_NOTHING)))
+            return msgspec.Raw(_encode(_without_bytes(found)))
         except (
             ValueError,
             OverflowError,

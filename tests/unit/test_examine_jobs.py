@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import msgspec
 import pytest
 
 from etcdfix import examine_all, examine_jobs
@@ -14,8 +15,9 @@ from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_jobs import Helpers
+from etcdfix.examine_jobs import Helpers, jobs_for
 from etcdfix.sources import mvcc, pages
+from etcdfix.sources.base import SourceDescription
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.verdicts.examination import Examination, PlainCount
 from tests.exam import corpus
@@ -24,7 +26,8 @@ from tests.exam.judging import NeverWaits
 from tests.exam.kinds_of_damage import DAMAGES, CauseCase, make_cause_case
 from tests.support.collecting import ALPHA, CollectingReporter, scan
 from tests.support.kms_plugin import KMSPlugin, load_keks
-from tests.support.memory_source import MemorySource
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import secret
 from tests.support.pool_here import PoolHere
 
 
@@ -128,3 +131,93 @@ def test_a_damaged_cluster_with_its_plugins(config: str, jobs: int, kms: dict[st
     assert findings == others
     assert rest == other_rest
     assert summary == other_summary
+
+
+# How many there are, and when they begin
+
+
+class AtEndpoints(MemorySource):
+    """Says that it is a live etcd, at some addresses."""
+
+    endpoints: tuple[str, ...] = ()
+
+    def describe(self) -> SourceDescription:
+        return msgspec.structs.replace(super().describe(), endpoints=self.endpoints)
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "here"),
+    [
+        (("https://10.0.0.1:2379",), False),
+        (("10.0.0.1:2379", "https://127.0.0.1:2379"), True),
+        (("localhost:2379",), True),
+        (("unix:///run/etcd",), True),
+    ],
+)
+def test_auto_leaves_cores_to_an_etcd_on_this_machine(
+    endpoints: tuple[str, ...], here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def resolve(_jobs: object, **about: Any) -> int:
+        asked.append(about)
+        return 3
+
+    monkeypatch.setattr(examine_jobs, "resolve_jobs", resolve)
+    source = AtEndpoints([stored("/registry/pods/shop/a")])
+    source.endpoints = endpoints
+    assert jobs_for(5, source) == 5
+    assert jobs_for("auto", source) == 3
+    assert asked == [{"keys": 1, "size_bytes": None, "etcd_here": here}]
+
+
+def test_auto_goes_by_the_size_of_a_file() -> None:
+    with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
+        assert jobs_for("auto", source) == 1
+
+
+def test_auto_starts_no_worker_for_a_small_scope(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+
+    class Counting(PoolHere):
+        def __init__(self, jobs: int, *arguments: Any, **more: Any) -> None:
+            started.append(jobs)
+            super().__init__(jobs, *arguments, **more)
+
+    monkeypatch.setattr(examine_jobs, "WorkerPool", Counting)
+    monkeypatch.setattr(examine_jobs, "resolve_jobs", lambda *_, **__: 2)
+    values = [stored(f"/registry/secrets/shop/s{n}", secret(f"s{n}")) for n in range(9)]
+    counts = []
+    for before in (100, 3, 0):
+        monkeypatch.setattr(examine_jobs, "_BEFORE_AUTO", before)
+        _, result = scan(MemorySource(values), jobs="auto")
+        counts.append((result.summary.readable, len(started)))
+    assert counts == [(9, 0), (9, 1), (9, 2)]
+
+
+# What nobody may see, and what cannot be sent
+
+
+def test_nothing_that_goes_through_the_pipe_is_shown() -> None:
+    key = b"0123456789abcdef0123456789abcdef"
+    provider = examine_jobs._Provider("aescbc", (("key1", key),))
+    setup = examine_jobs._Setup(
+        "", None, "", (examine_jobs._Rule(("secrets",), (provider,)),), False, (), (), (), (), None
+    )
+    question = examine_jobs._Question((), b"v", key)
+    for shown in (provider, setup, question):
+        assert "0123456789" not in repr(shown)
+
+
+def test_what_cannot_be_sent_is_examined_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [
+        stored("/registry/secrets/shop/a", b"unreadable"),
+        stored("/registry/secrets/shop/b", secret("b")),
+    ]
+
+    def not_unicode(_found: Examination) -> Examination:
+        raise UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed")
+
+    expected = of_report(scan(MemorySource(values))[0])
+    monkeypatch.setattr(examine_jobs, "_without_bytes", not_unicode)
+    assert of_report(scan(MemorySource(values), jobs=2)[0]) == expected

@@ -7,6 +7,7 @@ colon, and every further colon to which the name may go on.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -100,14 +101,15 @@ def local_candidates(
         return
     provider = ProviderType(place.provider)
     tried: set[tuple[str, int]] = set()
-    named = [(own, key, len(key.prefix), True) for key in own.keys if data.startswith(key.prefix)]
-    others = [
+    named = ((own, key, len(key.prefix), True) for key in own.keys if data.startswith(key.prefix))
+    # Resources of one entry share a rule.
+    others = (
         (rule, key, body, False)
-        for rule in (own, *transformers.rules)
+        for rule in dict.fromkeys((own, *transformers.rules))
         for key in rule.keys
         for body in place.bodies
-    ]
-    for rule, key, body, is_named in named + others:
+    )
+    for rule, key, body, is_named in itertools.chain(named, others):
         material = key.material
         if material is None or (material.fingerprint, body) in tried:
             continue

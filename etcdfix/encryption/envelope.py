@@ -10,6 +10,7 @@ Format:
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection
 
@@ -108,6 +109,7 @@ def _text_and_colon(data: bytes, start: int) -> bool:
     return True
 
 
+@functools.lru_cache(maxsize=256)
 def transformer_name(provider: str, version: str, name: str) -> str:
     """Return the name by which reports and flags call a transformer.
 

@@ -237,6 +237,7 @@ def test_fast_check_of_raw_json() -> None:
     fast = Fast(SECRET)
     assert fast(secret())
     assert fast(secret(metadata=(block(17, b""),)))
+    assert fast(secret(metadata=(managed_fields(b""),)))
     assert fast(secret(metadata=(managed_fields(b'{"a":"\xc3\xa4"}'),)))
     for raw in (b"{", b'{"a":"\xff"}', b"[" * 100_000):
         assert not fast(secret(metadata=(managed_fields(raw),)))

@@ -30,6 +30,8 @@ _UPSTREAM = frozenset({"statuses", "upstream_message"})
 _VOLATILE = frozenset(
     {"generated_at", "finished_at", "tool", "endpoint", "report", "content_sha256", "file_modified_at"}
 )
+# Made of sentences.
+_OF_WORDS = frozenset({"shared", "id"})
 _BLANK = re.compile(r"\s")
 _LONGEST_LINE = 120
 
@@ -50,7 +52,11 @@ def stripped(value: Any) -> Any:
     """Return JSON without free text, and without what differs from run to run."""
     if isinstance(value, dict):
         return {
-            name: part if name in _UPSTREAM else stripped(_in_order(name, part))
+            name: part
+            if name in _UPSTREAM
+            else "*"
+            if name in _OF_WORDS and isinstance(part, str)
+            else stripped(_in_order(name, part))
             for name, part in value.items()
             if name not in _VOLATILE
         }

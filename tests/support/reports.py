@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.finding import finding_from, is_finding, status_cause
@@ -75,6 +75,19 @@ def conclusion(
 def new_tally(*, max_causes: int = CAP) -> Tally:
     """Return an empty tally for the default storage prefix."""
     return Tally(max_causes=max_causes, list_prefix=lambda d: display(LAYOUT.directory_prefix(d)))
+
+
+def whole(document: dict[str, Any]) -> dict[str, Any]:
+    """Put into the findings of a report what stands once for many of them, and drop it there; return the report."""
+    words = {
+        words["id"]: words for lost in document["summary"]["key_loss"] for words in lost.pop("shared", ())
+    }
+    for finding in document["findings"]:
+        shared = words.get(finding.pop("shared", None))
+        if shared is not None:
+            finding["message"] = shared["message"]
+            finding["evidence"] = shared["evidence"] + finding["evidence"]
+    return document
 
 
 def count(tally: Tally, found: Examination) -> None:

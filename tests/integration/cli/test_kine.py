@@ -21,6 +21,7 @@ from etcdfix.storagekey import StorageLayout
 from tests.support.collecting import ALPHA, REPOSITORY
 from tests.support.etcd_server import EtcdServer
 from tests.support.kine import KineWriter, Release
+from tests.support.reports import whole
 
 pytestmark = pytest.mark.etcd
 
@@ -128,7 +129,10 @@ def told(folder: Path, *words: str | Path) -> tuple[int, Any]:
     target = folder / "report.json"
     target.unlink(missing_ok=True)
     code = run([*map(str, words), "-o", "json", "--output-file", str(target)])
-    return code, json.loads(target.read_bytes()) if target.exists() else None
+    if not target.exists():
+        return code, None
+    document = json.loads(target.read_bytes())
+    return code, whole(document) if document["kind"] == "ScanReport" else document
 
 
 def compare(folder: Path, both: Both, *words: str | Path) -> Any:

@@ -126,6 +126,29 @@ def test_what_holds_for_a_whole_lost_key_stands_once() -> None:
     assert document["summary"]["next"] == remedies[0]
 
 
+def size(finding: dict[str, Any]) -> int:
+    return len(json.dumps(finding, separators=(",", ":"), ensure_ascii=False).encode())
+
+
+@pytest.mark.parametrize("name", ["old", "key1"], ids=["no-such-name", "other-bytes"])
+def test_a_finding_of_a_lost_key_is_at_most_700_bytes(name: str) -> None:
+    start = "/registry/secrets/shop/"
+    keys = [f"{start}{number:0{60 - len(start)}}" for number in range(30)]
+    values = {key: aesgcm(secret(key[len(start) :]), key, KEY_2, name) for key in keys}
+    config = configuration(provider("aesgcm", key1=KEY_1), resources=("secrets",))
+    document = report(values, config=config)
+    assert len(document["findings"]) == 30
+    assert max(map(size, document["findings"])) <= 700
+    (line,) = {size(json.loads(line)) for line in scan(values, config=config, form="jsonl").splitlines()[1:2]}
+    assert line <= 700 + len('"apiVersion":"etcdfix/v1alpha2","kind":"Finding",')
+
+
+def test_a_table_shows_what_findings_share() -> None:
+    for form in ("table", "wide"):
+        text = scan(lost(3) | readable(3), form=form).decode()
+        assert text.count("written under aesgcm/v1/old; no key of that name is configured") == 3
+
+
 def test_the_next_command_of_a_lost_key_tries_all_of_it_with_the_options_as_given() -> None:
     lines = head(lost(300) | readable(5))
     assert lines[0] == "300 of 306 keys in the snapshot cannot be read: 300 of 300 under aesgcm/v1/old."

@@ -1,0 +1,76 @@
+"""Values put aside: their order whatever is written and read meanwhile, and a disk that is full."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix import spool
+from etcdfix.spool import Spool
+
+
+class Record(msgspec.Struct, frozen=True):
+    number: int
+    text: bytes = b""
+
+
+def drained(values: Spool[Record]) -> list[int]:
+    return [record.number for record in values.drain()]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_values_come_in_their_order_whatever_is_read_meanwhile(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool, "_WRITTEN_BYTES", 200)
+    monkeypatch.setattr(spool, "_READ_BYTES", 64)
+    monkeypatch.setattr(spool, "_MEMORY_BYTES", 500)
+    chance = random.Random(seed)
+    values = Spool(Record)
+    came: list[int] = []
+    for number in range(400):
+        values.append(Record(number, bytes(chance.choice((0, 3, 70, 900)))))
+        while values.count and chance.random() < 0.45:
+            assert values.peek() is values.peek()
+            came.append(values.peek().number)
+            values.drop()
+    assert values.count == 400 - len(came)
+    assert came + drained(values) == list(range(400))
+    values.close()
+
+
+def test_a_value_larger_than_what_is_read_at_once() -> None:
+    values = Spool(Record)
+    values.append(Record(1, bytes(3 << 20)))
+    values.append(Record(2))
+    assert values.on_disk
+    assert values.peek().text == bytes(3 << 20)
+    assert drained(values) == [1, 2]
+    values.close()
+
+
+def test_a_full_disk_costs_the_value_that_found_no_room_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "_WRITTEN_BYTES", 100)
+    values = Spool(Record)
+    file: Any = values._file
+    write = file.write
+    values.append(Record(1, bytes(200)))
+    values.append(Record(2))
+
+    def half(data: bytes) -> None:
+        write(data[: len(data) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(file, "write", half)
+    for _ in range(3):
+        with pytest.raises(OSError, match="No space"):
+            values.append(Record(3, bytes(200)))
+    assert values.count == 2
+    assert values.peek().number == 1
+    monkeypatch.setattr(file, "write", write)
+    values.append(Record(4, bytes(200)))
+    assert drained(values) == [1, 2, 4]
+    values.close()

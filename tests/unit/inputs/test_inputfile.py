@@ -133,7 +133,7 @@ def test_a_baseline_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (HEADER + b"x" * (16 << 20), "a line of it is longer"),
+        (HEADER + b"x" * ((16 << 20) + 1), "one piece, which is larger"),
         (HEADER + b'{"kind"\n', "not a report"),
         (b"[" * 100_000, "not a report"),
         (b'{"kind":"Other"}', "its kind is Other"),

@@ -57,6 +57,9 @@ class Sought(NamedTuple):
     not_sought: str = ""
 
 
+_TOO_MANY: Final = Sought(None, "too many other values cannot be read")
+
+
 def reads(found: Examination) -> bool:
     """Say whether a value is whole, opens, and fits its key."""
     return found.verdict.outcome is Outcome.READABLE
@@ -235,6 +238,8 @@ class ReadableRevisions:
         """Look for the newest readable revision of a value; for one that is not proven unreadable there is none."""
         if found.verdict.outcome not in FAILED:
             return Sought(None)
+        if self._questions is not None and self._questions <= 0:
+            return _TOO_MANY
         if self._apart is None:
             self._apart = self._examiner.apart()
         try:
@@ -247,8 +252,6 @@ class ReadableRevisions:
     def _look(self, examiner: Examiner, newest: StoredValue) -> Sought:
         if self._questions is None:
             return _sought(newest_kept(self._source, examiner, newest, reads))
-        if self._questions <= 0:
-            return Sought(None, "too many other values cannot be read")
         kept, end, questions = _step_back(self._source, examiner, newest, reads, _STEPS_OF_MANY + 1)
         self._questions -= max(questions, 1)
         if end is _End.STEPS:

@@ -4,36 +4,45 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from typing import IO, Generic, TypeVar
+from types import UnionType
+from typing import IO, Final, Generic, TypeVar
 
 import msgspec
 
 V = TypeVar("V")
 
 _MEMORY_BYTES = 1 << 20
-_SIZE_BYTES = 8
+_SIZE_BYTES: Final = 8
+# A record is a few hundred bytes, and a call to the file costs as much as three of them.
+_WRITTEN_BYTES: Final = 1 << 16
+_READ_BYTES: Final = 1 << 18
 
 
 class Spool(Generic[V]):
     """Values in the order in which they came, in an unlinked temporary file once they are many.
 
     Args:
-        kind: Type of the values, a ``msgspec.Struct``.
+        kind: Type of the values: a ``msgspec.Struct``, or a union of tagged ones.
     """
 
-    def __init__(self, kind: type[V]) -> None:
+    def __init__(self, kind: type[V] | UnionType) -> None:
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115 - lives as long as we
         self._encode = msgspec.msgpack.Encoder().encode
         self._decoder = msgspec.msgpack.Decoder(kind)
+        # In this order: what was read and not dropped yet, what the file holds, what is not written yet.
+        self._head = b""
+        self._head_at = 0
         self._read_at = 0
         self._end = 0
-        self._size = 0
+        self._tail = bytearray()
+        self._first: V | None = None
+        self._first_end = 0
         self.count = 0
 
     @property
     def on_disk(self) -> bool:
         """Whether there is more than fits into memory."""
-        return self._end > _MEMORY_BYTES
+        return self._end + len(self._tail) > _MEMORY_BYTES
 
     def close(self) -> None:
         """Forget everything."""
@@ -43,24 +52,59 @@ class Spool(Generic[V]):
         """Add a value.
 
         Raises:
-            OSError: There is no room for it.
+            OSError: There is no room for it; those before it are kept.
         """
         record = self._encode(value)
-        self._file.seek(self._end)
-        self._file.write(len(record).to_bytes(_SIZE_BYTES) + record)
-        self._file.flush()  # a full disk shows here, and what was written of this record is written over
-        self._end += _SIZE_BYTES + len(record)
+        tail = self._tail
+        before = len(tail)
+        tail += len(record).to_bytes(_SIZE_BYTES)
+        tail += record
+        if len(tail) >= _WRITTEN_BYTES:
+            try:
+                self._file.seek(self._end)
+                self._file.write(tail)
+                self._file.flush()  # a full disk shows here, and what was written is written over
+            except OSError:
+                del tail[before:]
+                raise
+            self._end += len(tail)
+            tail.clear()
         self.count += 1
 
     def peek(self) -> V:
         """Return the first value that has not been dropped yet; there must be one."""
-        self._file.seek(self._read_at)
-        self._size = int.from_bytes(self._file.read(_SIZE_BYTES))
-        return self._decoder.decode(self._file.read(self._size))
+        if self._first is None:
+            start = self._have(_SIZE_BYTES)
+            size = int.from_bytes(self._head[start : start + _SIZE_BYTES])
+            start = self._have(_SIZE_BYTES + size) + _SIZE_BYTES
+            self._first_end = start + size
+            self._first = self._decoder.decode(self._head[start : start + size])
+        return self._first
+
+    def _have(self, size: int) -> int:
+        """Read until so many bytes of the first value are there; return where it begins among what was read."""
+        left = len(self._head) - self._head_at
+        if left >= size:
+            return self._head_at
+        parts = [self._head[self._head_at :]]
+        while left < size:
+            more = min(self._end - self._read_at, max(_READ_BYTES, size - left))
+            if more:
+                self._file.seek(self._read_at)
+                part = self._file.read(more)
+                self._read_at += more
+            else:
+                part = bytes(self._tail)
+                self._tail.clear()
+            parts.append(part)
+            left += len(part)
+        self._head, self._head_at = b"".join(parts), 0
+        return 0
 
     def drop(self) -> None:
         """Let go of the value that :meth:`peek` returned."""
-        self._read_at += _SIZE_BYTES + self._size
+        self._head_at = self._first_end
+        self._first = None
         self.count -= 1
 
     def drain(self) -> Iterator[V]:

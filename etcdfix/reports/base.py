@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import BinaryIO, Self
 
-from etcdfix.reports.model import Conclusion, Finding, Header
+import msgspec
+
+from etcdfix.reports.model import Conclusion, Finding, Header, SharedWords
 from etcdfix.reports.tables import folded, prose_lines, table_lines, width_for
 
 
@@ -21,6 +23,19 @@ class Reporter:
 
     def finding(self, finding: Finding) -> None:
         """Take one finding."""
+
+    def finding_of_lost_key(self, finding: Finding, shared: SharedWords) -> None:
+        """Take one finding that belongs to a lost key.
+
+        Args:
+            finding: It, without what many have in common.
+            shared: That; the conclusion has it too.
+        """
+        self.finding(
+            msgspec.structs.replace(
+                finding, message=shared.message, evidence=[*shared.evidence, *finding.evidence]
+            )
+        )
 
     def end(self, conclusion: Conclusion) -> None:
         """Take the counts and finish the output."""

@@ -55,7 +55,7 @@ def finding_from(found: Examination, ways: Iterable[Way] | None = None, *, basel
         mod_revision=stored.mod_revision,
         create_revision=stored.create_revision,
         version=stored.version,
-        lease=f"{stored.lease & 0xFFFFFFFFFFFFFFFF:x}" if stored.lease else None,
+        lease=shown_lease(stored.lease),
         value_size=len(stored.value),
         value_sha256="sha256:" + hashlib.sha256(stored.value).hexdigest(),
         evidence=[FindingEvidence(e.check, e.result, e.detail) for e in verdict.evidence],
@@ -67,27 +67,30 @@ def finding_from(found: Examination, ways: Iterable[Way] | None = None, *, basel
     )
 
 
-def status_cause(found: Examination) -> StatusCause | None:
+def shown_lease(lease: int) -> str | None:
+    """Return the id of a lease as reports have it; None for none."""
+    return f"{lease & 0xFFFFFFFFFFFFFFFF:x}" if lease else None
+
+
+def status_cause(finding: Finding) -> StatusCause | None:
     """Return the cause that the API server's LIST would show for a key, None where it would show none.
 
     Wording: ``apiserver/pkg/storage/errors.go`` and ``storage/etcd3/corrupt_obj_deleter.go``; the revision
     is 0 for transformer errors and the mod_revision for decoder errors. What follows them is left out where its
     words are not known.
     """
-    verdict = found.verdict
-    if verdict.apiserver is not ServerBehaviour.CORRUPT:
+    if finding.apiserver != ServerBehaviour.CORRUPT:
         return None
-    if verdict.outcome is Outcome.DECRYPT_FAILURE:
+    if finding.outcome == Outcome.DECRYPT_FAILURE:
         inner = "data from the storage is not transformable revision=0"
     else:
-        inner = f"object not decodable revision={found.stored.mod_revision}"
-    key = display(found.stored.key)
+        inner = f"object not decodable revision={finding.mod_revision}"
     return StatusCause(
         reason="UnexpectedServerResponse",
         message=(
-            f"StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, "
+            f"StorageError: corrupt object, Code: 7, Key: {finding.key}, ResourceVersion: 0, "
             f"AdditionalErrorMsg: {inner}"
-            + (f": {verdict.upstream_message}" if verdict.upstream_message else "")
+            + (f": {finding.upstream_message}" if finding.upstream_message else "")
         ),
-        field=key,
+        field=finding.key,
     )

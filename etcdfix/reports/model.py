@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from etcdfix.sources.base import Segment
 
@@ -99,6 +100,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is ``breaks-now``, ``breaks-at-restart`` or ``one-object``, absent where nothing is proven wrong. ``rule`` and
     ``key_fingerprint`` say under which encryption key of which rule it counts, as ``by_transformer`` does; absent where
     there is none, or where several keys of the rule have that name.
+
+    ``shared`` is there where the finding belongs to a lost key, see :class:`SharedWords`: then ``message`` is "",
+    ``evidence`` is only what this value alone has, and what would be null is left out.
     """
 
     key: str
@@ -116,13 +120,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     upstream_message: str
     transformer: str
-    kms_key_id_sha256: str | None
-    group_version_kind: ValueKind | None
-    readable_until: str | None
+    kms_key_id_sha256: str | UnsetType | None = UNSET
+    group_version_kind: ValueKind | UnsetType | None = UNSET
+    readable_until: str | UnsetType | None = UNSET
     mod_revision: int
     create_revision: int
     version: int
-    lease: str | None
+    lease: str | UnsetType | None = UNSET
     value_size: int
     value_sha256: str
     evidence: list[FindingEvidence]
@@ -131,6 +135,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     severity: str | None = None
     rule: str | None = None
     key_fingerprint: str | None = None
+    shared: str | None = None
 
 
 class StatusCause(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -234,11 +239,25 @@ class SeveritySummary(msgspec.Struct):
     at_restart: str
 
 
+class SharedWords(msgspec.Struct, frozen=True):
+    """What a scan says of many findings of a lost key, once: those whose ``shared`` is this ``id``.
+
+    All of it holds for such a finding: this ``message``, and this ``evidence`` before its own. ``id`` is made of the
+    rest, so that it means the same in every report.
+    """
+
+    id: str
+    cause: str
+    message: str
+    evidence: list[FindingEvidence]
+
+
 class LostKey(msgspec.Struct, frozen=True):
     """An encryption key under which none of several values opens, or most do not: what holds for all of them, once.
 
     ``failures`` of the values under it (``of``) do not open or do not decode. ``resources`` are those of the values
-    that do not open. Findings that belong to it have no remedies of their own.
+    that do not open. Findings that belong to it have no remedies of their own, and leave what many have in common to
+    ``shared``.
     """
 
     transformer: str
@@ -250,6 +269,7 @@ class LostKey(msgspec.Struct, frozen=True):
     first_mod_revision: int
     last_mod_revision: int
     remedies: list[Remedy]
+    shared: list[SharedWords] = []
 
 
 class KMSKeySummary(msgspec.Struct, omit_defaults=True):

@@ -28,6 +28,7 @@ from etcdfix.reports.model import (
     KMSSummary,
     ReportSource,
     Scope,
+    SharedWords,
     Status,
     StatusCause,
     Summary,
@@ -142,20 +143,30 @@ class RedactingReporter(Reporter):
 
     def finding(self, finding: Finding) -> None:
         """Hand on a finding."""
-        to = self._to
         self._inner.finding(
             msgspec.structs.replace(
-                finding,
-                key=to.key(finding.key),
-                key_base64=None,
-                namespace=to.name(finding.namespace),
-                name=to.name(finding.name),
-                message=CATALOGUE[Cause(finding.cause)].meaning if finding.cause else "",
-                upstream_message="",
-                group_version_kind=None,
-                evidence=[],
-                remedies=[],
+                self._finding(finding), message=_meaning(finding.cause), group_version_kind=None
             )
+        )
+
+    def finding_of_lost_key(self, finding: Finding, shared: SharedWords) -> None:
+        """Hand on a finding of a lost key."""
+        shared = self._shared(shared)
+        self._inner.finding_of_lost_key(
+            msgspec.structs.replace(self._finding(finding), shared=shared.id), shared
+        )
+
+    def _finding(self, finding: Finding) -> Finding:
+        to = self._to
+        return msgspec.structs.replace(
+            finding,
+            key=to.key(finding.key),
+            key_base64=None,
+            namespace=to.name(finding.namespace),
+            name=to.name(finding.name),
+            upstream_message="",
+            evidence=[],
+            remedies=[],
         )
 
     def end(self, conclusion: Conclusion) -> None:
@@ -172,6 +183,10 @@ class RedactingReporter(Reporter):
                 ],
             )
         )
+
+    def _shared(self, shared: SharedWords) -> SharedWords:
+        """Leave out what may quote a name; the id is a digest of that, by which a name could be guessed."""
+        return SharedWords(self._to.name(shared.id), shared.cause, _meaning(shared.cause), [])
 
     def _source(self, source: ReportSource) -> ReportSource:
         to = self._to
@@ -220,7 +235,10 @@ class RedactingReporter(Reporter):
             ],
             kms=self._kms(summary.kms) if summary.kms is not None else None,
             next=None,
-            key_loss=[msgspec.structs.replace(lost, remedies=[]) for lost in summary.key_loss],
+            key_loss=[
+                msgspec.structs.replace(lost, remedies=[], shared=[*map(self._shared, lost.shared)])
+                for lost in summary.key_loss
+            ],
         )
 
     def _kms(self, kms: KMSSummary) -> KMSSummary:
@@ -229,3 +247,7 @@ class RedactingReporter(Reporter):
             for plugin in kms.plugins
         ]
         return msgspec.structs.replace(kms, plugins=plugins)
+
+
+def _meaning(cause: str | None) -> str:
+    return CATALOGUE[Cause(cause)].meaning if cause else ""

@@ -101,11 +101,7 @@ class Tally:
         if found.transformer:
             self._count_transformer(found)
             if found.kms_key_id:
-                revision = found.stored.mod_revision
-                entry = self._kms_key_of(found.transformer, found.kms_key_id, revision)
-                entry.keys += 1
-                entry.opened += found.opened
-                _reach(entry, revision)
+                self._count_kms_key(found)
         if found.stale:
             resource.stale += outcome is Outcome.READABLE
         if outcome is Outcome.READABLE:
@@ -117,6 +113,40 @@ class Tally:
             setattr(resource, field, getattr(resource, field) + 1)
             self._count_stake(stake_of(found))
         self._count_cause(found)
+
+    def add_more(
+        self,
+        found: Examination,
+        times: int,
+        *,
+        first_mod_revision: int,
+        last_mod_revision: int,
+        first_key: bytes,
+    ) -> None:
+        """Count further values that do not open and came to the same as one that was counted.
+
+        Args:
+            found: That one.
+            times: How many they are; 0 for none.
+            first_mod_revision: The lowest of them.
+            last_mod_revision: The highest.
+            first_key: The first of their etcd keys.
+        """
+        if not times:
+            return
+        resource = self._resource_of(found.directory)
+        resource.keys += times
+        field = _COUNTED[found.verdict.outcome]
+        setattr(resource, field, getattr(resource, field) + times)
+        for revision, one in ((first_mod_revision, 1), (last_mod_revision, times - 1)):
+            newest = msgspec.structs.replace(
+                found, stored=msgspec.structs.replace(found.stored, key=first_key, mod_revision=revision)
+            )
+            self._count_transformer(newest, one)
+            if found.kms_key_id:
+                self._count_kms_key(newest, one)
+        self._count_stake(stake_of(found), times)
+        self._count_cause(newest, times)
 
     def add_plain(self, counts: Iterable[PlainCount]) -> None:
         """Count values that are plain."""
@@ -154,14 +184,14 @@ class Tally:
             )
         return self._last_resource
 
-    def _count_stake(self, stake: Stake | None) -> None:
+    def _count_stake(self, stake: Stake | None, times: int = 1) -> None:
         if stake is None:
             return
         if stake not in self._stakes and len(self._stakes) >= MAX_NAMES:
             stake = msgspec.structs.replace(stake, resource=GroupResource("", OTHERS))
-        self._stakes[stake] = self._stakes.get(stake, 0) + 1
+        self._stakes[stake] = self._stakes.get(stake, 0) + times
 
-    def _count_transformer(self, found: Examination) -> None:
+    def _count_transformer(self, found: Examination, times: int = 1) -> None:
         keys = (found.rule, found.transformer, found.key_fingerprints)
         entries = self._entries.get(keys)
         if entries is None:
@@ -170,23 +200,23 @@ class Tally:
                 self._entries[keys] = entries
         outcome, revision = found.verdict.outcome, found.stored.mod_revision
         for entry in entries:
-            entry.keys += 1
+            entry.keys += times
             if found.stale:
-                entry.stale += 1
+                entry.stale += times
             if outcome is Outcome.READABLE:
                 pass
             elif outcome in FAILED:
                 if found.verdict.damage is Damage.LIKELY:
                     self._note_likely(entry, found)
-                entry.failures += 1
-                entry.damaged += found.verdict.is_damage
-                entry.likely_damaged += found.verdict.damage is Damage.LIKELY
+                entry.failures += times
+                entry.damaged += times * found.verdict.is_damage
+                entry.likely_damaged += times * (found.verdict.damage is Damage.LIKELY)
             elif outcome is Outcome.UNDETERMINED:
-                entry.undetermined += 1
+                entry.undetermined += times
             if not entry.first_mod_revision <= revision <= entry.last_mod_revision:
                 _reach(entry, revision)
         if outcome is not Outcome.READABLE:
-            self._failing.add(found)
+            self._failing.add(found, times)
 
     def _note_likely(self, entry: TransformerSummary, found: Examination) -> None:
         """Keep under which keys damage is likely only: what else fails there decides in the end what it rests on."""
@@ -230,6 +260,13 @@ class Tally:
             )
         return entry
 
+    def _count_kms_key(self, found: Examination, times: int = 1) -> None:
+        revision = found.stored.mod_revision
+        entry = self._kms_key_of(found.transformer, found.kms_key_id, revision)
+        entry.keys += times
+        entry.opened += times * found.opened
+        _reach(entry, revision)
+
     def _kms_key_of(self, transformer: str, kms_key_id: str, revision: int) -> KMSKeySummary:
         place = (transformer, kms_key_id)
         if place not in self._kms_keys and len(self._kms_keys) >= MAX_NAMES:
@@ -252,16 +289,24 @@ class Tally:
         """Return the KMS key ids in use, most frequent first."""
         return sorted(self._kms_keys.values(), key=lambda k: (-k.keys, k.transformer, k.key_id_sha256 or ""))
 
-    def _count_cause(self, found: Examination) -> None:
+    def _count_cause(self, found: Examination, times: int = 1) -> None:
         cause = found.verdict.cause
         if cause is not None:
             place = (cause.value, found.verdict.outcome.value)
             entry = self._causes.get(place)
             if entry is None:
-                self._causes[place] = CauseSummary(*place, 1, display(found.stored.key))
+                self._causes[place] = CauseSummary(*place, times, display(found.stored.key))
             else:
-                entry.count += 1
+                entry.count += times
                 entry.example = min(entry.example, display(found.stored.key))
+
+    def lists_more(self, directory: ResourcePrefix) -> bool:
+        """Say whether the Status of a resource has room; where it has not, it will say that there are more."""
+        listed = self._listed.get(directory.group_resource)
+        if listed is None or len(listed.causes) < self.max_causes:
+            return True
+        listed.more = True
+        return False
 
     def list_cause(self, directory: ResourcePrefix, shown: StatusCause) -> None:
         """Add what the API server's LIST would show to the Status of its resource; in the order of the etcd keys."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -83,17 +83,20 @@ class KeyCounts(msgspec.Struct):
     unexplained: int = 0
     unfitting: int = 0
 
-    def add(self, found: Examination, *, target: StoredValue | None = None) -> None:
-        """Count one value; a target says nothing itself about when others failed or opened last."""
+    def add(self, found: Examination, *, target: StoredValue | None = None, times: int = 1) -> None:
+        """Count one value, or several that came to the same, of which it is the newest.
+
+        A target says nothing itself about when others failed or opened last.
+        """
         revision = found.stored.mod_revision
         outcome = found.verdict.outcome
         if outcome in FAILED:
-            self.failed += 1
-            self.damaged += found.verdict.is_damage
+            self.failed += times
+            self.damaged += times * found.verdict.is_damage
         elif outcome is Outcome.UNDETERMINED:
-            self.undetermined += 1
+            self.undetermined += times
         else:
-            self.opened += 1
+            self.opened += times
             if target is None or revision < target.mod_revision:
                 self.last_opened = max(self.last_opened, revision)
             return
@@ -188,19 +191,19 @@ class KeyCounter:
         self._anywhere = None if only is None else {_anywhere(name) for name in only}
         self._unproven: Counter[tuple[str, str, bool]] = Counter()
 
-    def add(self, found: Examination) -> None:
-        """Count one value."""
+    def add(self, found: Examination, times: int = 1) -> None:
+        """Count one value; or several that came to the same, of which it is the newest."""
         if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
             return
         unproven = _is_unproven(found)
         for name in found.encryption_keys:
             if self._only is None or name in self._only:
-                self._of(name).add(found, target=self._target)
+                self._of(name).add(found, target=self._target, times=times)
             if unproven and (self._anywhere is None or _anywhere(name) in self._anywhere):
                 place = (*_anywhere(name), found.verdict.key_proven)
                 if len(self._unproven) >= MOST_KEYS and place not in self._unproven:
                     place = (*_OTHERS, found.verdict.key_proven)
-                self._unproven[place] += 1
+                self._unproven[place] += times
 
     def add_plain(self, counts: Iterable[PlainCount]) -> None:
         """Count values that are plain; not where a target asks which of them were written before it."""
@@ -271,6 +274,18 @@ class OpenedSpan:
         self.last = max(self.last, last)
 
 
+class OpenedReach(NamedTuple):
+    """An :class:`OpenedSpan` and where it is kept: rule, resource, transformer, key as for :class:`KeyName`."""
+
+    rule: str
+    resource: str
+    transformer: str
+    key: str
+    key_fingerprints: tuple[str, ...]
+    first: int
+    last: int
+
+
 class OpenedSpans:
     """Which encryption keys opened what, from which mod revision to which.
 
@@ -284,6 +299,29 @@ class OpenedSpans:
     def place(self, rule: str, resource: str) -> dict[tuple[str, str], OpenedSpan]:
         """Return where the spans of one resource are kept, by transformer and key."""
         return self._places.setdefault((rule, resource), {})
+
+    def add(self, reaches: Iterable[OpenedReach]) -> None:
+        """Add what others have seen open."""
+        for rule, resource, transformer, key, fingerprints, first, last in reaches:
+            spans = self.place(rule, resource)
+            span = spans.get((transformer, key))
+            if span is None:
+                span = spans[transformer, key] = OpenedSpan(fingerprints)
+            span.reach(first, last)
+
+    def take(self) -> list[OpenedReach]:
+        """Return what opened, for :meth:`add` elsewhere, and forget when it was."""
+        taken = []
+        for (rule, resource), spans in self._places.items():
+            for (transformer, key), span in spans.items():
+                if span.last:
+                    taken.append(
+                        OpenedReach(
+                            rule, resource, transformer, key, span.key_fingerprints, span.first, span.last
+                        )
+                    )
+                    span.first, span.last = _NEVER, 0
+        return taken
 
     def around(self, keys: Iterable[KeyName], resource: str, mod_revision: int) -> Neighbours:
         """Say whether values written before and after a mod revision opened under one of the keys."""

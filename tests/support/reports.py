@@ -80,7 +80,7 @@ def new_tally(*, max_causes: int = CAP) -> Tally:
 def count(tally: Tally, found: Examination) -> None:
     """Count one examination as a scan does whose findings come in order."""
     tally.add(found)
-    shown = status_cause(found)
+    shown = status_cause(finding_from(found))
     if shown is not None:
         tally.list_cause(found.directory, shown)
 

@@ -112,6 +112,7 @@ class _Finding(msgspec.Struct):
     mod_revision: Number = 0
     message: str = ""
     baseline: bool = False
+    shared: str = ""
 
 
 class TransformerInReport(msgspec.Struct):
@@ -134,12 +135,18 @@ class KMSKeyInReport(msgspec.Struct):
     opened: Number
 
 
+class _SharedWords(msgspec.Struct, frozen=True):
+    id: str
+    message: str
+
+
 class _Lost(msgspec.Struct):
     transformer: str
     resources: list[str]
     key_fingerprint: str | None
     failures: Number
     of: Number
+    shared: list[_SharedWords] = []
 
 
 class _KMS(msgspec.Struct):
@@ -187,11 +194,11 @@ class ReadRow(msgspec.Struct, frozen=True):
 
 
 class _Findings(msgspec.Struct):
-    """What is kept of the findings as they pass."""
+    """What is kept of the findings as they pass; ``first``: with the id of what the summary says of each."""
 
     counts: Counter[str] = msgspec.field(default_factory=Counter)
     new: Counter[str] = msgspec.field(default_factory=Counter)
-    first: list[FleetFinding] = []
+    first: list[tuple[FleetFinding, str]] = []
 
     def add(self, finding: _Finding) -> None:
         if finding.outcome in _HEALTHY:
@@ -202,7 +209,15 @@ class _Findings(msgspec.Struct):
         if not finding.baseline:
             self.new[field] += 1
         if len(self.first) < MOST_FINDINGS:
-            self.first.append(_shortened(finding))
+            self.first.append((_shortened(finding), fit(finding.shared, _MOST_WORD)))
+
+    def first_of(self, summary: _Summary) -> list[FleetFinding]:
+        """Return the first findings, each with its message; of a lost key, that stands once for all."""
+        messages = {words.id: words.message for lost in summary.key_loss for words in lost.shared}
+        return [
+            msgspec.structs.replace(finding, message=finding.message or fit(messages.get(shared, "")))
+            for finding, shared in self.first
+        ]
 
 
 def read_row(
@@ -256,7 +271,7 @@ def read_row(
         key_losses=len(summary.key_loss),
         baseline=_baseline(head.baseline),
         new=NewFindings(**found.new),
-        first_findings=found.first,
+        first_findings=found.first_of(summary),
         complete=end.complete and not reasons,
         lost_midway=bool(contradictions) or _is_lost_midway(end),
         incomplete_reasons=[fit(reason) for reason in reasons[:_MOST_LISTED]],

@@ -214,7 +214,7 @@ def _told(write: LoggedWrite, examiner: Examiner, kept: frozenset[int]) -> Logge
         message=finding.message if finding is not None else "",
         transformer=finding.transformer if finding is not None else "",
         key_fingerprint=finding.key_fingerprint if finding is not None else None,
-        kms_key_id_sha256=finding.kms_key_id_sha256 if finding is not None else None,
+        kms_key_id_sha256=(finding.kms_key_id_sha256 or None) if finding is not None else None,
         group_version_kind=(
             ValueKind(*map(bounded, found.gvk)) if found is not None and found.gvk is not None else None
         ),

@@ -14,10 +14,12 @@ from etcdfix.encryption.envelope import transformer_name
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import PLAIN, Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
-from etcdfix.model import Evidence, Outcome, key_id_digest
+from etcdfix.examine_jobs import Helpers, Jobs
+from etcdfix.model import Evidence, Outcome, ReadableRevision, ServerBehaviour, key_id_digest
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.in_scope import pages_in, shown_scope
 from etcdfix.readable_revision import ReadableRevisions, Sought
+from etcdfix.reports.alike import Alike, OneOfMany, shown_digest
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.baseline import Baseline
 from etcdfix.reports.earlier_revision import readable_way
@@ -30,7 +32,6 @@ from etcdfix.reports.model import (
     KMSPluginSummary,
     KMSSummary,
     Remedy,
-    StatusCause,
     Summary,
 )
 from etcdfix.reports.next_steps import doubt_in, first_way_out, next_way_out, plugin_problems
@@ -120,11 +121,10 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
     denied: list[str] = msgspec.field(default_factory=list)
 
 
-class _Held(msgspec.Struct, frozen=True):
+class _Held(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """A finding that waits for its turn, or for the word on its encryption key: findings stand in key order.
 
     Attributes:
-        lost_with: Encryption keys whose loss may be why the value does not open.
         rank: How bad it is, the worst lowest; None where nothing is proven wrong.
         first: Its first way out; None for none.
         first_of_many: The same where so many fail together that none may be written over.
@@ -132,13 +132,13 @@ class _Held(msgspec.Struct, frozen=True):
 
     key: bytes
     directory: ResourcePrefix
-    status: StatusCause | None
     finding: Finding
-    lost_with: tuple[Place, ...] = ()
     rank: Rank | None = None
     first: Remedy | None = None
     first_of_many: Remedy | None = None
 
+
+_Waiting = _Held | OneOfMany
 
 # What decides which finding is acted upon first: how bad it is, new before known, curable by configuration, its key.
 _Place = tuple[Rank, bool, bool, bytes]
@@ -166,12 +166,13 @@ class _Gathering:
         self.new = dict.fromkeys(FAILING, 0)
         self._request = request
         self._reporter = reporter
-        self._held = Spool(_Held)
+        self._held: Spool[_Waiting] = Spool(_Waiting)
         self.out_of_order = False
         self._losses = KeyLosses(request.same_again)
         # From the first finding on that may belong to a lost key: whether it is lost is known at the end.
-        self._undecided = Spool(_Held)
+        self._undecided: Spool[_Waiting] = Spool(_Waiting)
         self._deciding = True
+        self._alike = Alike()
         self._worst: _Place | None = None
         self._worst_held: _Held | None = None
 
@@ -189,31 +190,48 @@ class _Gathering:
             self._held.drop()
             self._report(held)
 
-    def _report(self, held: _Held) -> None:
-        if self._deciding and (held.lost_with or self._undecided.count):
+    def _report(self, held: _Waiting) -> None:
+        if self._deciding and (isinstance(held, OneOfMany) or self._undecided.count):
             try:
                 self._undecided.append(held)
             except OSError:  # then each keeps its own remedies, which hold all the same
                 self._deciding = False
-                self._decide({})
+                self._decide(())
             else:
                 return
-        self._publish(held)
+        self._publish(self._whole(held))
 
     def _decide(self, lost: Collection[Place]) -> None:
         """Publish what waited; what belongs to a lost key has no remedies of its own."""
-        while self._undecided.count:
-            held = self._undecided.peek()
-            self._undecided.drop()
-            if any(place in lost for place in held.lost_with):
-                finding = msgspec.structs.replace(held.finding, remedies=[])
-                held = msgspec.structs.replace(held, finding=finding)
-            self._publish(held)
+        kinds = self._alike.kinds_of(lost)
+        for held in self._undecided.drain():
+            if isinstance(held, OneOfMany) and held.kind in kinds:
+                finding, shared = self._alike.published(held)
+                self._list_cause(self._alike.directory(held.kind), finding)
+                self._reporter.finding_of_lost_key(finding, shared)
+            else:
+                self._publish(self._whole(held))
+
+    def _whole(self, held: _Waiting) -> _Held:
+        """Return a finding with the remedies of its value alone."""
+        if isinstance(held, _Held):
+            return held
+        whole = self._held_of(self._alike.examination(held), held.readable, baseline=held.baseline)
+        finding = msgspec.structs.replace(
+            whole.finding, value_size=held.value_size, value_sha256=shown_digest(held)
+        )
+        return msgspec.structs.replace(whole, finding=finding)
+
+    def _list_cause(self, directory: ResourcePrefix, finding: Finding) -> None:
+        if finding.apiserver != ServerBehaviour.CORRUPT or not self.tally.lists_more(directory):
+            return
+        shown = status_cause(finding)
+        if shown is not None:
+            self.tally.list_cause(directory, shown)
 
     def _publish(self, held: _Held) -> None:
-        if held.status is not None:
-            self.tally.list_cause(held.directory, held.status)
         finding = held.finding
+        self._list_cause(held.directory, finding)
         if held.rank is not None and finding.remedies:
             curable = finding.cause is not None and Cause(finding.cause) in CURABLE_BY_CONFIGURATION
             place = (held.rank, finding.baseline, not curable, held.key)
@@ -224,10 +242,21 @@ class _Gathering:
     def end(self) -> tuple[Summary, Remedy | None]:
         """Publish all that waited; return all counts, and the first way out of the worst that is wrong."""
         self.report_until(None)
+        for alike in self._alike.counted:
+            self.tally.add_more(
+                alike.found,
+                alike.more,
+                first_mod_revision=alike.first_mod_revision,
+                last_mod_revision=alike.last_mod_revision,
+                first_key=alike.first_key,
+            )
         summary = self.tally.summary()
         lost = self._losses.lost(summary.by_transformer)
         self._decide(lost)
-        summary.key_loss = [key.entry for key in lost.values()]
+        summary.key_loss = [
+            msgspec.structs.replace(key.entry, shared=self._alike.shared(place) if self._deciding else [])
+            for place, key in lost.items()
+        ]
         # Of what is equally bad, a lost key concerns more values than one finding.
         ways: list[tuple[_Place, Remedy | None]] = [
             ((key.worst.rank, False, False, b""), key.first) for key in lost.values()
@@ -249,9 +278,9 @@ class _Gathering:
         if view.draining and is_finding(found):
             self.report_until(found.stored.key)
         found = self._without_neighbour(found)
-        self.tally.add(found)
         outcome = found.verdict.outcome
         if not is_finding(found):
+            self.tally.add(found)
             if outcome is Outcome.NOT_AN_OBJECT and len(self.not_object_sample) < _SAMPLE:
                 self.not_object_sample.append(found.stored.key)
             return
@@ -261,31 +290,8 @@ class _Gathering:
             self.tally.known_findings += 1
         elif outcome in self.new:
             self.new[outcome] += 1
-        found = self._with_predecessor(found)
         sought = self._readable.of(found)
-        found = self._with_readable(found, sought)
-        again = self._request.same_again
-        ways = ways_out(found, again, readable=sought.revision)
-        finding = finding_from(found, ways, baseline=known)
-        places, stake = places_of(found), stake_of(found)
-        saved = None
-        of_many = ways
-        if sought.revision is not None:
-            saved = readable_way(found, sought.revision, again, refused=True).remedy
-            of_many = [Way(saved, WayKind.SAVE) if way.kind is WayKind.PUT_BACK else way for way in ways]
-        if places and stake is not None:
-            self._losses.add(found, places, stake, saved)
-        rank = stake.rank if stake is not None else None
-        record = _Held(
-            found.stored.key,
-            found.directory,
-            status_cause(found),
-            finding,
-            places,
-            rank,
-            first_way_out(ways),
-            first_way_out(of_many),
-        )
+        record = self._record(found, sought, baseline=known)
         if view.waiting and not view.draining and not self.out_of_order:
             try:
                 self._held.append(record)
@@ -294,6 +300,54 @@ class _Gathering:
             else:
                 return
         self._report(record)
+
+    def _record(self, found: Examination, sought: Sought, *, baseline: bool) -> _Waiting:
+        """Count a finding, and return what is kept of it until it is its turn."""
+        own = self._warnings_of_name(found)
+        readable = sought.revision
+        told = self._told_of_earlier(sought)
+        if readable is not None:
+            own = (*own, told) if told is not None else own
+        elif told is not None:
+            found = _with_evidence(found, (told,))
+        places, one, new = places_of(found), None, True
+        if places and self._deciding:
+            kinds = len(self._alike)
+            one = self._alike.one(found, own=own, readable=readable, baseline=baseline)
+            new = one is None or len(self._alike) > kinds
+        if new:  # of a kind that is known, all are counted at the end
+            self.tally.add(found)
+        if places and (new or readable is not None):
+            self._note_loss(found, places, readable)
+        return one or self._held_of(_with_evidence(found, own), readable, baseline=baseline)
+
+    def _note_loss(
+        self, found: Examination, places: tuple[Place, ...], readable: ReadableRevision | None
+    ) -> None:
+        stake = stake_of(found)
+        saved = None
+        if readable is not None:
+            saved = readable_way(found, readable, self._request.same_again, refused=True).remedy
+        if stake is not None:
+            self._losses.add(found, places, stake, saved)
+
+    def _held_of(self, found: Examination, readable: ReadableRevision | None, *, baseline: bool) -> _Held:
+        """Return a finding with the remedies of its value alone, whoever else fails."""
+        again = self._request.same_again
+        ways = ways_out(found, again, readable=readable)
+        of_many = ways
+        if readable is not None:
+            saved = readable_way(found, readable, again, refused=True).remedy
+            of_many = [Way(saved, WayKind.SAVE) if way.kind is WayKind.PUT_BACK else way for way in ways]
+        stake = stake_of(found)
+        return _Held(
+            found.stored.key,
+            found.directory,
+            finding_from(found, ways, baseline=baseline),
+            stake.rank if stake is not None else None,
+            first_way_out(ways),
+            first_way_out(of_many),
+        )
 
     def _without_neighbour(self, found: Examination) -> Examination:
         """Take the warning from a key of a tree of its own: another cluster's prefix may be one bit away from ours."""
@@ -310,46 +364,47 @@ class _Gathering:
             return found
         return msgspec.structs.replace(found, verdict=msgspec.structs.replace(verdict, evidence=()))
 
-    def _with_predecessor(self, found: Examination) -> Examination:
+    def _warnings_of_name(self, found: Examination) -> tuple[Evidence, ...]:
         """Warn of a key whose name nothing bears out: it should have been changed before, and was not."""
         verdict = found.verdict
         doubtful = verdict.cause in _NAME_IN_DOUBT or any(e.check == KEY_NAME_CHECK for e in verdict.evidence)
         if not doubtful or found.stored.version == 1 or self._predecessors_asked >= _MOST_PREDECESSORS:
-            return found
+            return ()
         self._predecessors_asked += 1
         try:
             if not self._source.lacks_predecessor(found.stored):
-                return found
+                return ()
         except SourceError:  # the scan itself says what it cannot read
-            return found
+            return ()
         warning = Evidence(
             PREDECESSOR_CHECK,
             "missing",
             f"version {found.stored.version or 'unknown'}, and nothing stood under this name before mod_revision "
             f"{found.stored.mod_revision}: the name of the key itself may be damaged",
         )
-        changed = msgspec.structs.replace(verdict, evidence=(*verdict.evidence, warning))
-        return msgspec.structs.replace(found, verdict=changed)
+        return (warning,)
 
-    def _with_readable(self, found: Examination, sought: Sought) -> Examination:
-        """Say of a value whether etcd still keeps an earlier revision that reads, or that this was not looked for."""
+    def _told_of_earlier(self, sought: Sought) -> Evidence | None:
+        """Say whether etcd still keeps an earlier revision of a value that reads, or that this was not looked for."""
         if sought.revision is not None:
             self.readable_revisions += 1
             readable = sought.revision
-            told = Evidence(
+            return Evidence(
                 _READABLE_CHECK,
                 "readable" if readable.same_object else "readable, perhaps of another object",
                 f"mod_revision {readable.mod_revision} is kept, and stands at revision {readable.at}",
             )
-        elif sought.not_sought:
-            self.readable_not_sought += 1
-            told = Evidence(
-                _READABLE_CHECK, "not looked for", f"{sought.not_sought}; etcdfix explain KEY looks"
-            )
-        else:
-            return found
-        changed = msgspec.structs.replace(found.verdict, evidence=(*found.verdict.evidence, told))
-        return msgspec.structs.replace(found, verdict=changed)
+        if not sought.not_sought:
+            return None
+        self.readable_not_sought += 1
+        return Evidence(_READABLE_CHECK, "not looked for", f"{sought.not_sought}; etcdfix explain KEY looks")
+
+
+def _with_evidence(found: Examination, more: tuple[Evidence, ...]) -> Examination:
+    if not more:
+        return found
+    verdict = msgspec.structs.replace(found.verdict, evidence=(*found.verdict.evidence, *more))
+    return msgspec.structs.replace(found, verdict=verdict)
 
 
 def _is_one_of_many(finding: Finding, summary: Summary) -> bool:
@@ -377,6 +432,7 @@ def run_scan(
     *,
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
+    jobs: Jobs = 1,
 ) -> ScanResult:
     """Examine everything in scope and hand it to the reporter.
 
@@ -388,6 +444,7 @@ def run_scan(
         reporter: Where the results go.
         plugins: The KMS plugins to ask; None to ask none.
         progress: Counts the values for a display.
+        jobs: How many processes examine values; the result is the same for any number.
 
     Raises:
         ConfigurationError: The scope names something that does not exist.
@@ -406,6 +463,7 @@ def run_scan(
             pages_in(source, ranges, denied),
             gathering.take,
             plain=tally.add_plain,
+            helpers=Helpers(examiner, request, source, jobs) if jobs != 1 else None,
             progress=progress,
         )
         ended, midway = ending.ended, ending.problems
@@ -415,7 +473,12 @@ def run_scan(
     summary.readable_revisions = gathering.readable_revisions
     summary.readable_revisions_not_sought = gathering.readable_not_sought
     within = [key for key in denied if key.startswith(request.layout.prefix_bytes)]
-    problems = [*source.problems, *midway, *(f"lost {display(key)}: permission denied" for key in within)]
+    problems = [
+        *source.problems,
+        *midway,
+        *ending.lost,
+        *(f"lost {display(key)}: permission denied" for key in within),
+    ]
     if gathering.out_of_order:
         problems.append("findings are not all in the order of their keys: no room in the temporary directory")
     # What could not be read is not absent.

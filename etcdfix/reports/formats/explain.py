@@ -149,7 +149,7 @@ def _identity(finding: Finding) -> Iterator[str]:
         words = f": {safe_text(finding.upstream_message)}" if finding.upstream_message else ""
         yield _Prose(f"{server}{words}")
     kind = finding.group_version_kind
-    said = f"{kind.group}/{kind.version} {kind.kind}".lstrip("/") if kind is not None else "not known"
+    said = f"{kind.group}/{kind.version} {kind.kind}".lstrip("/") if kind else "not known"
     rows = [
         ("resource", shown(f"{finding.resource}.{finding.group}".rstrip("."))),
         ("says it is", shown(said)),

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final
 import msgspec
 
 from etcdfix.reports.base import Output, Reporter
-from etcdfix.reports.model import API_VERSION, Conclusion, Finding, Header
+from etcdfix.reports.model import API_VERSION, Conclusion, Finding, Header, SharedWords
 from etcdfix.text.safetext import safe_json
 
 if TYPE_CHECKING:
@@ -75,6 +75,10 @@ class _DocumentReporter(Reporter):
     def finding(self, finding: Finding) -> None:
         """Encode one finding into the temporary file."""
         self._spool.append(_encode(finding))
+
+    def finding_of_lost_key(self, finding: Finding, _shared: SharedWords) -> None:
+        """Encode one as it is: the summary has the rest."""
+        self.finding(finding)
 
     def _before(self, conclusion: Conclusion) -> dict[str, Any]:
         """Return the fields that stand before the findings."""
@@ -160,6 +164,10 @@ class JSONLinesReporter(Reporter):
     def finding(self, finding: Finding) -> None:
         """Write one Finding line."""
         self._line("Finding", finding)
+
+    def finding_of_lost_key(self, finding: Finding, _shared: SharedWords) -> None:
+        """Write one as it is: the summary has the rest."""
+        self.finding(finding)
 
     def end(self, conclusion: Conclusion) -> None:
         """Write the Status lines, which are Kubernetes' own objects, and the ScanSummary."""

@@ -74,6 +74,7 @@ def test_every_field() -> None:
         "severity": "breaks-now",
         "rule": "secrets,configmaps",
         "key_fingerprint": "fp:1",
+        "shared": None,
     }
 
 
@@ -136,7 +137,8 @@ def test_is_finding(found: Examination, expected: bool) -> None:
 
 
 def test_words_of_the_server_for_a_transformer_error() -> None:
-    cause = status_cause(examination("/registry/secrets/ns/a", upstream_message="no matching prefix found"))
+    found = examination("/registry/secrets/ns/a", upstream_message="no matching prefix found")
+    cause = status_cause(finding_from(found))
     assert cause is not None
     assert (cause.reason, cause.field) == ("UnexpectedServerResponse", "/registry/secrets/ns/a")
     assert cause.message == (
@@ -153,7 +155,7 @@ def test_words_of_the_server_for_a_decoder_error() -> None:
         mod_revision=4711,
         upstream_message="unexpected EOF",
     )
-    cause = status_cause(found)
+    cause = status_cause(finding_from(found))
     assert cause is not None
     assert cause.message == (
         "StorageError: corrupt object, Code: 7, Key: /registry/pods/ns/a, ResourceVersion: 0, "
@@ -163,7 +165,7 @@ def test_words_of_the_server_for_a_decoder_error() -> None:
 
 @pytest.mark.parametrize("behaviour", [b for b in ServerBehaviour if b is not ServerBehaviour.CORRUPT])
 def test_no_cause_for_what_the_server_does_not_call_corrupt(behaviour: ServerBehaviour) -> None:
-    assert status_cause(examination(apiserver=behaviour)) is None
+    assert status_cause(finding_from(examination(apiserver=behaviour))) is None
 
 
 def test_a_kind_of_any_length_is_shown_in_part() -> None:

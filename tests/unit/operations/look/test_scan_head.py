@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from etcdfix import spool
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.scan import ScanRequest, run_scan
@@ -97,6 +98,7 @@ def test_what_holds_for_a_whole_lost_key_stands_once() -> None:
     revisions = entry.pop("first_mod_revision"), entry.pop("last_mod_revision")
     assert revisions[0] < revisions[1]
     remedies = entry.pop("remedies")
+    (shared,) = entry.pop("shared")
     assert entry == {
         "transformer": "aesgcm/v1/old",
         "rule": "secrets,configmaps",
@@ -110,6 +112,14 @@ def test_what_holds_for_a_whole_lost_key_stands_once() -> None:
     findings = document["findings"]
     assert len(findings) == 300
     assert all(finding["remedies"] == [] for finding in findings)
+    assert shared["message"].startswith("written under aesgcm/v1/old; no key of that name")
+    assert [check["check"] for check in shared["evidence"]] == [
+        "decrypt with aesgcm/v1",
+        "look without tag or padding",
+    ]
+    assert {(finding["shared"], finding["cause"], finding["message"]) for finding in findings} == {
+        (shared["id"], shared["cause"], "")
+    }
     assert {(finding["rule"], finding["severity"]) for finding in findings} == {
         ("secrets,configmaps", "breaks-now")
     }
@@ -253,6 +263,7 @@ def test_without_a_configuration_it_is_asked_for_with_the_same_scope() -> None:
 
 def test_memory_stays_flat_over_a_lost_key(monkeypatch: pytest.MonkeyPatch) -> None:
     rolled = []
+    monkeypatch.setattr(spool, "_MEMORY_BYTES", 1 << 16)
     made = tempfile.SpooledTemporaryFile
 
     def spooled(*args: Any, **options: Any) -> Any:

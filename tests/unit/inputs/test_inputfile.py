@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
@@ -45,8 +46,8 @@ def _pipe(folder: Path) -> Path:
 
 
 def _socket(folder: Path) -> Path:
-    with socket.socket(socket.AF_UNIX) as listening:
-        os.chdir(folder)  # a path of a socket is short
+    # A path of a socket is short.
+    with socket.socket(socket.AF_UNIX) as listening, contextlib.chdir(folder):
         listening.bind("socket")
     return folder / "socket"
 

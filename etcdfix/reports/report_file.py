@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
@@ -60,8 +60,12 @@ class ReportFile:
         sha256: Of the file, ``sha256:<hex>``.
     """
 
-    def __init__(self, raw: Readable) -> None:
+    def __init__(self, raw: Readable, versions: Collection[str] = (API_VERSION,)) -> None:
         """Look at the start of the file.
+
+        Args:
+            raw: All of it.
+            versions: Those that are read.
 
         Raises:
             msgspec.MsgspecError: It is no report of a scan, or of another version.
@@ -74,14 +78,14 @@ class ReportFile:
         self._members: dict[bytes, _Span] | None = None
         first = bytes(raw[: min(self._first[1], MOST_PIECE_BYTES)]).rstrip()
         if first.endswith(b"}") and len(first) < MOST_PIECE_BYTES and _is_header(first):
-            _require_version(first)
+            _require_version(first, versions)
             return
         self._members = _members(raw)
-        head = self._object(b"kind", b"apiVersion")
+        head = self.head_with(b"kind", b"apiVersion")
         kind = msgspec.json.decode(head, type=_Line).kind
         if kind != "ScanReport":
             raise msgspec.ValidationError(f"its kind is {kind or 'missing'}, expected ScanReport")
-        _require_version(head)
+        _require_version(head, versions)
 
     def head(self, kind: type[S]) -> S:
         """Return what stands before the findings.
@@ -89,9 +93,15 @@ class ReportFile:
         Raises:
             msgspec.MsgspecError: It is not as it has to be.
         """
+        names = [field.encode_name.encode() for field in msgspec.structs.fields(kind)]
+        return msgspec.json.decode(self.head_with(*names), type=kind)
+
+    def head_with(self, *names: bytes) -> bytes:
+        """Return what stands before the findings, encoded: an object that has these members, those that are there."""
         if self._members is None:
-            return msgspec.json.decode(_piece(self._raw, self._first), type=kind)
-        return self._fields(kind)
+            return _piece(self._raw, self._first)
+        found = [(name, self._members[name]) for name in names if name in self._members]
+        return b"{%s}" % b",".join(b'"%s":%s' % (name, _piece(self._raw, span)) for name, span in found)
 
     def findings(self) -> Iterator[bytes]:
         """Yield each finding, encoded.
@@ -114,20 +124,10 @@ class ReportFile:
             msgspec.MsgspecError: The file is cut, or not as it has to be.
         """
         if self._members is not None:
-            return self._fields(kind)
+            return self.head(kind)
         if self._last is None:
             raise ReportCut(_CUT)
         return msgspec.json.decode(_piece(self._raw, self._last), type=kind)
-
-    def _fields(self, kind: type[S]) -> S:
-        names = [field.encode_name.encode() for field in msgspec.structs.fields(kind)]
-        return msgspec.json.decode(self._object(*names), type=kind)
-
-    def _object(self, *names: bytes) -> bytes:
-        """Return an object with some members of the document, those that it has."""
-        assert self._members is not None
-        found = [(name, self._members[name]) for name in names if name in self._members]
-        return b"{%s}" % b",".join(b'"%s":%s' % (name, _piece(self._raw, span)) for name, span in found)
 
     def _finding_lines(self) -> Iterator[bytes]:
         at, size = self._first[1] + 1, len(self._raw)
@@ -135,6 +135,9 @@ class ReportFile:
             end = self._raw.find(b"\n", at)
             end = size if end < 0 else end
             line = _piece(self._raw, (at, end))
+            if not line.strip():
+                at = end + 1
+                continue
             if self._last is not None:
                 raise msgspec.ValidationError("there is something after its ScanSummary")
             kind = _kind_of(line) if end < size else _kind_of_last(line)
@@ -148,15 +151,19 @@ class ReportFile:
 
 
 @contextmanager
-def open_report(path: Path) -> Iterator[ReportFile]:
+def open_report(path: Path, versions: Collection[str] = (API_VERSION,)) -> Iterator[ReportFile]:
     """Yield a report, of which nothing but its start was looked at yet.
+
+    Args:
+        path: Its file, or ``-`` for standard input.
+        versions: Those that are read.
 
     Raises:
         OSError: The file cannot be read, is no regular file, or is too large; or there is no room for a copy of it.
         msgspec.MsgspecError: It is no report of a scan.
     """
     with mapped_input(path, most_bytes=MAX_REPORT_BYTES) as raw:
-        yield ReportFile(raw)
+        yield ReportFile(raw, versions)
 
 
 def _digest(raw: Readable) -> str:
@@ -186,9 +193,9 @@ def _kind_of_last(line: bytes) -> str:
         raise ReportCut(_CUT) from exc
 
 
-def _require_version(head: bytes) -> None:
+def _require_version(head: bytes, versions: Collection[str]) -> None:
     version = msgspec.json.decode(head, type=_Version).api_version
-    if version != API_VERSION:
+    if version not in versions:
         raise msgspec.ValidationError(f"its apiVersion is {version or 'missing'}, expected {API_VERSION}")
 
 

@@ -39,7 +39,8 @@ _COUNTED: Final = {
     Outcome.UNDETERMINED.value: "undetermined",
 }
 
-Number = Annotated[int, msgspec.Meta(ge=0)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""A count, or a revision; however many are added up, what comes out can still be written."""
 
 
 class _Source(msgspec.Struct):
@@ -108,7 +109,7 @@ class _Finding(msgspec.Struct):
     key_base64: str | None = None
     cause: str | None = None
     severity: str | None = None
-    mod_revision: int = 0
+    mod_revision: Number = 0
     message: str = ""
     baseline: bool = False
     shared: str = ""
@@ -134,18 +135,23 @@ class KMSKeyInReport(msgspec.Struct):
     opened: Number
 
 
-class _KMS(msgspec.Struct):
-    plugins: list[KMSPluginSummary] = []
-    keys: list[KMSKeyInReport] = []
-
-
 class _SharedWords(msgspec.Struct, frozen=True):
     id: str
     message: str
 
 
-class _Loss(FleetKeyLoss, frozen=True):
-    shared: list[_SharedWords] = msgspec.field(default_factory=list)
+class _Lost(msgspec.Struct):
+    transformer: str
+    resources: list[str]
+    key_fingerprint: str | None
+    failures: Number
+    of: Number
+    shared: list[_SharedWords] = []
+
+
+class _KMS(msgspec.Struct):
+    plugins: list[KMSPluginSummary] = []
+    keys: list[KMSKeyInReport] = []
 
 
 class _Summary(msgspec.Struct):
@@ -163,7 +169,7 @@ class _Summary(msgspec.Struct):
     severity: str | None = None
     at_stake: str = ""
     do_not_restart: str = ""
-    key_loss: list[_Loss] = []
+    key_loss: list[_Lost] = []
 
 
 class _End(msgspec.Struct):
@@ -312,7 +318,7 @@ def _limits(scope: _Scope) -> list[str]:
     return [fit(word, _MOST_WORD) for word in [*scope.resources, *scope.prefixes, *namespaces][:_MOST_LISTED]]
 
 
-def _loss(lost: FleetKeyLoss) -> FleetKeyLoss:
+def _loss(lost: _Lost) -> FleetKeyLoss:
     return FleetKeyLoss(
         fit(lost.transformer, _MOST_WORD),
         shown_resources(lost.resources),

@@ -105,14 +105,16 @@ def _clusters(output: Output, report: FleetReport, max_rows: int, *, wide: bool)
         "CLUSTER", "SEVERITY", "UNREADABLE", "INCONSISTENT", "UNDETERMINED", "NEW", "LOST KEYS", "KEYS", "AGE",
         "COMPLETE",
     ]  # fmt: skip
-    columns += ["REVISION", "KUBE-SYSTEM UID", "SCOPE"] if wide else []
-    rows = [_row(row, wide=wide) for row in islice(report.clusters, max_rows)]
+    scope = wide or any(row.limited_to for row in report.clusters)
+    columns += ["SCOPE"] if scope else []
+    columns += ["REVISION", "KUBE-SYSTEM UID"] if wide else []
+    rows = [_row(row, wide=wide, scope=scope) for row in islice(report.clusters, max_rows)]
     output.table([*columns, "REPORT"], rows, key="REPORT", spare=("KEYS", "INCONSISTENT", "LOST KEYS"))
     _more(output, len(report.clusters), max_rows, "cluster")
     output.line()
 
 
-def _row(row: FleetCluster, *, wide: bool) -> list[str]:
+def _row(row: FleetCluster, *, wide: bool, scope: bool) -> list[str]:
     counts, new = row.counts, row.new
     fresh = new.decrypt_failures + new.decode_failures + new.inconsistent + new.undetermined
     cells = [
@@ -127,9 +129,10 @@ def _row(row: FleetCluster, *, wide: bool) -> list[str]:
         _age(row.data_age_seconds),
         "yes" if row.complete else "NO",
     ]
+    if scope:
+        cells.append(shown(", ".join(row.limited_to) or "everything"))
     if wide:
-        scope = ", ".join(row.limited_to)
-        cells += [str(row.revision), shown(row.kube_system_uid or "unknown"), shown(scope or "everything")]
+        cells += [str(row.revision), shown(row.kube_system_uid or "unknown")]
     return [*cells, shown(row.report)]
 
 

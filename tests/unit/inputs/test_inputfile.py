@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
@@ -45,8 +46,8 @@ def _pipe(folder: Path) -> Path:
 
 
 def _socket(folder: Path) -> Path:
-    with socket.socket(socket.AF_UNIX) as listening:
-        os.chdir(folder)  # a path of a socket is short
+    # A path of a socket is short.
+    with socket.socket(socket.AF_UNIX) as listening, contextlib.chdir(folder):
         listening.bind("socket")
     return folder / "socket"
 
@@ -133,7 +134,7 @@ def test_a_baseline_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (HEADER + b"x" * (16 << 20), "a line of it is longer"),
+        (HEADER + b"x" * ((16 << 20) + 1), "one piece, which is larger"),
         (HEADER + b'{"kind"\n', "not a report"),
         (b"[" * 100_000, "not a report"),
         (b'{"kind":"Other"}', "its kind is Other"),

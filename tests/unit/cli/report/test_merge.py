@@ -13,6 +13,7 @@ import yaml
 from etcdfix.cli.root import run
 from etcdfix.model import Outcome
 from etcdfix.reports.fleet_model import FleetReport
+from etcdfix.reports.model import Scope
 from tests.support.fleets import BASELINE, findings, kms_key, write_report
 
 LINE = "{name}\tsnapshot.db\tconfig.yaml\t-\n"
@@ -210,6 +211,18 @@ def test_thirty_clusters(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
     assert "BREAKS-NOW: cluster-03, cluster-06, cluster-09 and 6 more." in text
     assert "... and 18 more clusters" in text
     assert "8 clusters; OPENS NOWHERE: 112 values" in text
+
+
+def test_a_scan_of_a_part_is_told_from_the_others(
+    healthy: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert merge(healthy) == 0
+    assert "SCOPE" not in capfd.readouterr().out
+    part = Scope("/registry", [], ["secrets"], ["pay"], None)
+    assert merge(healthy, write_report(tmp_path / "part.json", head={"scope": part})) == 0
+    text = capfd.readouterr().out
+    assert "secrets, namespace pay" in text
+    assert "everything" in text
 
 
 @pytest.mark.parametrize("columns", [60, 100])

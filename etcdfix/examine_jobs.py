@@ -195,15 +195,25 @@ class Helpers:
             yield partial(self._examiner.examine_each, page.values())
 
     def _looks_of_workers(self, pages: Iterable[Page]) -> Iterator[Look]:
+        interruptions: list[KeyboardInterrupt] = []
+
+        def until_interrupted() -> Iterator[Page]:
+            try:
+                yield from pages
+            except KeyboardInterrupt as exc:  # while a page was waited for: those that are there come first
+                interruptions.append(exc)
+
         setup = _encode(self._setup())
         page_file = self._source.page_file
         descriptors = () if page_file is None else (page_file,)
         with WorkerPool(self._jobs, f"{__name__}:make", setup, pass_fds=descriptors) as pool:
             try:
-                for page, answer in pool.run(pages, self._question, self._answer_here):
+                for page, answer in pool.run(until_interrupted(), self._question, self._answer_here):
                     yield partial(self._told, page, _decode_answer(answer))
             finally:
                 self.lost += pool.lost
+        for interruption in interruptions:
+            raise interruption
 
     def _setup(self) -> _Setup:
         examiner, readers = self._examiner, self._examiner.readers

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -35,6 +36,8 @@ from etcdfix.text.safetext import key_base64
 
 ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
+
+_PLACES_KEPT: Final = 64
 
 
 class NamespaceDetails(msgspec.Struct, frozen=True):
@@ -120,6 +123,8 @@ class ImpactIndex:
     def __init__(self, layout: StorageLayout, kinds: Kinds, tables: Tables) -> None:
         self.layout = layout
         self.kinds = kinds
+        # One object is looked at in many ways before the next.
+        self._placed = lru_cache(maxsize=_PLACES_KEPT)(self._place)
         self.namespaces: dict[int, NamespaceDetails] = {}
         self.unavailable_apis: dict[str, str] = {}
         self.unreadable_crds: tuple[tuple[str, str], ...] = ()
@@ -165,7 +170,7 @@ class ImpactIndex:
 
     def ref_of(self, key: bytes) -> ObjectRef:
         """Return a key's name, taken apart, whether or not anybody has it."""
-        directory, namespace, name = self._place(key)
+        directory, namespace, name = self._placed(key)
         return ObjectRef(
             key=display(key),
             key_base64=key_base64(key),
@@ -178,7 +183,7 @@ class ImpactIndex:
 
     def place(self, node: int) -> tuple[ResourcePrefix, str, str]:
         """Return a node's directory, namespace ("" for none) and name."""
-        return self._place(self.key(node))
+        return self._placed(self.key(node))
 
     def _place(self, key: bytes) -> tuple[ResourcePrefix, str, str]:
         directory, shared = self.layout.locate(key)

@@ -23,6 +23,7 @@ PROTECTION_FINALIZERS: Final = (
 )
 
 _MOST_BEHIND: Final = 100
+_ROLES: Final = tuple(Role)
 
 # Users that the KEP's controllers look at.
 _PROTECTING: Final = frozenset(
@@ -93,10 +94,10 @@ def users_of(index: ImpactIndex, node: int) -> tuple[User, ...]:
 
 def by_role(users: Iterable[User]) -> dict[Role, tuple[User, ...]]:
     """Return users by role, roles in the order of :class:`~etcdfix.graph.uses.Role`."""
-    found: dict[Role, list[User]] = {role: [] for role in Role}
+    found: dict[Role, list[User]] = {}
     for user in users:
-        found[user.role].append(user)
-    return {role: tuple(members) for role, members in found.items() if members}
+        found.setdefault(user.role, []).append(user)
+    return {role: tuple(found[role]) for role in _ROLES if role in found} if found else {}
 
 
 def secret_state(index: ImpactIndex, node: int, users: Iterable[User]) -> SecretState | None:

@@ -45,6 +45,10 @@ PAGE_RECORDS: Final = 1024
 """So many index records make a page."""
 
 
+ReadWithCare = Callable[[int], StoredValue | None]
+"""Reads the record at a place of a page that is not as etcd writes nearly all; None where it cannot be read."""
+
+
 def escape_key(key: bytes) -> bytes:
     """Return ``key`` in a form whose order survives a terminator of two zero bytes."""
     return key.replace(b"\x00", b"\x00\xff") if b"\x00" in key else key
@@ -350,9 +354,7 @@ class RecordPage:
         read_with_care: Reads the record at a place of the page that is not as etcd writes nearly all.
     """
 
-    def __init__(
-        self, image: Image, packed: bytes, read_with_care: Callable[[int], StoredValue | None]
-    ) -> None:
+    def __init__(self, image: Image, packed: bytes, read_with_care: ReadWithCare) -> None:
         self.packed = packed
         self._image = image
         self._read_with_care = read_with_care

@@ -36,6 +36,7 @@ from tests.support.kms_plugin import KMSPlugin, load_keks
 
 ETCDCTL, RAW, SHA256SUM, AUGER = "etcdctl get --prefix", "raw paged read", "sha256sum", "auger extract"
 SCAN, PLAN, IMPACT = "scan", "plan", "impact"
+ETCDFIX = (sys.executable, "-m", "etcdfix")
 PARTS = (100, 20, 5, 1)
 """Where it is asked how time grows, the largest size is divided by these: 10,000 keys to a million."""
 
@@ -57,6 +58,7 @@ class Command(msgspec.Struct, frozen=True):
         ours: It writes a report that says whether it is complete.
         doubts: The report is not, as a KMS plugin that refuses a data key proves nothing.
         line: As in :class:`~tests.benchmarks.results.Series`.
+        optional: A tool that happens to be there: where it fails, the others are measured without it.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Command(msgspec.Struct, frozen=True):
     ours: bool = False
     doubts: bool = False
     line: str = ""
+    optional: bool = False
 
     def measure(self) -> Run:
         return run(self.words, expect=self.expect)
@@ -79,10 +82,16 @@ def jobs_name(jobs: int) -> str:
     return f"etcdfix, {jobs} job{'s' if jobs > 1 else ''}"
 
 
+@functools.cache
 def has_jobs(command: str) -> bool:
     """Whether a command of etcdfix knows ``--jobs``."""
-    words = [sys.executable, "-m", "etcdfix", command, "--help"]
+    words = [*ETCDFIX, command, "--help"]
     return "--jobs" in subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+def jobs_words(command: str, jobs: int) -> list[str]:
+    """The option for a number of jobs, where the command has it; one that has not runs alone."""
+    return ["--jobs", str(jobs)] if has_jobs(command) else []
 
 
 class Ground:
@@ -97,8 +106,7 @@ class Ground:
         self._store = store
         self._ends = contextlib.ExitStack()
         self.tools = find_tools()
-        self._jobs_known = has_jobs("scan")
-        self.jobs = tuple(jobs) if self._jobs_known else (1,)
+        self.jobs = tuple(jobs) if has_jobs("scan") else (1,)
 
     def __enter__(self) -> Self:
         self.folder = Path(self._ends.enter_context(tempfile.TemporaryDirectory(prefix="etcdfix-bench-")))
@@ -134,9 +142,7 @@ class Ground:
 
     def scan(self, name: str, data: Data, where: Sequence[str], *, jobs: int = 1, line: str = "") -> Command:
         """A scan of everything, with a line of JSON for each finding."""
-        words = [sys.executable, "-m", "etcdfix", "scan", *where, *self.reading(data), "-o", "jsonl"]
-        if self._jobs_known:
-            words += ["--jobs", str(jobs)]
+        words = [*ETCDFIX, "scan", *where, *self.reading(data), "-o", "jsonl", *jobs_words("scan", jobs)]
         doubts = data.provider is Provider.KMS_V2 and data.damage is not Damage.NONE
         return Command(name, tuple(words), data.keys, exit_codes(data), ours=True, doubts=doubts, line=line)
 
@@ -218,7 +224,7 @@ def offline(keys: int, jobs: Sequence[int]) -> Planned:
         if auger is not None:
             # Lists keys and sizes; opens no value.
             words = (auger, "extract", "-f", database, "--fields=key,value-size")
-            found.append(Command(AUGER, words, keys))
+            found.append(Command(AUGER, words, keys, optional=True))
         return found
 
     return Planned(
@@ -289,17 +295,16 @@ def work(keys: int) -> Planned:
 
     def commands(ground: Ground) -> list[Command]:
         where = [*ground.file(data), *ground.reading(data), "-o", "json"]
-        etcdfix = [sys.executable, "-m", "etcdfix"]
         report = ground.folder / "report.json"
         done = subprocess.run(
-            [*etcdfix, "scan", *where, "--output-file", str(report)],
+            [*ETCDFIX, "scan", *where, "--output-file", str(report)],
             capture_output=True, check=False, env=clean_environment(),
         )  # fmt: skip
         if done.returncode not in exit_codes(data) or not report.exists():
             raise IncompleteError(f"scan: exit code {done.returncode}")
         scan = ground.scan(SCAN, data, ground.file(data))
-        plan = [*etcdfix, "plan", "--from-report", str(report), *where]
-        impact = [*etcdfix, "impact", key_of_one(keys).decode(), *where]
+        plan = [*ETCDFIX, "plan", "--from-report", str(report), *where, *jobs_words("plan", 1)]
+        impact = [*ETCDFIX, "impact", key_of_one(keys).decode(), *where, *jobs_words("impact", 1)]
         return [
             scan,
             Command(PLAN, tuple(plan), keys, (0, 1, 3), ours=True),

@@ -252,7 +252,7 @@ def objects(
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yield ``count`` (etcd key, stored value) pairs in no order: four Secrets of five, one Pod.
 
-    Values have 1.4 KB on average; heavy ones 1.9 KB.
+    Values have 1.4 KB on average; heavy ones 1.8 KB.
     """
     secrets, pods = templates()
     if heavy:

@@ -132,10 +132,10 @@ def run(command: Sequence[str], *, expect: tuple[int, ...] = (0,)) -> Run:
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode in expect, (list(command), process.returncode)
     return Run(
-        wall=wall,
-        cpu=usage.ru_utime + usage.ru_stime,
-        anonymous_mb=max(memory.peaks.values(), default=0.0),
-        all_mb=memory.peak_of_all,
+        wall=round(wall, 4),
+        cpu=round(usage.ru_utime + usage.ru_stime, 4),
+        anonymous_mb=round(max(memory.peaks.values(), default=0.0), 1),
+        all_mb=round(memory.peak_of_all, 1),
         processes=len(memory.peaks),
     )
 

@@ -75,7 +75,7 @@ def section(comparison: Comparison) -> str:
     rounds = len(comparison.series[0].runs)
     parts = [
         f"### {comparison.title}",
-        f"{comparison.machine}; {comparison.finished[:10]}; rounds: {rounds}.",
+        f"{comparison.machine}; {comparison.finished[:10]}; rounds: {rounds}; load before: {comparison.load:.1f}.",
         table(
             ["command", "seconds", f"times {comparison.against}", "processor seconds", "MB, largest process",
              "MB, all", "processes"],

@@ -8,6 +8,7 @@ every round, and what is measured later is put together with what it holds.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ from tests.benchmarks.results import Comparison, Series, judge, load, merged, sa
 from tests.benchmarks.served import restored
 from tests.support.etcd_places import NoEtcdError, find_tools
 
+RUNS = 5
 QUICK_KEYS, QUICK_RUNS = 10_000, 3
 DAY = 24 * 60.0
 START_SECONDS = 1.0  # about what a command needs before its first key
@@ -70,7 +72,7 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
         help="sizes [10000,200000,1000000]",
     )
     add("--jobs", type=whole_numbers, default=(1, 2, 4), help="numbers of jobs [1,2,4]")
-    add("--runs", type=int, default=5, help="rounds of each comparison [5]")
+    add("--runs", type=int, help=f"rounds of each comparison [{RUNS}, with --quick {QUICK_RUNS}]")
     add("--minutes", type=float, default=DAY, help="begin no round that would end later than this [a day]")
     add("--only", type=lambda text: tuple(text.split(",")), default=GROUPS, help=f"of {','.join(GROUPS)}")
     add("--quick", action="store_true", help=f"{QUICK_KEYS:,} keys, {QUICK_RUNS} rounds")
@@ -85,7 +87,8 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
     if options.from_json and options.prepare:
         parser.error("--prepare makes data, --from-json needs none")
     if options.quick:
-        options.keys, options.runs = (QUICK_KEYS,), QUICK_RUNS
+        options.keys = (QUICK_KEYS,)
+    options.runs = options.runs or (QUICK_RUNS if options.quick else RUNS)
     return options
 
 
@@ -130,8 +133,8 @@ def measure(
         IncompleteError: A command failed, or its report is not complete.
     """
     with Ground(options.data, options.jobs if not options.bars else (1, 2)) as ground:
-        commands = plan.commands(ground)
-        one_round = check_all(commands, deadline)
+        load = round(os.getloadavg()[0], 1)
+        commands, one_round = check_all(plan.commands(ground), deadline)
         runs: dict[str, list[Run]] = {command.name: [] for command in commands}
         turns = in_turn({command.name: command.measure for command in commands}, options.runs)
         for number in range(options.runs):
@@ -142,17 +145,21 @@ def measure(
                 return
             for name, run in next(turns).items():
                 runs[name].append(run)
-            keep(comparison_of(plan, commands, runs))
+            keep(comparison_of(plan, commands, runs, load))
 
 
-def check_all(commands: Sequence[Command], deadline: float) -> float:
-    """Run each command once, and return the seconds of all; less than half of the time that is left may go into that.
+def check_all(commands: Sequence[Command], deadline: float) -> tuple[list[Command], float]:
+    """Run each command once; less than half of the time that is left may go into that.
+
+    Returns:
+        The commands, without those of others that fail, and the seconds of all.
 
     Raises:
         OutOfTimeError: There is no time left for a round after it; the cost of fewer keys tells that early.
         TimeoutError: A command took too long.
-        IncompleteError: A command failed, or its report is not complete.
+        IncompleteError: A command of ours failed, or its report is not complete; or that which others are held against.
     """
+    work: list[Command] = []
     one_round = 0.0
     per_key: dict[str, float] = {}
     for command in commands:
@@ -160,14 +167,23 @@ def check_all(commands: Sequence[Command], deadline: float) -> float:
         expected = per_key.get(command.line, 0.0) * command.keys
         if left <= 2 * expected:
             raise OutOfTimeError
-        seconds = check(command, left)
+        try:
+            seconds = check(command, left)
+        except IncompleteError as exc:
+            if not command.optional:
+                raise
+            say(f"  left out: {exc}")
+            continue
+        work.append(command)
         one_round += seconds
         if command.line:
             per_key[command.line] = max(0.0, seconds - START_SECONDS) / command.keys
-    return one_round
+    return work, one_round
 
 
-def comparison_of(plan: Planned, commands: Sequence[Command], runs: dict[str, list[Run]]) -> Comparison:
+def comparison_of(
+    plan: Planned, commands: Sequence[Command], runs: dict[str, list[Run]], load: float
+) -> Comparison:
     return Comparison(
         name=plan.name,
         title=plan.title,
@@ -184,6 +200,7 @@ def comparison_of(plan: Planned, commands: Sequence[Command], runs: dict[str, li
         ),
         machine=machine(),
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        load=load,
     )
 
 

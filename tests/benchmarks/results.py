@@ -60,6 +60,7 @@ class Comparison(msgspec.Struct, frozen=True):
         series: In the order of the table.
         machine: Where.
         finished: When, RFC 3339 in UTC.
+        load: How many processes of all users wanted a processor in the minute before it began.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Comparison(msgspec.Struct, frozen=True):
     series: tuple[Series, ...]
     machine: str
     finished: str
+    load: float = 0.0
 
     def of(self, name: str) -> Series | None:
         return next((series for series in self.series if series.name == name), None)

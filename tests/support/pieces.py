@@ -77,6 +77,7 @@ def facts() -> dict[str, object]:
         "heard": heard,
         "blocked": [int(n) for n in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
         "umask": before,
+        "oom score": int(Path("/proc/self/oom_score_adj").read_text()),
         "directory": str(Path.cwd()),
         "leads its session": os.getsid(0) == os.getpid(),
         "paths": sys.path,

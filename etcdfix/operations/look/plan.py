@@ -196,6 +196,12 @@ def build_plan(
     return sealed(_printable(plan))
 
 
+def _is_plain_ascii(value: msgspec.Struct) -> bool:
+    """Say whether all texts are ASCII that can be shown and that JSON does not escape: nearly always."""
+    encoded = msgspec.json.encode(value)
+    return encoded.isascii() and b"\\" not in encoded and b"\x7f" not in encoded
+
+
 def _printable(value: Any, field: str = "") -> Any:
     """Return a plan, or a part of it, whose texts a terminal can show: people cut them out of the JSON with jq.
 
@@ -324,6 +330,8 @@ class _Writer(msgspec.Struct, frozen=True):
             entry = msgspec.structs.replace(
                 entry, needs=[*entry.needs, acceptance(AcceptRisk.CLUSTER_BREAKING)]
             )
+        if _is_plain_ascii(entry):
+            return entry
         printable: PlanEntry = _printable(entry)
         return printable
 

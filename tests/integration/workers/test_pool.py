@@ -274,7 +274,7 @@ def test_left_before_the_end() -> None:
         assert process_ids(pool) == []
 
 
-@pytest.mark.parametrize("when", [0.0001, 0.001, 0.003, 0.006, 0.01, 0.03, 0.06, 0.1, 0.15])
+@pytest.mark.parametrize("when", [0.001, 0.003, 0.006, 0.01, 0.03, 0.06, 0.1, 0.15])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGALRM])
 def test_ended_early(when: float, number: signal.Signals) -> None:
     """While workers start, while they work, while some of them wait."""
@@ -285,15 +285,15 @@ def test_ended_early(when: float, number: signal.Signals) -> None:
     before = signal.signal(number, end)
     timer = threading.Timer(when, os.kill, [os.getpid(), number])
     try:
-        timer.start()
         with pytest.raises(EndedEarly):
-            work_for_long()
+            work_until(timer)
     finally:
         timer.join()
         signal.signal(number, before)
 
 
-def work_for_long() -> None:
+def work_until(timer: threading.Timer) -> None:
+    timer.start()
     with WorkerPool(2, TARGET, b"") as pool:
         run_all(pool, [b"sleep 1", b"answer 5000000"] * 30)
 
@@ -355,6 +355,7 @@ def test_what_a_worker_is(monkeypatch: pytest.MonkeyPatch) -> None:
     found = facts(SECRET)
     assert found["core limit"] == [0, 0]
     assert (found["dumpable"], found["umask"], found["directory"]) == (0, 0o077, "/")
+    assert found["oom score"] == 1000  # it ends before an etcd on this machine does
     assert (found["heard"], found["blocked"], found["leads its session"]) == ([], [], True)
     assert SECRET.decode() not in json.dumps(found)
     assert not [name for name in found["environment"] if name.startswith("ETCD")]

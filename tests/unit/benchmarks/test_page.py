@@ -68,7 +68,7 @@ def test_the_tables_say_what_was_measured() -> None:
     text = measured([comparison()], [Bar("live-10", "etcdfix, 2 jobs", 0.75, "etcdctl")], "p.svg")
     assert "| Title of live-10 | etcdfix, 2 jobs | 0.75 times etcdctl | 0.50 (0.50 to 0.50) | yes |" in text
     assert "| etcdfix, 2 jobs | 1.50 (1.00 to 2.00) | 0.50 (0.50 to 0.50) |" in text
-    assert "a machine; 2026-01-02; rounds: 2." in text
+    assert "a machine; 2026-01-02; rounds: 2; load before: 0.0." in text
     for line in text.splitlines():
         assert not line.startswith("|") or line.count("|") in {6, 8}
 

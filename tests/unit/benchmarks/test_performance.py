@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from tests.benchmarks.comparisons import (
     bars,
     check,
     everything,
+    offline,
     what_must_hold,
 )
 from tests.benchmarks.page import BEGIN, END
@@ -108,6 +110,29 @@ def test_what_fails_is_said_and_the_rest_is_kept(
     (kept,) = load(tmp_path / "figures.json")
     assert (kept.name, len(kept.series[0].runs)) == ("offline-7", 2)
     assert "Title of offline-7" in page.read_text()
+
+
+def test_a_tool_that_fails_is_left_out_alone(
+    run_main: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    auger = Command("auger extract", (sys.executable, "-c", "raise SystemExit('panic')"), 7, optional=True)
+    run_main([plan("offline-7", prints(WHOLE), auger)], "--runs", "1")
+    assert "left out: auger extract: exit code 1: panic" in capsys.readouterr().out
+    (kept,) = load(tmp_path / "figures.json")
+    assert [series.name for series in kept.series] == ["one"]
+
+
+def test_a_tool_on_the_path_is_measured_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    auger = tmp_path / "auger"
+    auger.write_text("#!/bin/sh\nexit 0\n")
+    auger.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("tests.benchmarks.comparisons.has_jobs", lambda _command: True)
+    with Ground(tmp_path / "data", (1, 2)) as ground:
+        commands = {command.name: command for command in offline(10, (1, 2)).commands(ground)}
+    assert list(commands) == ["etcdfix, 1 job", "etcdfix, 2 jobs", "sha256sum", "auger extract"]
+    assert commands["etcdfix, 2 jobs"].words[-2:] == ("--jobs", "2")
+    assert commands["auger extract"].words[:3] == (str(auger), "extract", "-f")
 
 
 def test_what_was_measured_before_is_kept(run_main: Callable[..., int], tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -66,6 +67,33 @@ def test_held_within_held(number: signal.Signals) -> None:
     with pytest.raises(Heard):
         hold_twice(number, done)
     assert done == [1, 2]
+
+
+def test_all_handlers_come_back_where_the_first_is_called_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal may come between the return of one handler and that of the next."""
+    before = {number: signal.getsignal(number) for number in RAISING}
+    install = signal.signal
+
+    def hear(number: int, _frame: object) -> None:
+        raise Heard(number)
+
+    def install_and_come(number: int, handler: Any) -> None:
+        install(number, handler)
+        if handler is hear and number == signal.SIGINT and not came:
+            came.append(number)
+            signal.raise_signal(number)
+
+    came: list[int] = []
+    for number in RAISING:
+        install(number, hear)
+    monkeypatch.setattr(signal, "signal", install_and_come)
+    try:
+        with pytest.raises(Heard), interruptions_held():
+            pass
+        assert {signal.getsignal(number) for number in RAISING} == {hear}
+    finally:
+        for number, handler in before.items():
+            install(number, handler)
 
 
 def test_who_ignores_a_signal_goes_on_ignoring_it() -> None:

@@ -25,6 +25,7 @@ from tests.support.collecting import ALPHA, REPOSITORY
 from tests.support.etcd_places import NoEtcdError, Processes, find_tools
 from tests.support.etcd_proxy import RANGE, EtcdProxy
 from tests.support.etcd_server import EtcdServer, EtcdServers
+from tests.support.job_runs import process_of
 
 pytestmark = pytest.mark.etcd
 
@@ -64,19 +65,6 @@ def at_second_page(act: Callable[[], Any]) -> Callable[[str, bytes], None]:
             act()
 
     return before
-
-
-def process_of(server: EtcdServer) -> int:
-    port = server.endpoint.rpartition(":")[2]
-
-    def listens(entry: Path) -> bool:
-        with contextlib.suppress(OSError):
-            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            return any(w.startswith("--listen-client-urls=") and w.endswith(f":{port}") for w in words)
-        return False
-
-    (found,) = (int(entry.name) for entry in Path("/proc").glob("[0-9]*") if listens(entry))
-    return found
 
 
 def start(*arguments: str | Path, **streams: Any) -> subprocess.Popen[bytes]:

@@ -1,0 +1,236 @@
+"""A scan with four jobs, in which a worker, the scan itself, its etcd or its KMS plugin is killed at any moment."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.collecting import ALPHA
+from tests.support.etcd_server import EtcdServer
+from tests.support.job_runs import (
+    JOBS,
+    Command,
+    Ended,
+    adopting,
+    configuration_file,
+    kms_pairs,
+    local_etcd,
+    moments,
+    pairs,
+    process_of,
+    without_loss,
+    without_times,
+)
+from tests.support.kms_plugin import PluginProcess, load_keks
+
+pytestmark = pytest.mark.etcd
+
+FINDINGS, INCOMPLETE, SOURCE = 1, 3, 5
+KMS_VALUES = 2_000
+KEYS = ALPHA / "kms1.keys"
+LIMITS = ("--command-timeout", "500ms", "--dial-timeout", "500ms")
+
+
+@dataclass
+class Ground:
+    """A store, and a scan of it.
+
+    Attributes:
+        life: Seconds that the scan takes.
+        expected: What its report says, without times.
+    """
+
+    endpoint: str
+    start_etcd: Callable[..., EtcdServer]
+    snapshot: Path
+    temporary: Path
+    more: tuple[str | Path, ...]
+    life: float
+    expected: dict[str, Any]
+
+    def scan(self, *more: str | Path, endpoint: str = "") -> Command:
+        return Command(self.temporary, (*scan(endpoint or self.endpoint), *self.more, *more))
+
+
+def scan(endpoint: str, jobs: int = JOBS) -> tuple[str, ...]:
+    return ("scan", "-o", "json", "--endpoints", endpoint, "--jobs", str(jobs), *LIMITS)
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    folder = tmp_path_factory.mktemp("ground")
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    more = ("--encryption-config", configuration_file(folder))
+    with adopting(), local_etcd() as start_etcd:
+        server = start_etcd()
+        server.put_all(pairs())
+        server.etcdctl("snapshot", "save", folder / "snapshot.db")
+        alone = Command(temporary, (*scan(server.endpoint, 1), *more)).finish()
+        began = time.monotonic()
+        together = Command(temporary, (*scan(server.endpoint), *more)).finish()
+        life = time.monotonic() - began
+        assert (together.code, together.err) == (alone.code, alone.err) == (FINDINGS, "")
+        expected = without_times(alone.document)
+        assert without_times(together.document) == expected
+        yield Ground(server.endpoint, start_etcd, folder / "snapshot.db", temporary, more, life, expected)
+
+
+@pytest.mark.parametrize("moment", moments(50, 1, few=6))
+def test_a_worker_is_killed(ground: Ground, moment: float) -> None:
+    drawn = random.Random(moment)
+    command = ground.scan()
+    workers = command.wait_for_workers()
+    time.sleep(moment * ground.life * 0.6)
+    victim = drawn.choice(command.workers() or workers)
+    killed = drawn.choice([signal.SIGKILL, signal.SIGSEGV])
+    with suppress(ProcessLookupError):
+        os.kill(victim, killed)
+    ended = command.finish()
+    document = ended.document
+    assert without_loss(document) == without_loss(ground.expected)
+    if document["complete"]:
+        assert (ended.code, ended.err) == (FINDINGS, "")  # it had nothing to do any more
+        return
+    assert ended.code == INCOMPLETE
+    (reason,) = document["incomplete_reasons"]
+    assert re.fullmatch(
+        rf"a worker process was ended by {killed.name}( over \d pages?, which the main process examined)?",
+        reason,
+    )
+    assert reason in ended.err
+
+
+@pytest.mark.parametrize("moment", moments(50, 2, few=6))
+def test_the_scan_is_killed(ground: Ground, tmp_path: Path, moment: float) -> None:
+    target = tmp_path / "report.json"
+    command = ground.scan("--output-file", target)
+    time.sleep(moment * ground.life)
+    command.kill()
+    left = [entry.name for entry in tmp_path.iterdir()]
+    if command.process.returncode == FINDINGS:
+        assert left == ["report.json"]
+    else:
+        assert command.process.returncode == -signal.SIGKILL
+        assert left in ([], ["report.json"])
+
+
+@pytest.mark.parametrize("moment", moments(50, 3, few=4))
+def test_etcd_is_killed(ground: Ground, moment: float) -> None:
+    server = ground.start_etcd(snapshot=ground.snapshot)
+    try:
+        command = ground.scan(endpoint=server.endpoint)
+        time.sleep(moment * ground.life)
+        os.kill(process_of(server), signal.SIGKILL)
+        ended = command.finish()
+    finally:
+        server.stop()
+    check_partial(ended, ground, INCOMPLETE)
+
+
+def check_partial(ended: Ended, ground: Ground, *codes: int) -> None:
+    assert "Traceback" not in ended.err
+    if ended.code == FINDINGS:
+        told = ended.document
+        assert told["complete"]
+        assert told["summary"] == ground.expected["summary"]
+        return
+    if not ended.out:
+        assert ended.code in {SOURCE, *codes}
+        assert ended.err
+        return
+    assert ended.code in codes
+    document = ended.document
+    assert not document["complete"]
+    assert document["incomplete_reasons"]
+    known = {finding["key"]: finding["cause"] for finding in ground.expected["findings"]}
+    for finding in document["findings"]:
+        assert known[finding["key"]] == finding["cause"]
+    assert document["summary"]["keys"] <= ground.expected["summary"]["keys"]
+    assert document["incomplete_reasons"][0] in ended.err
+
+
+ENDINGS: list[tuple[signal.Signals | None, int]] = [
+    (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (None, INCOMPLETE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("moment", moments(50, 4, few=2))
+@pytest.mark.parametrize(("number", "code"), ENDINGS, ids=["ctrl-c", "sigterm", "sighup", "timeout"])
+def test_it_is_told_to_end(ground: Ground, moment: float, number: signal.Signals | None, code: int) -> None:
+    seconds = moment * ground.life
+    if number is None:
+        command = ground.scan("--timeout", f"{1 + int(seconds * 1000)}ms")
+    else:
+        command = ground.scan()
+        time.sleep(seconds)
+        if number is signal.SIGINT:
+            os.killpg(command.process.pid, number)
+        else:
+            command.process.send_signal(number)
+    ended = command.finish()
+    if ended.code == -(number or 0) and not ended.out and not ended.err:
+        return  # Python itself was not there yet
+    check_partial(ended, ground, code)
+
+
+@pytest.fixture(scope="module")
+def under_kms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    folder = tmp_path_factory.mktemp("under-kms")
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    socket = folder / "kms.sock"
+    (folder / "config.yaml").write_text(KMS_CONFIGURATION.format(socket=socket))
+    more = ("--kms-max-rate", "0", "--encryption-config", folder / "config.yaml")
+    with adopting(), local_etcd() as start_etcd:
+        server = start_etcd()
+        server.put_all(kms_pairs(load_keks(KEYS), KMS_VALUES))
+        with PluginProcess("v2", socket, KEYS):
+            began = time.monotonic()
+            ended = Command(temporary, (*scan(server.endpoint), *more)).finish()
+            life = time.monotonic() - began
+        assert (ended.code, ended.err) == (0, "")
+        yield Ground(
+            server.endpoint, start_etcd, folder, temporary, more, life, without_times(ended.document)
+        )
+
+
+KMS_CONFIGURATION = """
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers:
+  - kms: {{apiVersion: v2, name: prov, endpoint: "unix://{socket}", timeout: 500ms}}
+"""
+
+
+@pytest.mark.parametrize("moment", moments(50, 5, few=4))
+def test_the_plugin_is_killed(under_kms: Ground, moment: float) -> None:
+    with PluginProcess("v2", under_kms.snapshot / "kms.sock", KEYS) as plugin:
+        command = under_kms.scan()
+        time.sleep(moment * under_kms.life)
+        plugin.kill()
+        ended = command.finish(120)
+    document = ended.document
+    summary = document["summary"]
+    assert summary["keys"] == under_kms.expected["summary"]["keys"]
+    assert {finding["cause"] for finding in document["findings"]} <= {"kms-unreachable"}
+    assert {finding["outcome"] for finding in document["findings"]} <= {"undetermined"}
+    assert "Traceback" not in ended.err
+    if document["findings"]:
+        assert ended.code == INCOMPLETE
+        assert not document["complete"]
+    else:
+        assert ended.code == 0
+        assert document["complete"]

@@ -1,0 +1,252 @@
+"""Whole scans with several jobs, as processes of their own: watched, disturbed, and looked after once they ended."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from tests.support.collecting import REPOSITORY
+from tests.support.etcd_places import NoEtcdError, Processes, find_tools
+from tests.support.etcd_server import EtcdServer, EtcdServers
+from tests.support.kms_plugin import KMSPlugin
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    aesgcm,
+    config_map,
+    configuration_of_rules,
+    namespace_object,
+    provider,
+    secret,
+)
+from tests.support.thorough import THOROUGH
+
+JOBS: Final = 4
+SECRETS: Final = 8_000
+CONFIG_MAPS: Final = 4_000
+DAMAGED_EACH: Final = 500
+"""One in so many values is damaged."""
+
+SEEDS: Final = 60
+"""Under KMS v2 so many seeds; each is asked for once."""
+
+# <linux/prctl.h>
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_WORKERS_BEGIN_SECONDS: Final = 30.0
+_GONE_SECONDS: Final = 1.0
+
+
+class Ended(NamedTuple):
+    """How a command came to its end."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The report that it gave."""
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+@dataclass
+class Command:
+    """One command in a process group and a temporary directory of its own.
+
+    Attributes:
+        temporary: Its directory for temporary files.
+        process: The process that was started.
+    """
+
+    temporary: Path
+    arguments: Sequence[str | Path]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    interpreter: Sequence[str] = (sys.executable, "-m", "etcdfix")
+
+    def __post_init__(self) -> None:
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("ETCDFIX_", "ETCDCTL_", "COVERAGE_", "PYTHON"))
+        }
+        self._others = set(children_of(os.getpid()))
+        options: dict[str, Any] = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "cwd": REPOSITORY,
+            "process_group": 0,
+        }
+        self.process: subprocess.Popen[bytes] = subprocess.Popen(
+            [*self.interpreter, *map(str, self.arguments)],
+            env={**kept, "TMPDIR": str(self.temporary), **self.environment},
+            **(options | dict(self.options)),
+        )
+
+    def workers(self) -> list[int]:
+        """Return the process ids of its workers."""
+        return children_of(self.process.pid)
+
+    def wait_for_workers(self) -> list[int]:
+        """Wait until it has workers; none where it ended without."""
+        deadline = time.monotonic() + _WORKERS_BEGIN_SECONDS
+        while not (found := self.workers()):
+            if self.process.poll() is not None:
+                return []
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        return found
+
+    def finish(self, seconds: float = 60) -> Ended:
+        """Wait for its end; nothing of it may be left then, not even a zombie."""
+        out, err = self.process.communicate(timeout=seconds)
+        self.check_nothing_left(seconds=0)
+        return Ended(self.process.returncode, out or b"", (err or b"").decode())
+
+    def kill(self) -> None:
+        """Kill it as the kernel does where memory is short; its workers must go by themselves."""
+        self.process.kill()
+        self.process.communicate(timeout=30)
+        self.check_nothing_left(seconds=_GONE_SECONDS)
+
+    def check_nothing_left(self, *, seconds: float) -> None:
+        """Fail where a process of it still runs after some time, or a temporary file is there."""
+        deadline = time.monotonic() + seconds
+        while left := set(children_of(os.getpid())) - self._others - {self.process.pid}:
+            for pid in left:  # whose parent did not take note of their end: we do where that was killed
+                with contextlib.suppress(ChildProcessError):
+                    if seconds:
+                        os.waitpid(pid, os.WNOHANG)
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert not left, "processes were left behind"
+        assert list(self.temporary.iterdir()) == []
+
+
+@contextmanager
+def adopting() -> Iterator[None]:
+    """Be the parent of whatever outlives its own parent below us, so that it can be seen."""
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def process_of(server: EtcdServer) -> int:
+    """Return the process id of an etcd that runs as a process here."""
+    port = server.endpoint.rpartition(":")[2]
+
+    def listens(entry: Path) -> bool:
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            return any(w.startswith("--listen-client-urls=") and w.endswith(f":{port}") for w in words)
+        return False
+
+    (found,) = (int(entry.name) for entry in Path("/proc").glob("[0-9]*") if listens(entry))
+    return found
+
+
+def children_of(parent: int) -> list[int]:
+    """Return the process ids of all children, zombies among them."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            after_name = (entry / "stat").read_text().rpartition(")")[2].split()
+            if int(after_name[1]) == parent:
+                found.append(int(entry.name))
+    return sorted(found)
+
+
+def moments(count: int, seed: int, *, few: int) -> list[float]:
+    """Return moments between 0 and 1: all of them where tests are thorough, else a few."""
+    drawn = Random(seed)
+    return [drawn.random() for _ in range(count if THOROUGH else few)]
+
+
+def without_times(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a report without times."""
+    return {name: value for name, value in document.items() if name not in {"generated_at", "finished_at"}}
+
+
+def without_loss(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a report without times, and without what is said of its completeness."""
+    return {
+        name: value
+        for name, value in without_times(document).items()
+        if name not in {"complete", "incomplete_reasons"}
+    }
+
+
+@contextmanager
+def local_etcd() -> Iterator[Callable[..., EtcdServer]]:
+    """Start etcds as processes; the test is skipped where there is none."""
+    try:
+        servers = EtcdServers(Processes(), find_tools())
+    except NoEtcdError as exc:
+        pytest.skip(str(exc))
+    with closing(servers):
+        yield servers.start
+
+
+def pairs() -> Iterator[tuple[bytes, bytes]]:
+    """Yield a cluster of Secrets under AES-GCM and plain ConfigMaps; some are damaged."""
+    yield b"/registry/namespaces/kube-system", namespace_object("kube-system")
+    for number in range(CONFIG_MAPS):
+        value = config_map(f"c-{number:05}")
+        yield b"/registry/configmaps/shop/c-%05d" % number, damaged(number, value)
+    for number in range(SECRETS):
+        key = f"/registry/secrets/shop/s-{number:05}"
+        yield key.encode(), damaged(number, aesgcm(secret(f"s-{number:05}"), key))
+
+
+def damaged(number: int, value: bytes) -> bytes:
+    """Return the value, or where its number says so a damaged one."""
+    match number % DAMAGED_EACH:
+        case 7:
+            return value[:-20]
+        case 23:
+            return value[:-30] + bytes([value[-30] ^ 4]) + value[-29:]
+        case _:
+            return value
+
+
+def configuration_file(folder: Path) -> Path:
+    """Write the configuration that reads :func:`pairs`."""
+    path = folder / "config.yaml"
+    path.write_bytes(configuration_of_rules((("secrets",), (provider("aesgcm", key1=KEY_1), IDENTITY))))
+    return path
+
+
+def kms_pairs(keks: Mapping[str, bytes], count: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yield Secrets under KMS v2, of many seeds, and ConfigMaps beside them; none is damaged."""
+    plugin = KMSPlugin("v2", "", keks, start=False)
+    seeds = [(bytes([number]) * 32, plugin.encrypt(bytes([number]) * 32)) for number in range(SEEDS)]
+    yield b"/registry/namespaces/kube-system", namespace_object("kube-system")
+    for number in range(count):
+        yield b"/registry/configmaps/shop/c-%05d" % number, config_map(f"c-{number:05}")
+    for number in range(count):
+        key = b"/registry/secrets/shop/s-%05d" % number
+        source, wrapped = seeds[number * SEEDS // count]
+        yield key, plugin.stored_v2(secret(f"s-{number:05}"), key, source=source, wrapped=wrapped)

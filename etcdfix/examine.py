@@ -184,6 +184,11 @@ class Examiner:
         """Know the CRDs and APIServices that another one has learned."""
         self.readers.know_as(other.readers)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of encryption keys and KMS providers, for envelopes whose names have colons in them."""
+        return self._names
+
     def know_names(self, names: Collection[str]) -> None:
         """Know further names of encryption keys, so that one with colons in it is called by its whole name."""
         self._names |= frozenset(names)

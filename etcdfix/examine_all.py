@@ -22,6 +22,7 @@ import msgspec
 from etcdfix.encryption.kms.envelopes import KMSPending
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner
+from etcdfix.examine_jobs import Found, Helpers, Look
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.readers import PlainCounts
 from etcdfix.sources.pages import Page
@@ -105,10 +106,12 @@ class Ending(msgspec.Struct, frozen=True):
     Attributes:
         ended: What ended it early; None where nothing did.
         problems: How the source was lost midway; empty where it was not.
+        lost: How helpers were lost; what they had was examined all the same.
     """
 
     ended: EndedEarly | None = None
     problems: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 def examine_all(
@@ -117,6 +120,7 @@ def examine_all(
     take: Take,
     *,
     plain: TakePlain | None = None,
+    helpers: Helpers | None = None,
     target: bytes = b"",
     progress: Progress = no_progress,
     whole: bool = False,
@@ -128,6 +132,7 @@ def examine_all(
         pages: In the source's order.
         take: The consumer.
         plain: Takes what is plain, as counts, once a page and for what waited; None where the consumer takes that too.
+        helpers: Take the first look, where the consumer takes what is plain as counts; None where this process does.
         target: Etcd key of a value that is searched for damage in any case; b"" for none.
         progress: Counts the values for a display, and those that waited.
         whole: A part is of no use: an interruption, or a source that is lost midway, is raised.
@@ -141,14 +146,21 @@ def examine_all(
 
         def first() -> None:
             nonlocal seen
-            for page in progress(iter(pages), "keys", None):
+            shown = progress(iter(pages), "keys", None)
+            for look in helpers.looks(shown) if helpers is not None else _looks_here(examiner, shown):
                 seen = True
                 with _counting(plain) as counts:
-                    for found in run.first(page.values(), counts):
+                    for found in run.first_of(look(counts)):
                         take(found, view)
 
         ending = _first_look(first, [run], whole=whole, began=lambda: seen)
-        return _drain(run, view, take, ending, progress=progress, whole=whole)
+        ending = _drain(run, view, take, ending, progress=progress, whole=whole)
+        return ending if helpers is None else msgspec.structs.replace(ending, lost=tuple(helpers.lost))
+
+
+def _looks_here(examiner: Examiner, pages: Iterable[Page]) -> Iterator[Look]:
+    for page in pages:
+        yield partial(examiner.examine_each, page.values())
 
 
 @contextlib.contextmanager
@@ -294,14 +306,18 @@ class Examining:
             values: In the source's order.
             counts: Takes what is plain; None to have that yielded too.
         """
+        return self.first_of(self._examine_each(values, counts))
+
+    def first_of(self, looked: Iterable[tuple[StoredValue, Found]]) -> Iterator[Examination]:
+        """Do the same with values that were looked at."""
         if self._plugins is not None:
             self._plugins.deferring = True
-        for stored, found in self._examine_each(values, counts):
+        for stored, found in looked:
             now = self._kept_or_not(stored, found)
             if now is not None:
                 yield now
 
-    def _kept_or_not(self, stored: StoredValue, found: Examination | KMSPending) -> Examination | None:
+    def _kept_or_not(self, stored: StoredValue, found: Found) -> Examination | None:
         """Return what is the last word on a value; keep the value where more may be found, and return None."""
         plugins = self._plugins
         if isinstance(found, KMSPending):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
@@ -351,6 +351,7 @@ class PlainCounts:
 
     def __init__(self) -> None:
         self._readers: dict[int, tuple[ResourceReader, dict[PlainPlace, list[int]]]] = {}
+        self._taken: list[PlainCount] = []
 
     def of(self, reader: ResourceReader) -> dict[PlainPlace, list[int]]:
         """Return the mod revisions of one directory's values, by transformer, key fingerprint, KMS key id and stale."""
@@ -359,10 +360,14 @@ class PlainCounts:
             found = self._readers[id(reader)] = reader, {}
         return found[1]
 
+    def take(self, counts: Iterable[PlainCount]) -> None:
+        """Take what another process has counted; its keys speak for themselves already."""
+        self._taken.extend(counts)
+
     def settle(self) -> Sequence[PlainCount]:
         """Return what was counted, and let each key that opened a value speak for itself; begin anew."""
         readers, self._readers = self._readers, {}
-        counts = []
+        counts, self._taken = self._taken, []
         for reader, places in readers.values():
             for (transformer, fingerprint, kms_key_id, stale), revisions in places.items():
                 first, last = min(revisions), max(revisions)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -22,6 +22,7 @@ from etcdfix.operations.opening import Inputs, load_encryption
 from etcdfix.reports.origin import shown_word
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
 from etcdfix.text.safetext import safe_text
+from etcdfix.workers.jobs import MOST_JOBS
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
@@ -64,6 +65,24 @@ timeout_option = _option(
     help="Longest that the whole command may take; what there is by then is given, as incomplete.  [default: no limit]",
 )  # fmt: skip
 """Bounds a whole command."""
+
+
+def _parse_jobs(_context: click.Context, _parameter: click.Parameter, text: str) -> Literal["auto"] | int:
+    if text == "auto":
+        return "auto"
+    if re.fullmatch("[0-9]{1,3}", text) and 1 <= int(text) <= MOST_JOBS:
+        return int(text)
+    raise ConfigurationError(
+        f"--jobs {shown_word(text)} is no number of processes", hint=f"give 1 to {MOST_JOBS}, or auto"
+    )
+
+
+jobs_option = _option(
+    "--jobs", metavar="N|auto", default="auto", callback=_parse_jobs,
+    help="How many processes examine values at once; auto uses more than one where there is enough to do. The "
+         "result is the same for any N.  [default: auto]",
+)  # fmt: skip
+"""``jobs`` is what :func:`etcdfix.workers.jobs.resolve_jobs` takes."""
 
 _snapshot_option = _option(
     "--snapshot", type=_FILE, metavar="FILE",

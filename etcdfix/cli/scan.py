@@ -10,10 +10,11 @@ import click
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
 from etcdfix.cli.of_list import of_list
-from etcdfix.cli.options import reading_options, source_options, what_to_read
+from etcdfix.cli.options import jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
+from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import destination
 from etcdfix.model import Outcome
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
@@ -30,6 +31,7 @@ from etcdfix.text.safetext import safe_text
 @scope_options
 @source_options
 @reading_options
+@jobs_option
 @click.option(
     "-o",
     "--output",
@@ -99,6 +101,7 @@ def command(
     redact_names: bool,
     redact_key_file: Path | None,
     reveal_key_ids: bool,
+    jobs: Jobs,
     **options: Any,
 ) -> int:
     """Examine everything in scope, and report what cannot be read and why. Reads only.
@@ -144,6 +147,7 @@ def command(
                 reporter,
                 plugins=plugins,
                 progress=progress_of(source),
+                jobs=jobs,
             )
         stream.flush()
     _last_words(result, request, inputs.revision)

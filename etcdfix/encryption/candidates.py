@@ -15,7 +15,6 @@ import msgspec
 from etcdfix.encryption.cipher import Cipher
 from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.envelope import parse_envelope
-from etcdfix.encryption.providers import cipher_of
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers
 
 _LONGEST_NAME = 1024
@@ -115,7 +114,7 @@ def local_candidates(
         if provider is ProviderType.SECRETBOX and material.size != _SECRETBOX_KEY_SIZE:
             continue
         tried.add((material.fingerprint, body))
-        cipher = cipher_of(provider, material.expose())
+        cipher = transformers.cipher(provider, material)
         yield Candidate(cipher, data[body:], is_named, rule.rule or "", key.transformer, key.key_fingerprint)
 
 

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import NamedTuple
 
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, KNOWN_PROVIDERS
@@ -138,8 +140,15 @@ class Structures:
             }
         )
         self._by_head: dict[int, list[_Literal]] = {}
+        # Those that no other one is the beginning of, and what each shows where no bit of it is wrong.
+        self._texts: list[bytes] = []
+        self._shown: list[RecognisedStart] = []
         for literal in sorted(literals):
-            self._by_head.setdefault(int.from_bytes(literal.text[:4]), []).append(literal)
+            text = literal.text
+            self._by_head.setdefault(int.from_bytes(text[:4]), []).append(literal)
+            if len(text) * 8 >= literal.least_bits and not (self._texts and text.startswith(self._texts[-1])):
+                self._texts.append(text)
+                self._shown.append(self._found(literal.encoding, len(text), 0))
 
     def recognise(self, seen: bytes) -> RecognisedStart | None:
         """Return what the first bytes of a plaintext show, None where they are noise.
@@ -178,7 +187,14 @@ class Structures:
                 best = RecognisedStart(encoding, bits - tried, wrong, behind=True)
         return best
 
+    def _found(self, encoding: str, size: int, wrong_bits: int) -> RecognisedStart:
+        return RecognisedStart(encoding, size * 8 - _ways_to_be_wrong(size * 8) - self._tried, wrong_bits)
+
     def _literal(self, seen: bytes) -> RecognisedStart | None:
+        # Nearly every start is noise, or right to the last bit: what is right stands last among those not above it.
+        nearest = bisect_right(self._texts, seen) - 1
+        if nearest >= 0 and seen.startswith(self._texts[nearest]):
+            return self._shown[nearest]
         best = None
         head = int.from_bytes(seen[:4])
         for first, literals in self._by_head.items():
@@ -191,7 +207,7 @@ class Structures:
                 wrong = (int.from_bytes(text[:size]) ^ int.from_bytes(seen[:size])).bit_count()
                 if wrong > WRONG_BITS_ALLOWED or (best is not None and wrong >= best.wrong_bits):
                     continue
-                best = RecognisedStart(encoding, size * 8 - _ways_to_be_wrong(size * 8) - self._tried, wrong)
+                best = self._found(encoding, size, wrong)
         return best
 
     @staticmethod
@@ -226,6 +242,7 @@ def _surest(one: RecognisedStart | None, other: RecognisedStart | None) -> Recog
     return max(one, other, key=lambda start: start.bits)
 
 
+@cache
 def _ways_to_be_wrong(size_bits: int) -> float:
     """Return log2 of the number of ways in which so many bits can have at most the wrong bits that are allowed."""
     return math.log2(sum(math.comb(size_bits, wrong) for wrong in range(WRONG_BITS_ALLOWED + 1)))

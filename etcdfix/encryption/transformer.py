@@ -16,6 +16,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
+from etcdfix.encryption.cipher import Cipher
 from etcdfix.encryption.config import (
     EncryptionConfiguration,
     KeyedProvider,
@@ -307,6 +308,7 @@ class Transformers:
         self._rules = dict(rules)
         self._not_covered = ResourceTransformers(None, [_Identity()])
         self._found: dict[GroupResource, ResourceTransformers] = {}
+        self._ciphers: dict[tuple[ProviderType, str], Cipher] = {}
 
     @classmethod
     def from_configuration(
@@ -341,6 +343,14 @@ class Transformers:
         found = self._found.get(resource)
         if found is None:
             found = self._found[resource] = self._look_up(resource)
+        return found
+
+    def cipher(self, provider: ProviderType, material: KeyMaterial) -> Cipher:
+        """Return the cipher of a local provider with one key of the configuration, the same one for every value."""
+        place = provider, material.fingerprint
+        found = self._ciphers.get(place)
+        if found is None:
+            found = self._ciphers[place] = cipher_of(provider, material.expose())
         return found
 
     @property

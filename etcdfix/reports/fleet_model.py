@@ -155,7 +155,7 @@ class SharedKey(msgspec.Struct, frozen=True, kw_only=True):
     """A key that several clusters use: one KMS key id, or the same bytes.
 
     Attributes:
-        kind: ``kms-key-id``, or ``encryption-key`` for one whose bytes a configuration holds.
+        type: ``kms-key-id``, or ``encryption-key`` for one whose bytes a configuration holds.
         id: SHA-256 of the KMS key id, or the fingerprint of the bytes; never a name.
         opens: ``everywhere``, ``nowhere``, or ``in-part``.
         clusters: How many clusters use it: reports of one kube-system uid are of one.
@@ -166,7 +166,7 @@ class SharedKey(msgspec.Struct, frozen=True, kw_only=True):
         uses_in_all: How many there are.
     """
 
-    kind: str
+    type: str
     id: str
     opens: str
     clusters: int

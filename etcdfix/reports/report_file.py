@@ -73,7 +73,7 @@ class ReportFile:
         self._last: _Span | None = None
         self._members: dict[bytes, _Span] | None = None
         first = bytes(raw[: min(self._first[1], MOST_PIECE_BYTES)]).rstrip()
-        if first.endswith(b"}") and len(first) < MOST_PIECE_BYTES and _kind_of(first) == "ScanHeader":
+        if first.endswith(b"}") and len(first) < MOST_PIECE_BYTES and _is_header(first):
             _require_version(first)
             return
         self._members = _members(raw)
@@ -171,6 +171,13 @@ def _kind_of(line: bytes) -> str:
     return msgspec.json.decode(line, type=_Line).kind
 
 
+def _is_header(line: bytes) -> bool:
+    try:
+        return _kind_of(line) == "ScanHeader"
+    except msgspec.DecodeError:  # what is wrong is said where the document is taken apart
+        return False
+
+
 def _kind_of_last(line: bytes) -> str:
     """Return the kind of a line that does not end: whatever ended the scan may have torn it."""
     try:
@@ -204,6 +211,8 @@ def _members(raw: Readable) -> dict[bytes, _Span]:
     at = _space(raw, _after(raw, _space(raw, 0), b"{"))
     while raw[at : at + 1] != b"}":
         name = _STRING.match(raw, at)
+        if name is None and raw[at : at + 1] == b'"':
+            raise ReportCut(_CUT)
         if name is None or name.end() - at > _MOST_NAME_BYTES or len(found) >= _MOST_MEMBERS:
             raise _unexpected(raw, at)
         start = _space(raw, _after(raw, _space(raw, name.end()), b":"))

@@ -147,6 +147,11 @@ class Source(Protocol):
         """Reasons why what was yielded is not everything: one sentence each; empty when complete."""
         ...
 
+    @property
+    def page_file(self) -> int | None:
+        """Descriptor of the file that :meth:`pages` name places in; None where they hold their values."""
+        ...
+
     def close(self) -> None:
         """Let go of the file or the connection."""
         ...

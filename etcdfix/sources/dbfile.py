@@ -217,6 +217,11 @@ class DatabaseFile:
         return self.metas[0].high_water * self.metas[0].page_size
 
     @property
+    def descriptor(self) -> int:
+        """Of the open file; of the unpacked one where it was compressed."""
+        return self._file.fileno()
+
+    @property
     def hashed(self) -> bool:
         """Whether :meth:`integrity` has its answer already."""
         return self._integrity is not None

@@ -76,8 +76,8 @@ def parse_key_value(data: bytes) -> StoredValue:
 def parse_as_written(image: Image, start: int, end: int) -> StoredValue | None:
     """Read an ``mvccpb.KeyValue`` in the shape in which etcd writes nearly all; None sends it the careful way.
 
-    Key of at most 16383 bytes, then create_revision, mod_revision, version (each below 2**28), value, perhaps a
-    lease. This runs once per key: the varints are unrolled and read in place, since a loop or a call for each
+    Key of at most 16383 bytes, then create_revision, mod_revision (each below 2**35), version (below 2**21), value,
+    perhaps a lease. This runs once per key: the varints are unrolled and read in place, since a loop or a call for each
     number and a copy of the record made it twice as slow.
     """
     try:
@@ -107,7 +107,11 @@ def parse_as_written(image: Image, start: int, end: int) -> StoredValue | None:
                     at += 1
                     create += (byte << 21) - 0x20_0000
                     if byte > 0x7F:
-                        return None
+                        byte = image[at]
+                        at += 1
+                        create += (byte << 28) - 0x1000_0000
+                        if byte > 0x7F:
+                            return None
         if image[at] != 0x18:
             return None
         mod = image[at + 1]
@@ -125,7 +129,11 @@ def parse_as_written(image: Image, start: int, end: int) -> StoredValue | None:
                     at += 1
                     mod += (byte << 21) - 0x20_0000
                     if byte > 0x7F:
-                        return None
+                        byte = image[at]
+                        at += 1
+                        mod += (byte << 28) - 0x1000_0000
+                        if byte > 0x7F:
+                            return None
         if image[at] != 0x20:
             return None
         version = image[at + 1]

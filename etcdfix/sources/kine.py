@@ -163,6 +163,11 @@ class KineSource:
         """
         return paged(self.current(prefix))
 
+    @property
+    def page_file(self) -> None:
+        """None: pages hold their values."""
+        return
+
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
         """Yield what stood under every key that starts with ``prefix`` at the pinned revision, in byte order of keys.
 

@@ -9,8 +9,7 @@ API: etcd 3.4 and later, ``KV/Range`` and ``Watch/Watch`` of ``api/etcdserverpb/
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -23,6 +22,7 @@ from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.sources.etcd.history import compacted_revision, watch_history, watch_superseded
 from etcdfix.sources.etcd.paging import PageSize, after, bounds_of
 from etcdfix.sources.pages import Page, values_of
+from etcdfix.sources.rangepage import RangePage, stored_of
 from etcdfix.storagekey import display
 from etcdfix.wire.etcd import RANGE, message
 
@@ -154,7 +154,7 @@ class LiveSource:
                     pending.cancel()
                     pending = self._ask(start, end)
                 try:
-                    found, size = self._client.answer(pending)
+                    found, raw = self._client.answer(pending)
                     self._require_member(found)
                 except CallFailed as failed:
                     pending = None
@@ -172,11 +172,11 @@ class LiveSource:
                     self._note_revision(found.header.revision, values[0].key if values else start)
                 if not values:
                     return
-                self._page.learn(size, len(values))
+                self._page.learn(len(raw), len(values))
                 if found.more:
                     start = after(values[-1].key)
                     pending = self._ask(start, end)
-                yield MessagePage(values)
+                yield RangePage(raw, values)
         finally:
             if pending is not None:
                 pending.cancel()
@@ -200,7 +200,7 @@ class LiveSource:
                     continue
                 raise self._as_error(failed.failure) from failed
             self._note_revision(found.header.revision, key)
-            return _stored(found.kvs[0]) if found.kvs else None
+            return stored_of(found.kvs[0]) if found.kvs else None
 
     def before(self, key: bytes, revision: int) -> StoredValue | None:
         """Return what a key held just before a main revision; None where it held nothing, or etcd compacted it.
@@ -218,7 +218,7 @@ class LiveSource:
             if failed.failure.kind is FailureKind.COMPACTED:
                 return None
             raise self._as_error(failed.failure) from failed
-        return _stored(found.kvs[0]) if found.kvs else None
+        return stored_of(found.kvs[0]) if found.kvs else None
 
     def lacks_predecessor(self, stored: StoredValue) -> bool:
         """Say whether the change before this one should still be kept under the same key, and is not.
@@ -276,7 +276,7 @@ class LiveSource:
                     timeout_seconds=self._connection.command_timeout_seconds + _PAGE_EXTRA_SECONDS,
                 ):
                     begun = True
-                    yield KeptRevision(Revision(revision, 0), _stored(value) if value is not None else None)
+                    yield KeptRevision(Revision(revision, 0), stored_of(value) if value is not None else None)
             except CallFailed as failed:
                 again = failed.failure.kind in _ANOTHER_ATTEMPT or self._may_move_on(failed.failure)
                 if begun or not again or attempt == _HISTORY_ATTEMPTS:
@@ -302,7 +302,7 @@ class LiveSource:
                     timeout_seconds=_SUPERSEDED_SECONDS,
                 ):
                     begun = True
-                    yield _stored(value)
+                    yield stored_of(value)
             except CallFailed as failed:
                 if begun or failed.failure.kind not in _ANOTHER_ATTEMPT or attempt == _HISTORY_ATTEMPTS:
                     raise self._as_error(failed.failure) from failed
@@ -375,6 +375,11 @@ class LiveSource:
             self._limits_told = True
             below = display(self._everything)
             self._on_notice(f"permission denied outside {below}: only keys that start with it are read")
+
+    @property
+    def page_file(self) -> None:
+        """None: pages hold their values."""
+        return
 
     # Pages and what can happen to them
 
@@ -502,36 +507,3 @@ class LiveSource:
 
 # What another member or a new token may cure.
 _ANOTHER_ATTEMPT: Final = frozenset({FailureKind.UNREACHABLE, FailureKind.TOKEN_REFUSED})
-
-
-class MessagePage:
-    """The key-value messages of one answer; implements :class:`~etcdfix.sources.pages.Page`."""
-
-    def __init__(self, messages: Sequence[Any]) -> None:
-        self._messages = messages
-        self._left = iter(range(len(messages)))
-
-    def __len__(self) -> int:
-        return len(self._messages)
-
-    @property
-    def at(self) -> int:
-        """See :class:`~etcdfix.sources.pages.Page`."""
-        return len(self) - operator.length_hint(self._left) - 1
-
-    def values(self) -> Iterator[StoredValue]:
-        """See :class:`~etcdfix.sources.pages.Page`."""
-        messages = self._messages
-        self._left = iter(range(len(messages)))
-        for place in self._left:
-            yield _stored(messages[place])
-
-    def value(self, place: int) -> StoredValue:
-        """See :class:`~etcdfix.sources.pages.Page`."""
-        return _stored(self._messages[place])
-
-
-def _stored(value: Any) -> StoredValue:
-    return StoredValue(
-        value.key, value.value, value.mod_revision, value.create_revision, value.version, value.lease
-    )

@@ -45,6 +45,10 @@ PAGE_RECORDS: Final = 1024
 """So many index records make a page."""
 
 
+ReadWithCare = Callable[[int], StoredValue | None]
+"""Reads the record at a place of a page that is not as etcd writes nearly all; None where it cannot be read."""
+
+
 def escape_key(key: bytes) -> bytes:
     """Return ``key`` in a form whose order survives a terminator of two zero bytes."""
     return key.replace(b"\x00", b"\x00\xff") if b"\x00" in key else key
@@ -79,7 +83,7 @@ def pack_page(records: Iterable[bytes]) -> bytes:
 
 
 def read_places(image: Image, places: Iterable[tuple[int, int]]) -> Iterator[StoredValue | None]:
-    """Yield the records that the places of :func:`pack_page` lead to, in the same order.
+    """Yield the records that the places of :func:`pack_page` lead to, in the same order, tombstones left out.
 
     One after the other: a thousand values may have a gigabyte.
 
@@ -88,18 +92,16 @@ def read_places(image: Image, places: Iterable[tuple[int, int]]) -> Iterator[Sto
         places: Main revision, and place of the leaf element in the file.
 
     Yields:
-        None for whatever is out of the ordinary, tombstones too: a :class:`RecordPage` reads those with care.
+        None for whatever is out of the ordinary: a :class:`RecordPage` reads those with care.
     """
     unpack_element = LEAF_ELEMENT.unpack_from
     for main, at in places:
         _, pos, key_size, value_size = unpack_element(image, at)
-        stored = None
-        if key_size == REVISION_KEY_SIZE:
-            start = at + pos + key_size
-            stored = parse_as_written(image, start, start + value_size)
-            if stored is not None and stored.mod_revision != main:
-                stored = None
-        yield stored
+        if key_size == TOMBSTONE_KEY_SIZE:
+            continue
+        start = at + pos + key_size
+        stored = parse_as_written(image, start, start + value_size)
+        yield stored if stored is not None and stored.mod_revision == main else None
 
 
 class RevisionIndex:
@@ -352,9 +354,7 @@ class RecordPage:
         read_with_care: Reads the record at a place of the page that is not as etcd writes nearly all.
     """
 
-    def __init__(
-        self, image: Image, packed: bytes, read_with_care: Callable[[int], StoredValue | None]
-    ) -> None:
+    def __init__(self, image: Image, packed: bytes, read_with_care: ReadWithCare) -> None:
         self.packed = packed
         self._image = image
         self._read_with_care = read_with_care
@@ -379,8 +379,12 @@ class RecordPage:
     def value(self, place: int) -> StoredValue | None:
         """See :class:`~etcdfix.sources.pages.Page`."""
         one = _REVISION_AND_PLACE.unpack_from(self.packed, place * _TAIL)
-        stored = next(read_places(self._image, [one]))
+        stored = next(read_places(self._image, [one]), None)
         return self._read_with_care(place) if stored is None else stored
+
+    def raw(self) -> bytes:
+        """See :class:`~etcdfix.sources.pages.Page`."""
+        return self.packed
 
 
 def holds_revisions(tree: Tree, leaf: Page) -> bool:

@@ -6,12 +6,17 @@ import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol, runtime_checkable
 
+import msgspec
+
 from etcdfix.errors import SourceError
 from etcdfix.model import StoredValue
 
 PAGE_VALUES: Final = 1024
 PAGE_BYTES: Final = 4 << 20
 """What one page holds at most, where the source itself does not decide it: so many values, and about so many bytes."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 @runtime_checkable
@@ -34,6 +39,10 @@ class Page(Protocol):
 
     def value(self, place: int) -> StoredValue | None:
         """Return the value at a place, None where there is none, or it cannot be read."""
+        ...
+
+    def raw(self) -> bytes:
+        """Return what another process makes the page of (:mod:`etcdfix.sources.passedpages`)."""
         ...
 
 
@@ -60,6 +69,10 @@ class ValuesPage:
     def value(self, place: int) -> StoredValue | None:
         """See :class:`Page`."""
         return self._values[place]
+
+    def raw(self) -> bytes:
+        """See :class:`Page`."""
+        return _encode(self._values)
 
 
 def values_of(pages: Iterable[Page]) -> Iterator[StoredValue]:

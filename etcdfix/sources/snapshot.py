@@ -351,6 +351,11 @@ class SnapshotSource:
         note = [DAMAGE_NOTE] if self._first_damage is not None else []
         return [*([problem] if problem else []), *self._problems.sentences(), *note]
 
+    @property
+    def page_file(self) -> int | None:
+        """Descriptor of the file, unpacked."""
+        return self._file.descriptor
+
     def close(self) -> None:
         """Let go of the file, its lock, and temporary files."""
         if not self._closed:

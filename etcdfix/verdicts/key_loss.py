@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -274,6 +274,18 @@ class OpenedSpan:
         self.last = max(self.last, last)
 
 
+class OpenedReach(NamedTuple):
+    """An :class:`OpenedSpan` and where it is kept: rule, resource, transformer, key as for :class:`KeyName`."""
+
+    rule: str
+    resource: str
+    transformer: str
+    key: str
+    key_fingerprints: tuple[str, ...]
+    first: int
+    last: int
+
+
 class OpenedSpans:
     """Which encryption keys opened what, from which mod revision to which.
 
@@ -287,6 +299,29 @@ class OpenedSpans:
     def place(self, rule: str, resource: str) -> dict[tuple[str, str], OpenedSpan]:
         """Return where the spans of one resource are kept, by transformer and key."""
         return self._places.setdefault((rule, resource), {})
+
+    def add(self, reaches: Iterable[OpenedReach]) -> None:
+        """Add what others have seen open."""
+        for rule, resource, transformer, key, fingerprints, first, last in reaches:
+            spans = self.place(rule, resource)
+            span = spans.get((transformer, key))
+            if span is None:
+                span = spans[transformer, key] = OpenedSpan(fingerprints)
+            span.reach(first, last)
+
+    def take(self) -> list[OpenedReach]:
+        """Return what opened, for :meth:`add` elsewhere, and forget when it was."""
+        taken = []
+        for (rule, resource), spans in self._places.items():
+            for (transformer, key), span in spans.items():
+                if span.last:
+                    taken.append(
+                        OpenedReach(
+                            rule, resource, transformer, key, span.key_fingerprints, span.first, span.last
+                        )
+                    )
+                    span.first, span.last = _NEVER, 0
+        return taken
 
     def around(self, keys: Iterable[KeyName], resource: str, mod_revision: int) -> Neighbours:
         """Say whether values written before and after a mod revision opened under one of the keys."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
@@ -26,14 +26,22 @@ def interruptions_held() -> Iterator[None]:
     def note(number: int, _frame: FrameType | None) -> None:
         came.append(number)
 
-    before = {number: signal.getsignal(number) for number in _RAISING}
-    held = [number for number, handler in before.items() if callable(handler)]
+    handlers = {number: signal.getsignal(number) for number in _RAISING}
+    before = {number: handler for number, handler in handlers.items() if callable(handler)}
     try:
-        for number in held:
+        for number in before:
             signal.signal(number, note)
         yield
     finally:
-        for number in held:
-            signal.signal(number, before[number])
+        try:
+            _put_back(before)
+        except BaseException:
+            _put_back(before)  # the first that was back has raised, and the others must be back too
+            raise
         for heard in dict.fromkeys(came):
             signal.raise_signal(heard)
+
+
+def _put_back(handlers: Mapping[signal.Signals, Callable[[int, FrameType | None], object]]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)

@@ -53,12 +53,15 @@ class WorkerPool:
     def __init__(self, jobs: int, target: str, setup: bytes, *, pass_fds: Sequence[int] = ()) -> None:
         self.lost: list[str] = []
         self._workers: list[WorkerProcess] = []
-        with interruptions_held():
-            for _ in range(jobs if can_start() else 0):
-                try:
+        try:
+            with interruptions_held():
+                for _ in range(jobs if can_start() else 0):
                     self._workers.append(WorkerProcess(target, setup, pass_fds))
-                except NoWorker:
-                    break
+        except NoWorker:
+            pass
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -68,9 +71,15 @@ class WorkerPool:
     ) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        if self._workers:  # a signal came before whoever made us could see to it
+            self.close()
+
     def close(self) -> None:
         """End all workers at once, whatever they do, and leave nothing of them."""
         with interruptions_held():
+            for worker in self._workers:
+                worker.kill()
             while self._workers:
                 self._workers.pop().end()
 
@@ -231,9 +240,8 @@ class _Run(Generic[W]):
         pieces = self._under_way.pop(worker)
         for piece in pieces:
             piece.worker = None
-        self._lost.append(
-            f"a worker process {how} over {counted(len(pieces), 'page')}, examined by the main process instead"
-        )
+        over = f" over {counted(len(pieces), 'page')}, which the main process examined" if pieces else ""
+        self._lost.append(f"a worker process {how}{over}")
 
 
 def _how_ended(worker: WorkerProcess, last: Frame | None) -> str:
@@ -243,4 +251,11 @@ def _how_ended(worker: WorkerProcess, last: Frame | None) -> str:
     code = worker.wait_for_its_end() if last is None else None
     if code is None:
         return "answered nonsense"
-    return f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended (exit code {code})"
+    return f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # one of those for real time
+        return f"signal {number}"

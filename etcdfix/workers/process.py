@@ -90,9 +90,13 @@ class WorkerProcess:
         """Return its next answer, once it is there; None where there will be none any more."""
         return read_answer(self.descriptor)
 
+    def kill(self) -> None:
+        """Have it end, without waiting for that."""
+        self._process.kill()
+
     def end(self) -> None:
         """Kill it at once, and leave nothing of it."""
-        self._process.kill()
+        self.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_DEATH_SECONDS)
         self._frames.put(None)
@@ -130,7 +134,7 @@ def _start(pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
     try:
         return subprocess.Popen(  # noqa: S603 - our own interpreter, and a program that never changes
-            [sys.executable, "-I", "-c", _BOOTSTRAP],
+            [sys.executable, "-I", *(["-B"] if sys.dont_write_bytecode else []), "-c", _BOOTSTRAP],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

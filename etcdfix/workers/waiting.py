@@ -46,6 +46,13 @@ class WaitingAnswers:
 
     def take(self, number: int) -> bytes | None:
         """Return an answer that is here, and forget it; None where it cannot be read back."""
+        answer = self._take(number)
+        if not self._on_disk:
+            self._end = 0  # what comes next is written over what was read
+            self._no_room = self.full
+        return answer
+
+    def _take(self, number: int) -> bytes | None:
         if number in self._in_memory:
             answer = self._in_memory.pop(number)
             self._memory_bytes -= len(answer)
@@ -55,9 +62,7 @@ class WaitingAnswers:
         try:
             answer = os.pread(self._file.fileno(), size, offset)
         except OSError:
-            answer = b""
-        if not self._on_disk:
-            self._end, self._no_room = 0, False  # what comes next is written over what was read
+            return None
         return answer if len(answer) == size else None
 
     def close(self) -> None:

@@ -6,11 +6,13 @@ other process does the piece itself.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import BinaryIO, Final, NoReturn
 
 from etcdfix.secrecy import forbid_core_dumps
@@ -21,6 +23,10 @@ _PR_SET_PDEATHSIG: Final = 1
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _PRIVATE: Final = 0o077
+
+# proc_pid_oom_score_adj(5)
+_OOM_SCORE: Final = Path("/proc/self/oom_score_adj")
+_FIRST_TO_GO: Final = "1000"
 
 
 def main(work: BinaryIO) -> NoReturn:
@@ -41,9 +47,13 @@ def main(work: BinaryIO) -> NoReturn:
 def _seclude() -> int:
     """Hear no signal but SIGKILL, leave no core file, and let nothing but answers reach the pipe.
 
+    Where memory runs short, the kernel is to end us rather than an etcd beside us.
+
     Returns:
         Descriptor of the pipe for the answers.
     """
+    with contextlib.suppress(OSError):
+        _OOM_SCORE.write_text(_FIRST_TO_GO)  # before the file belongs to root
     forbid_core_dumps()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)

@@ -26,6 +26,7 @@ from tests.support import k3s_bootstrap, k3s_cluster
 from tests.support.audit_logs import NOON, OPERATOR, entry, own_directory
 from tests.support.backups import PLAINTEXT, Ground
 from tests.support.bbolt_writer import database, put
+from tests.support.fleets import BASELINE, findings, kms_key, transformer, write_report
 from tests.support.objects import aescbc, namespace_object, secret
 
 REPOSITORY = Path(__file__).parents[2]
@@ -217,6 +218,34 @@ def _manifest(folder: Path) -> None:
     text = f"spec:\n  containers:\n  - name: kube-apiserver\n    image: {image}\n    command:\n{words}\n"
     (folder / "kube-apiserver.yaml").write_text(text)
 
+
+def _fleet(folder: Path) -> None:
+    """Write the reports of clusters in several states, one of them cut, and go there: columns are as wide as paths."""
+    os.chdir(folder)
+    sealed, undated = kms_key(keys=2), {"file_modified_at": ""}
+    head = {"baseline": BASELINE}
+    east = Path("east.json")
+    write_report(east, findings(3, known=1), name="east", head=head, origin=undated, kms_keys=[sealed])
+    Path("cut.json").write_bytes(east.read_bytes()[:-100])
+    for name, cluster, called in (
+        ("west", "west", "aescbc/v1/key1"),
+        ("south", "\x1b[2Jsouth", "secretbox/v1/key2"),
+    ):
+        sealed_there = [sealed] if name == "west" else []
+        write_report(
+            Path(f"{name}.json"),
+            name=cluster,
+            origin=undated,
+            kms_keys=sealed_there,
+            transformers=[transformer(called, failures=5 if name == "south" else 0)],
+        )
+    write_report(
+        Path("north.jsonl"), uid="uid of west", origin=undated, reasons=["interrupted before the end"]
+    )
+
+
+REPORTS = ["east.json", "west.json", "north.jsonl", "south.json", "cut.json", "none.json"]
+FLEET = ["report", "merge", "--fleet", *REPORTS]
 
 CASES = [
     # help and schemas
@@ -481,6 +510,13 @@ CASES = [
     Case("plan-without-configuration", plan(), USAGE, _report("configmaps")),
     Case("plan-from-no-report", ["plan", "--from-report", "README.md", "--snapshot", ALPHA, *LOST], USAGE),
     Case("plan-from-nothing", ["plan", "--snapshot", ALPHA, *LOST], USAGE),
+    # many clusters
+    Case("help-report", ["report", "--help"], OK),
+    Case("help-report-merge", ["report", "merge", "--help"], OK),
+    Case("report-merge-fleet", [*FLEET, "-o", "wide"], INCOMPLETE, _fleet),
+    Case("report-merge-fleet-at-80-columns", FLEET, INCOMPLETE, _fleet, 80),
+    Case("report-merge-fleet-list", ["report", "merge", "--fleet", "--clusters", "{tmp}/list", "--reports", "{tmp}"],
+         USAGE, _file("list", lambda: b"# clusters\n")),
     # files that are not what they should be
     Case("snapshot-missing", ["scan", "--snapshot", "{tmp}/nowhere.db"], SOURCE),
     Case("snapshot-a-folder", ["scan", "--snapshot", "{tmp}"], SOURCE),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 import subprocess
 import time
@@ -124,6 +125,11 @@ class Run:
         words[words.index("--index=0")] = f"--index={index}"
         return pod.run()[0]
 
+    def table(self) -> str:
+        """Return what the log of the merging Job shows."""
+        pod = PlayedPod(the_only(DEPLOY / "fleet-merge.yaml", "Job"), self._volumes, container="table")
+        return pod.run()[1]
+
     def merge(self) -> tuple[int, str, dict[str, Any]]:
         """Run the Job that merges; return its exit code, its log and its report."""
         code, log = self.pod("fleet-merge.yaml").run()
@@ -159,6 +165,7 @@ def test_what_a_dead_pod_leaves_is_named_and_its_index_run_again_completes_it(tm
     (lacking,) = merged["left_out"]
     assert (lacking["cluster"], lacking["index"], lacking["reason"]) == (name, DIES, "missing")
     assert {row["name"] for row in merged["clusters"]} == set(fleet.names) - {name}
+    assert re.search(rf"^\S+/{name}\.json +{name} +{DIES} +missing", fleet.table(), re.MULTILINE)
     lost = set(fleet.names[::LOST_KEY_EVERY])
     assert {row["name"] for row in merged["clusters"] if row["counts"]["decrypt_failures"]} == lost
 

@@ -17,6 +17,7 @@ MIRRORED = (
     "sources",
     "verdicts",
     "wire",
+    "workers",
 )
 
 # These are only used by another module, or are its tables, and tested with it.
@@ -40,6 +41,8 @@ WITH_ANOTHER = {
     "sources/wal/trace.py": "unit/sources/wal/test_history.py",
     "verdicts/server_messages.py": "docs/test_cause_pages.py",
     "verdicts/observation.py": "unit/verdicts/test_judge.py",
+    "workers/process.py": "integration/workers/test_pool.py",
+    "workers/worker.py": "integration/workers/test_pool.py",
 }
 
 

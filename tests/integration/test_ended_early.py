@@ -226,14 +226,17 @@ def slow(proxy: EtcdProxy) -> Iterator[tuple[EtcdProxy, threading.Event]]:
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize(("number", "expected"), SIGNALS)
 def test_a_signal_gives_the_partial_report(
-    slow: tuple[EtcdProxy, threading.Event], tmp_path: Path, number: signal.Signals, expected: int
+    slow: tuple[EtcdProxy, threading.Event], tmp_path: Path, number: signal.Signals, expected: int, jobs: int
 ) -> None:
     proxy, asked = slow
     target = tmp_path / "report.json"
     target.write_text("of last night")
-    scan = start("scan", "-o", "json", "--output-file", target, "--endpoints", proxy.endpoint)
+    scan = start(
+        "scan", "-o", "json", "--output-file", target, "--endpoints", proxy.endpoint, "--jobs", str(jobs)
+    )
     assert asked.wait(30)
     time.sleep(1.5)  # the first page is worked on
     scan.send_signal(number)

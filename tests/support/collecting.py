@@ -7,6 +7,7 @@ from typing import Any
 
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
+from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.model import Conclusion, Finding, Header
@@ -37,11 +38,17 @@ class CollectingReporter(Reporter):
 
 
 def scan(
-    source: Source, config: Path | None = None, *, plugins: KMSPlugins | None = None, **request: Any
+    source: Source,
+    config: Path | None = None,
+    *,
+    plugins: KMSPlugins | None = None,
+    jobs: Jobs = 1,
+    **request: Any,
 ) -> tuple[CollectingReporter, ScanResult]:
     """Scan everything with a configuration file; return what was reported and what it came to."""
     reporter = CollectingReporter()
     configuration = load_configuration(config) if config is not None else None
     request.setdefault("layout", StorageLayout())
-    result = run_scan(source, ScanRequest(configuration=configuration, **request), reporter, plugins=plugins)
+    wanted = ScanRequest(configuration=configuration, **request)
+    result = run_scan(source, wanted, reporter, plugins=plugins, jobs=jobs)
     return reporter, result

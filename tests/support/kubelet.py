@@ -58,18 +58,26 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
 
 
 class PlayedPod:
-    """The only container of a Pod: its command, its environment, and where what it mounts is found here.
+    """A container of a Pod: its command, its environment, and where what it mounts is found here.
 
     Args:
         document: The manifest.
         mounts: Names of volumes to directories of the test.
         index: Completion index of its Job, None for a Job without.
+        container: Its name.
     """
 
-    def __init__(self, document: Manifest, mounts: Mapping[str, Path], *, index: int | None = None) -> None:
+    def __init__(
+        self,
+        document: Manifest,
+        mounts: Mapping[str, Path],
+        *,
+        index: int | None = None,
+        container: str = "etcdfix",
+    ) -> None:
         template = pod_template(document)
         assert template is not None
-        (self.container,) = template["spec"]["containers"]
+        (self.container,) = (one for one in template["spec"]["containers"] if one["name"] == container)
         self._mounts = {mount["mountPath"]: mounts[mount["name"]] for mount in self.container["volumeMounts"]}
         own = {variable["name"]: variable["value"] for variable in self.container.get("env", ())}
         if index is not None:  # as pkg/controller/job/indexed_job_utils.go adds it

@@ -76,6 +76,11 @@ class MemorySource:
         """Yield the same in pages."""
         return paged(self.current(prefix))
 
+    @property
+    def page_file(self) -> None:
+        """None: pages hold their values."""
+        return
+
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
         """Yield the records below a prefix in byte order of the keys."""
         yielded = 0

@@ -99,6 +99,23 @@ class DataKey:
         return found
 
 
+class KnownSeed(NamedTuple):
+    """A seed that a KMS v2 plugin gave and that opened a value.
+
+    Attributes:
+        tail: What follows the data in each value under it: wrapped seed, key id, annotations.
+        key_id: KMS key id.
+        seed: The seed.
+    """
+
+    tail: bytes
+    key_id: str
+    seed: bytes
+
+    def __repr__(self) -> str:
+        return f"KnownSeed({len(self.tail)} bytes)"
+
+
 class _OpenedV1(NamedTuple):
     """A KMS v1 value opened, and the DEK that did it."""
 
@@ -230,8 +247,8 @@ class KMSv2Transformer:
         self.plugin = plugin
         self.learns = True
         self.dropped = False
-        # What follows the data in a value -> its key id, and how data under its seed is read.
-        self._known: dict[bytes, tuple[str, _Quick]] = {}
+        # What follows the data in a value -> its key id, its seed, and how data under that is read.
+        self._known: dict[bytes, tuple[str, bytes, _Quick]] = {}
         # What opened other values, newest last, and what follows the data in one of them: b"" for another layout.
         self._witnesses: dict[DataKey, bytes] = {}
 
@@ -301,7 +318,7 @@ class KMSv2Transformer:
         if not begin or len(tail) > _MAX_TAIL_SIZE or names_encrypted_data(tail):
             tail = b""
         if data_key.seeded and tail:
-            self._remember(tail, encrypted.key_id, source)
+            self.remember(KnownSeed(tail, encrypted.key_id, source))
         self._witness(data_key, tail)
         plugin.add_control(encrypted.wrapped_key, source)
         plugin.opened[encrypted.key_id] += 1
@@ -316,7 +333,7 @@ class KMSv2Transformer:
         plugin = self.plugin
         if known is None or plugin is None:
             return None
-        key_id, read = known
+        key_id, _, read = known
         plaintext = read(data[begin:end], etcd_key)
         if plaintext is None:
             return None
@@ -330,10 +347,16 @@ class KMSv2Transformer:
             del self._witnesses[next(iter(self._witnesses))]
             self.dropped = True
 
-    def _remember(self, tail: bytes, key_id: str, seed: bytes) -> None:
+    @property
+    def known_seeds(self) -> list[KnownSeed]:
+        """What :meth:`read_known` reads with, for the one of another process; the newest last."""
+        return [KnownSeed(tail, key_id, seed) for tail, (key_id, seed, _) in self._known.items()]
+
+    def remember(self, known: KnownSeed) -> None:
+        """Have :meth:`read_known` read values under a seed that has opened one of them."""
         if len(self._known) >= _MOST_KNOWN_TAILS:
             self._known.clear()
-        self._known[tail] = key_id, _seeded_quickly(seed)
+        self._known[known.tail] = known.key_id, known.seed, _seeded_quickly(known.seed)
 
 
 def derive_key(seed: bytes, info: bytes) -> bytes:

@@ -7,7 +7,8 @@ Format:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -26,6 +27,9 @@ _BLOCK_SIZE = 16
 # Counter 1 is the tag's.
 _FIRST_COUNTER = 2
 _COUNTER_SIZE = 4
+_COUNTERS = tuple(
+    (_FIRST_COUNTER + block).to_bytes(_COUNTER_SIZE) for block in range(START_SIZE // _BLOCK_SIZE)
+)
 # As many blocks as a start needs that is recognised by its text.
 _TRIED_BLOCKS = 4
 AUTHENTICATION_ERROR = "cipher: message authentication failed"
@@ -57,7 +61,8 @@ class AESGCMCipher:
 
     def start(self, body: bytes) -> bytes:
         """Return the first bytes of what would be decrypted; in a value that was cut the last bytes are no tag."""
-        return self._decrypted(body, NONCE_SIZE + START_SIZE)
+        nonce, seen = body[:NONCE_SIZE], body[NONCE_SIZE : NONCE_SIZE + START_SIZE]
+        return difference(seen, self._stream([nonce], len(seen))[: len(seen)]) if seen else b""
 
     def plaintext(self, body: bytes) -> bytes:
         """Return all but what lies where a whole value has its tag."""
@@ -69,14 +74,8 @@ class AESGCMCipher:
         if len(nonce) < NONCE_SIZE:
             return
         flips = [Flip("nonce", byte, bit) for byte in range(NONCE_SIZE) for bit in range(8)]
-        counters = [
-            (_FIRST_COUNTER + block).to_bytes(_COUNTER_SIZE) for block in range(-(-len(seen) // _BLOCK_SIZE))
-        ]
-        inputs = b"".join(
-            other + counter for other in (flip.turned(nonce) for flip in flips) for counter in counters
-        )
-        streams = Cipher(self._aes, ECB()).encryptor().update(inputs)  # noqa: S305 - the blocks of counter mode
-        step = len(counters) * _BLOCK_SIZE
+        streams = self._stream([flip.turned(nonce) for flip in flips], len(seen))
+        step = len(streams) // len(flips)
         for index, flip in enumerate(flips):
             yield flip, difference(seen, streams[index * step : index * step + len(seen)])
 
@@ -90,9 +89,19 @@ class AESGCMCipher:
         in_tag = single_bit(wrong)
         if in_tag is not None:
             yield Flip("tag", *in_tag, len(body) - TAG_SIZE)
-        hash_key = Cipher(self._aes, ECB()).encryptor().update(bytes(_BLOCK_SIZE))  # noqa: S305 - H is defined so
+        hash_key = self._encrypt_blocks(bytes(_BLOCK_SIZE))  # H is defined so
         for byte, bit in ghash.flipped_bits(hash_key, wrong, len(plaintext)):
             yield Flip("ciphertext", byte, bit, NONCE_SIZE)
+
+    @cached_property
+    def _encrypt_blocks(self) -> Callable[[bytes], bytes]:
+        """One encryptor for every value: only those that are looked at need it."""
+        return Cipher(self._aes, ECB()).encryptor().update  # noqa: S305 - the blocks of counter mode
+
+    def _stream(self, nonces: Iterable[bytes], size: int) -> bytes:
+        """Return what plaintext is added to under each nonce, ``size`` bytes rounded up to whole blocks for each."""
+        counters = _COUNTERS[: -(-size // _BLOCK_SIZE)]
+        return self._encrypt_blocks(b"".join([nonce + counter for nonce in nonces for counter in counters]))
 
     def _decrypted(self, body: bytes, end: int) -> bytes:
         nonce = body[:NONCE_SIZE]

@@ -36,6 +36,7 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENF
 """Nothing that a report could be blamed for."""
 _ORDER: Final = [severity.value for severity in Severity]
 _INDEX_BYTES: Final = 8
+_MEMORY_BYTES: Final = 256 << 10
 _MOST_NAMED: Final = 10
 
 
@@ -111,7 +112,7 @@ class _Gathering:
     def __init__(self, oldest: datetime | None, now: datetime) -> None:
         self._oldest = oldest
         self._now = now
-        self._rows: SortedRows[FleetCluster] = SortedRows(FleetCluster)
+        self._rows: SortedRows[FleetCluster] = SortedRows(FleetCluster, memory_bytes=_MEMORY_BYTES)
         self._keys = SharedKeys()
         self._left_out: list[LeftOut] = []
         self._by_digest: dict[str, str] = {}

@@ -29,6 +29,7 @@ _IDS: Final = {
 }
 _ORDER: Final = ("nowhere", "in-part", "everywhere")
 _BYTES: Final = 8
+_MEMORY_BYTES: Final = 256 << 10
 
 
 class _Use(msgspec.Struct, frozen=True):
@@ -44,7 +45,7 @@ class SharedKeys:
     """Gathers what clusters use, and says what several of them do."""
 
     def __init__(self) -> None:
-        self._uses: SortedRows[_Use] = SortedRows(_Use)
+        self._uses: SortedRows[_Use] = SortedRows(_Use, memory_bytes=_MEMORY_BYTES)
         self._added = 0
 
     def add(self, read: ReadRow) -> None:
@@ -94,7 +95,7 @@ class SharedKeys:
         Raises:
             SourceError: There is no room for them.
         """
-        shared: SortedRows[SharedKey] = SortedRows(SharedKey)
+        shared: SortedRows[SharedKey] = SortedRows(SharedKey, memory_bytes=_MEMORY_BYTES)
         for (kind, named), uses in groupby(self._uses.finish(), key=lambda use: (use.kind, use.id)):
             found = _shared(kind, named, uses)
             if found.clusters > 1:
@@ -117,7 +118,7 @@ def _shared(kind: str, named: str, uses: Iterator[_Use]) -> SharedKey:
             listed.append(one.use)
     opens = "everywhere" if opened == keys else "in-part" if opened else "nowhere"
     return SharedKey(
-        kind=kind,
+        type=kind,
         id=named,
         opens=opens,
         clusters=len(clusters),

@@ -14,6 +14,7 @@ from etcdfix.encryption.envelope import transformer_name
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import PLAIN, Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
+from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.model import Evidence, Outcome, ReadableRevision, ServerBehaviour, key_id_digest
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.in_scope import pages_in, shown_scope
@@ -431,6 +432,7 @@ def run_scan(
     *,
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
+    jobs: Jobs = 1,
 ) -> ScanResult:
     """Examine everything in scope and hand it to the reporter.
 
@@ -442,6 +444,7 @@ def run_scan(
         reporter: Where the results go.
         plugins: The KMS plugins to ask; None to ask none.
         progress: Counts the values for a display.
+        jobs: How many processes examine values; the result is the same for any number.
 
     Raises:
         ConfigurationError: The scope names something that does not exist.
@@ -460,6 +463,7 @@ def run_scan(
             pages_in(source, ranges, denied),
             gathering.take,
             plain=tally.add_plain,
+            helpers=Helpers(examiner, request, source, jobs) if jobs != 1 else None,
             progress=progress,
         )
         ended, midway = ending.ended, ending.problems
@@ -469,7 +473,12 @@ def run_scan(
     summary.readable_revisions = gathering.readable_revisions
     summary.readable_revisions_not_sought = gathering.readable_not_sought
     within = [key for key in denied if key.startswith(request.layout.prefix_bytes)]
-    problems = [*source.problems, *midway, *(f"lost {display(key)}: permission denied" for key in within)]
+    problems = [
+        *source.problems,
+        *midway,
+        *ending.lost,
+        *(f"lost {display(key)}: permission denied" for key in within),
+    ]
     if gathering.out_of_order:
         problems.append("findings are not all in the order of their keys: no room in the temporary directory")
     # What could not be read is not absent.

@@ -17,8 +17,7 @@ from etcdfix.verdicts.severity import CAPITALS
 _MOST_NAMED: Final = 3
 _MOST_NAME: Final = 60
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"))
-_DIGEST_SHOWN: Final = len("sha256:") + 12
-_KINDS: Final[Mapping[str, str]] = {"kms-key-id": "KMS key id", "encryption-key": "encryption key"}
+_TYPES: Final[Mapping[str, str]] = {"kms-key-id": "KMS key id", "encryption-key": "encryption key"}
 
 
 def write_fleet(report: FleetReport, stream: BinaryIO, max_rows: int, *, wide: bool = False) -> None:
@@ -60,8 +59,8 @@ def _head(report: FleetReport) -> Iterator[str]:
     elif summary.with_findings:
         bad = counts.decrypt_failures + counts.decode_failures + counts.inconsistent
         yield (
-            f"{start}{counted(bad, 'key')} in {summary.with_findings} of {clusters} cannot be read or contradict "
-            f"themselves{_new(report)}."
+            f"{start}{counted(bad, 'key')} unreadable or inconsistent in {summary.with_findings} of {clusters}"
+            f"{_new(report)}."
         )
     elif counts.undetermined:
         yield f"{start}{counted(counts.undetermined, 'key')} in {clusters} could not be judged{_new(report)}."
@@ -85,8 +84,8 @@ def _new(report: FleetReport) -> str:
     if without == report.summary.clusters:
         return ""
     fresh = new.decrypt_failures + new.decode_failures + new.inconsistent + new.undetermined
-    told = f" without one in {without}" if without else ""
-    return f"; {fresh} new against a baseline or{told}" if told else f"; {fresh} new against the baselines"
+    have = "has" if without == 1 else "have"
+    return f"; {fresh} not known from a baseline" + (f" ({without} {have} none)" if without else "")
 
 
 def _named(names: Iterable[str]) -> str:
@@ -160,7 +159,7 @@ def _shared_key(output: Output, key: SharedKey, max_rows: int) -> None:
         "everywhere": "opens everywhere",
         "nowhere": f"OPENS NOWHERE: {counted(key.unopened, 'value')} did not open, or could not be tried",
     }.get(key.opens, f"opens {key.opened} of {counted(key.keys, 'value')}")
-    output.prose(f"{_KINDS[key.kind]} {safe_text(key.id)}: {counted(key.clusters, 'cluster')}; {opens}", "  ")
+    output.prose(f"{_TYPES[key.type]} {safe_text(key.id)}: {counted(key.clusters, 'cluster')}; {opens}", "  ")
     rows = [
         (
             "   ", _cut(use.cluster), shown_transformer(use.transformer), shown(",".join(use.resources) or "-"),

@@ -275,12 +275,21 @@ class Tree:
                 stack.pop()
 
     def _children(self, branch: Page, *, backwards: bool) -> Iterator[int]:
-        """Yield the child page ids of a branch page."""
-        if not backwards:
-            return (entry.child_id for entry in self.branch_entries(branch))
+        """Yield the child page ids of a branch page; on the way forwards, report keys that are not side by side."""
         table = branch.offset + HEADER_SIZE
-        places = range(table + (branch.count - 1) * ELEMENT_SIZE, table - 1, -ELEMENT_SIZE)
-        return (BRANCH_ELEMENT.unpack_from(self.image, at)[2] for at in places)
+        table_end = table + branch.count * ELEMENT_SIZE
+        elements = list(BRANCH_ELEMENT.iter_unpack(self.image[table:table_end]))
+        if backwards:
+            return (child_id for _, _, child_id in reversed(elements))
+        at, expected = table, table_end
+        for pos, key_size, _ in elements:
+            if at + pos != expected:
+                break
+            expected += key_size
+            at += ELEMENT_SIZE
+        if at == table_end and expected <= branch.end:
+            return (child_id for _, _, child_id in elements)
+        return (entry.child_id for entry in self.branch_entries(branch))
 
     def _visit(self, page_id: int, seen: bytearray) -> Page | None:
         """Check a page and mark it as seen; None, and a report, if it cannot be used."""

@@ -66,7 +66,7 @@ class ReadOnlyChannel:
         timeout_seconds: float,
         metadata: tuple[tuple[str, str], ...] = (),
     ) -> Any:
-        """Send a request and return gRPC's future of ``(answer, size of the answer in bytes)`` at once.
+        """Send a request and return gRPC's future of ``(answer, the bytes of the answer)`` at once.
 
         Raises:
             ValueError: The method is not on the list of read methods, or the request is an AlarmRequest that
@@ -80,7 +80,7 @@ class ReadOnlyChannel:
             call = self._calls[method.path] = self._channel.unary_unary(
                 method.path,
                 request_serializer=message(method.request).SerializeToString,
-                response_deserializer=_Sized(message(method.response).FromString),
+                response_deserializer=_WithBytes(message(method.response).FromString),
             )
         return call.future(request, timeout=timeout_seconds, metadata=metadata)
 
@@ -148,14 +148,14 @@ def open_transport(endpoint: Endpoint, material: TLSMaterial, connection: EtcdCo
     return grpc.secure_channel(endpoint.target, credentials, [*options, *more])
 
 
-class _Sized:
-    """Parses an answer and keeps its size, which sizes the next page without counting it again."""
+class _WithBytes:
+    """Parses an answer and keeps its bytes: a page goes to another process as it came."""
 
     def __init__(self, parse: Any) -> None:
         self._parse = parse
 
-    def __call__(self, raw: bytes) -> tuple[Any, int]:
-        return self._parse(raw), len(raw)
+    def __call__(self, raw: bytes) -> tuple[Any, bytes]:
+        return self._parse(raw), raw
 
 
 def _refuse_writes(method: ReadMethod) -> None:

@@ -199,11 +199,11 @@ class EtcdClient:
             future = _NeverSent(failed)
         return Pending(method, request, timeout_seconds, member, future, self._token)
 
-    def answer(self, pending: Pending) -> tuple[Any, int]:
+    def answer(self, pending: Pending) -> tuple[Any, bytes]:
         """Wait for an answer, asking other members where one fails.
 
         Returns:
-            The message and its size in bytes.
+            The message, and its bytes.
 
         Raises:
             CallFailed: Nobody could answer, or the answer is no.
@@ -214,7 +214,7 @@ class EtcdClient:
             raise CallFailed(self._lost)
         while True:
             try:
-                found, size = self._result(pending)
+                found, raw = self._result(pending)
             except RpcError as exc:
                 failure = self._classify(exc, pending.member, pending.timeout_seconds)
                 if (
@@ -231,14 +231,14 @@ class EtcdClient:
                 # etcd 3.4 tells no ids when it is asked for alarms: that says nothing of which cluster it is.
                 if found.header.cluster_id or pending.method != ALARM:
                     self._check_cluster(pending.member, found.header.cluster_id)
-                return found, size
+                return found, raw
 
     @property
     def _patience_seconds(self) -> float:
         """How long a member may stay silent: the time for one small answer."""
         return self._connection.command_timeout_seconds
 
-    def _result(self, pending: Pending) -> tuple[Any, int]:
+    def _result(self, pending: Pending) -> tuple[Any, bytes]:
         """Wait for an answer; one that takes long is worth waiting for while its member answers what is small.
 
         Raises:
@@ -246,7 +246,7 @@ class EtcdClient:
             CallFailed: The member does not answer anything any more, or was never reached.
         """
         if pending.timeout_seconds <= self._patience_seconds:
-            found: tuple[Any, int] = self._settle(pending.future, pending.member, pending.timeout_seconds)
+            found: tuple[Any, bytes] = self._settle(pending.future, pending.member, pending.timeout_seconds)
             return found
         while True:
             try:
@@ -294,7 +294,7 @@ class EtcdClient:
             ClusterMismatch: The answer comes from another cluster.
         """
         limit = self._connection.command_timeout_seconds if timeout_seconds is None else timeout_seconds
-        found, _size = self.answer(self.ask(method, request, timeout_seconds=limit))
+        found, _ = self.answer(self.ask(method, request, timeout_seconds=limit))
         return found
 
     def watch(self, requests: Iterator[Any], *, timeout_seconds: float) -> Generator[Any, None, None]:
@@ -457,7 +457,7 @@ class EtcdClient:
         ]
         for member, future in started:
             try:
-                found, _size = self._settle(future, member, limit)
+                found, _ = self._settle(future, member, limit)
             except RpcError as exc:
                 failure = self._classify(exc, member, limit)
                 # Newer servers may want a login first; then the member is there all the same.

@@ -13,6 +13,7 @@ from etcdfix.cli.options import (
     FIRST_MINOR,
     LAST_MINOR,
     gather_inputs,
+    jobs_option,
     parse_kubernetes_version,
     reading_options,
     source_options,
@@ -283,3 +284,36 @@ def test_files_of_a_connection() -> None:
         Path("k"),
     ]
     assert gather().tls_files == []
+
+
+@pytest.mark.parametrize(
+    ("words", "jobs"),
+    [([], "auto"), (["--jobs", "auto"], "auto"), (["--jobs", "1"], 1), (["--jobs", "64"], 64)],
+)
+def test_jobs(words: list[str], jobs: object) -> None:
+    assert jobs_of(words) == jobs
+
+
+def test_jobs_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ETCDFIX_JOBS", "3")
+    assert jobs_of([]) == 3
+    assert jobs_of(["--jobs", "2"]) == 2
+
+
+@pytest.mark.parametrize("word", ["0", "65", "-1", "2.0", "Auto", "", "1000", "٣", " 2", "\udcff"])
+def test_what_is_no_number_of_jobs(word: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"--jobs .*is no number of processes") as caught:
+        jobs_of(["--jobs", word])
+    assert caught.value.hint == "give 1 to 64, or auto"
+
+
+def jobs_of(words: list[str]) -> object:
+    seen: list[object] = []
+
+    @click.command
+    @jobs_option
+    def command(jobs: object) -> None:
+        seen.append(jobs)
+
+    command.main(words, standalone_mode=False)
+    return seen[0]

@@ -46,6 +46,14 @@ def _names(report: dict[str, Any]) -> set[str]:
     return {name for name in names if len(name) > 2} - kinds
 
 
+def test_the_path_of_the_baseline_is_replaced(scan: Scan, tmp_path: Path) -> None:
+    path = tmp_path / "of the bank.json"
+    path.write_text(scan("-o", "json"))
+    shown = scan("-o", "json", "--redact-names", "--baseline", str(path), expect=0)
+    assert "of the bank" not in shown
+    assert json.loads(shown)["baseline"]["path"].startswith("n-")
+
+
 @pytest.mark.parametrize("form", sorted(SCAN_FORMATS))
 def test_no_name_is_left(scan: Scan, form: str) -> None:
     names = _names(json.loads(scan("-o", "json")))

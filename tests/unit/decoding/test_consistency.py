@@ -247,6 +247,30 @@ def test_fast_check_of_raw_json() -> None:
         assert daemon_set(block(1, object_meta(b"d")) + block(2, block(2, template))) is expected
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\x0a",  # no length
+        b"\x0a\x03{}",
+        b"\x0a\x01{}",
+        b"\x0a\x82\x00{}",  # a length in more bytes than it takes
+        b"\x12\x02{}",
+        b"\x0a\x02{}\x0a\x02{}",
+        b"\x0a\x02{}\x10\x01",
+        b"\x0a" + b"\x80" * 10 + b"\x01",
+    ],
+)
+def test_raw_json_that_the_server_writes_in_another_form_takes_the_strict_path(message: bytes) -> None:
+    assert not Fast(SECRET)(secret(metadata=(block(17, block(1, b"kubectl") + block(7, message)),)))
+
+
+def test_raw_json_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast, data = Fast(SECRET), secret(metadata=(managed_fields(b'{"f:once":{}}'),))
+    assert fast(data)
+    monkeypatch.setattr(consistency, "_is_json", None)
+    assert fast(data)
+
+
 def test_fast_check_of_a_revision() -> None:
     revision = Fast("k8s.io.api.apps.v1.ControllerRevision")
     for raw, expected in ((b'{"spec":{}}', True), (b'{"spec":', False)):

@@ -213,3 +213,13 @@ def test_noise_is_noise() -> None:
         assert STRUCTURES.recognise(data) is None
     for _ in range(5_000):
         assert STRUCTURES.recognise_blocks(source.randbytes(START_SIZE_CBC)) is None
+
+
+def test_a_start_without_a_wrong_bit_is_found_as_if_all_were_compared() -> None:
+    structures, slow = Structures(PAIRS, [("v1", "Pod")]), Structures(PAIRS, [("v1", "Pod")])
+    slow._texts = []
+    texts = [text for literals in structures._by_head.values() for text, _, _ in literals]
+    tails = (b"", noise(200), texts[0])
+    for data in [text[:cut] + tail for text in texts for tail in tails for cut in (len(text), 16, 40)]:
+        assert structures.recognise(data) == slow.recognise(data)
+        assert structures.recognise_blocks(data) == slow.recognise_blocks(data)

@@ -138,12 +138,19 @@ def test_wrong_tag_is_left_to_the_careful_reader(at: int) -> None:
 
 
 def test_numbers_too_long_for_the_short_way() -> None:
-    for numbers in ({"mod": 2**28}, {"create": 2**28}, {"version": 2**21}):
+    for numbers in ({"mod": 2**35}, {"create": 2**35}, {"version": 2**21}):
         data = key_value(KEY, b"v", **{"mod": 2, "create": 2, "version": 1} | numbers)
         assert parse_as_written(data, 0, len(data)) is None
         assert parse_key_value(data).key == KEY
     data = key_value(KEY, bytes(2**21), mod=2, create=2, version=1)
     assert parse_as_written(data, 0, len(data)) is None
+
+
+@pytest.mark.parametrize("revision", [2**21, 2**28 - 1, 2**28, 2**28 + 1, 2**34 + 12345, 2**35 - 1])
+def test_revisions_of_a_cluster_that_has_written_for_years_take_the_short_way(revision: int) -> None:
+    stored = StoredValue(KEY, b"v", revision, revision - 1, 3, 7)
+    data = encoded(stored)
+    assert parse_as_written(data, 0, len(data)) == stored
 
 
 def test_key_of_a_record_whose_rest_is_damaged() -> None:

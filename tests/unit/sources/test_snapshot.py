@@ -180,8 +180,8 @@ def test_is_a_source(tmp_path: Path) -> None:
 
 def test_has_no_verb_that_writes() -> None:
     verbs = {name for name in dir(SnapshotSource) if not name.startswith("_")}
-    assert verbs == {"describe", "current", "pages", "get", "before", "lacks_predecessor", "compacted_revision",
-        "history", "superseded", "estimate", "problems", "close", "applied",
+    assert verbs == {"describe", "current", "pages", "page_file", "get", "before", "lacks_predecessor",
+        "compacted_revision", "history", "superseded", "estimate", "problems", "close", "applied",
     }  # fmt: skip
 
 

@@ -344,3 +344,16 @@ def test_a_place_is_kept() -> None:
     place["aesgcm/v1/key1", "fp:a"] = OpenedSpan(first=1, last=2)
     assert found.place("secrets", "secrets") is place
     assert found.place("secrets", "configmaps") == {}
+
+
+def test_what_others_have_seen_open_is_added() -> None:
+    one, other = OpenedSpans(), OpenedSpans()
+    one.place("secrets", "secrets")["aesgcm/v1/key1", "fp:a"] = OpenedSpan(("fp:a",), first=5, last=9)
+    one.place("secrets", "secrets")["aesgcm/v1/key2", "fp:b"] = OpenedSpan(("fp:b",))
+    other.add(one.take())
+    assert one.take() == []
+    one.place("secrets", "secrets")["aesgcm/v1/key1", "fp:a"].reach(2, 3)
+    taken = one.take()
+    other.add(taken)
+    (reach,) = other.take()
+    assert reach == ("secrets", "secrets", "aesgcm/v1/key1", "fp:a", ("fp:a",), 2, 9)

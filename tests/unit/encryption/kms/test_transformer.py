@@ -162,6 +162,16 @@ def test_v2_asks_once_for_all_that_share_a_seed() -> None:
     assert plugin.asked == 2
 
 
+def test_v2_seeds_go_from_one_to_another_and_are_never_shown() -> None:
+    one, other = KMSv2Transformer(OneAnswer(SEED)), KMSv2Transformer(OneAnswer(KMSPending()))
+    assert one.known_seeds == []
+    read(one, value(b"x"))
+    (known,) = one.known_seeds
+    other.remember(known)
+    assert read(other, value(b"y")) == opened(b"y", False, KEY_ID)
+    assert repr(known) == f"KnownSeed({len(known.tail)} bytes)"
+
+
 def parts(text: bytes) -> tuple[bytes, bytes]:
     """Return field 1 of a value, and everything behind it."""
     tail = encoders.kms_v2_body(b"", source_type=1, dek_source=b"wrapped")

@@ -69,9 +69,9 @@ def test_a_read_method_with_other_messages_is_none(channel: ReadOnlyChannel) -> 
 def test_an_answer_comes_with_its_size(etcd: ScriptedEtcd, channel: ReadOnlyChannel) -> None:
     for _ in range(2):
         request = message("RangeRequest")(key=b"k")
-        found, size = channel.start(RANGE, request, timeout_seconds=5, metadata=(("token", "t"),)).result()
+        found, raw = channel.start(RANGE, request, timeout_seconds=5, metadata=(("token", "t"),)).result()
         assert found.kvs[0].value == b"v"
-        assert size == len(found.SerializeToString())
+        assert raw == found.SerializeToString()
     assert [(call.path, call.token) for call in etcd.calls] == [(RANGE.path, "t")] * 2
 
 

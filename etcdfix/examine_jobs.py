@@ -1,0 +1,411 @@
+"""The first look at the values of pages, by other processes beside this one.
+
+What a worker says of a value rests on the value, the configuration and the cluster's CRDs alone, and that is the same
+wherever it is said. Whatever needs more comes back unexamined: values that a KMS plugin has to be asked about, and
+records that are not as etcd writes nearly all. This process examines those itself, in their turn, so that a report
+does not tell how many processes there were.
+
+A worker is told of the seeds that KMS plugins have given so far and that opened values. It never talks to a plugin.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain
+from types import MappingProxyType
+from typing import Final, Literal, NoReturn
+
+import msgspec
+
+from etcdfix.decoding.customresource import CustomResourceInfo
+from etcdfix.decoding.storagecodecs import Decoder
+from etcdfix.encryption.config import (
+    EncryptionConfiguration,
+    IdentityProvider,
+    KeyedProvider,
+    KMSProvider,
+    NamedKey,
+    Provider,
+    ProviderType,
+    ResourceRule,
+)
+from etcdfix.encryption.keyring import KeyMaterial
+from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
+from etcdfix.encryption.kms.transformer import KMSv2Transformer, KnownSeed
+from etcdfix.encryption.transformer import PluginFor, Transformers, no_plugin
+from etcdfix.examine import Examiner, Reading
+from etcdfix.model import StoredValue
+from etcdfix.readers import PlainCounts
+from etcdfix.sources.base import Source
+from etcdfix.sources.bbolt.page import Image
+from etcdfix.sources.pages import Page
+from etcdfix.sources.passedpages import pass_on, passed_on
+from etcdfix.storagekey import StorageLayout
+from etcdfix.verdicts.examination import Examination, PlainCount
+from etcdfix.verdicts.key_loss import OpenedReach
+from etcdfix.workers.jobs import resolve_jobs
+from etcdfix.workers.pool import WorkerPool
+
+Jobs = Literal["auto"] | int
+"""How many processes look at values: a number, or as many as are worth their start."""
+
+Found = Examination | KMSPending
+Look = Callable[[PlainCounts | None], Iterator[tuple[StoredValue, Found]]]
+"""Takes the first look at one page, as :meth:`~etcdfix.examine.Examiner.examine_each` does."""
+
+_BEFORE_AUTO: Final = 20_000
+"""With ``auto``, so many values are looked at before workers are started: a scope may hold few."""
+
+_MOST_SEEDS: Final = 128
+_NOTHING: Final = StoredValue(b"", b"", 0, 0, 0, 0)
+_LOCAL: Final = ("127.", "localhost", "[::1]", "unix")
+
+
+class _Setup(msgspec.Struct, frozen=True, array_like=True):
+    """What a worker needs of the whole. Holds keys: it goes through a pipe and nowhere else."""
+
+    prefix: str
+    kubernetes_minor: int | None
+    assumed_release: str
+    rules: tuple[_Rule, ...] | None
+    asks_plugins: bool
+    names: tuple[str, ...]
+    custom_resources: tuple[CustomResourceInfo, ...]
+    unreadable_crds: tuple[tuple[str, str], ...]
+    aggregated_groups: tuple[str, ...]
+    page_file: int | None
+
+    def __repr__(self) -> str:
+        return "_Setup()"
+
+
+class _Provider(msgspec.Struct, frozen=True, array_like=True):
+    type: str
+    keys: tuple[tuple[str, bytes], ...] = ()
+    kms: KMSProvider | None = None
+
+    def __repr__(self) -> str:
+        return f"_Provider({self.type!r})"
+
+
+class _Rule(msgspec.Struct, frozen=True, array_like=True):
+    resources: tuple[str, ...]
+    providers: tuple[_Provider, ...]
+
+
+class _Knowledge(msgspec.Struct, frozen=True, array_like=True):
+    """What a KMS v2 plugin has given so far, and the key id that it writes with."""
+
+    write_key_id: str
+    seeds: tuple[KnownSeed, ...]
+
+
+class _Question(msgspec.Struct, frozen=True, array_like=True):
+    knowledge: tuple[_Knowledge, ...]
+    kind: bytes
+    page: bytes
+
+    def __repr__(self) -> str:
+        return f"_Question({len(self.page)} bytes)"
+
+
+class _Answer(msgspec.Struct, frozen=True, array_like=True):
+    """What a page came to.
+
+    Attributes:
+        plain: What is plain, counted.
+        opened: What opened, from which mod revision to which.
+        others: Places of all other values, and what they are, without the stored bytes; None for those that were not
+            examined.
+    """
+
+    plain: tuple[PlainCount, ...]
+    opened: tuple[OpenedReach, ...]
+    others: tuple[tuple[int, Examination | None], ...]
+
+
+class _AnswerOut(msgspec.Struct, frozen=True, array_like=True):
+    """The same, each examination encoded already."""
+
+    plain: tuple[PlainCount, ...]
+    opened: tuple[OpenedReach, ...]
+    others: tuple[tuple[int, msgspec.Raw | None], ...]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_setup = msgspec.msgpack.Decoder(_Setup).decode
+_decode_question = msgspec.msgpack.Decoder(_Question).decode
+_decode_answer = msgspec.msgpack.Decoder(_Answer).decode
+
+
+def jobs_for(jobs: Jobs, source: Source) -> int:
+    """Return how many workers the values of a source are worth.
+
+    Raises:
+        SourceError: The source cannot be read.
+    """
+    if jobs != "auto":
+        return jobs
+    if source.page_file is not None:
+        return resolve_jobs(jobs, keys=None, size_bytes=os.fstat(source.page_file).st_size, etcd_here=False)
+    endpoints = source.describe().endpoints
+    here = endpoints is None or any(endpoint.rpartition("//")[2].startswith(_LOCAL) for endpoint in endpoints)
+    return resolve_jobs(jobs, keys=source.estimate(), size_bytes=None, etcd_here=here)
+
+
+class Helpers:
+    """Workers that take the first look at the pages of one source.
+
+    Args:
+        examiner: Examines what they leave; it has learned the CRDs.
+        reading: What it was made of.
+        source: Where the pages come from.
+        jobs: How many; one means that this process does it all.
+
+    Attributes:
+        lost: A sentence for each worker that ended too early.
+    """
+
+    def __init__(self, examiner: Examiner, reading: Reading, source: Source, jobs: Jobs) -> None:
+        self.lost: list[str] = []
+        self._examiner = examiner
+        self._source = source
+        self._reading = reading
+        self._alone = _BEFORE_AUTO if jobs == "auto" else 0
+        self._jobs = jobs_for(jobs, source)
+        self._providers = _kms_providers(examiner.transformers)
+        self._own: _Worker | None = None
+
+    def looks(self, pages: Iterable[Page]) -> Iterator[Look]:
+        """Yield the first look at each page, in the order of the pages.
+
+        Raises:
+            SourceError: As ``pages`` does.
+        """
+        rest = iter(pages)
+        for page in rest:
+            if self._jobs > 1 and self._alone <= 0:
+                yield from self._looks_of_workers(chain((page,), rest))
+                return
+            self._alone -= len(page)
+            yield partial(self._examiner.examine_each, page.values())
+
+    def _looks_of_workers(self, pages: Iterable[Page]) -> Iterator[Look]:
+        interruptions: list[KeyboardInterrupt] = []
+
+        def until_interrupted() -> Iterator[Page]:
+            try:
+                yield from pages
+            except KeyboardInterrupt as exc:  # while a page was waited for: those that are there come first
+                interruptions.append(exc)
+
+        setup = _encode(self._setup())
+        page_file = self._source.page_file
+        descriptors = () if page_file is None else (page_file,)
+        with WorkerPool(self._jobs, f"{__name__}:make", setup, pass_fds=descriptors) as pool:
+            try:
+                for page, answer in pool.run(until_interrupted(), self._question, self._answer_here):
+                    yield partial(self._told, page, _decode_answer(answer))
+            finally:
+                self.lost += pool.lost
+        for interruption in interruptions:
+            raise interruption
+
+    def _setup(self) -> _Setup:
+        examiner, readers = self._examiner, self._examiner.readers
+        configuration = self._reading.configuration
+        return _Setup(
+            examiner.layout.prefix,
+            self._reading.kubernetes_minor,
+            examiner.assumed_release,
+            None if configuration is None else tuple(map(_rule, configuration.rules)),
+            examiner.plugins is not None,
+            tuple(sorted(examiner.names)),
+            tuple(readers.custom_resources.values()),
+            tuple(readers.unreadable_crds),
+            tuple(sorted(readers.aggregated_groups)),
+            self._source.page_file,
+        )
+
+    def _question(self, page: Page) -> bytes:
+        knowledge = tuple(
+            _Knowledge(
+                opener.plugin.write_key_id if opener.plugin is not None else "",
+                tuple(opener.known_seeds[-_MOST_SEEDS:]),
+            )
+            for opener in self._providers.values()
+        )
+        return _encode(_Question(knowledge, *pass_on(page)))
+
+    def _answer_here(self, page: Page) -> bytes:
+        if self._own is None:
+            self._own = _Worker(self._setup())
+        return self._own.answer(self._question(page))
+
+    def _told(
+        self, page: Page, answer: _Answer, counts: PlainCounts | None
+    ) -> Iterator[tuple[StoredValue, Found]]:
+        """Do with an answer what the examiner does with values of its own."""
+        assert counts is not None  # else nobody would see what is plain
+        self._examiner.readers.opened.add(answer.opened)
+        counts.take(answer.plain)
+        for plain in answer.plain:
+            self._count_opened(plain.rule, plain.transformer, plain.kms_key_id, plain.count)
+        for place, found in answer.others:
+            stored = page.value(place)
+            if stored is None:
+                continue
+            if found is None:
+                yield from self._examiner.examine_each((stored,), counts)
+                continue
+            if found.opened:
+                self._count_opened(found.rule, found.transformer, found.kms_key_id, 1)
+            yield stored, msgspec.structs.replace(found, stored=stored)
+
+    def _count_opened(self, rule: str, transformer: str, kms_key_id: str, count: int) -> None:
+        opener = self._providers.get((rule, transformer))
+        if opener is not None and opener.plugin is not None:
+            opener.plugin.opened[kms_key_id] += count
+
+
+def _kms_providers(transformers: Transformers | None) -> Mapping[tuple[str, str], KMSv2Transformer]:
+    """Return the KMS v2 providers by rule and name, in the order of the configuration; not those that share both."""
+    if transformers is None:
+        return MappingProxyType({})
+    found = [
+        ((rule.rule or "", reader.transformer), reader.opener)
+        for rule in dict.fromkeys(transformers.rules)
+        for reader in rule.kms_readers
+        if isinstance(reader.opener, KMSv2Transformer)
+    ]
+    times = Counter(name for name, _ in found)
+    return {name: opener for name, opener in found if times[name] == 1}
+
+
+def _rule(rule: ResourceRule) -> _Rule:
+    return _Rule(rule.resources, tuple(map(_provider, rule.providers)))
+
+
+def _provider(provider: Provider) -> _Provider:
+    if isinstance(provider, KeyedProvider):
+        return _Provider(provider.type, tuple((key.name, key.material.expose()) for key in provider.keys))
+    if isinstance(provider, KMSProvider):
+        return _Provider(provider.type, kms=provider)
+    return _Provider(provider.type)
+
+
+def _provider_of(provider: _Provider) -> Provider:
+    if provider.kms is not None:
+        return provider.kms
+    if provider.type == ProviderType.IDENTITY:
+        return IdentityProvider()
+    keys = tuple(NamedKey(name, KeyMaterial(secret)) for name, secret in provider.keys)
+    return KeyedProvider(ProviderType(provider.type), keys)
+
+
+def make(setup: bytes) -> Callable[[bytes], bytes]:
+    """Return what answers the questions of one run; for a worker."""
+    return _Worker(_decode_setup(setup)).answer
+
+
+class _Worker:
+    """Takes the first look at pages."""
+
+    def __init__(self, setup: _Setup) -> None:
+        self._untold = _Untold()
+        configuration = None
+        if setup.rules is not None:
+            rules = (
+                ResourceRule(rule.resources, tuple(map(_provider_of, rule.providers))) for rule in setup.rules
+            )
+            configuration = EncryptionConfiguration("", "", tuple(rules))
+        transformers = None
+        if configuration is not None:
+            plugin_for: PluginFor = self._plugin_for if setup.asks_plugins else no_plugin
+            transformers = Transformers.from_configuration(configuration, plugin_for)
+        self._examiner = Examiner(
+            StorageLayout(setup.prefix),
+            transformers,
+            Decoder(setup.kubernetes_minor),
+            assumed_release=setup.assumed_release,
+        )
+        self._examiner.know_names(setup.names)
+        readers = self._examiner.readers
+        readers.custom_resources = {(crd.group, crd.plural): crd for crd in setup.custom_resources}
+        readers.unreadable_crds = list(setup.unreadable_crds)
+        readers.aggregated_groups = set(setup.aggregated_groups)
+        self._providers = _kms_providers(transformers)
+        self._image: Image = b""
+        if setup.page_file is not None:
+            self._image = mmap.mmap(setup.page_file, 0, access=mmap.ACCESS_READ)
+
+    def _plugin_for(self, _provider: KMSProvider) -> _AbsentPlugin:
+        return _AbsentPlugin(self._untold)
+
+    def answer(self, question: bytes) -> bytes:
+        """Return the answer to one question, as bytes."""
+        asked = _decode_question(question)
+        for opener, known in zip(self._providers.values(), asked.knowledge, strict=True):
+            if isinstance(opener.plugin, _AbsentPlugin):
+                opener.plugin.write_key_id = known.write_key_id
+            for seed in known.seeds:
+                opener.remember(seed)
+        others: list[tuple[int, msgspec.Raw | None]] = []
+
+        def leave(place: int) -> None:
+            others.append((place, None))
+
+        page = passed_on(asked.kind, asked.page, self._image, leave)
+        counts = PlainCounts()
+        for _, found in self._examiner.examine_each(page.values(), counts):
+            others.append((page.at, self._shown(found)))
+        plain = tuple(counts.settle())
+        return _encode(_AnswerOut(plain, tuple(self._examiner.readers.opened.take()), tuple(others)))
+
+    def _shown(self, found: Found) -> msgspec.Raw | None:
+        """Return an examination without the stored bytes; None where a plugin has a part in it."""
+        touched, self._untold.touched = self._untold.touched, False
+        if touched or isinstance(found, KMSPending):
+            return None
+        try:
+            return msgspec.Raw(_encode(msgspec.structs.replace(found, stored=_NOTHING)))
+        except (
+            ValueError,
+            OverflowError,
+        ):  # text that is not Unicode: the other process has no need to encode it
+            return None
+
+
+class _Untold:
+    """Whether a plugin was needed for the value that is looked at."""
+
+    touched = False
+
+
+class _AbsentPlugin:
+    """Stands where a KMS plugin is: it knows nothing, and whoever needs it has to go to the other process."""
+
+    def __init__(self, untold: _Untold) -> None:
+        self._untold = untold
+        self.healthy = False  # asked for only where a plugin has answered
+        self.write_key_id = ""
+        self.opened: Counter[str] = Counter()
+
+    def check(self) -> NoReturn:
+        self._untold.touched = True
+        raise KMSPending
+
+    def unwrap(self, _wrapped: WrappedKey) -> NoReturn:
+        self._untold.touched = True
+        raise KMSPending
+
+    def recall(self, _wrapped: WrappedKey) -> bytes | None:
+        self._untold.touched = True
+        return None
+
+    def add_control(self, _wrapped: WrappedKey, _key: bytes) -> None:
+        self._untold.touched = True

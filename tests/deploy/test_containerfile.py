@@ -1,0 +1,98 @@
+"""The Containerfile: what can be told without a registry to take its base from.
+
+Built by hand over a base made of this machine's Python, and run read-only, without network and capabilities.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+
+import pytest
+
+from tests.support.kubelet import DEPLOY, REPOSITORY, pods
+
+Instruction = tuple[str, str]
+
+
+def instructions() -> list[Instruction]:
+    text = (DEPLOY / "Containerfile").read_text()
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    joined = re.sub(r" *\\\n *", " ", "\n".join(lines))
+    return [
+        (word, rest.strip()) for word, _, rest in (line.partition(" ") for line in joined.split("\n")) if word
+    ]
+
+
+def stages() -> list[list[Instruction]]:
+    """The instructions of each stage, what stands before the first left out."""
+    found: list[list[Instruction]] = []
+    for instruction in instructions():
+        if instruction[0] == "FROM":
+            found.append([])
+        if found:
+            found[-1].append(instruction)
+    return found
+
+
+def the_last(name: str) -> str:
+    return [rest for word, rest in stages()[-1] if word == name][-1]
+
+
+def test_the_base_has_a_version_that_this_package_supports() -> None:
+    (argument,) = (rest for word, rest in instructions() if word == "ARG")
+    name, _, tag = argument.removeprefix("PYTHON=").partition(":")
+    assert name == "python"  # no registry's address
+    major, minor = re.match(r"(\d+)\.(\d+)-slim", tag).groups()  # type: ignore[union-attr]
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    assert f"Programming Language :: Python :: {major}.{minor}" in project["classifiers"]
+    assert [rest.split()[0] for word, rest in instructions() if word == "FROM"] == ["${PYTHON}", "${PYTHON}"]
+
+
+def test_it_runs_as_a_number_that_is_not_root_as_the_pods_do() -> None:
+    user, group = map(int, the_last("USER").split(":"))
+    for where, _, template in pods():
+        context = template["spec"]["securityContext"]
+        assert (context["runAsUser"], context["runAsGroup"]) == (user, group), where
+    assert user > 0
+
+
+def test_no_shell_stands_between_a_pod_and_the_command() -> None:
+    assert json.loads(the_last("ENTRYPOINT")) == ["etcdfix"]
+    assert isinstance(json.loads(the_last("CMD")), list)
+    for where, _, template in pods():
+        for container in template["spec"]["containers"]:
+            assert container.get("command", ["sleep", "3600"]) == ["sleep", "3600"], where
+
+
+def test_the_last_stage_makes_nothing_and_takes_what_was_built() -> None:
+    words = [word for word, _ in stages()[-1]]
+    assert "RUN" not in words
+    assert [rest for word, rest in stages()[-1] if word == "COPY"] == [
+        "--from=build /opt/etcdfix /opt/etcdfix"
+    ]
+    assert "PYTHONDONTWRITEBYTECODE=1" in the_last("ENV")
+    assert the_last("ENV").startswith("PATH=/opt/etcdfix/bin:")
+
+
+def test_only_what_the_wheel_is_made_of_goes_in() -> None:
+    """Nothing that lies about in a checkout: no report, no configuration, no .git."""
+    copied = [rest.split()[:-1] for word, rest in stages()[0] if word == "COPY"]
+    sources = {source for row in copied for source in row}
+    assert sources == {"pyproject.toml", "README.md", "LICENSE", "docs/causes", "etcdfix"}
+    assert "ADD" not in {word for word, _ in instructions()}
+    ignored = (DEPLOY / "Containerfile.dockerignore").read_text().split("\n")
+    assert {line.removeprefix("!") for line in ignored if line.startswith("!")} == sources
+    assert ignored.index("*") < min(ignored.index(f"!{source}") for source in sources)
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = {*wheel["packages"], *wheel["force-include"], project["project"]["readme"]}
+    assert needed | set(project["project"]["license-files"]) <= sources
+
+
+@pytest.mark.parametrize("path", sorted(DEPLOY.iterdir()), ids=lambda path: path.name)
+def test_the_page_names_every_file(path: object) -> None:
+    name = getattr(path, "name", "")
+    page = (DEPLOY / "README.md").read_text()
+    assert name in {"README.md", "Containerfile.dockerignore"} or f"| `{name}` |" in page

@@ -1,0 +1,163 @@
+"""scan --jobs with processes: equal reports, workers that are killed, an etcd that is written to and compacted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from etcdfix.encryption.config import load_configuration
+from etcdfix.examine_all import no_progress
+from etcdfix.operations.look.scan import ScanRequest, run_scan
+from etcdfix.sources import mvcc
+from etcdfix.sources.base import Source
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.etcd import paging
+from etcdfix.sources.kine import KineSource
+from etcdfix.sources.live import LiveSource
+from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.storagekey import StorageLayout
+from tests.support.collecting import ALPHA, CollectingReporter
+from tests.support.etcd_places import NoEtcdError, Processes, find_tools
+from tests.support.etcd_server import EtcdServer, EtcdServers
+from tests.support.kine import KineWriter, Release
+
+T = TypeVar("T")
+Report = tuple[Any, ...]
+SNAPSHOT = ALPHA / "snapshot.db.gz"
+
+
+@pytest.fixture(autouse=True)
+def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mvcc, "PAGE_RECORDS", 20)
+    for name in ("FIRST_LIMIT", "SMALLEST_LIMIT", "LARGEST_LIMIT"):
+        monkeypatch.setattr(paging, name, 20)
+
+
+def scanned(source: Source, jobs: int, progress: Any = no_progress) -> Report:
+    reporter = CollectingReporter()
+    request = ScanRequest(
+        layout=StorageLayout(), configuration=load_configuration(ALPHA / "config-rotated.yaml")
+    )
+    result = run_scan(source, request, reporter, jobs=jobs, progress=progress)
+    conclusion = reporter.conclusion
+    assert conclusion is not None
+    assert not children(), "no worker is left"
+    reasons = conclusion.incomplete_reasons
+    return list(reporter.findings.values()), result.summary, conclusion.statuses, conclusion.source, reasons
+
+
+def children() -> list[int]:
+    found: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        for pid in map(int, (task / "children").read_text().split()):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"etcdfix.workers" in command:
+                found.append(pid)
+    return found
+
+
+def of_snapshot(jobs: int, progress: Any = no_progress) -> Report:
+    with SnapshotSource(SNAPSHOT) as source:
+        return scanned(source, jobs, progress)
+
+
+@pytest.mark.parametrize("jobs", [2, 3, 8])
+def test_a_snapshot(jobs: int) -> None:
+    assert of_snapshot(jobs) == of_snapshot(1)
+
+
+def test_a_worker_that_is_killed_is_named_and_nothing_is_missing() -> None:
+    killed: list[int] = []
+
+    def killing(items: Iterator[T], label: str, _estimate: int | None) -> Iterator[T]:
+        for number, item in enumerate(items):
+            if label == "keys" and number == 8:
+                killed.append(children()[0])
+                os.kill(killed[0], signal.SIGKILL)
+            yield item
+
+    *rest, reasons = of_snapshot(2, killing)
+    *expected, expected_reasons = of_snapshot(1)
+    assert killed
+    assert rest == expected
+    lost = [reason for reason in reasons if reason not in expected_reasons]
+    assert len(lost) == 1
+    assert lost[0].startswith("a worker process was ended by SIGKILL")
+
+
+def test_kine(tmp_path: Path) -> None:
+    state = tmp_path / "state.db"
+    with SnapshotSource(SNAPSHOT) as source:
+        kine = KineWriter(state, Release.NEW)
+        for stored in source.current(b""):
+            kine.put(stored.key, stored.value)
+        kine.close()
+    reports = []
+    for jobs in (1, 2):
+        with KineSource(state) as source:
+            reports.append(scanned(source, jobs))
+    assert reports[0] == reports[1]
+
+
+@pytest.fixture(scope="module")
+def etcd() -> Iterator[EtcdServer]:
+    try:
+        servers = EtcdServers(Processes(), find_tools())
+    except NoEtcdError as exc:
+        pytest.skip(str(exc))
+    with closing(servers):
+        yield servers.start(snapshot=SNAPSHOT)
+
+
+def of_etcd(etcd: EtcdServer, jobs: int, revision: int = 0, progress: Any = no_progress) -> Report:
+    connection = EtcdConnection(endpoints=(etcd.endpoint,))
+    with LiveSource(connection, revision=revision) as source:
+        return scanned(source, jobs, progress)
+
+
+@pytest.mark.etcd
+def test_a_live_etcd_while_it_is_written_to(etcd: EtcdServer) -> None:
+    before = etcd.revision()
+    expected = of_etcd(etcd, 1, before)
+    over = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not over.is_set():
+            number += 1
+            etcd.put(b"/registry/secrets/shop/busy-%d" % (number % 50), b"anything")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        found = [of_etcd(etcd, jobs, before) for jobs in (2, 3)]
+    finally:
+        over.set()
+        writer.join()
+    assert etcd.revision() > before
+    assert found == [expected, expected]
+
+
+@pytest.mark.etcd
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_compaction_in_the_middle(etcd: EtcdServer, jobs: int) -> None:
+    def compacting(items: Iterator[T], label: str, _estimate: int | None) -> Iterator[T]:
+        for number, item in enumerate(items):
+            if label == "keys" and number == 3:
+                etcd.put(b"/registry/zzz", b"")
+                etcd.compact()
+            yield item
+
+    findings, summary, _, source, _ = of_etcd(etcd, jobs, progress=compacting)
+    assert not source.single_revision
+    assert len(source.segments) == 2
+    _, summary_now, *_ = of_etcd(etcd, 1)
+    assert (summary.keys, summary.readable) == (summary_now.keys, summary_now.readable)
+    assert len(findings) > 20

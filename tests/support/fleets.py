@@ -1,0 +1,128 @@
+"""Saved reports of many clusters, as scans write them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from etcdfix.model import Outcome
+from etcdfix.reports.finding import finding_from
+from etcdfix.reports.formats import SCAN_FORMATS
+from etcdfix.reports.model import (
+    Finding,
+    KMSKeySummary,
+    KMSSummary,
+    ReportBaseline,
+    Summary,
+    TransformerSummary,
+)
+from etcdfix.verdicts.causes import Cause
+from tests.support.examinations import examination
+from tests.support.reports import conclusion, header, source
+
+BASELINE = ReportBaseline("last-night.json", "sha256:" + "2" * 64, "2026-01-01T03:04:05Z")
+KEY_ID = "sha256:" + "a" * 64
+FINGERPRINT = "fp:0123456789abcdef"
+MADE_AT = "2026-01-02T03:04:05Z"
+
+_FIELDS = {
+    "decrypt-failure": "decrypt_failures",
+    "decode-failure": "decode_failures",
+    "inconsistent": "inconsistent",
+    "undetermined": "undetermined",
+}
+
+
+def findings(number: int, *, known: int = 0, outcome: Outcome = Outcome.DECRYPT_FAILURE) -> list[Finding]:
+    """Return so many findings, the first of which the baseline knew."""
+    cause = Cause.KMS_UNREACHABLE if outcome is Outcome.UNDETERMINED else Cause.WRONG_KEY
+    one = finding_from(examination("/registry/secrets/shop/s", outcome=outcome, cause=cause))
+    severity = None if outcome is Outcome.UNDETERMINED else "breaks-now"
+    return [
+        msgspec.structs.replace(
+            one, key=f"/registry/secrets/shop/s-{at:06}", severity=severity, baseline=at < known
+        )
+        for at in range(number)
+    ]
+
+
+def transformer(
+    name: str = "aescbc/v1/key1", fingerprint: str | None = FINGERPRINT, keys: int = 5, **counts: int
+) -> TransformerSummary:
+    """Return what a scan counts under an encryption key."""
+    fields: dict[str, Any] = {"failures": 0, "damaged": 0, "undetermined": 0, "stale": 0} | counts
+    return TransformerSummary(
+        name, ["secrets"], fingerprint, keys=keys, first_mod_revision=1, last_mod_revision=9, **fields
+    )
+
+
+def kms_key(
+    key_id: str | None = KEY_ID, *, keys: int = 5, opened: int = 0, name: str = "kms/v2/vault"
+) -> KMSKeySummary:
+    """Return what a scan counts under a KMS key id."""
+    return KMSKeySummary(name, key_id, keys=keys, opened=opened, first_mod_revision=1, last_mod_revision=9)
+
+
+def write_report(
+    path: Path,
+    found: Sequence[Finding] = (),
+    *,
+    name: str = "",
+    uid: str | None = "",
+    head: dict[str, Any] | None = None,
+    origin: dict[str, Any] | None = None,
+    transformers: Sequence[TransformerSummary] = (),
+    kms_keys: Sequence[KMSKeySummary] = (),
+    reasons: Sequence[str] = (),
+    **summary: Any,
+) -> Path:
+    """Write a report; its ending says whether as ``json`` or ``jsonl``.
+
+    Args:
+        path: Where to.
+        found: Its findings.
+        name: Of the cluster.
+        uid: Of kube-system; "" for one made of the file's name.
+        head: Fields of the header.
+        origin: Fields of the source.
+        transformers: Counts under encryption keys.
+        kms_keys: Counts under KMS key ids.
+        reasons: Why it is incomplete.
+        summary: Fields of the summary.
+    """
+    counts = Counter(_FIELDS[one.outcome] for one in found if one.outcome in _FIELDS)
+    fields: dict[str, Any] = {
+        **counts,
+        "keys": 100 + len(found),
+        "readable": 100,
+        "severity": "breaks-now" if any(one.severity for one in found) else None,
+        "by_transformer": list(transformers),
+        "kms": KMSSummary(None, [], list(kms_keys)) if kms_keys else None,
+        "known_findings": sum(one.baseline for one in found),
+    }
+    came_from = source(
+        **{
+            "cluster_name": name,
+            "kube_system_uid": f"uid of {path.stem}" if uid == "" else uid,
+            "file_modified_at": "2026-01-02T00:00:00Z",
+        }
+        | (origin or {})
+    )
+    with path.open("wb") as stream:
+        reporter = SCAN_FORMATS[path.suffix.removeprefix(".")](stream, 100)
+        reporter.begin(header(**({"source": came_from, "generated_at": MADE_AT} | (head or {}))))
+        for one in found:
+            reporter.finding(one)
+        reporter.end(
+            conclusion(
+                Summary(**(fields | summary)),
+                source=came_from,
+                complete=not reasons,
+                incomplete_reasons=list(reasons),
+            )
+        )
+    return path

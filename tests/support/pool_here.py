@@ -1,0 +1,41 @@
+"""Workers without processes: as many makers of answers as there would be, each piece for the next of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+from itertools import cycle
+from typing import Self, TypeVar
+
+W = TypeVar("W")
+
+
+class PoolHere:
+    """Plays :class:`etcdfix.workers.pool.WorkerPool`; pieces are answered some time before they are yielded."""
+
+    def __init__(self, jobs: int, target: str, setup: bytes, *, pass_fds: Sequence[int] = ()) -> None:
+        module, _, name = target.partition(":")
+        make: Callable[[bytes], Callable[[bytes], bytes]] = getattr(import_module(module), name)
+        self._workers = cycle([make(setup) for _ in range(jobs)])
+        self._ahead = 2 * jobs
+        self.lost: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def run(
+        self, work: Iterable[W], frame: Callable[[W], bytes], here: Callable[[W], bytes]
+    ) -> Iterator[tuple[W, bytes]]:
+        """Answer each piece; of every seventh, as if its worker had ended over it."""
+        pieces: deque[tuple[W, bytes | None]] = deque()
+        for number, piece in enumerate(work):
+            pieces.append((piece, None if number % 7 == 6 else next(self._workers)(frame(piece))))
+            if len(pieces) > self._ahead:
+                first, answer = pieces.popleft()
+                yield first, here(first) if answer is None else answer
+        for first, answer in pieces:
+            yield first, here(first) if answer is None else answer

@@ -179,7 +179,6 @@ class Helpers:
         self._alone = _BEFORE_AUTO if jobs == "auto" else 0
         self._jobs = jobs_for(jobs, source)
         self._providers = _kms_providers(examiner.transformers)
-        self._own: _Worker | None = None
 
     def looks(self, pages: Iterable[Page]) -> Iterator[Look]:
         """Yield the first look at each page, in the order of the pages.
@@ -190,12 +189,15 @@ class Helpers:
         rest = iter(pages)
         for page in rest:
             if self._jobs > 1 and self._alone <= 0:
-                yield from self._looks_of_workers(chain((page,), rest))
-                return
+                setup = self._encoded_setup()
+                if setup is not None:
+                    yield from self._looks_of_workers(setup, chain((page,), rest))
+                    return
+                self._jobs = 1
             self._alone -= len(page)
-            yield partial(self._examiner.examine_each, page.values())
+            yield self._look_here(page)
 
-    def _looks_of_workers(self, pages: Iterable[Page]) -> Iterator[Look]:
+    def _looks_of_workers(self, setup: bytes, pages: Iterable[Page]) -> Iterator[Look]:
         interruptions: list[KeyboardInterrupt] = []
 
         def until_interrupted() -> Iterator[Page]:
@@ -204,17 +206,27 @@ class Helpers:
             except KeyboardInterrupt as exc:  # while a page was waited for: those that are there come first
                 interruptions.append(exc)
 
-        setup = _encode(self._setup())
         page_file = self._source.page_file
         descriptors = () if page_file is None else (page_file,)
         with WorkerPool(self._jobs, f"{__name__}:make", setup, pass_fds=descriptors) as pool:
             try:
-                for page, answer in pool.run(until_interrupted(), self._question, self._answer_here):
-                    yield partial(self._told, page, _decode_answer(answer))
+                for page, answer in pool.run(until_interrupted(), self._question, _unanswered):
+                    told = _understood(answer, len(page))
+                    yield self._look_here(page) if told is None else partial(self._told, page, told)
             finally:
                 self.lost += pool.lost
         for interruption in interruptions:
             raise interruption
+
+    def _look_here(self, page: Page) -> Look:
+        return partial(self._examiner.examine_each, page.values())
+
+    def _encoded_setup(self) -> bytes | None:
+        """Return what workers need; None where text in it is not Unicode: this process has no need to encode it."""
+        try:
+            return _encode(self._setup())
+        except UnicodeEncodeError:
+            return None
 
     def _setup(self) -> _Setup:
         examiner, readers = self._examiner, self._examiner.readers
@@ -242,11 +254,6 @@ class Helpers:
         )
         return _encode(_Question(knowledge, *pass_on(page)))
 
-    def _answer_here(self, page: Page) -> bytes:
-        if self._own is None:
-            self._own = _Worker(self._setup())
-        return self._own.answer(self._question(page))
-
     def _told(
         self, page: Page, answer: _Answer, counts: PlainCounts | None
     ) -> Iterator[tuple[StoredValue, Found]]:
@@ -271,6 +278,20 @@ class Helpers:
         opener = self._providers.get((rule, transformer))
         if opener is not None and opener.plugin is not None:
             opener.plugin.opened[kms_key_id] += count
+
+
+def _unanswered(_page: Page) -> bytes:
+    """Stand for the answer of a worker where there is none."""
+    return b""
+
+
+def _understood(answer: bytes, places: int) -> _Answer | None:
+    """Return what an answer says of a page of so many places; None where it is none."""
+    try:
+        told = _decode_answer(answer)
+    except msgspec.DecodeError:
+        return None
+    return told if all(0 <= place < places for place, _ in told.others) else None
 
 
 def _kms_providers(transformers: Transformers | None) -> Mapping[tuple[str, str], KMSv2Transformer]:

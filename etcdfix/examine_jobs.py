@@ -10,6 +10,8 @@ A worker is told of the seeds that KMS plugins have given so far and that opened
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import mmap
 import os
 import re
@@ -62,6 +64,7 @@ _BEFORE_AUTO: Final = 20_000
 """With ``auto``, so many values are looked at before workers are started: a scope may hold few."""
 
 _MOST_SEEDS: Final = 128
+_LAST_STREAM: Final = 2
 _NOTHING: Final = StoredValue(b"", b"", 0, 0, 0, 0)
 _LOCAL: Final = re.compile(r"unix|(https?://)?(127\.|localhost|\[::1\])")
 
@@ -189,15 +192,20 @@ class Helpers:
         rest = iter(pages)
         for page in rest:
             if self._jobs > 1 and self._alone <= 0:
-                setup = self._encoded_setup()
-                if setup is not None:
-                    yield from self._looks_of_workers(setup, chain((page,), rest))
-                    return
-                self._jobs = 1
+                yield from self._looks_of_workers(chain((page,), rest))
+                return
             self._alone -= len(page)
             yield self._look_here(page)
 
-    def _looks_of_workers(self, setup: bytes, pages: Iterable[Page]) -> Iterator[Look]:
+    def _looks_of_workers(self, pages: Iterable[Page]) -> Iterator[Look]:
+        with _above_streams(self._source.page_file) as page_file:
+            setup = self._encoded_setup(page_file)
+            if setup is None:
+                yield from map(self._look_here, pages)
+            else:
+                yield from self._looks_of_pool(setup, page_file, pages)
+
+    def _looks_of_pool(self, setup: bytes, page_file: int | None, pages: Iterable[Page]) -> Iterator[Look]:
         interruptions: list[KeyboardInterrupt] = []
 
         def until_interrupted() -> Iterator[Page]:
@@ -206,7 +214,6 @@ class Helpers:
             except KeyboardInterrupt as exc:  # while a page was waited for: those that are there come first
                 interruptions.append(exc)
 
-        page_file = self._source.page_file
         descriptors = () if page_file is None else (page_file,)
         with WorkerPool(self._jobs, f"{__name__}:make", setup, pass_fds=descriptors) as pool:
             try:
@@ -221,14 +228,14 @@ class Helpers:
     def _look_here(self, page: Page) -> Look:
         return partial(self._examiner.examine_each, page.values())
 
-    def _encoded_setup(self) -> bytes | None:
+    def _encoded_setup(self, page_file: int | None) -> bytes | None:
         """Return what workers need; None where text in it is not Unicode: this process has no need to encode it."""
         try:
-            return _encode(self._setup())
+            return _encode(self._setup(page_file))
         except UnicodeEncodeError:
             return None
 
-    def _setup(self) -> _Setup:
+    def _setup(self, page_file: int | None) -> _Setup:
         examiner, readers = self._examiner, self._examiner.readers
         configuration = self._reading.configuration
         return _Setup(
@@ -241,7 +248,7 @@ class Helpers:
             tuple(readers.custom_resources.values()),
             tuple(readers.unreadable_crds),
             tuple(sorted(readers.aggregated_groups)),
-            self._source.page_file,
+            page_file,
         )
 
     def _question(self, page: Page) -> bytes:
@@ -278,6 +285,19 @@ class Helpers:
         opener = self._providers.get((rule, transformer))
         if opener is not None and opener.plugin is not None:
             opener.plugin.opened[kms_key_id] += count
+
+
+@contextlib.contextmanager
+def _above_streams(descriptor: int | None) -> Iterator[int | None]:
+    """Give a descriptor under a number that no worker needs for its pipes: a file gets that of a closed stream."""
+    if descriptor is None or descriptor > _LAST_STREAM:
+        yield descriptor
+        return
+    other = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LAST_STREAM + 1)
+    try:
+        yield other
+    finally:
+        os.close(other)
 
 
 def _unanswered(_page: Page) -> bytes:

@@ -86,7 +86,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
         yield Ground(server.endpoint, start_etcd, folder / "snapshot.db", temporary, more, life, expected)
 
 
-@pytest.mark.parametrize("moment", moments(50, 1, few=6))
+@pytest.mark.parametrize("moment", moments(50, 1, few=4))
 def test_a_worker_is_killed(ground: Ground, moment: float) -> None:
     drawn = random.Random(moment)
     command = ground.scan()
@@ -111,7 +111,7 @@ def test_a_worker_is_killed(ground: Ground, moment: float) -> None:
     assert reason in ended.err
 
 
-@pytest.mark.parametrize("moment", moments(50, 2, few=6))
+@pytest.mark.parametrize("moment", moments(50, 2, few=4))
 def test_the_scan_is_killed(ground: Ground, tmp_path: Path, moment: float) -> None:
     target = tmp_path / "report.json"
     command = ground.scan("--output-file", target)
@@ -125,7 +125,7 @@ def test_the_scan_is_killed(ground: Ground, tmp_path: Path, moment: float) -> No
         assert left in ([], ["report.json"])
 
 
-@pytest.mark.parametrize("moment", moments(50, 3, few=4))
+@pytest.mark.parametrize("moment", moments(50, 3, few=3))
 def test_etcd_is_killed(ground: Ground, moment: float) -> None:
     server = ground.start_etcd(snapshot=ground.snapshot)
     try:
@@ -172,7 +172,7 @@ ENDINGS: list[tuple[signal.Signals | None, int]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("moment", moments(50, 4, few=2))
+@pytest.mark.parametrize("moment", moments(50, 4, few=1))
 @pytest.mark.parametrize(("number", "code"), ENDINGS, ids=["ctrl-c", "sigterm", "sighup", "timeout"])
 def test_it_is_told_to_end(ground: Ground, moment: float, number: signal.Signals | None, code: int) -> None:
     seconds = moment * ground.life
@@ -222,7 +222,7 @@ resources:
 """
 
 
-@pytest.mark.parametrize("moment", moments(50, 5, few=4))
+@pytest.mark.parametrize("moment", moments(50, 5, few=3))
 def test_the_plugin_is_killed(under_kms: Ground, moment: float) -> None:
     with PluginProcess("v2", under_kms.snapshot / "kms.sock", KEYS) as plugin:
         command = under_kms.scan()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from etcdfix.sources.etcd.paging import FIRST_LIMIT
 from etcdfix.wire.etcd import message
 from tests.support.etcd_proxy import RANGE, EtcdProxy
 from tests.support.etcd_server import EtcdServer
@@ -30,6 +31,7 @@ from tests.support.objects import aesgcm, config_map, secret
 pytestmark = pytest.mark.etcd
 FINDINGS = 1
 WRITERS = 3
+HEALED = (b"c-00007", b"c-00023")
 
 
 @pytest.fixture
@@ -108,20 +110,17 @@ def test_writers_at_full_speed(server: EtcdServer, tmp_path: Path) -> None:
 
 
 @contextmanager
-def compacted_at_page(server: EtcdServer, number: int) -> Iterator[EtcdProxy]:
-    """Change one value of every part of the key space, and compact, when a page of many is asked for."""
-    asked = 0
+def compacted_at_second_page(server: EtcdServer) -> Iterator[EtcdProxy]:
+    """Change values all over the key space, and compact, before the first of the larger pages is read."""
+    compacted = False
 
     def before(path: str, first: bytes) -> None:
-        nonlocal asked
-        if path != RANGE or message("RangeRequest").FromString(first).limit < 100:
+        nonlocal compacted
+        if path != RANGE or compacted or message("RangeRequest").FromString(first).limit <= FIRST_LIMIT:
             return
-        asked += 1
-        if asked == number:
-            server.put_all(
-                [(b"/registry/secrets/shop/s-%05d" % n, b"changed") for n in range(0, 8_000, 1_000)]
-            )
-            server.compact()
+        compacted = True
+        server.put_all([(b"/registry/secrets/shop/s-%05d" % n, b"changed") for n in range(0, 8_000, 1_000)])
+        server.compact()
 
     with EtcdProxy(server.endpoint, before) as proxy:
         yield proxy
@@ -132,7 +131,9 @@ def test_a_compaction_in_the_middle(start_local_etcd: Callable[..., EtcdServer],
     for jobs in (1, JOBS):
         server = start_local_etcd()
         server.put_all(pairs())
-        with compacted_at_page(server, 2) as proxy, adopting():
+        # Nothing on the first page is looked up while the second is asked for: that would meet the compaction first.
+        server.put_all((b"/registry/configmaps/shop/" + name, config_map(name.decode())) for name in HEALED)
+        with compacted_at_second_page(server) as proxy, adopting():
             told = scanned(proxy.endpoint, tmp_path, "--jobs", str(jobs))
         server.stop()
         segments = told["source"]["segments"]

@@ -91,6 +91,7 @@ class ShardEnd(msgspec.Struct, frozen=True):
 
     source: ReportSource
     summary: Summary
+    complete: bool
     finished_at: str
     part: ShardPart | None = None
 

@@ -140,6 +140,9 @@ class _Target:
                 raise ConfigurationError(
                     f"{where} would be taken for the log of a SQLite database", hint="name another file"
                 ) from None
+            # One that lacks: what is written here would be read in its place the next time.
+            if any(_is_called(path, self._directory, self._path.name) for path in self._inputs):
+                raise self._read_too() from None
             return None
         if stat.S_ISLNK(status.st_mode):
             raise ConfigurationError(
@@ -148,13 +151,30 @@ class _Target:
         if not stat.S_ISREG(status.st_mode):
             raise ConfigurationError(f"{where} is no regular file any more")
         if any(os.path.samestat(status, other) for other in _statuses(self._inputs)):
-            raise ConfigurationError(f"{where} is a file that this command reads", hint="name another one")
+            raise self._read_too()
         own = own_file(self._directory, self._path.name)
         if own is not None and not (own is OwnFile.PLAN and self._may_replace_plan):
             raise ConfigurationError(
                 f"{where} is {own.value}, which is never written over", hint="name another file"
             )
         return status
+
+    def _read_too(self) -> ConfigurationError:
+        return ConfigurationError(
+            f"--output-file {self._path} is a file that this command reads", hint="name another one"
+        )
+
+
+def _is_called(path: Path | None, directory: int, name: str) -> bool:
+    """Return whether a path leads to this name in a directory that is open."""
+    try:
+        return (
+            path is not None
+            and path.name == name
+            and os.path.samestat(path.parent.stat(), os.fstat(directory))
+        )
+    except OSError:
+        return False
 
 
 def _statuses(paths: Iterable[Path | None]) -> Iterator[os.stat_result]:

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import ConfigurationError, why
+from etcdfix.inputs.inputfile import STANDARD_INPUT
 from etcdfix.model import Outcome
 from etcdfix.operations.look.concluding import conclude
 from etcdfix.operations.look.scan import FAILING, SAMPLE, ScanResult
@@ -57,8 +58,10 @@ def merge_shards(paths: Sequence[Path], reporter: Reporter, *, max_causes: int) 
         max_causes: Cap of each Status.
 
     Raises:
-        ConfigurationError: None of the files is the report of a shard.
+        ConfigurationError: None of the files is the report of a shard, or one of them is standard input.
     """
+    if STANDARD_INPUT in paths:
+        raise ConfigurationError("- is standard input, and a shard is read twice", hint="save it in a file")
     problems: list[str] = []
     shards = _fitting(paths, problems)
     if not shards:

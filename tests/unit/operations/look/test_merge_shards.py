@@ -59,6 +59,12 @@ def test_one_lacks(files: list[Path]) -> None:
     assert reasons(files[:1]) == [f"shard {n} of 3 is not among the files" for n in (2, 3)]
 
 
+def test_standard_input_cannot_be_read_twice(files: list[Path]) -> None:
+    with pytest.raises(ConfigurationError, match="- is standard input, and a shard is read twice") as raised:
+        merge_as([*files[:2], Path("-")])
+    assert raised.value.hint == "save it in a file"
+
+
 def test_very_many_lack(tmp_path: Path) -> None:
     files = shard_files(again, REQUEST, 30, tmp_path)
     told = reasons(files[:1])
@@ -100,7 +106,7 @@ def test_one_is_there_twice(files: list[Path]) -> None:
         (lambda d: d["scope"]["shard"].update(from_key="/a"), "its keys do not begin where those of"),
         (lambda d: d["scope"]["shard"].update(from_key="/z"), "shard 2 of 3 is none"),
         (lambda d: d["scope"]["shard"].update(from_key_base64="*"), "is no report of a shard"),
-        (lambda d: d["scope"].pop("shard"), "it is the report of a whole scan, not of a shard"),
+        (lambda d: d["scope"].pop("shard"), "it is of a whole scan (for many clusters name --fleet)"),
         (lambda d: d["scope"].update(redaction_key_id="a"), "its names were replaced"),
         (lambda d: d.pop("part"), "it does not have what a merge needs"),
         (lambda d: d["part"].update(findings=99), "findings, and says 99"),

@@ -148,7 +148,8 @@ def examine_all(
         pages: In the source's order.
         take: The consumer.
         plain: Takes what is plain, as counts, once a page and for what waited; None where the consumer takes that too.
-        helpers: Take the first look, where the consumer takes what is plain as counts; None where this process does.
+        helpers: Take the first look; the consumer takes what is plain as counts, or what they draw out of each value.
+            None where this process looks.
         target: Etcd key of a value that is searched for damage in any case; b"" for none.
         progress: Counts the values for a display, and those that waited.
         whole: A part is of no use: an interruption, or a source that is lost midway, is raised.

@@ -5,6 +5,9 @@ wherever it is said. Whatever needs more comes back unexamined: values that a KM
 records that are not as etcd writes nearly all. This process examines those itself, in their turn, so that a report
 does not tell how many processes there were.
 
+Whoever has to look into the plaintext of every value says by a :class:`Drawing` what to take out of one; that is done
+where the value is examined. What is made of it, in the order of the values, is up to this process.
+
 A worker is told of the seeds that KMS plugins have given so far and that opened values. It never talks to a plugin.
 """
 
@@ -16,11 +19,12 @@ import mmap
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from itertools import chain
 from types import MappingProxyType
-from typing import Final, Literal, NoReturn
+from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeVar
 
 import msgspec
 
@@ -53,6 +57,8 @@ from etcdfix.verdicts.key_loss import OpenedReach
 from etcdfix.workers.jobs import resolve_jobs
 from etcdfix.workers.pool import WorkerPool
 
+D = TypeVar("D")
+
 Jobs = Literal["auto"] | int
 """How many processes look at values: a number, or as many as are worth their start."""
 
@@ -63,10 +69,76 @@ Look = Callable[[PlainCounts | None], Iterator[tuple[StoredValue, Found]]]
 _BEFORE_AUTO: Final = 20_000
 """With ``auto``, so many values are looked at before workers are started: a scope may hold few."""
 
+# Text that is not Unicode, or a number too large: the other process has no need to encode it.
+_NOT_TO_BE_SENT: Final = (ValueError, OverflowError)
+
 _MOST_SEEDS: Final = 128
 _LAST_STREAM: Final = 2
 _NOTHING: Final = StoredValue(b"", b"", 0, 0, 0, 0)
 _LOCAL: Final = re.compile(r"unix|(https?://)?(127\.|localhost|\[::1\])")
+
+
+class Drawing(Protocol[D]):
+    """Says what is taken out of the plaintext of one value; there is one in each process that examines values."""
+
+    def draw(self, found: Examination) -> D:
+        """Return what is wanted of a value that was examined just now; it rests on that value alone.
+
+        Raises:
+            KMSPending: Only while plugins defer, and not for a value whose key they have just given.
+        """
+        ...
+
+    def pack(self, drawn: Sequence[D]) -> bytes:
+        """Return what was drawn out of one page as bytes.
+
+        Raises:
+            ValueError: It holds text that is not Unicode.
+        """
+        ...
+
+    def unpack(self, packed: bytes) -> Sequence[D]:
+        """Return what another process has packed, equal to what went in."""
+        ...
+
+
+class Drawn(Generic[D]):
+    """What is drawn out of values, by workers or by this process.
+
+    Args:
+        examiner: The one that examines the values; it must have learned the CRDs.
+        target: Dotted name of a function ``make(examiner: Examiner, setup: bytes) -> Drawing``, as
+            ``package.module:make``, looked up in each process.
+        setup: What ``make`` is given; goes through a pipe.
+    """
+
+    def __init__(self, examiner: Examiner, target: str, setup: bytes = b"") -> None:
+        self.made_by = (target, setup)
+        self._here: Drawing[D] = _drawing(examiner, *self.made_by)
+        self._told: tuple[Examination, D] | None = None
+
+    def of(self, found: Examination) -> D:
+        """Return what is wanted of the value that is taken now.
+
+        Raises:
+            KMSPending: See :meth:`Drawing.draw`.
+        """
+        told = self._told
+        return told[1] if told is not None and told[0] is found else self._here.draw(found)
+
+    def unpack(self, packed: bytes) -> Sequence[D]:
+        """Return what a worker has drawn out of a page."""
+        return self._here.unpack(packed)
+
+    def tell(self, found: Examination, drawn: D) -> None:
+        """Take what a worker has drawn out of the value that comes next."""
+        self._told = found, drawn
+
+
+def _drawing(examiner: Examiner, target: str, setup: bytes) -> Drawing[D]:
+    module, _, name = target.partition(":")
+    make: Callable[[Examiner, bytes], Drawing[D]] = getattr(import_module(module), name)
+    return make(examiner, setup)
 
 
 class _Setup(msgspec.Struct, frozen=True, array_like=True):
@@ -82,6 +154,7 @@ class _Setup(msgspec.Struct, frozen=True, array_like=True):
     unreadable_crds: tuple[tuple[str, str], ...]
     aggregated_groups: tuple[str, ...]
     page_file: int | None
+    drawn: tuple[str, bytes] | None = None
 
     def __repr__(self) -> str:
         return "_Setup()"
@@ -125,11 +198,16 @@ class _Answer(msgspec.Struct, frozen=True, array_like=True):
         opened: What opened, from which mod revision to which.
         others: Places of all other values, and what they are, without the stored bytes; None for those that were not
             examined.
+        drawn: What was drawn out of those that were examined, packed; b"" where nobody wants it.
     """
 
     plain: tuple[PlainCount, ...]
     opened: tuple[OpenedReach, ...]
     others: tuple[tuple[int, Examination | None], ...]
+    drawn: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"_Answer({len(self.others)} values)"
 
 
 class _AnswerOut(msgspec.Struct, frozen=True, array_like=True):
@@ -138,6 +216,10 @@ class _AnswerOut(msgspec.Struct, frozen=True, array_like=True):
     plain: tuple[PlainCount, ...]
     opened: tuple[OpenedReach, ...]
     others: tuple[tuple[int, msgspec.Raw | None], ...]
+    drawn: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"_AnswerOut({len(self.others)} values)"
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -169,13 +251,23 @@ class Helpers:
         reading: What it was made of.
         source: Where the pages come from.
         jobs: How many; one means that this process does it all.
+        drawn: What is wanted of the plaintext of every value; None where the consumer takes what is plain as counts.
 
     Attributes:
         lost: A sentence for each worker that ended too early.
     """
 
-    def __init__(self, examiner: Examiner, reading: Reading, source: Source, jobs: Jobs) -> None:
+    def __init__(
+        self,
+        examiner: Examiner,
+        reading: Reading,
+        source: Source,
+        jobs: Jobs,
+        *,
+        drawn: Drawn[Any] | None = None,
+    ) -> None:
         self.lost: list[str] = []
+        self._drawn = drawn
         self._examiner = examiner
         self._source = source
         self._reading = reading
@@ -249,6 +341,7 @@ class Helpers:
             tuple(readers.unreadable_crds),
             tuple(sorted(readers.aggregated_groups)),
             page_file,
+            None if self._drawn is None else self._drawn.made_by,
         )
 
     def _question(self, page: Page) -> bytes:
@@ -265,12 +358,14 @@ class Helpers:
         self, page: Page, answer: _Answer, counts: PlainCounts | None
     ) -> Iterator[tuple[StoredValue, Found]]:
         """Do with an answer what the examiner does with values of its own."""
-        assert counts is not None  # else nobody would see what is plain
         self._examiner.readers.opened.add(answer.opened)
-        counts.take(answer.plain)
+        if counts is not None:
+            counts.take(answer.plain)
         for plain in answer.plain:
             self._count_opened(plain.rule, plain.transformer, plain.kms_key_id, plain.count)
+        drawn = iter(() if self._drawn is None else self._drawn.unpack(answer.drawn))
         for place, found in answer.others:
+            own = None if self._drawn is None or found is None else next(drawn)
             stored = page.value(place)
             if stored is None:
                 continue
@@ -279,7 +374,10 @@ class Helpers:
                 continue
             if found.opened:
                 self._count_opened(found.rule, found.transformer, found.kms_key_id, 1)
-            yield stored, msgspec.structs.replace(found, stored=stored)
+            whole = msgspec.structs.replace(found, stored=stored)
+            if self._drawn is not None:
+                self._drawn.tell(whole, own)
+            yield stored, whole
 
     def _count_opened(self, rule: str, transformer: str, kms_key_id: str, count: int) -> None:
         opener = self._providers.get((rule, transformer))
@@ -382,6 +480,9 @@ class _Worker:
         readers.custom_resources = {(crd.group, crd.plural): crd for crd in setup.custom_resources}
         readers.unreadable_crds = list(setup.unreadable_crds)
         readers.aggregated_groups = set(setup.aggregated_groups)
+        self._drawing: Drawing[Any] | None = (
+            None if setup.drawn is None else _drawing(self._examiner, *setup.drawn)
+        )
         self._providers = _kms_providers(transformers)
         self._image: Image = b""
         if setup.page_file is not None:
@@ -404,24 +505,41 @@ class _Worker:
             others.append((place, None))
 
         page = passed_on(asked.kind, asked.page, self._image, leave)
-        counts = PlainCounts()
+        counts = PlainCounts() if self._drawing is None else None
+        drawn: list[Any] = []
         for _, found in self._examiner.examine_each(page.values(), counts):
-            others.append((page.at, self._shown(found)))
-        plain = tuple(counts.settle())
-        return _encode(_AnswerOut(plain, tuple(self._examiner.readers.opened.take()), tuple(others)))
+            others.append((page.at, self._shown(found, drawn)))
+        packed = b""
+        if self._drawing is not None:
+            try:
+                packed = self._drawing.pack(drawn)
+            except _NOT_TO_BE_SENT:
+                packed, others = self._drawing.pack(()), [(place, None) for place, _ in others]
+        plain = tuple(counts.settle()) if counts is not None else ()
+        opened = tuple(self._examiner.readers.opened.take())
+        return _encode(_AnswerOut(plain, opened, tuple(others), packed))
 
-    def _shown(self, found: Found) -> msgspec.Raw | None:
-        """Return an examination without the stored bytes; None where a plugin has a part in it."""
+    def _shown(self, found: Found, drawn: list[Any]) -> msgspec.Raw | None:
+        """Return an examination without the stored bytes, and keep what is drawn out of the value.
+
+        None where a plugin has a part in it.
+        """
+        own = None
+        if self._drawing is not None and not isinstance(found, KMSPending):
+            try:
+                own = self._drawing.draw(found)
+            except KMSPending:
+                self._untold.touched = True
         touched, self._untold.touched = self._untold.touched, False
         if touched or isinstance(found, KMSPending):
             return None
         try:
-            return msgspec.Raw(_encode(_without_bytes(found)))
-        except (
-            ValueError,
-            OverflowError,
-        ):  # text that is not Unicode: the other process has no need to encode it
+            shown = msgspec.Raw(_encode(_without_bytes(found)))
+        except _NOT_TO_BE_SENT:
             return None
+        if self._drawing is not None:
+            drawn.append(own)
+        return shown
 
 
 class _Untold:

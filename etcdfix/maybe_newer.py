@@ -82,9 +82,13 @@ class SimilarValues:
         self._read_as_cbor: Counter[GroupResource] = Counter()
 
     def add(self, found: Examination) -> None:
-        """Count one value."""
+        """Count one value that was examined just now."""
+        failing = found.verdict.outcome is not Outcome.READABLE
+        self.absorb(found, similarity_of(found, self._examiner) if failing else None)
+
+    def absorb(self, found: Examination, similarity: Similarity | None) -> None:
+        """Count one value whose similarity is known."""
         if found.verdict.outcome is not Outcome.READABLE:
-            similarity = similarity_of(found, self._examiner)
             if similarity is None:
                 return
             if similarity in self._failed or len(self._failed) < _MOST:

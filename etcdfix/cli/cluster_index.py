@@ -14,6 +14,7 @@ from etcdfix.cli.options import Decorator, option_group, what_to_read
 from etcdfix.cli.output import say, say_next
 from etcdfix.cli.progress import progress_of
 from etcdfix.errors import EndedEarly
+from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, Keep, index_cluster
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
@@ -60,7 +61,11 @@ def output_options(formats: Sequence[str], *, help_text: str = "Form of the repo
 
 @contextlib.contextmanager
 def indexed_cluster(
-    options: dict[str, Any], output_file: Path | None, keep: Callable[[StorageLayout], Keep]
+    options: dict[str, Any],
+    output_file: Path | None,
+    keep: Callable[[StorageLayout], Keep],
+    *,
+    jobs: Jobs,
 ) -> Iterator[tuple[ClusterIndex, BinaryIO]]:
     """Look at everything, and yield it with the stream that the report goes to.
 
@@ -68,6 +73,7 @@ def indexed_cluster(
         options: What click collected for the source and reading options.
         output_file: As named by ``--output-file``.
         keep: Says, for a layout, of which examinations the report will speak.
+        jobs: How many processes examine values.
 
     Raises:
         ConfigurationError: Options make no sense.
@@ -86,7 +92,12 @@ def indexed_cluster(
         open_plugins(inputs, configuration) as plugins,
     ):
         found = index_cluster(
-            source, request, keep=keep(request.layout), plugins=plugins, progress=progress_of(source)
+            source,
+            request,
+            keep=keep(request.layout),
+            plugins=plugins,
+            progress=progress_of(source),
+            jobs=jobs,
         )
         yield found, stream
         stream.flush()

@@ -16,8 +16,9 @@ from etcdfix.cli.cluster_index import (
 )
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import wanted_key
-from etcdfix.cli.options import reading_options, source_options
+from etcdfix.cli.options import jobs_option, reading_options, source_options
 from etcdfix.cli.output import say, say_next
+from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.impact import POLICIES, impact_report
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep
 from etcdfix.operations.look.missing import why_missing
@@ -45,6 +46,7 @@ MEANINGS: dict[ExitCode, str] = {
 )
 @source_options
 @reading_options
+@jobs_option
 @output_options(list(IMPACT_FORMATS))
 def command(
     *,
@@ -54,6 +56,7 @@ def command(
     output: str,
     output_file: Path | None,
     max_rows: int,
+    jobs: Jobs,
     **options: Any,
 ) -> int:
     """Show what losing one object would set off: who depends on it, who uses it, how bad that is. Reads only.
@@ -68,7 +71,7 @@ def command(
     def keep(_layout: StorageLayout) -> Keep:
         return lambda found: found.stored.key == wanted
 
-    with indexed_cluster(options, output_file, keep) as (found, stream):
+    with indexed_cluster(options, output_file, keep, jobs=jobs) as (found, stream):
         if not found.below_prefix:
             nothing_below(found)
         report = impact_report(found, wanted, policy=policy)

@@ -15,10 +15,11 @@ from etcdfix.cli.cluster_index import (
     output_options,
 )
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import reading_options, source_options
+from etcdfix.cli.options import jobs_option, reading_options, source_options
 from etcdfix.cli.output import say, say_next
 from etcdfix.errors import ConfigurationError
-from etcdfix.operations.look.index_cluster import ClusterIndex
+from etcdfix.examine_jobs import Jobs
+from etcdfix.operations.look.index_cluster import ClusterIndex, Keep
 from etcdfix.operations.look.namespace import (
     concerns_namespace,
     has_findings,
@@ -26,6 +27,7 @@ from etcdfix.operations.look.namespace import (
     terminating_names,
 )
 from etcdfix.reports.formats.of_graph import NAMESPACE_FORMATS
+from etcdfix.storagekey import StorageLayout
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing blocks it",
@@ -41,8 +43,11 @@ MEANINGS: dict[ExitCode, str] = {
 @click.argument("name")
 @source_options
 @reading_options
+@jobs_option
 @output_options(list(NAMESPACE_FORMATS))
-def command(*, name: str, output: str, output_file: Path | None, max_rows: int, **options: Any) -> int:
+def command(
+    *, name: str, output: str, output_file: Path | None, max_rows: int, jobs: Jobs, **options: Any
+) -> int:
     """Explain why a namespace cannot finish deleting, and in which order to act. Reads only.
 
     Says whether it is Terminating and since when, which objects cannot be read, in it or elsewhere (each fails every
@@ -52,10 +57,11 @@ def command(*, name: str, output: str, output_file: Path | None, max_rows: int, 
     """
     if not name or "/" in name:
         raise ConfigurationError(f"{name!r} is no name of a namespace", hint="etcdfix namespace shop")
-    with indexed_cluster(options, output_file, lambda layout: concerns_namespace(layout, name)) as (
-        found,
-        stream,
-    ):
+
+    def keep(layout: StorageLayout) -> Keep:
+        return concerns_namespace(layout, name)
+
+    with indexed_cluster(options, output_file, keep, jobs=jobs) as (found, stream):
         if not found.below_prefix:
             nothing_below(found)
         report = namespace_report(found, name)

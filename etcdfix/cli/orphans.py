@@ -9,8 +9,9 @@ import click
 
 from etcdfix.cli.cluster_index import exit_code, indexed_cluster, nothing_below, output_options
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import reading_options, source_options
+from etcdfix.cli.options import jobs_option, reading_options, source_options
 from etcdfix.cli.output import say
+from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.orphans import orphans_report
 from etcdfix.reports.formats.of_graph import ORPHANS_FORMATS
 
@@ -27,14 +28,18 @@ MEANINGS: dict[ExitCode, str] = {
 @click.command("orphans", epilog=epilog(MEANINGS))
 @source_options
 @reading_options
+@jobs_option
 @output_options(list(ORPHANS_FORMATS))
-def command(*, output: str, output_file: Path | None, max_rows: int, **options: Any) -> int:
+def command(*, output: str, output_file: Path | None, max_rows: int, jobs: Jobs, **options: Any) -> int:
     """List keys that belong to nobody, with counts and sizes. Reads only.
 
     Keys whose owners are all gone, whose CustomResourceDefinition or Namespace no longer exists, which no resource of
     any known release claims, or which lie outside the storage prefix. Nothing here is a reason to delete anything.
     """
-    with indexed_cluster(options, output_file, lambda _layout: lambda _found: False) as (found, stream):
+    with indexed_cluster(options, output_file, lambda _layout: lambda _found: False, jobs=jobs) as (
+        found,
+        stream,
+    ):
         if not found.below_prefix:
             nothing_below(found)
         report = orphans_report(found)

@@ -9,10 +9,11 @@ import click
 
 from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import reading_options, source_options, what_to_read
+from etcdfix.cli.options import jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
 from etcdfix.errors import ConfigurationError
+from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import STANDARD_OUTPUT, destination
 from etcdfix.operations.look.plan import PlanRequest, build_plan
 from etcdfix.operations.opening import open_examiner, open_source
@@ -45,9 +46,10 @@ _UNDETERMINED = "undetermined"
 )
 @source_options
 @reading_options
+@jobs_option
 @output_options(["table", "json"], help_text="Form of the plan; etcdfix delete takes the json.")
 def command(
-    *, from_report: Path, output: str, output_file: Path | None, max_rows: int, **options: Any
+    *, from_report: Path, output: str, output_file: Path | None, max_rows: int, jobs: Jobs, **options: Any
 ) -> int:
     """Say of many broken objects what each is, who makes it again, and in which order to act. Reads only.
 
@@ -93,6 +95,7 @@ def command(
                     else "",
                 ),
                 progress=progress_of(source),
+                jobs=jobs,
             )
         if output == "json":
             write_plan_json(stream, plan)

@@ -8,26 +8,19 @@ from itertools import takewhile
 from typing import Final
 
 from etcdfix.examine import Examiner
-from etcdfix.graph.contents import ContentReader, Contents
-from etcdfix.graph.fields import Plain, at, items, mapping, text
-from etcdfix.graph.index import (
-    FOREGROUND_FINALIZER,
-    ORPHAN_FINALIZER,
-    ImpactIndex,
-    NamespaceDetails,
-)
+from etcdfix.graph.contents import MOST_REPLICAS, ContentReader, SharedReferences
+from etcdfix.graph.drawing import GraphDrawing, ObjectDrawn, setup_of
+from etcdfix.graph.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ImpactIndex
 from etcdfix.graph.kinds import Served, served_version
-from etcdfix.graph.model import Condition, OwnerReference
+from etcdfix.graph.model import OwnerReference
 from etcdfix.graph.tables import (
     BY_NAME,
     BY_UID,
-    FINISHED,
     FOREGROUND,
     NOT_SERVED,
     OPAQUE,
     ORPHANS,
     PERHAPS_SERVED,
-    READY,
     SEEN,
     SERVES_EMPTY,
     TERMINATING,
@@ -43,17 +36,11 @@ from etcdfix.sources.base import Source
 from etcdfix.storagekey import CRD_PATH, ResourcePrefix, StorageCodec, display
 from etcdfix.verdicts.examination import Examination
 
-SKIP_PROTECTION: Final = "secret.kubernetes.io/skip-secret-protection"
-"""KEP-2639's annotation; ``yes`` opts a Secret out of protection."""
-
 _SERVED_FLAGS: Final = {Served.YES: 0, Served.NO: NOT_SERVED, Served.PERHAPS: PERHAPS_SERVED}
 _LOST: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE})
-_FINISHED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 _MOST_EDGES_OF_AN_OBJECT: Final = 20_000
 _MOST_FINALIZERS: Final = 64
 _MOST_STRANGE_PREFIXES: Final = 1000
-_LONGEST_MESSAGE: Final = 4096
-_MOST_CONDITIONS: Final = 32
 _MOST_PLURALS_OF_A_GROUP: Final = 256
 _MOST_HOLDERS_OF_A_UID: Final = 16
 
@@ -72,6 +59,7 @@ class IndexBuilder:
     def __init__(self, examiner: Examiner, source: Source) -> None:
         self._reader = ContentReader(examiner)
         self._reader.learn(source)
+        self._drawing = GraphDrawing(self._reader)
         self._examiner = examiner
         self._prefix = examiner.layout.prefix_bytes
         self._custom: set[tuple[str, str]] = set()
@@ -81,14 +69,23 @@ class IndexBuilder:
         self._index = ImpactIndex(examiner.layout, self._reader.kinds, self._tables)
         self._index.unreadable_crds = tuple(examiner.readers.unreadable_crds)
         self._shared: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._bundles: dict[bytes, int] = {}
         self._targets: dict[tuple[str, str], tuple[ResourcePrefix | None, int]] = {}
 
+    def drawing_setup(self) -> bytes:
+        """Return what :func:`etcdfix.graph.drawing.make` needs."""
+        return setup_of(self._reader)
+
     def add(self, found: Examination) -> None:
-        """Take in one key.
+        """Take in one key that was examined just now.
 
         Raises:
             KMSPending: See :meth:`~etcdfix.graph.contents.ContentReader.read`.
         """
+        self.absorb(found, self._drawing.draw(found))
+
+    def absorb(self, found: Examination, drawn: ObjectDrawn | None) -> None:
+        """Take in one key, and what was drawn out of its value; None where that cannot be looked into."""
         tables = self._tables
         stored = found.stored
         key = stored.key
@@ -111,11 +108,10 @@ class IndexBuilder:
         elif outcome is not Outcome.NOT_AN_OBJECT:
             if found.decoded is not None and found.decoded.uid:
                 tables.uids[node] = found.decoded.uid
-            contents = self._reader.read(found)
-            if contents is not None:
-                flags |= self._take(node, found, contents)
+            if drawn is not None:
+                flags |= self._take(node, found, drawn)
                 if not tables.uids[node]:
-                    tables.uids[node] = _uid_in(contents.plain)
+                    tables.uids[node] = drawn.uid
             else:
                 flags |= OPAQUE
                 self._index.opaque += 1
@@ -149,64 +145,48 @@ class IndexBuilder:
         self._outside[start] += 1
         self._outside_bytes[start] += size
 
-    def _take(self, node: int, found: Examination, contents: Contents) -> int:
+    def _take(self, node: int, found: Examination, drawn: ObjectDrawn) -> int:
         tables = self._tables
-        flags = 0
-        finalizers = contents.finalizers[:_MOST_FINALIZERS]
+        flags = drawn.flags
+        finalizers = drawn.finalizers[:_MOST_FINALIZERS]
         if finalizers:
             tables.finalizers[node] = self._shared.setdefault(finalizers, finalizers)
             flags |= ORPHANS if ORPHAN_FINALIZER in finalizers else 0
             flags |= FOREGROUND if FOREGROUND_FINALIZER in finalizers else 0
-        if contents.terminating_since:
-            tables.since[node] = contents.terminating_since
+        if drawn.terminating_since:
+            tables.since[node] = drawn.terminating_since
             flags |= TERMINATING
-        if contents.owners:
-            self._take_owners(node, found, contents.owners)
-        if contents.references:
-            self._take_references(node, contents.references)
-        shared = contents.shared
-        if shared is not None:
-            if shared.number < 0:
-                shared.number = tables.add_bundle()
-                self._take_references(-1 - shared.number, shared.references)
-            tables.join_bundle(node, shared.number)
-        directory = found.directory
-        if not directory.group:
-            flags |= self._take_core(node, directory.kind, contents.plain)
-        elif directory.kind == "APIService":
-            self._take_api_service(found.name, contents.plain)
+        if drawn.owners:
+            self._take_owners(node, found, drawn.owners)
+        if drawn.references:
+            self._take_references(node, drawn.references)
+        if drawn.shared is not None:
+            tables.join_bundle(node, self._bundle(drawn.shared))
+        if drawn.type:
+            tables.types[node] = tables.texts.number(drawn.type)
+        if drawn.unprotected:
+            tables.unprotected.add(node)
+        if drawn.namespace is not None:
+            self._index.namespaces[node] = drawn.namespace
+        if drawn.unavailable is not None:
+            self._index.unavailable_apis[found.name] = drawn.unavailable
         return flags
 
-    def _take_core(self, node: int, kind: str, plain: Plain) -> int:
-        index, tables = self._index, self._tables
-        if kind == "Secret":
-            type_ = text(plain.get("type"))
-            if type_:
-                tables.types[node] = tables.texts.number(type_[:200])
-            if mapping(at(plain, "metadata.annotations")).get(SKIP_PROTECTION) == "yes":
-                tables.unprotected.add(node)
-        elif kind == "Pod":
-            if text(at(plain, "status.phase")) in _FINISHED_PHASES:
-                return FINISHED
-        elif kind == "Node":
-            if any((c.type, c.status) == ("Ready", "True") for c in _conditions(plain)):
-                return READY
-        elif kind == "Namespace":
-            index.namespaces[node] = _namespace_details(plain)
-        return 0
-
-    def _take_api_service(self, name: str, plain: Plain) -> None:
-        for condition in _conditions(plain):
-            if condition.type == "Available" and condition.status != "True":
-                self._index.unavailable_apis[name] = condition.reason or condition.message
+    def _bundle(self, shared: SharedReferences) -> int:
+        number = self._bundles.get(shared.digest)
+        if number is None:
+            number = self._tables.add_bundle()
+            self._take_references(-1 - number, shared.references)
+            if len(self._bundles) >= MOST_REPLICAS:
+                self._bundles.clear()
+            self._bundles[shared.digest] = number
+        return number
 
     def _take_references(self, node: int, references: list[Reference]) -> None:
         index, tables = self._index, self._tables
-        if len(references) > 1:
-            references = list(dict.fromkeys(references))
-            if len(references) > _MOST_EDGES_OF_AN_OBJECT:
-                index.truncated += 1
-                del references[_MOST_EDGES_OF_AN_OBJECT:]
+        if len(references) > _MOST_EDGES_OF_AN_OBJECT:
+            index.truncated += 1
+            references = references[:_MOST_EDGES_OF_AN_OBJECT]
         uses = tables.uses
         for key, use, uid in references:
             number = uses.get(use)
@@ -343,29 +323,6 @@ def _unidentified(
 
 def _group(api_version: str) -> str:
     return api_version.rpartition("/")[0]
-
-
-def _uid_in(plain: Plain) -> bytes:
-    """Return the uid of an object that was decoded without one being looked for: no readable CRD claims it."""
-    return _bytes(text(at(plain, "metadata.uid")))
-
-
-def _namespace_details(plain: Plain) -> NamespaceDetails:
-    return NamespaceDetails(
-        text(at(plain, "status.phase")),
-        tuple(f for f in items(at(plain, "spec.finalizers")) if type(f) is str),
-        _conditions(plain),
-    )
-
-
-def _conditions(plain: Plain) -> tuple[Condition, ...]:
-    found = []
-    for entry in items(at(plain, "status.conditions"))[:_MOST_CONDITIONS]:
-        if type(entry) is dict:
-            names = ("type", "status", "reason", "message", "lastTransitionTime")
-            kind, status, reason, message, since = (text(entry.get(n))[:_LONGEST_MESSAGE] for n in names)
-            found.append(Condition(kind, status, reason, message, since, problem=status == "True"))
-    return tuple(found)
 
 
 def _bytes(text: str) -> bytes:

@@ -6,6 +6,7 @@ a second time. That is cheap beside the rest: the keys are at hand.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -39,7 +40,8 @@ from etcdfix.storagekey import ResourcePrefix, StorageCodec
 from etcdfix.verdicts.examination import Examination
 
 _READ: Final = frozenset({Outcome.READABLE, Outcome.INCONSISTENT})
-_MOST_REPLICAS: Final = 4096
+MOST_REPLICAS: Final = 4096
+"""So many kinds of Pods are known again; then all are forgotten."""
 _SNAPSHOT_CLASSES: Final = (
     (SNAPSHOT_GROUP, "volumesnapshotclasses"),
     (GROUP_SNAPSHOT_GROUP, "volumegroupsnapshotclasses"),
@@ -71,16 +73,16 @@ class SharedReferences:
     """References of Pods that are replicas of one another.
 
     Attributes:
+        digest: The same of all these Pods, and of no others.
         references: What each of them uses.
-        number: Free for whoever keeps them; -1 until then.
         names_own_claims: They use more, which depends on their names.
     """
 
-    __slots__ = ("names_own_claims", "number", "references")
+    __slots__ = ("digest", "names_own_claims", "references")
 
-    def __init__(self, references: list[Reference], *, names_own_claims: bool) -> None:
+    def __init__(self, digest: bytes, references: list[Reference], *, names_own_claims: bool = False) -> None:
+        self.digest = digest
         self.references = references
-        self.number = -1
         self.names_own_claims = names_own_claims
 
 
@@ -181,8 +183,10 @@ class ContentReader:
         if shared is None:
             spec = way.spec(pod.spec)
             references = list(dict.fromkeys(pod_references({"spec": spec}, namespace)))
-            shared = SharedReferences(references, names_own_claims=names_own_claims(spec))
-            if len(self._replicas) >= _MOST_REPLICAS:
+            shared = SharedReferences(
+                _digest(namespace, pod.spec), references, names_own_claims=names_own_claims(spec)
+            )
+            if len(self._replicas) >= MOST_REPLICAS:
                 self._replicas.clear()
             self._replicas[place] = shared
         if shared.names_own_claims:
@@ -258,6 +262,11 @@ class ContentReader:
         except DecodeError:
             return None
         return read.value
+
+
+def _digest(namespace: str, spec: bytes) -> bytes:
+    place = namespace.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(b"%d:%b%b" % (len(place), place, spec), digest_size=16).digest()
 
 
 def _contents(plain: Plain, references: list[Reference], shared: SharedReferences | None = None) -> Contents:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -319,51 +319,110 @@ class Claimed(NamedTuple):
     by: str
 
 
-class Neighbours:
-    """Looks into readable objects beside the broken ones."""
+class ClaimDrawn(NamedTuple):
+    """What a spec claims: namespace and name of a Secret, or what :func:`endpoints_of` stands for; and who makes it.
 
-    def __init__(self, reader: ContentReader, places: set[Place]) -> None:
+    Attributes:
+        maker: Id of who does.
+        by: The object with the spec, as text.
+    """
+
+    namespace: str
+    wanted: str
+    maker: str
+    by: str
+
+
+class NeighbourDrawn(msgspec.Struct, array_like=True, gc=False):
+    """What one readable object tells of broken ones beside it.
+
+    Attributes:
+        sibling: It counts as a sibling.
+        label: Number of the label that says who made it, -1 for none.
+        claims: What its spec claims.
+    """
+
+    sibling: bool
+    label: int
+    claims: list[ClaimDrawn]
+
+
+class NeighbourReader:
+    """Looks into readable objects beside the broken ones.
+
+    Args:
+        reader: Looks into values.
+        places: Where the broken objects are.
+    """
+
+    def __init__(self, reader: ContentReader, places: Collection[Place]) -> None:
         self._reader = reader
-        self._siblings = {place: Siblings() for place in places}
+        # More than these are not counted, wherever they are looked into.
+        self._left = dict.fromkeys(places, _MOST_SIBLINGS)
         self._namespaces = {place.namespace for place in places}
-        self._claims: dict[tuple[str, str], Claimed] = {}
 
-    def take(self, found: Examination) -> None:
-        """Look at one examined value.
+    def read(self, found: Examination) -> NeighbourDrawn | None:
+        """Look at one value that was examined just now; return None where it tells nothing.
 
         Raises:
             KMSPending: Only while plugins defer, and not for a value whose key they have just given.
         """
         if found.namespace not in self._namespaces or found.verdict.outcome is not Outcome.READABLE:
-            return
+            return None
         path = found.directory.path
-        siblings = self._siblings.get(Place(path, found.namespace))
-        wanted = siblings is not None and siblings.count < _MOST_SIBLINGS
-        rule = _SPECS.get(path)
-        if not wanted and rule is None and path != _SERVICES:
-            return
+        place = Place(path, found.namespace)
+        sibling = self._left.get(place, 0) > 0
+        if not sibling and path not in _SPECS and path != _SERVICES:
+            return None
         whole = self._reader.whole(found)
         if whole is None:
-            return
+            return None
         labels, annotations = _labels(whole)
-        if siblings is not None and wanted:
-            siblings.add(found.name, next(labels_of(labels, tuple(annotations), path), None))
-        if len(self._claims) >= _MOST_CLAIMS:
+        label = None
+        if sibling:
+            self._left[place] -= 1
+            label = next(labels_of(labels, tuple(annotations), path), None)
+        return NeighbourDrawn(
+            sibling,
+            -1 if label is None else RULES.labels.index(label),
+            list(_claims(found, whole, annotations)),
+        )
+
+
+def _claims(found: Examination, whole: Plain, annotations: dict[str, Any]) -> Iterator[ClaimDrawn]:
+    path, namespace, name = found.directory.path, found.namespace, found.name
+    rule = _SPECS.get(path)
+    if rule is not None:
+        by = f"{found.directory.resource}.{found.directory.group} {name}"
+        for secret in claimed_secrets(rule, namespace, name, whole):
+            yield ClaimDrawn(*secret, rule.recreated_by, by)
+    elif path == _SERVICES:
+        if selects(whole):
+            by = f"services {name}, which has a selector"
+            yield ClaimDrawn(namespace, endpoints_of(name), "controller-manager", by)
+        for annotation in RULES.serving_certificate:
+            value = annotations.get(annotation)
+            if isinstance(value, str) and value:
+                yield ClaimDrawn(namespace, value, "openshift-service-ca", f"services {name}")
+
+
+class Neighbours:
+    """What stands around the broken objects."""
+
+    def __init__(self, places: Collection[Place]) -> None:
+        self._siblings = {place: Siblings() for place in places}
+        self._claims: dict[tuple[str, str], Claimed] = {}
+
+    def absorb(self, found: Examination, drawn: NeighbourDrawn | None) -> None:
+        """Take in one examined value, and what :meth:`NeighbourReader.read` says of it."""
+        if drawn is None:
             return
-        if rule is not None:
-            by = f"{found.directory.resource}.{found.directory.group} {found.name}"
-            for secret in claimed_secrets(rule, found.namespace, found.name, whole):
-                self._claims[secret] = Claimed(MAKERS[rule.recreated_by], by)
-        elif path == _SERVICES:
-            if selects(whole):
-                by = f"services {found.name}, which has a selector"
-                claimed = Claimed(MAKERS["controller-manager"], by)
-                self._claims[found.namespace, endpoints_of(found.name)] = claimed
-            for annotation in RULES.serving_certificate:
-                value = annotations.get(annotation)
-                if isinstance(value, str) and value:
-                    claimed = Claimed(MAKERS["openshift-service-ca"], f"services {found.name}")
-                    self._claims[found.namespace, value] = claimed
+        siblings = self._siblings.get(Place(found.directory.path, found.namespace))
+        if drawn.sibling and siblings is not None and siblings.count < _MOST_SIBLINGS:
+            siblings.add(found.name, RULES.labels[drawn.label] if drawn.label >= 0 else None)
+        if len(self._claims) < _MOST_CLAIMS:
+            for claim in drawn.claims:
+                self._claims[claim.namespace, claim.wanted] = Claimed(MAKERS[claim.maker], claim.by)
 
     def claim(self, namespace: str, wanted: str) -> Claimed | None:
         """Return the spec by which a controller makes a Secret, or what :func:`endpoints_of` stands for."""

@@ -11,7 +11,9 @@ import msgspec
 from etcdfix.errors import EndedEarly
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
+from etcdfix.examine_jobs import Drawn, Helpers, Jobs
 from etcdfix.graph.builder import IndexBuilder
+from etcdfix.graph.drawing import GRAPH_DRAWING, ObjectDrawn
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
@@ -108,6 +110,7 @@ def index_cluster(
     keep: Keep,
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
+    jobs: Jobs = 1,
 ) -> ClusterIndex:
     """Examine everything in a source once, and gather who refers to whom.
 
@@ -117,6 +120,7 @@ def index_cluster(
         keep: Says of which examinations the report will speak, and how much they matter to it.
         plugins: The KMS plugins to ask; None to ask none. What waits for them is examined after everything else.
         progress: Counts the values for a display, and those that wait for a KMS plugin.
+        jobs: How many processes examine values; the result is the same for any number.
 
     Raises:
         SourceError: Nothing could be read.
@@ -127,16 +131,18 @@ def index_cluster(
     builder = IndexBuilder(examiner, source)
     kept = _Kept()
     keys = KeyCounter()
+    drawn: Drawn[ObjectDrawn | None] = Drawn(examiner, GRAPH_DRAWING, builder.drawing_setup())
 
     def take(found: Examination, _view: View) -> None:
-        builder.add(found)
+        builder.absorb(found, drawn.of(found))
         keys.add(found)
         weight = keep(found)
         if weight:
             kept.put(found, weight)
 
-    ending = examine_all(examiner, source.pages(b""), take, progress=progress)
-    problems = [*source.problems, *ending.problems]
+    helpers = Helpers(examiner, request, source, jobs, drawn=drawn) if jobs != 1 else None
+    ending = examine_all(examiner, source.pages(b""), take, helpers=helpers, progress=progress)
+    problems = [*source.problems, *ending.problems, *ending.lost]
     if ending.ended is not None:
         problems.append(f"{ending.ended.reason} before the end")
     index = builder.finish(problems)

@@ -12,8 +12,9 @@ import msgspec
 
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
-from etcdfix.examine import Examiner
+from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
+from etcdfix.examine_jobs import Drawn, Helpers, Jobs
 from etcdfix.graph.assess import assess
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import ContentReader
@@ -24,6 +25,7 @@ from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.maybe_newer import SimilarValues
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
+from etcdfix.operations.look.plan_drawing import PLAN_DRAWING, PlanDrawn, setup_of
 from etcdfix.operations.look.plan_gather import Broken, Gathered
 from etcdfix.operations.look.plan_steps import (
     STAGES,
@@ -108,6 +110,7 @@ def build_plan(
     *,
     progress: Progress = no_progress,
     now: Callable[[], datetime] = _now,
+    jobs: Jobs = 1,
 ) -> DeletionPlan:
     """Make the plan.
 
@@ -117,6 +120,7 @@ def build_plan(
         request: What for.
         progress: Counts the values, and then the broken objects, for a display.
         now: The clock.
+        jobs: How many processes examine values; the result is the same for any number.
 
     Raises:
         ConfigurationError: The report is of another cluster, configuration or storage prefix.
@@ -129,23 +133,31 @@ def build_plan(
     _check_same(report, uid, request, examiner)
     reader = ContentReader(examiner)
     keys, similar = KeyCounter(), SimilarValues(examiner)
-    neighbours = Neighbours(reader, {_place(examiner, key) for key in report.findings})
+    places = {_place(examiner, key) for key in report.findings}
+    neighbours = Neighbours(places)
     description = source.describe()
     # A live etcd tells of earlier generations only by a watch for each key; a file has them at hand.
     file = description.type != "etcd"
     groups = _Groups()
     makers: Counter[tuple[str, str, str]] = Counter()
     builder = IndexBuilder(examiner, source)
-    with closing(Gathered(examiner, dict(report.findings))) as gathered:
+    drawn: Drawn[PlanDrawn] = Drawn(examiner, PLAN_DRAWING, setup_of(builder.drawing_setup(), places))
+    helpers = None
+    if jobs != 1:
+        helpers = Helpers(examiner, _reading(examiner, request), source, jobs, drawn=drawn)
+    with closing(Gathered(dict(report.findings))) as gathered:
 
         def take(found: Examination, _view: View) -> None:
-            builder.add(found)
-            neighbours.take(found)
+            own = drawn.of(found)
+            builder.absorb(found, own.object)
+            neighbours.absorb(found, own.neighbour)
             keys.add(found)
-            similar.add(found)
-            gathered.take(found)
+            similar.absorb(found, own.similarity)
+            gathered.take(found, own.similarity)
 
-        examine_all(examiner, source.pages(b""), take, progress=progress, whole=True)
+        ending = examine_all(
+            examiner, source.pages(b""), take, helpers=helpers, progress=progress, whole=True
+        )
         gathered.leave_out_unseen(source.problems)
         index = builder.finish(source.problems)
         readable = ReadableRevisions.of_many(source, examiner, live=not file)
@@ -159,7 +171,7 @@ def build_plan(
                 yield entry
 
         entries = in_order(drafts())
-    problems = [*report.problems, *source.problems]
+    problems = [*report.problems, *source.problems, *ending.lost]
     if index.opaque:
         problems.append(f"{index.opaque} objects cannot be looked into")
     if index.truncated:
@@ -194,6 +206,15 @@ def build_plan(
         entries=entries,
     )
     return sealed(_printable(plan))
+
+
+def _reading(examiner: Examiner, request: PlanRequest) -> Reading:
+    minor = request.kubernetes_version.partition(".")[2] if request.kubernetes_version else ""
+    return Reading(
+        layout=examiner.layout,
+        configuration=request.configuration,
+        kubernetes_minor=int(minor) if minor else None,
+    )
 
 
 def _is_plain_ascii(value: msgspec.Struct) -> bool:

@@ -10,9 +10,8 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import SourceError
-from etcdfix.examine import Examiner
 from etcdfix.graph.assess import came_out
-from etcdfix.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValues, in_our_tables, similarity_of
+from etcdfix.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValues, in_our_tables
 from etcdfix.model import Outcome
 from etcdfix.operations.look.sorted_rows import SortedRows
 from etcdfix.reports.plan_model import LeftOut
@@ -46,15 +45,13 @@ class Gathered:
     """What the pass over everything leaves.
 
     Args:
-        examiner: It makes the examinations.
         reported: What the report found, by etcd key; each is taken out once it was seen.
 
     Attributes:
         not_in_report: How many broken values the report does not have.
     """
 
-    def __init__(self, examiner: Examiner, reported: dict[bytes, ReportedValue]) -> None:
-        self._examiner = examiner
+    def __init__(self, reported: dict[bytes, ReportedValue]) -> None:
         self._reported = reported
         self._broken = Spool(Broken)
         self._left_out = SortedRows(LeftOut)
@@ -64,8 +61,8 @@ class Gathered:
         """Let go of the broken objects that were not yielded."""
         self._broken.close()
 
-    def take(self, found: Examination) -> None:
-        """Take one examined value.
+    def take(self, found: Examination, similarity: Similarity | None) -> None:
+        """Take one examined value, and what it has in common with what a newer cluster may have written.
 
         Raises:
             SourceError: There is no room for what is kept of it.
@@ -82,7 +79,6 @@ class Gathered:
         bare = msgspec.structs.replace(
             found, stored=msgspec.structs.replace(found.stored, value=b""), decoded=None
         )
-        similarity = similarity_of(found, self._examiner)
         try:
             self._broken.append(Broken(bare, value, similarity, not came_out(found)))
         except OSError as exc:

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from etcdfix.graph.assess import assess
-from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.model import LastKnown, OwnerReference
 from etcdfix.graph.recreation import TOKEN_TYPE, Neighbours, who_recreates
 from etcdfix.model import Confidence, StoredValue
@@ -401,7 +400,7 @@ def test_what_was_under_the_key_before_is_only_possible(basis: str, expected: st
             "u", Confidence.LIKELY, basis, 4, annotations=annotations, type=type_, owners=owners
         )
         assessment = msgspec.structs.replace(found, last_known=known)
-        neighbours = Neighbours(ContentReader(examiner), set())
+        neighbours = Neighbours(set())
         recreation = who_recreates(index, node, neighbours, assessment)
         return recreation.recreated_by.name, recreation.confidence
 

@@ -5,10 +5,19 @@ from typing import Any
 
 import pytest
 
+from etcdfix.examine import Examiner
 from etcdfix.graph import recreation as module
 from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.recreation import Neighbours, Place, claimed_secrets, endpoints_of, selects
+from etcdfix.graph.recreation import (
+    NeighbourReader,
+    Neighbours,
+    Place,
+    claimed_secrets,
+    endpoints_of,
+    selects,
+)
 from etcdfix.graph.recreation_rules import RULES
+from etcdfix.sources.base import Source
 from tests.support.impact_objects import Cluster
 from tests.support.lost_key import CERT_MANAGER, EXTERNAL_SECRETS, base, certificate, examiner_of
 
@@ -19,10 +28,16 @@ def around(cluster: Cluster) -> Neighbours:
     """Look at everything in a cluster, as if a Secret of namespace shop were broken."""
     source = cluster.source()
     examiner = examiner_of(cluster, source)
-    found = Neighbours(ContentReader(examiner), {SECRETS_OF_SHOP})
+    return seen(source, examiner, SECRETS_OF_SHOP)
+
+
+def seen(source: Source, examiner: Examiner, place: Place) -> Neighbours:
+    """Look at everything, as if something at that place were broken."""
+    reader, neighbours = NeighbourReader(ContentReader(examiner), {place}), Neighbours({place})
     for record in source.current(b""):
-        found.take(examiner.examine(record))
-    return found
+        found = examiner.examine(record)
+        neighbours.absorb(found, reader.read(found))
+    return neighbours
 
 
 def test_claims_are_by_namespace_and_name() -> None:
@@ -126,9 +141,7 @@ def test_labels_of_operators_on_other_siblings_say_nothing() -> None:
         cluster.values[cluster.key(place.path, "shop", f"topic-{number}")] = json.dumps(document).encode()
     source = cluster.source()
     examiner = examiner_of(cluster, source)
-    found = Neighbours(ContentReader(examiner), {place})
-    for record in source.current(b""):
-        found.take(examiner.examine(record))
+    found = seen(source, examiner, place)
     assert found.ruler(place) is None
     assert found.like(place, "topic-9") is None
 

@@ -1,0 +1,218 @@
+"""What the index takes out of the plaintext of one value; made where the value is examined, maybe in another process.
+
+What an object says of others is drawn out here, and nothing of its data. How that comes together with what else is
+there is the business of :mod:`etcdfix.graph.builder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from etcdfix.examine import Examiner
+from etcdfix.graph.contents import ContentReader, Contents, SharedReferences
+from etcdfix.graph.fields import Plain, at, items, mapping, text
+from etcdfix.graph.index import NamespaceDetails
+from etcdfix.graph.model import Condition, OwnerReference
+from etcdfix.graph.references import Known
+from etcdfix.graph.tables import FINISHED, READY
+from etcdfix.graph.uses import Reference, Use
+from etcdfix.verdicts.examination import Examination
+
+SKIP_PROTECTION: Final = "secret.kubernetes.io/skip-secret-protection"
+"""KEP-2639's annotation; ``yes`` opts a Secret out of protection."""
+
+GRAPH_DRAWING: Final = f"{__name__}:make"
+"""Names :func:`make` for other processes."""
+
+_FINISHED_PHASES: Final = frozenset({"Succeeded", "Failed"})
+_LONGEST_TYPE: Final = 200
+_LONGEST_MESSAGE: Final = 4096
+_MOST_CONDITIONS: Final = 32
+
+
+class ObjectDrawn(msgspec.Struct, array_like=True, gc=False):
+    """What matters of one object beside its verdict.
+
+    Attributes:
+        owners: Its owner references.
+        references: What it uses, each once.
+        finalizers: ``metadata.finalizers``.
+        terminating_since: ``metadata.deletionTimestamp``, "" for none.
+        shared: What it uses beside that, together with other objects; None for nothing.
+        uid: Where decoding did not tell it, what the object itself says; b"" for nothing.
+        flags: Of a Pod that it has finished, of a Node that it is ready.
+        type: Of a Secret; cut at 200 characters.
+        unprotected: A Secret that opts out of protection.
+        namespace: What a Namespace says of its end.
+        unavailable: Why an APIService is not available; None where it does not say so.
+    """
+
+    owners: list[OwnerReference]
+    references: list[Reference]
+    finalizers: tuple[str, ...] = ()
+    terminating_since: str = ""
+    shared: SharedReferences | None = None
+    uid: bytes = b""
+    flags: int = 0
+    type: str = ""
+    unprotected: bool = False
+    namespace: NamespaceDetails | None = None
+    unavailable: str | None = None
+
+
+_Packed = list[tuple[str, int, str]]
+"""References, each with the number of its use on the page."""
+
+
+class _Shared(msgspec.Struct, array_like=True):
+    digest: bytes
+    references: _Packed
+
+
+class _Object(msgspec.Struct, array_like=True):
+    """An object on a page; ``shared`` is a number on the page, -1 for none."""
+
+    drawn: ObjectDrawn
+    references: _Packed
+    shared: int
+
+
+class _Page(msgspec.Struct, array_like=True):
+    uses: list[Use]
+    shared: list[_Shared]
+    objects: list[_Object | None]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_page = msgspec.msgpack.Decoder(_Page).decode
+_decode_known = msgspec.msgpack.Decoder(Known).decode
+
+
+def setup_of(reader: ContentReader) -> bytes:
+    """Return what :func:`make` needs in another process."""
+    return _encode(reader.known)
+
+
+def make(examiner: Examiner, setup: bytes) -> GraphDrawing:
+    """Return what draws out of values that an examiner examines; for a process of its own."""
+    reader = ContentReader(examiner)
+    reader.known = _decode_known(setup)
+    return GraphDrawing(reader)
+
+
+class GraphDrawing:
+    """Draws out of values what the index needs of them.
+
+    Args:
+        reader: Looks into them; it must have learned the classes that others refer through.
+    """
+
+    def __init__(self, reader: ContentReader) -> None:
+        self.reader = reader
+
+    def draw(self, found: Examination) -> ObjectDrawn | None:
+        """Return what matters of an object; None where it cannot be looked into.
+
+        Raises:
+            KMSPending: See :meth:`~etcdfix.graph.contents.ContentReader.read`.
+        """
+        contents = self.reader.read(found)
+        return None if contents is None else _drawn(found, contents)
+
+    def pack(self, drawn: Sequence[ObjectDrawn | None]) -> bytes:
+        """Return what was drawn out of a page as bytes; what objects share stands there once.
+
+        Raises:
+            ValueError: It holds text that is not Unicode.
+        """
+        uses: dict[Use, int] = {}
+        shared: dict[bytes, int] = {}
+        page = _Page([], [], [])
+
+        def packed(references: Iterable[Reference]) -> _Packed:
+            return [(key, uses.setdefault(use, len(uses)), uid) for key, use, uid in references]
+
+        for one in drawn:
+            if one is None:
+                page.objects.append(None)
+                continue
+            number = -1
+            if one.shared is not None:
+                number = shared.setdefault(one.shared.digest, len(shared))
+                if number == len(page.shared):
+                    page.shared.append(_Shared(one.shared.digest, packed(one.shared.references)))
+            bare = msgspec.structs.replace(one, references=[], shared=None)
+            page.objects.append(_Object(bare, packed(one.references), number))
+        page.uses = list(uses)
+        return _encode(page)
+
+    def unpack(self, packed: bytes) -> list[ObjectDrawn | None]:
+        """Return what was packed."""
+        page = _decode_page(packed)
+        uses = page.uses
+
+        def unpacked(references: _Packed) -> list[Reference]:
+            return [Reference(key, uses[number], uid) for key, number, uid in references]
+
+        shared = [SharedReferences(one.digest, unpacked(one.references)) for one in page.shared]
+        drawn: list[ObjectDrawn | None] = []
+        for one in page.objects:
+            if one is not None:
+                if one.references:
+                    one.drawn.references = unpacked(one.references)
+                if one.shared >= 0:
+                    one.drawn.shared = shared[one.shared]
+            drawn.append(None if one is None else one.drawn)
+        return drawn
+
+
+def _drawn(found: Examination, contents: Contents) -> ObjectDrawn:
+    plain, references = contents.plain, contents.references
+    drawn = ObjectDrawn(
+        contents.owners,
+        list(dict.fromkeys(references)) if len(references) > 1 else references,
+        contents.finalizers,
+        contents.terminating_since,
+        contents.shared,
+    )
+    if found.decoded is None or not found.decoded.uid:
+        # No readable CRD claims it: it was decoded without a uid being looked for.
+        drawn.uid = text(at(plain, "metadata.uid")).encode("utf-8", "backslashreplace")
+    directory = found.directory
+    if not directory.group:
+        _draw_core(drawn, directory.kind, plain)
+    elif directory.kind == "APIService":
+        for condition in _conditions(plain):
+            if condition.type == "Available" and condition.status != "True":
+                drawn.unavailable = condition.reason or condition.message
+    return drawn
+
+
+def _draw_core(drawn: ObjectDrawn, kind: str, plain: Plain) -> None:
+    if kind == "Secret":
+        drawn.type = text(plain.get("type"))[:_LONGEST_TYPE]
+        drawn.unprotected = mapping(at(plain, "metadata.annotations")).get(SKIP_PROTECTION) == "yes"
+    elif kind == "Pod":
+        drawn.flags = FINISHED if text(at(plain, "status.phase")) in _FINISHED_PHASES else 0
+    elif kind == "Node":
+        ready = any((c.type, c.status) == ("Ready", "True") for c in _conditions(plain))
+        drawn.flags = READY if ready else 0
+    elif kind == "Namespace":
+        drawn.namespace = NamespaceDetails(
+            text(at(plain, "status.phase")),
+            tuple(f for f in items(at(plain, "spec.finalizers")) if type(f) is str),
+            _conditions(plain),
+        )
+
+
+def _conditions(plain: Plain) -> tuple[Condition, ...]:
+    found = []
+    for entry in items(at(plain, "status.conditions"))[:_MOST_CONDITIONS]:
+        if type(entry) is dict:
+            names = ("type", "status", "reason", "message", "lastTransitionTime")
+            kind, status, reason, message, since = (text(entry.get(n))[:_LONGEST_MESSAGE] for n in names)
+            found.append(Condition(kind, status, reason, message, since, problem=status == "True"))
+    return tuple(found)

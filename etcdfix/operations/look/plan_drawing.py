@@ -1,0 +1,108 @@
+"""What a plan takes out of the plaintext of one value; made where the value is examined, maybe in another process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from etcdfix.examine import Examiner
+from etcdfix.graph import drawing
+from etcdfix.graph.drawing import GraphDrawing, ObjectDrawn
+from etcdfix.graph.recreation import NeighbourDrawn, NeighbourReader, Place
+from etcdfix.maybe_newer import Similarity, similarity_of
+from etcdfix.model import Outcome
+from etcdfix.verdicts.examination import Examination
+
+PLAN_DRAWING: Final = f"{__name__}:make"
+"""Names :func:`make` for other processes."""
+
+
+class PlanDrawn(msgspec.Struct, array_like=True, gc=False):
+    """What a plan needs of one value beside its verdict.
+
+    Attributes:
+        object: What the index needs; None where the value cannot be looked into.
+        neighbour: What it tells of broken objects beside it; None for nothing.
+        similarity: Of a value that fails, what it has in common with what a newer cluster may have written.
+    """
+
+    object: ObjectDrawn | None
+    neighbour: NeighbourDrawn | None
+    similarity: Similarity | None
+
+
+class _Setup(msgspec.Struct, array_like=True):
+    graph: bytes
+    places: list[Place]
+
+
+class _Page(msgspec.Struct, array_like=True):
+    objects: bytes
+    others: list[tuple[int, NeighbourDrawn | None, Similarity | None]]
+    """Those that have anything beside the object, by number."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_setup = msgspec.msgpack.Decoder(_Setup).decode
+_decode_page = msgspec.msgpack.Decoder(_Page).decode
+
+
+def setup_of(graph: bytes, places: set[Place]) -> bytes:
+    """Return what :func:`make` needs.
+
+    Args:
+        graph: What the index needs, see :meth:`~etcdfix.graph.builder.IndexBuilder.drawing_setup`.
+        places: Where the broken objects are.
+    """
+    return _encode(_Setup(graph, sorted(places)))
+
+
+def make(examiner: Examiner, setup: bytes) -> PlanDrawing:
+    """Return what draws out of values that an examiner examines; for a process of its own."""
+    asked = _decode_setup(setup)
+    return PlanDrawing(examiner, drawing.make(examiner, asked.graph), set(asked.places))
+
+
+class PlanDrawing:
+    """Draws out of values what a plan needs of them."""
+
+    def __init__(self, examiner: Examiner, graph: GraphDrawing, places: set[Place]) -> None:
+        self._examiner = examiner
+        self._graph = graph
+        self._neighbours = NeighbourReader(graph.reader, places)
+
+    def draw(self, found: Examination) -> PlanDrawn:
+        """Return what matters of a value.
+
+        Raises:
+            KMSPending: See :meth:`~etcdfix.graph.contents.ContentReader.read`.
+        """
+        failing = found.verdict.outcome is not Outcome.READABLE
+        return PlanDrawn(
+            self._graph.draw(found),
+            self._neighbours.read(found),
+            similarity_of(found, self._examiner) if failing else None,
+        )
+
+    def pack(self, drawn: Sequence[PlanDrawn]) -> bytes:
+        """Return what was drawn out of a page as bytes.
+
+        Raises:
+            ValueError: It holds text that is not Unicode.
+        """
+        others = [
+            (number, one.neighbour, one.similarity)
+            for number, one in enumerate(drawn)
+            if one.neighbour is not None or one.similarity is not None
+        ]
+        return _encode(_Page(self._graph.pack([one.object for one in drawn]), others))
+
+    def unpack(self, packed: bytes) -> list[PlanDrawn]:
+        """Return what was packed."""
+        page = _decode_page(packed)
+        drawn = [PlanDrawn(one, None, None) for one in self._graph.unpack(page.objects)]
+        for number, neighbour, similarity in page.others:
+            drawn[number].neighbour, drawn[number].similarity = neighbour, similarity
+        return drawn

@@ -1,0 +1,286 @@
+"""The index and the plan, made by any number of processes: byte for byte the same."""
+
+from __future__ import annotations
+
+import io
+import json
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix import examine_jobs
+from etcdfix.encryption.config import load_configuration
+from etcdfix.encryption.kms.plugins import KMSPlugins
+from etcdfix.examine import Examiner
+from etcdfix.graph import recreation
+from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, index_cluster
+from etcdfix.operations.look.plan import PlanRequest, build_plan
+from etcdfix.operations.look.scan import ScanRequest, run_scan
+from etcdfix.reports.formats.machine import JSONReporter, write_plan_json
+from etcdfix.reports.saved_report import load_report
+from etcdfix.sources import mvcc, pages
+from etcdfix.sources.base import Source
+from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.storagekey import StorageLayout
+from tests.support.collecting import ALPHA
+from tests.support.impact_objects import Cluster, owner
+from tests.support.kms_plugin import KMSPlugin, load_keks
+from tests.support.lost_key import CONFIGURATION, examiner_of, lost_cluster, request_for, scan_to
+from tests.support.memory_source import MemorySource
+from tests.support.objects import KEY_1, aescbc, json_object
+from tests.support.pool_here import PoolHere
+
+LAYOUT = StorageLayout("/registry")
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+JOBS = [2, 3, 8]
+_NOT_COMPARED = frozenset({"kinds", "_kinds", "layout", "_placed"})
+"""What is made of the cluster's definitions alone, and a cache."""
+
+
+@pytest.fixture(autouse=True)
+def small_pages_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examine_jobs, "WorkerPool", PoolHere)
+    monkeypatch.setattr(pages, "PAGE_VALUES", 3)
+    monkeypatch.setattr(mvcc, "PAGE_RECORDS", 7)
+
+
+def contents(value: object) -> object:
+    """Return all that an object of the index holds, to be compared."""
+    if isinstance(value, array | bytearray):
+        return list(value)
+    if type(value).__module__.startswith("etcdfix.graph") and hasattr(value, "__dict__"):
+        return {name: contents(part) for name, part in vars(value).items() if name not in _NOT_COMPARED}
+    if isinstance(value, dict):  # in their order, too
+        return [(key, contents(part)) for key, part in value.items()]
+    return repr(value)
+
+
+def of_index(found: ClusterIndex) -> dict[str, object]:
+    assert found.index.problems == list(found.source.problems)
+    return {
+        "index": contents(found.index),
+        "kept": found.kept,
+        "keys": repr(vars(found.keys)),
+        "undetermined": found.undetermined,
+    }
+
+
+def indexed(source: Source, jobs: int, **settings: Any) -> dict[str, object]:
+    request = ClusterIndexRequest(layout=LAYOUT, **settings)
+    return of_index(index_cluster(source, request, keep=lambda found: len(found.name) % 5, jobs=jobs))
+
+
+# ------------------------------------------------------------------------------------------------------ the index
+
+
+def everything() -> Cluster:
+    """Return a cluster of everything that the index takes a field of."""
+    cluster = Cluster()
+    for name in ("shop", "pay"):
+        cluster.namespace(name, terminating=name == "pay")
+        for number in range(20):
+            claims = [{"secretRef": {"name": f"s-{number % 3}"}}]
+            spec = {
+                "nodeName": f"node-{number % 4}",
+                "containers": [{"name": "main", "image": "web", "envFrom": claims}],
+            }
+            own = (owner("ReplicaSet", f"set-{number % 3}", controller=True),)
+            phase = "Succeeded" if number % 5 == 0 else "Running"
+            cluster.pod(f"web-{name}-{number}", name, spec=spec, owners=own, status={"phase": phase})
+        for number in range(5):
+            annotations = {"secret.kubernetes.io/skip-secret-protection": "yes"} if number == 2 else None
+            cluster.secret(f"s-{number}", name, annotations=annotations, finalizers=("example.com/x",))
+    for number in range(4):
+        ready = [{"type": "Ready", "status": "True" if number % 2 else "False"}]
+        cluster.add("v1", "Node", f"node-{number}", status={"conditions": ready})
+    cluster.break_(cluster.key("secrets", "shop", "s-1"))
+    cluster.define("example.com", "Widget")
+    for number in range(5):
+        spec = {"secretName": f"s-{number}"}
+        cluster.add("example.com/v1", "Widget", f"w-{number}", "shop", spec=spec)
+        cluster.add("gone.example.org/v1", "Thing", f"t-{number}", "shop", spec=spec)
+    conditions = [{"type": "Available", "status": "False", "reason": "MissingEndpoints"}]
+    cluster.values[cluster.key("apiregistration.k8s.io/apiservices", "", "v1.metrics.example")] = json_object(
+        "apiregistration.k8s.io/v1", "APIService", "v1.metrics.example", "",
+        spec={"group": "metrics.example", "version": "v1"}, status={"conditions": conditions},
+    )  # fmt: skip
+    cluster.values["/elsewhere/x"] = b"1"
+    return cluster
+
+
+@pytest.mark.parametrize("jobs", JOBS)
+def test_a_cluster_of_everything(jobs: int) -> None:
+    cluster = everything()
+    one = indexed(cluster.source(), 1)
+    assert indexed(cluster.source(), jobs) == one
+    assert "MissingEndpoints" in str(one)
+
+
+def test_replicas_that_are_forgotten_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.graph.builder.MOST_REPLICAS", 2)
+    monkeypatch.setattr("etcdfix.graph.contents.MOST_REPLICAS", 1)
+    cluster = everything()
+    assert indexed(cluster.source(), 2) == indexed(cluster.source(), 1)
+
+
+def test_text_that_is_not_unicode_is_drawn_out_here() -> None:
+    cluster = everything()
+    hostile = {"secretName": "\udcff", "uid": "\ud800"}
+    for number in range(4):
+        cluster.add("example.com/v1", "Widget", f"x-{number}", "shop", spec=hostile, finalizers=("\udcff",))
+        cluster.add("gone.example.org/v1", "Thing", f"x-{number}", "shop", uid="\udcff", spec=hostile)
+    assert indexed(cluster.source(), 2) == indexed(cluster.source(), 1)
+
+
+@pytest.mark.parametrize("jobs", JOBS)
+@pytest.mark.parametrize("config", [None, "config-lost.yaml", "config-rotated.yaml"])
+def test_the_index_of_a_damaged_cluster(config: str | None, jobs: int) -> None:
+    configuration = None if config is None else load_configuration(ALPHA / config)
+    found = []
+    for number in (1, jobs):
+        with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
+            found.append(indexed(source, number, configuration=configuration))
+    assert found[0] == found[1]
+
+
+@pytest.fixture(scope="module")
+def kms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, KMSPlugin]]:
+    folder = tmp_path_factory.mktemp("kms")
+    with (
+        KMSPlugin("v2", folder / "1.sock", load_keks(ALPHA / "kms1.keys")) as new,
+        KMSPlugin("v1", folder / "2.sock", load_keks(ALPHA / "kms2.keys")) as old,
+    ):
+        yield {"kmsnew": new, "kmsold": old}
+
+
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_the_index_of_a_damaged_cluster_with_its_plugins(jobs: int, kms: dict[str, KMSPlugin]) -> None:
+    """What waits for a plugin comes last, so that numbers in the index may differ; what it says may not."""
+    said = []
+    for number in (1, jobs):
+        with ExitStack() as stack:
+            source = stack.enter_context(SnapshotSource(ALPHA / "snapshot.db.gz"))
+            endpoints = {name: plugin.endpoint for name, plugin in kms.items()}
+            plugins = stack.enter_context(KMSPlugins(endpoints, max_rate=0, patience_seconds=2))
+            request = ClusterIndexRequest(
+                layout=LAYOUT, configuration=load_configuration(ALPHA / "config-rotated.yaml")
+            )
+            found = index_cluster(source, request, keep=lambda _: 1, plugins=plugins, jobs=number)
+            index = found.index
+            said.append(
+                {
+                    index.ref(node): (
+                        index.flags(node), index.uid(node), index.terminating_since(node),
+                        sorted(repr((index.ref(edge.source), edge.use)) for edge in index.users(node)),
+                    )
+                    for node in index.nodes()
+                }
+            )  # fmt: skip
+    assert said[0] == said[1]
+
+
+# ------------------------------------------------------------------------------------------------------- the plan
+
+
+def plan_bytes(source: Source, examiner: Examiner, request: PlanRequest, jobs: int) -> bytes:
+    plan = build_plan(source, examiner, request, now=lambda: NOON, jobs=jobs)
+    stream = io.BytesIO()
+    write_plan_json(stream, plan)
+    return stream.getvalue()
+
+
+def siblings(cluster: Cluster) -> None:
+    """Add readable Secrets with labels beside the broken ones, and Services."""
+    for number in range(30):
+        labels = {"app.kubernetes.io/managed-by": "Helm"}
+        metadata = {"name": f"a-{number}", "namespace": "shop", "uid": f"u-{number}", "labels": labels}
+        document = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}
+        cluster.values[cluster.key("secrets", "shop", f"a-{number}")] = aescbc(
+            json.dumps(document).encode(), KEY_1
+        )
+        annotations = {"service.beta.openshift.io/serving-cert-secret-name": f"password-{number}"}
+        spec = {"selector": {"app": "web"}}
+        cluster.add("v1", "Service", f"svc-{number}", "shop", annotations=annotations, spec=spec)
+
+
+@pytest.mark.parametrize("most", [300, 5])
+@pytest.mark.parametrize("jobs", JOBS)
+def test_a_plan_for_a_lost_key(jobs: int, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recreation, "_MOST_SIBLINGS", most)
+    monkeypatch.setattr(recreation, "_MOST_CLAIMS", 2 * most)
+    cluster = lost_cluster(12)
+    siblings(cluster)
+    cluster.secret("readable-now", "shop")
+    request = request_for(scan_to(tmp_path / "report.json", cluster))
+
+    def plan(number: int) -> bytes:
+        source = cluster.source()
+        return plan_bytes(source, examiner_of(cluster, source, CONFIGURATION), request, number)
+
+    one = plan(1)
+    assert plan(jobs) == one
+    assert b"Helm" in one or b"managed-by" in one
+
+
+@pytest.mark.parametrize("jobs", JOBS)
+@pytest.mark.parametrize("minor", [None, 36])
+def test_a_plan_for_a_damaged_cluster(jobs: int, minor: int | None, tmp_path: Path) -> None:
+    configuration = load_configuration(ALPHA / "config-rotated.yaml")
+    scan = ScanRequest(layout=LAYOUT, configuration=configuration, kubernetes_minor=minor)
+    path = tmp_path / "report.json"
+    plans = []
+    with path.open("wb") as stream, SnapshotSource(ALPHA / "snapshot.db.gz") as source:
+        run_scan(source, scan, JSONReporter(stream))
+    request = PlanRequest(
+        report=load_report(path),
+        configuration=configuration,
+        kubernetes_version=None if minor is None else f"1.{minor}",
+    )
+    for number in (1, jobs):
+        with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
+            plans.append(plan_bytes(source, Examiner.of_cluster(source, scan), request, number))
+    assert plans[0] == plans[1]
+
+
+def test_values_of_a_newer_cluster_are_alike_wherever_they_are_looked_at(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.namespace("kube-system")
+    for number in range(9):
+        cluster.values[cluster.key("secrets", "shop", f"new-{number}")] = b"k9s\x00 something new"
+        cluster.values[cluster.key("configmaps", "shop", f"one-{number}")] = bytes([number]) * 40
+    request = request_for(scan_to(tmp_path / "report.json", cluster))
+    plans = []
+    for jobs in (1, 2):
+        source = cluster.source()
+        plans.append(plan_bytes(source, examiner_of(cluster, source, CONFIGURATION), request, jobs))
+    assert plans[0] == plans[1]
+
+
+# ------------------------------------------------------------------------------------- what goes through the pipe
+
+
+def test_no_data_of_a_secret_goes_through_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[bytes] = []
+
+    class Listening(PoolHere):
+        def run(self, work: Any, frame: Any, here: Callable[[Any], bytes]) -> Iterator[tuple[Any, bytes]]:
+            for piece, answer in super().run(work, frame, here):
+                answers.append(answer)
+                yield piece, answer
+
+    monkeypatch.setattr(examine_jobs, "WorkerPool", Listening)
+    data = {"password": "aHVudGVyMg=="}
+    cluster = Cluster()
+    for number in range(9):
+        cluster.values[cluster.key("secrets", "shop", f"s-{number}")] = json_object(
+            "v1", "Secret", f"s-{number}", "shop", data=data, type="Opaque"
+        )
+    indexed(MemorySource(cluster.values), 2)
+    assert answers
+    assert not any(b"aHVudGVyMg" in answer or b"hunter2" in answer for answer in answers)
+    assert not any(b"aHVudGVyMg" in repr(examine_jobs._decode_answer(a)).encode() for a in answers)

@@ -10,6 +10,7 @@ A worker is told of the seeds that KMS plugins have given so far and that opened
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import re
@@ -62,6 +63,7 @@ _BEFORE_AUTO: Final = 20_000
 """With ``auto``, so many values are looked at before workers are started: a scope may hold few."""
 
 _MOST_SEEDS: Final = 128
+_TARGET: Final = f"{__name__}:make"
 _NOTHING: Final = StoredValue(b"", b"", 0, 0, 0, 0)
 _LOCAL: Final = re.compile(r"unix|(https?://)?(127\.|localhost|\[::1\])")
 
@@ -158,6 +160,40 @@ def jobs_for(jobs: Jobs, source: Source) -> int:
     return resolve_jobs(jobs, keys=source.estimate(), size_bytes=None, etcd_here=here)
 
 
+@contextlib.contextmanager
+def started_early(source: Source, jobs: Jobs, *, everything: bool) -> Iterator[WorkerPool | None]:
+    """Start the workers of a file before it is read: they import while its keys are sorted, then wait.
+
+    Args:
+        source: Where the values are.
+        jobs: How many processes are to look.
+        everything: The scope is all of it; with ``auto``, another may hold few values.
+
+    Yields:
+        None where none is worth it, or not yet.
+
+    Raises:
+        SourceError: The source cannot be read.
+    """
+    several = source.page_file is not None and (jobs != "auto" or everything)
+    count = jobs_for(jobs, source) if several else 1
+    if count == 1:
+        yield None
+        return
+    with _start(source, count) as pool:
+        yield pool
+
+
+def _start(source: Source, jobs: int) -> WorkerPool:
+    """Start workers for so many processes that look.
+
+    Pages of a file cost nothing to come by, so that this process has the time to be one of them.
+    """
+    if source.page_file is None:
+        return WorkerPool(jobs, _TARGET, None)
+    return WorkerPool(jobs - 1, _TARGET, None, pass_fds=(source.page_file,))
+
+
 class Helpers:
     """Workers that take the first look at the pages of one source.
 
@@ -165,18 +201,28 @@ class Helpers:
         examiner: Examines what they leave; it has learned the CRDs.
         reading: What it was made of.
         source: Where the pages come from.
-        jobs: How many; one means that this process does it all.
+        jobs: How many processes look; one means that this one does it all.
+        early: Workers of :func:`started_early`, for the first look.
 
     Attributes:
         lost: A sentence for each worker that ended too early.
     """
 
-    def __init__(self, examiner: Examiner, reading: Reading, source: Source, jobs: Jobs) -> None:
+    def __init__(
+        self,
+        examiner: Examiner,
+        reading: Reading,
+        source: Source,
+        jobs: Jobs,
+        *,
+        early: WorkerPool | None = None,
+    ) -> None:
         self.lost: list[str] = []
+        self._early = early
         self._examiner = examiner
         self._source = source
         self._reading = reading
-        self._alone = _BEFORE_AUTO if jobs == "auto" else 0
+        self._alone = _BEFORE_AUTO if jobs == "auto" and early is None else 0
         self._jobs = jobs_for(jobs, source)
         self._providers = _kms_providers(examiner.transformers)
         self._own: _Worker | None = None
@@ -204,12 +250,13 @@ class Helpers:
             except KeyboardInterrupt as exc:  # while a page was waited for: those that are there come first
                 interruptions.append(exc)
 
-        setup = _encode(self._setup())
-        page_file = self._source.page_file
-        descriptors = () if page_file is None else (page_file,)
-        with WorkerPool(self._jobs, f"{__name__}:make", setup, pass_fds=descriptors) as pool:
+        started, self._early = self._early, None
+        with started or _start(self._source, self._jobs) as pool:
+            pool.set_up(_encode(self._setup()))
+            take_part = self._source.page_file is not None
+            answers = pool.run(until_interrupted(), self._question, self._answer_here, take_part=take_part)
             try:
-                for page, answer in pool.run(until_interrupted(), self._question, self._answer_here):
+                for page, answer in answers:
                     yield partial(self._told, page, _decode_answer(answer))
             finally:
                 self.lost += pool.lost

@@ -15,7 +15,7 @@ from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_jobs import Helpers, jobs_for
+from etcdfix.examine_jobs import Helpers, Jobs, jobs_for, started_early
 from etcdfix.sources import mvcc, pages
 from etcdfix.sources.base import SourceDescription
 from etcdfix.sources.snapshot import SnapshotSource
@@ -193,6 +193,36 @@ def test_auto_starts_no_worker_for_a_small_scope(monkeypatch: pytest.MonkeyPatch
         _, result = scan(MemorySource(values), jobs="auto")
         counts.append((result.summary.readable, len(started)))
     assert counts == [(9, 0), (9, 1), (9, 2)]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "everything", "workers"),
+    [(1, True, None), (2, True, 1), (3, False, 2), ("auto", True, 3), ("auto", False, None)],
+)
+def test_workers_of_a_file_are_started_before_it_is_read(
+    jobs: Jobs, everything: bool, workers: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+
+    class Counting(PoolHere):
+        def __init__(self, jobs: int, *arguments: Any, **more: Any) -> None:
+            started.append(jobs)
+            super().__init__(jobs, *arguments, **more)
+
+    monkeypatch.setattr(examine_jobs, "WorkerPool", Counting)
+    monkeypatch.setattr(examine_jobs, "resolve_jobs", lambda *_, **__: 4)
+    with (
+        SnapshotSource(ALPHA / "snapshot.db.gz") as source,
+        started_early(source, jobs, everything=everything) as early,
+    ):
+        assert (early is not None) == (workers is not None)
+    assert started == ([] if workers is None else [workers])
+
+
+@pytest.mark.parametrize("jobs", [1, 2, "auto"])
+def test_workers_are_started_early_for_files_alone(jobs: Jobs) -> None:
+    with started_early(MemorySource([]), jobs, everything=True) as early:
+        assert early is None
 
 
 # What nobody may see, and what cannot be sent

@@ -20,14 +20,14 @@ MOST_ANSWER_BYTES: Final = 512 << 20
 class Kind(IntEnum):
     """What a frame is: the first three go to a worker, the others come from it."""
 
-    TARGET = 1
+    TARGET = 0
     """Which function makes the worker's function; it is imported, and waits for the setup."""
-    SETUP = 2
-    WORK = 3
-    ANSWER = 4
-    FAILED = 5
+    SETUP = 1
+    WORK = 2
+    ANSWER = 3
+    FAILED = 4
     """This piece raised an exception; the contents are the name of its class."""
-    UNFIT = 6
+    UNFIT = 5
     """Nothing can be done by this worker, likewise; it ends."""
 
 

@@ -63,7 +63,8 @@ def merge_shards(paths: Sequence[Path], reporter: Reporter, *, max_causes: int) 
     if not shards:
         raise ConfigurationError(
             f"no report of a shard is among the files: {problems[0]}",
-            hint="etcdfix scan --snapshot FILE --shard 1/4 -o json --output-file shard-1.json, and so on to 4/4",
+            hint="for reports of many clusters name --fleet; a shard's report is made by etcdfix scan --snapshot FILE "
+            "--shard 1/4 -o json --output-file shard-1.json, and so on to 4/4",
         )
     return _Merge(shards, problems, max_causes).run(reporter)
 

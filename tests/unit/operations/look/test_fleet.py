@@ -20,7 +20,7 @@ from etcdfix.model import Outcome
 from etcdfix.operations.look.fleet import ExpectedReport, expected_of_list, merge_fleet, oldest_of
 from etcdfix.reports.fleet_model import FleetCluster, FleetReport
 from etcdfix.reports.formats.fleet import FLEET_FORMATS
-from etcdfix.reports.model import KMSKeySummary, KMSPluginSummary, KMSSummary, LostKey, Scope
+from etcdfix.reports.model import KMSKeySummary, KMSPluginSummary, KMSSummary, LostKey, Scope, SharedWords
 from tests.support.fleets import (
     BASELINE,
     FINGERPRINT,
@@ -52,6 +52,19 @@ def left_out(path: Path, **how: Any) -> tuple[str, str]:
     (one,) = report.left_out
     assert one.report == str(path)
     return one.reason, one.message
+
+
+def test_what_findings_of_a_lost_key_share_is_said_of_each(tmp_path: Path) -> None:
+    words = SharedWords("14398160e9", "wrong-key", "noise under every key", [])
+    lost = LostKey("aescbc/v1/key1", "secrets", ["secrets"], FINGERPRINT, 2, 2, 1, 9, [], [words])
+    one, two, three = findings(3)
+    found = [
+        msgspec.structs.replace(one, message="", shared=words.id),
+        msgspec.structs.replace(two, message="", shared="of no entry"),
+        three,
+    ]
+    row = row_of(write_report(tmp_path / "r.json", found, key_loss=[lost]))
+    assert [one.message for one in row.first_findings] == [words.message, "", three.message]
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])

@@ -24,7 +24,7 @@ from functools import partial
 from importlib import import_module
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, NoReturn, Protocol, TypeVar
 
 import msgspec
 
@@ -74,6 +74,7 @@ _NOT_TO_BE_SENT: Final = (ValueError, OverflowError)
 
 _MOST_SEEDS: Final = 128
 _LAST_STREAM: Final = 2
+_TARGET: Final = f"{__name__}:make"
 _NOTHING: Final = StoredValue(b"", b"", 0, 0, 0, 0)
 _LOCAL: Final = re.compile(r"unix|(https?://)?(127\.|localhost|\[::1\])")
 
@@ -243,6 +244,54 @@ def jobs_for(jobs: Jobs, source: Source) -> int:
     return resolve_jobs(jobs, keys=source.estimate(), size_bytes=None, etcd_here=here)
 
 
+class EarlyWorkers(NamedTuple):
+    """Workers that have been started, and wait to be told what they need.
+
+    Attributes:
+        pool: The workers.
+        page_file: The descriptor of the file that pages name places in, as they have it; None where there is none.
+    """
+
+    pool: WorkerPool
+    page_file: int | None
+
+
+@contextlib.contextmanager
+def started_early(source: Source, jobs: Jobs, *, everything: bool) -> Iterator[EarlyWorkers | None]:
+    """Start the workers of a file before it is read: they import while its keys are sorted, then wait.
+
+    Args:
+        source: Where the values are.
+        jobs: How many processes are to look.
+        everything: The scope is all of it; with ``auto``, another may hold few values.
+
+    Yields:
+        None where none is worth it, or not yet.
+
+    Raises:
+        SourceError: The source cannot be read.
+    """
+    several = source.page_file is not None and (jobs != "auto" or everything)
+    count = jobs_for(jobs, source) if several else 1
+    if count == 1:
+        yield None
+        return
+    with _start(source, count) as started:
+        yield started
+
+
+@contextlib.contextmanager
+def _start(source: Source, jobs: int) -> Iterator[EarlyWorkers]:
+    """Start workers for so many processes that look.
+
+    Pages of a file cost nothing to come by, so that this process has the time to be one of them.
+    """
+    with _above_streams(source.page_file) as page_file:
+        count = jobs if page_file is None else jobs - 1
+        with WorkerPool(count, _TARGET, None, pass_fds=() if page_file is None else (page_file,)) as pool:
+            yield EarlyWorkers(pool, page_file)
+
+
 class Helpers:
     """Workers that take the first look at the pages of one source.
 
@@ -250,7 +299,8 @@ class Helpers:
         examiner: Examines what they leave; it has learned the CRDs.
         reading: What it was made of.
         source: Where the pages come from.
-        jobs: How many; one means that this process does it all.
+        jobs: How many processes look; one means that this one does it all.
+        early: Workers of :func:`started_early`, for the first look.
         drawn: What is wanted of the plaintext of every value; None where the consumer takes what is plain as counts.
 
     Attributes:
@@ -264,14 +314,17 @@ class Helpers:
         source: Source,
         jobs: Jobs,
         *,
+        early: EarlyWorkers | None = None,
         drawn: Drawn[Any] | None = None,
     ) -> None:
         self.lost: list[str] = []
+        self._early = early
         self._drawn = drawn
+        self._own: _Worker | None = None
         self._examiner = examiner
         self._source = source
         self._reading = reading
-        self._alone = _BEFORE_AUTO if jobs == "auto" else 0
+        self._alone = _BEFORE_AUTO if jobs == "auto" and early is None else 0
         self._jobs = jobs_for(jobs, source)
         self._providers = _kms_providers(examiner.transformers)
 
@@ -290,14 +343,17 @@ class Helpers:
             yield self._look_here(page)
 
     def _looks_of_workers(self, pages: Iterable[Page]) -> Iterator[Look]:
-        with _above_streams(self._source.page_file) as page_file:
-            setup = self._encoded_setup(page_file)
+        early, self._early = self._early, None
+        with contextlib.ExitStack() as stack:
+            started = early or stack.enter_context(_start(self._source, self._jobs))
+            setup = self._encoded_setup(started.page_file)
             if setup is None:
                 yield from map(self._look_here, pages)
             else:
-                yield from self._looks_of_pool(setup, page_file, pages)
+                started.pool.set_up(setup)
+                yield from self._looks_of_pool(started, pages)
 
-    def _looks_of_pool(self, setup: bytes, page_file: int | None, pages: Iterable[Page]) -> Iterator[Look]:
+    def _looks_of_pool(self, started: EarlyWorkers, pages: Iterable[Page]) -> Iterator[Look]:
         interruptions: list[KeyboardInterrupt] = []
 
         def until_interrupted() -> Iterator[Page]:
@@ -306,10 +362,12 @@ class Helpers:
             except KeyboardInterrupt as exc:  # while a page was waited for: those that are there come first
                 interruptions.append(exc)
 
-        descriptors = () if page_file is None else (page_file,)
-        with WorkerPool(self._jobs, f"{__name__}:make", setup, pass_fds=descriptors) as pool:
+        page_file = started.page_file
+        here = _unanswered if page_file is None else partial(self._answer_here, page_file)
+        with started.pool as pool:
+            answers = pool.run(until_interrupted(), self._question, here, take_part=page_file is not None)
             try:
-                for page, answer in pool.run(until_interrupted(), self._question, _unanswered):
+                for page, answer in answers:
                     told = _understood(answer, len(page))
                     yield self._look_here(page) if told is None else partial(self._told, page, told)
             finally:
@@ -319,6 +377,12 @@ class Helpers:
 
     def _look_here(self, page: Page) -> Look:
         return partial(self._examiner.examine_each, page.values())
+
+    def _answer_here(self, page_file: int, page: Page) -> bytes:
+        """Answer as a worker does, before it is the turn of the page."""
+        if self._own is None:
+            self._own = _Worker(self._setup(page_file))
+        return self._own.answer(self._question(page))
 
     def _encoded_setup(self, page_file: int | None) -> bytes | None:
         """Return what workers need; None where text in it is not Unicode: this process has no need to encode it."""

@@ -18,8 +18,10 @@ MOST_ANSWER_BYTES: Final = 512 << 20
 
 
 class Kind(IntEnum):
-    """What a frame is: the first two go to a worker, the others come from it."""
+    """What a frame is: the first three go to a worker, the others come from it."""
 
+    TARGET = 0
+    """Which function makes the worker's function; it is imported, and waits for the setup."""
     SETUP = 1
     WORK = 2
     ANSWER = 3
@@ -33,7 +35,7 @@ class Frame(NamedTuple):
     """One frame.
 
     Attributes:
-        number: Of the piece of work; in a setup the process id of the sender.
+        number: Of the piece of work; with a target the process id of the sender.
         kind: What it is.
         contents: As sent.
     """

@@ -7,6 +7,7 @@ waits, so that memory stays flat.
 
 from __future__ import annotations
 
+import contextlib
 import selectors
 import signal
 from collections import deque
@@ -43,25 +44,33 @@ class WorkerPool:
         jobs: How many workers; there are fewer, or none, where the system gives no more processes.
         target: Dotted name of a function ``make(setup: bytes) -> Callable[[bytes], bytes]``, as
             ``package.module:make``, looked up in the worker.
-        setup: What ``make`` is given; goes through a pipe.
+        setup: What ``make`` is given; goes through a pipe. None where :meth:`set_up` tells it later: the workers start
+            and import meanwhile.
         pass_fds: Descriptors above 2 that the workers inherit, under the same numbers.
 
     Attributes:
         lost: A sentence for each worker that ended too early.
     """
 
-    def __init__(self, jobs: int, target: str, setup: bytes, *, pass_fds: Sequence[int] = ()) -> None:
+    def __init__(self, jobs: int, target: str, setup: bytes | None, *, pass_fds: Sequence[int] = ()) -> None:
         self.lost: list[str] = []
         self._workers: list[WorkerProcess] = []
         try:
             with interruptions_held():
                 for _ in range(jobs if can_start() else 0):
-                    self._workers.append(WorkerProcess(target, setup, pass_fds))
+                    self._workers.append(WorkerProcess(target, pass_fds))
         except NoWorker:
             pass
         except BaseException:
             self.close()
             raise
+        if setup is not None:
+            self.set_up(setup)
+
+    def set_up(self, setup: bytes) -> None:
+        """Tell the workers what they need to know before any work, once."""
+        for worker in self._workers:
+            worker.set_up(setup)
 
     def __enter__(self) -> Self:
         return self
@@ -84,7 +93,12 @@ class WorkerPool:
                 self._workers.pop().end()
 
     def run(
-        self, work: Iterable[W], frame: Callable[[W], bytes], here: Callable[[W], bytes]
+        self,
+        work: Iterable[W],
+        frame: Callable[[W], bytes],
+        here: Callable[[W], bytes],
+        *,
+        take_part: bool = False,
     ) -> Iterator[tuple[W, bytes]]:
         """Yield each piece of work with its answer, in the order of the work.
 
@@ -93,11 +107,12 @@ class WorkerPool:
                 before is yielded first.
             frame: Makes the bytes for a worker, when the piece is given to it.
             here: Does a piece in this process: a worker ended or failed over it, or there is none.
+            take_part: This process does pieces too while all workers have enough. Not where it waits for ``work``.
 
         Raises:
             EtcdfixError: As ``work`` or ``here`` does, when it is the turn of that piece.
         """
-        run = _Run(self._workers, self.lost, iter(work), frame, here)
+        run = _Run(self._workers, self.lost, iter(work), frame, here, take_part=take_part)
         whole = False
         try:
             yield from run.answers()
@@ -128,18 +143,21 @@ class _Run(Generic[W]):
         source: Iterator[W],
         frame: Callable[[W], bytes],
         here: Callable[[W], bytes],
+        *,
+        take_part: bool,
     ) -> None:
         self._workers = workers
         self._lost = lost
         self._source = source
         self._frame = frame
         self._here = here
+        self._take_part = take_part
         self._more = True
         self._failure: EtcdfixError | None = None
         self._count = 0
         self._pieces: deque[_Piece[W]] = deque()
         self._bytes = 0
-        self._jobs = len(workers)
+        self._jobs = len(workers) + take_part
         self._under_way: dict[WorkerProcess, deque[_Piece[W]]] = {worker: deque() for worker in workers}
         self._waiting = WaitingAnswers()
         self._selector = selectors.DefaultSelector()
@@ -160,7 +178,10 @@ class _Run(Generic[W]):
             elif not self._may_give():
                 if not self._pieces:
                     break
-                self._receive(None)
+                if self._may_take_part():
+                    self._do_one()
+                else:
+                    self._receive(None)
         if self._failure is not None:
             raise self._failure
 
@@ -169,30 +190,49 @@ class _Run(Generic[W]):
             return False
         if not self._workers:
             return not self._pieces
-        if min(map(len, self._under_way.values())) >= _UNDER_WAY:
-            return False
+        return min(map(len, self._under_way.values())) < _UNDER_WAY and self._near()
+
+    def _may_take_part(self) -> bool:
+        return self._take_part and self._more and not self._waiting.full and self._near()
+
+    def _near(self) -> bool:
         count = len(self._pieces)
         return count < self._jobs or (count < _AHEAD * self._jobs and self._bytes < _AHEAD_BYTES)
 
     def _give(self) -> None:
+        piece = self._next()
+        if piece is None or not self._workers:
+            return
+        frame = self._frame(piece.work)
+        piece.size = len(frame)
+        piece.worker = min(self._workers, key=lambda worker: len(self._under_way[worker]))
+        self._under_way[piece.worker].append(piece)
+        piece.worker.send(piece.number, frame)
+        self._bytes += piece.size
+
+    def _do_one(self) -> None:
+        """Do the next piece in this process while it would wait."""
+        piece = self._next()
+        if piece is None:
+            return
+        # An error is for when it is the turn of the piece, which has no answer then and is done again.
+        with contextlib.suppress(EtcdfixError):
+            self._waiting.put(piece.number, self._here(piece.work))
+
+    def _next(self) -> _Piece[W] | None:
+        """Return the next piece, as one for this process; None where there are no more."""
         try:
             work = next(self._source)
         except StopIteration:
             self._more = False
-            return
+            return None
         except EtcdfixError as exc:
             self._more, self._failure = False, exc
-            return
+            return None
         self._count += 1
         piece = _Piece(self._count, work)
-        if self._workers:
-            frame = self._frame(work)
-            piece.size = len(frame)
-            piece.worker = min(self._workers, key=lambda worker: len(self._under_way[worker]))
-            self._under_way[piece.worker].append(piece)
-            piece.worker.send(piece.number, frame)
-        self._bytes += piece.size
         self._pieces.append(piece)
+        return piece
 
     def _first_is_ready(self) -> bool:
         if not self._pieces:
@@ -203,7 +243,7 @@ class _Run(Generic[W]):
     def _take_first(self) -> tuple[W, bytes]:
         first = self._pieces.popleft()
         self._bytes -= first.size
-        answer = None if first.worker is None else self._waiting.take(first.number)
+        answer = self._waiting.take(first.number) if first.number in self._waiting else None
         return first.work, self._here(first.work) if answer is None else answer
 
     def _receive(self, timeout_seconds: float | None) -> None:

@@ -52,16 +52,15 @@ class WorkerProcess:
     It must be made in a thread that lives as long as the worker should.
 
     Args:
-        target: Dotted name of the function that makes its function, ``package.module:make``.
-        setup: What that is given.
+        target: Dotted name of the function that makes its function, ``package.module:make``; imported at once.
         pass_fds: Descriptors that it inherits, under the same numbers.
 
     Raises:
         NoWorker: There is no process to be had.
     """
 
-    def __init__(self, target: str, setup: bytes, pass_fds: Sequence[int]) -> None:
-        self._frames: SimpleQueue[tuple[int, bytes] | None] = SimpleQueue()
+    def __init__(self, target: str, pass_fds: Sequence[int]) -> None:
+        self._frames: SimpleQueue[tuple[int, Kind, bytes] | None] = SimpleQueue()
         try:
             self._process = _start(pass_fds)
         except OSError as exc:
@@ -73,18 +72,20 @@ class WorkerProcess:
         for pipe in (self._input, self._output):
             with contextlib.suppress(OSError):  # there is a limit for each user; a smaller pipe is slower
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        self._sender = threading.Thread(
-            target=self._send_all, args=(target.encode() + b"\0" + setup,), daemon=True
-        )
+        self._sender = threading.Thread(target=self._send_all, args=(target.encode(),), daemon=True)
         try:
             self._sender.start()
         except (RuntimeError, MemoryError) as exc:
             self.end()
             raise NoWorker from exc
 
+    def set_up(self, setup: bytes) -> None:
+        """Have it make its function, once and before any work; does not wait until it has read that."""
+        self._frames.put((0, Kind.SETUP, setup))
+
     def send(self, number: int, frame: bytes) -> None:
         """Give it a piece of work; does not wait until it has read that."""
-        self._frames.put((number, frame))
+        self._frames.put((number, Kind.WORK, frame))
 
     def read(self) -> Frame | None:
         """Return its next answer, once it is there; None where there will be none any more."""
@@ -116,15 +117,15 @@ class WorkerProcess:
             return self._process.wait(_GRACE_SECONDS)
         return None
 
-    def _send_all(self, setup: bytes) -> None:
+    def _send_all(self, target: bytes) -> None:
         """Send what there is, and then the end; so a worker ends, which shows, where nothing can be sent any more."""
         descriptor = self._input.fileno()
         with self._input, contextlib.suppress(OSError, MemoryError):
             paths = b"\0".join(map(os.fsencode, _import_paths()))
             os.write(descriptor, len(paths).to_bytes(8, "little") + paths)
-            write_frame(descriptor, os.getpid(), Kind.SETUP, setup)
-            for number, frame in iter(self._frames.get, None):
-                write_frame(descriptor, number, Kind.WORK, frame)
+            write_frame(descriptor, os.getpid(), Kind.TARGET, target)
+            for number, kind, frame in iter(self._frames.get, None):
+                write_frame(descriptor, number, kind, frame)
                 del frame  # it may be large, and the next one may be long in coming
 
 

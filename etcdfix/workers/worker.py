@@ -66,17 +66,20 @@ def _seclude() -> int:
 
 
 def _serve(work: BinaryIO, answers: int) -> None:
-    setup = read_frame(work)
-    if setup is None:
+    target = read_frame(work)
+    if target is None:
         return
-    _end_with(setup.number)
-    target, _, given = setup.contents.partition(b"\0")
+    _end_with(target.number)
     try:
-        do = _make(target.decode(), given)
+        make = _find(target.contents.decode())
+        setup = read_frame(work)
+        if setup is None:
+            return
+        do = make(setup.contents)
     except Exception as exc:  # noqa: BLE001 - whatever it was, the other process has to do the work
         write_frame(answers, 0, Kind.UNFIT, _name(exc))
         return
-    del setup, given
+    del setup
     _work(do, work, answers)
 
 
@@ -91,10 +94,10 @@ def _work(do: Callable[[bytes], bytes], work: BinaryIO, answers: int) -> None:
         write_frame(answers, number, kind, answer)
 
 
-def _make(target: str, setup: bytes) -> Callable[[bytes], bytes]:
+def _find(target: str) -> Callable[[bytes], Callable[[bytes], bytes]]:
     module, _, name = target.partition(":")
-    made: Callable[[bytes], bytes] = getattr(import_module(module), name)(setup)
-    return made
+    found: Callable[[bytes], Callable[[bytes], bytes]] = getattr(import_module(module), name)
+    return found
 
 
 def _name(exc: Exception) -> bytes:

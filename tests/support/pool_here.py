@@ -14,12 +14,17 @@ W = TypeVar("W")
 class PoolHere:
     """Plays :class:`etcdfix.workers.pool.WorkerPool`; pieces are answered some time before they are yielded."""
 
-    def __init__(self, jobs: int, target: str, setup: bytes, *, pass_fds: Sequence[int] = ()) -> None:
+    def __init__(self, jobs: int, target: str, setup: None, *, pass_fds: Sequence[int] = ()) -> None:
         module, _, name = target.partition(":")
-        make: Callable[[bytes], Callable[[bytes], bytes]] = getattr(import_module(module), name)
-        self._workers = cycle([make(setup) for _ in range(jobs)])
+        self._make: Callable[[bytes], Callable[[bytes], bytes]] = getattr(import_module(module), name)
+        self._jobs = jobs
+        self._workers: Iterator[Callable[[bytes], bytes]] = iter(())
         self._ahead = 2 * jobs
         self.lost: list[str] = []
+
+    def set_up(self, setup: bytes) -> None:
+        """Make the workers."""
+        self._workers = cycle([self._make(setup) for _ in range(self._jobs)])
 
     def __enter__(self) -> Self:
         return self
@@ -28,9 +33,17 @@ class PoolHere:
         pass
 
     def run(
-        self, work: Iterable[W], frame: Callable[[W], bytes], here: Callable[[W], bytes]
+        self,
+        work: Iterable[W],
+        frame: Callable[[W], bytes],
+        here: Callable[[W], bytes],
+        *,
+        take_part: bool = False,
     ) -> Iterator[tuple[W, bytes]]:
-        """Answer each piece; of every seventh, as if its worker had ended over it."""
+        """Answer each piece; of every seventh, as if its worker had ended over it.
+
+        That is enough of a part for this process to take, whatever ``take_part`` says.
+        """
         pieces: deque[tuple[W, bytes | None]] = deque()
         for number, piece in enumerate(work):
             pieces.append((piece, None if number % 7 == 6 else next(self._workers)(frame(piece))))

@@ -16,7 +16,7 @@ from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_jobs import Helpers, jobs_for
+from etcdfix.examine_jobs import Helpers, Jobs, jobs_for, started_early
 from etcdfix.sources import mvcc, pages
 from etcdfix.sources.base import SourceDescription
 from etcdfix.sources.snapshot import SnapshotSource
@@ -196,6 +196,36 @@ def test_auto_starts_no_worker_for_a_small_scope(monkeypatch: pytest.MonkeyPatch
     assert counts == [(9, 0), (9, 1), (9, 2)]
 
 
+@pytest.mark.parametrize(
+    ("jobs", "everything", "workers"),
+    [(1, True, None), (2, True, 1), (3, False, 2), ("auto", True, 3), ("auto", False, None)],
+)
+def test_workers_of_a_file_are_started_before_it_is_read(
+    jobs: Jobs, everything: bool, workers: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+
+    class Counting(PoolHere):
+        def __init__(self, jobs: int, *arguments: Any, **more: Any) -> None:
+            started.append(jobs)
+            super().__init__(jobs, *arguments, **more)
+
+    monkeypatch.setattr(examine_jobs, "WorkerPool", Counting)
+    monkeypatch.setattr(examine_jobs, "resolve_jobs", lambda *_, **__: 4)
+    with (
+        SnapshotSource(ALPHA / "snapshot.db.gz") as source,
+        started_early(source, jobs, everything=everything) as early,
+    ):
+        assert (early is not None) == (workers is not None)
+    assert started == ([] if workers is None else [workers])
+
+
+@pytest.mark.parametrize("jobs", [1, 2, "auto"])
+def test_workers_are_started_early_for_files_alone(jobs: Jobs) -> None:
+    with started_early(MemorySource([]), jobs, everything=True) as early:
+        assert early is None
+
+
 # What nobody may see, and what cannot be sent
 
 
@@ -260,9 +290,14 @@ def test_an_answer_that_is_none_is_examined_here(
 ) -> None:
     class Damaging(PoolHere):
         def run(
-            self, work: Iterable[Any], frame: Callable[[Any], bytes], here: Callable[[Any], bytes]
+            self,
+            work: Iterable[Any],
+            frame: Callable[[Any], bytes],
+            here: Callable[[Any], bytes],
+            *,
+            take_part: bool = False,
         ) -> Iterator[tuple[Any, bytes]]:
-            for piece, answer in super().run(work, frame, here):
+            for piece, answer in super().run(work, frame, here, take_part=take_part):
                 yield piece, damaged(answer)
 
     values = [

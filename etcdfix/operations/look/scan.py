@@ -15,7 +15,7 @@ from etcdfix.encryption.envelope import transformer_name
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import PLAIN, Examiner, Reading
 from etcdfix.examine_all import Beyond, Progress, View, examine_all, no_progress
-from etcdfix.examine_jobs import Helpers, Jobs
+from etcdfix.examine_jobs import Helpers, Jobs, started_early
 from etcdfix.model import Evidence, Outcome, ReadableRevision, ServerBehaviour, key_id_digest
 from etcdfix.operations.look.concluding import conclude
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
@@ -466,26 +466,28 @@ def run_scan(
         ConfigurationError: The scope names something that does not exist.
         SourceError: Nothing could be read.
     """
-    examiner = Examiner.of_cluster(source, request, plugins)
-    ranges = resolve_scope(request.scope, request.layout, examiner.readers.custom_directories())
-    cluster = examiner.kube_system_uid(source)
-    request = msgspec.structs.replace(request, same_again=with_what_it_keeps(request.same_again, source))
-    denied: list[bytes] = []
-    pages, others, shard = _what_to_examine(source, ranges, request.shard, denied)
-    reporter.begin(_header(source, request, cluster, shard))
-    with contextlib.closing(_Gathering(source, examiner, request, reporter)) as gathering:
-        tally, not_object_sample = gathering.tally, gathering.not_object_sample
-        ending = examine_all(
-            examiner,
-            pages,
-            gathering.take,
-            plain=tally.add_plain,
-            helpers=Helpers(examiner, request, source, jobs) if jobs != 1 else None,
-            progress=progress,
-            beyond=others,
-        )
-        (summary, first), ended = _uncut(gathering.end, ending.ended)
-        midway = ending.problems
+    everything = request.scope.everything and request.shard is None
+    with started_early(source, jobs, everything=everything) as early:
+        examiner = Examiner.of_cluster(source, request, plugins)
+        ranges = resolve_scope(request.scope, request.layout, examiner.readers.custom_directories())
+        cluster = examiner.kube_system_uid(source)
+        request = msgspec.structs.replace(request, same_again=with_what_it_keeps(request.same_again, source))
+        denied: list[bytes] = []
+        pages, others, shard = _what_to_examine(source, ranges, request.shard, denied)
+        reporter.begin(_header(source, request, cluster, shard))
+        with contextlib.closing(_Gathering(source, examiner, request, reporter)) as gathering:
+            tally, not_object_sample = gathering.tally, gathering.not_object_sample
+            ending = examine_all(
+                examiner,
+                pages,
+                gathering.take,
+                plain=tally.add_plain,
+                helpers=Helpers(examiner, request, source, jobs, early=early) if jobs != 1 else None,
+                progress=progress,
+                beyond=others,
+            )
+            (summary, first), ended = _uncut(gathering.end, ending.ended)
+            midway = ending.problems
     kms = _kms_summary(tally, plugins)
     summary.kms = kms
     summary.readable_revisions = gathering.readable_revisions

@@ -225,6 +225,58 @@ def test_an_exception_is_no_death_and_its_text_appears_nowhere(capfd: Captured) 
     assert capfd.readouterr() == ("", "")
 
 
+def test_what_the_workers_need_may_be_told_later() -> None:
+    with WorkerPool(2, TARGET, None) as pool:
+        pool.set_up(b"setup" * 10**6)
+        assert run_all(pool, numbered(20)) == reversed_all(numbered(20))
+        assert pool.lost == []
+
+
+def test_workers_that_are_never_told_anything_end_with_the_pool() -> None:
+    with WorkerPool(2, TARGET, None):
+        pass
+
+
+def test_workers_that_end_before_they_are_told_anything() -> None:
+    with WorkerPool(2, TARGET, None) as pool:
+        for pid in process_ids(pool):
+            os.kill(pid, signal.SIGKILL)
+        pool.set_up(b"setup" * 10**6)
+        assert list(pool.run(numbered(9), same, here, take_part=True)) == [(p, here(p)) for p in numbered(9)]
+    assert len(pool.lost) == 2
+    assert all("a worker process was ended by SIGKILL" in sentence for sentence in pool.lost)
+
+
+def test_this_process_does_pieces_while_the_workers_have_enough() -> None:
+    pieces = [b"sleep 0.5", *numbered(20)]
+    with WorkerPool(1, TARGET, b"") as pool:
+        done = list(pool.run(pieces, same, here, take_part=True))
+    assert [piece for piece, _ in done] == pieces
+    assert all(answer in (piece[::-1], here(piece)) for piece, answer in done)
+    # Two are the worker's, and there are eight for two processes until the first is yielded.
+    assert [answer == here(piece) for piece, answer in done[:8]] == [False, False, *[True] * 6]
+
+
+def test_an_error_in_this_process_is_raised_in_its_turn() -> None:
+    def failing(piece: bytes) -> bytes:
+        raise SourceError(f"cannot do {piece.decode()}")
+
+    pieces = [b"sleep 0.5", b"a", b"b", b"c"]
+    with WorkerPool(1, TARGET, b"") as pool:
+        answers = pool.run(pieces, same, failing, take_part=True)
+        assert [piece for piece, _ in itertools.islice(answers, 2)] == pieces[:2]
+        with pytest.raises(SourceError, match="cannot do b"):
+            next(answers)
+
+
+def test_an_interruption_while_this_process_does_a_piece() -> None:
+    def interrupted(_: bytes) -> bytes:
+        raise KeyboardInterrupt
+
+    with WorkerPool(1, TARGET, b"") as pool, pytest.raises(KeyboardInterrupt):
+        list(pool.run([b"sleep 30", b"a", b"b"], same, interrupted, take_part=True))
+
+
 def test_a_worker_that_cannot_begin(capfd: Captured) -> None:
     with WorkerPool(2, TARGET, b"unfit " + SECRET) as pool:
         assert run_all(pool, numbered(9)) == [(piece, here(piece)) for piece in numbered(9)]

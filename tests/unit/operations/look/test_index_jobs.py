@@ -268,8 +268,10 @@ def test_no_data_of_a_secret_goes_through_the_pipe(monkeypatch: pytest.MonkeyPat
     answers: list[bytes] = []
 
     class Listening(PoolHere):
-        def run(self, work: Any, frame: Any, here: Callable[[Any], bytes]) -> Iterator[tuple[Any, bytes]]:
-            for piece, answer in super().run(work, frame, here):
+        def run(
+            self, work: Any, frame: Any, here: Callable[[Any], bytes], *, take_part: bool = False
+        ) -> Iterator[tuple[Any, bytes]]:
+            for piece, answer in super().run(work, frame, here, take_part=take_part):
                 answers.append(answer)
                 yield piece, answer
 

@@ -11,6 +11,7 @@ import copy
 import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -20,8 +21,9 @@ from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, KNOWN_PROVIDERS, Envelope, parse_envelope
 from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, KMSPending, stored_key_id
+from etcdfix.encryption.noise import SameNoise
 from etcdfix.encryption.peek import LookInto, PeekRequest, Structures, peek
-from etcdfix.encryption.repairs import nearly_behind_plugin, unsearched
+from etcdfix.encryption.repairs import is_never_near, nearly_behind_plugin, unsearched
 from etcdfix.encryption.transformer import (
     Transformers,
     TransformFailed,
@@ -35,6 +37,7 @@ from etcdfix.model import (
     Look,
     Outcome,
     Peek,
+    PeekState,
     Plaintext,
     RepairProof,
     ServerBehaviour,
@@ -89,6 +92,20 @@ def _ends_inside_its_envelope(value: bytes) -> bool:
     return len(value) > len(ENCRYPTED_PREFIX) and any(start.startswith(value) for start in _ENVELOPE_STARTS)
 
 
+class _OneOfMany(NamedTuple):
+    """What was said of one value that shows noise, and is said of every other one like it."""
+
+    noise: SameNoise
+    failure: TransformFailure
+    seen: Observation
+    found: Examination
+
+
+_MOST_ALIKE: Final = 8
+"""So many envelopes of one resource are told apart; hostile values can all have different ones."""
+_MOST_RESOURCES: Final = 1_000
+
+
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """How the values of a cluster are read.
 
@@ -137,6 +154,8 @@ class Examiner:
         self.assumed_release = assumed_release
         self._last_opened: tuple[StoredValue, bytes] | None = None
         self._last_seen: tuple[StoredValue, Observation] | None = None
+        self._last_judged: tuple[Observation, Verdict] | None = None
+        self._alike: dict[ResourceReader, list[_OneOfMany]] = {}
         self._repairs = True
 
     @classmethod
@@ -164,12 +183,14 @@ class Examiner:
     def start_over(self) -> None:
         """Forget which encryption keys opened what: a new run counts what it sees itself, and nothing else."""
         self.readers.start_over()
+        self._alike.clear()
 
     def apart(self) -> Examiner:
         """Return one that reads in the same way, whose values do not speak for those of this run, nor the other way."""
         other = copy.copy(self)
         other.readers = self.readers.apart()
         other._last_opened = other._last_seen = None  # noqa: SLF001 - its own
+        other._alike = {}  # noqa: SLF001 - its own
         return other
 
     def learn_custom_resources(self, source: Source) -> None:
@@ -192,6 +213,7 @@ class Examiner:
     def know_names(self, names: Collection[str]) -> None:
         """Know further names of encryption keys, so that one with colons in it is called by its whole name."""
         self._names |= frozenset(names)
+        self._alike.clear()
 
     def kube_system_uid(self, source: Source) -> str | None:
         """Return the uid of namespace kube-system, which names the cluster; None when it cannot be read."""
@@ -314,6 +336,11 @@ class Examiner:
                     self._note_opened(reader, plain, stored.mod_revision)
             if plain is not None:
                 self._last_opened = stored, data
+            if first and not thorough and isinstance(problem, TransformFailure):
+                known = self._like_another(reader, stored, problem)
+                if known is not None:
+                    yield stored, known
+                    continue
             try:
                 found = self._judge_closely(
                     reader, stored, problem, plain, decoded, first=first, thorough=thorough
@@ -344,6 +371,61 @@ class Examiner:
         """Return what a verdict was made from: of the last value that was looked at closely; None of any other one."""
         seen = self._last_seen
         return seen[1] if seen is not None and seen[0] is found.stored else None
+
+    def _like_another(
+        self, reader: ResourceReader, stored: StoredValue, failure: TransformFailure
+    ) -> Examination | None:
+        """Return what a value is that shows the same noise as another one; None where it has to be looked at."""
+        for noise, failed, seen, found in self._alike.get(reader, ()):
+            if (failed is failure or failed == failure) and noise.holds(stored.value):
+                where = self.layout.split(
+                    stored.key, reader.directory, reader.shared, namespaced=reader.namespaced
+                )
+                self._last_seen = stored, seen
+                return Examination(
+                    stored,
+                    reader.directory,
+                    where.namespace,
+                    where.name,
+                    found.transformer,
+                    False,
+                    False,
+                    found.verdict,
+                    None,
+                    "",
+                    reader.rule,
+                    found.key_fingerprints,
+                )
+        return None
+
+    def _remember(
+        self, reader: ResourceReader, envelope: Envelope, seen: Observation, found: Examination
+    ) -> None:
+        """Keep what a first look said of a value, where it may be said of others with the same envelope."""
+        own, failure, data = reader.transformers, seen.transform_failure, found.stored.value
+        if own is None or self.transformers is None or failure is None:
+            return
+        if seen.peek is None or seen.peek.state is PeekState.RIGHT_KEY or not reader.owner_known:
+            return
+        # What a name says beside its namespace, or a repair of the prefix, would be of that value alone.
+        if reader.directory.codec is StorageCodec.NOT_AN_OBJECT or not is_never_near(
+            data[: envelope.body_offset], own
+        ):
+            return
+        if len(self._alike) >= _MOST_RESOURCES:
+            self._alike.clear()
+        known = self._alike.setdefault(reader, [])
+        if len(known) >= _MOST_ALIKE or any(
+            one.failure == failure and data.startswith(one.noise.start) for one in known
+        ):
+            return
+        resource = reader.directory.group_resource
+        noise = SameNoise.of(
+            data, envelope.body_offset, resource, self.transformers, self._structures(reader)
+        )
+        if noise is not None:
+            stored = msgspec.structs.replace(found.stored, value=b"")
+            known.append(_OneOfMany(noise, failure, seen, msgspec.structs.replace(found, stored=stored)))
 
     def _judge_closely(
         self,
@@ -407,8 +489,8 @@ class Examiner:
             evidence=self._name_warnings(reader, stored.key),
         )
         self._last_seen = stored, seen
-        verdict = judge(seen)
-        return Examination(
+        verdict = self._verdict_on(seen)
+        found = Examination(
             stored,
             reader.directory,
             where.namespace,
@@ -426,6 +508,18 @@ class Examiner:
             and reader.transformers is not None
             and reader.transformers.has_dropped_data_keys(stored.value),
         )
+        if first and not thorough and envelope is not None and known:
+            self._remember(reader, envelope, seen, found)
+        return found
+
+    def _verdict_on(self, seen: Observation) -> Verdict:
+        """Judge what was seen; many values of one key show the same, one after the other."""
+        last = self._last_judged
+        if last is not None and last[0] == seen:
+            return last[1]
+        verdict = judge(seen)
+        self._last_judged = seen, verdict
+        return verdict
 
     def search_repair(self, found: Examination) -> RepairSearch:
         """Look for the only way in which the stored bytes of a value are put right; also where no tag proves it.

@@ -50,6 +50,8 @@ MOST_SEARCHED = 1_000
 # So many values are asked about ahead of the one whose answer is awaited.
 _WINDOW = 512
 _WINDOW_BYTES = 8 << 20
+# So many kinds of examinations that were put aside are told apart; hostile values can all be of their own.
+_MOST_KINDS = 1_000
 
 
 WAITING = "waiting"
@@ -275,6 +277,102 @@ def _drain(
     return ending
 
 
+class _Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An examination that was put aside: what is its own, and the number of its kind; or all of it."""
+
+    kind: int
+    stored: StoredValue | None = None
+    namespace: str = ""
+    name: str = ""
+    whole: Examination | None = None
+
+
+class _Doubtful:
+    """Examinations that were put aside, in the order in which they came; what many have in common is kept once."""
+
+    def __init__(self) -> None:
+        self._spool = Spool(_Kept)
+        self._numbers: dict[tuple[object, ...], int] = {}
+        self._kinds: list[Examination] = []
+        self._first: Examination | None = None
+
+    @property
+    def count(self) -> int:
+        """How many were not dropped yet."""
+        return self._spool.count
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._spool.close()
+
+    def append(self, found: Examination) -> None:
+        """Add one.
+
+        Raises:
+            OSError: There is no room for it; those before it are kept.
+        """
+        number = self._number_of(found)
+        if number is None:
+            self._spool.append(_Kept(0, whole=found))
+        else:
+            self._spool.append(_Kept(number, found.stored, found.namespace, found.name))
+
+    def _number_of(self, found: Examination) -> int | None:
+        """Return which kind it is of; None where it has much for itself, or there are too many kinds."""
+        if found.decoded is not None or found.repair is not None:
+            return None
+        like = (
+            found.verdict,
+            found.directory,
+            found.transformer,
+            found.opened,
+            found.stale,
+            found.kms_key_id,
+            found.rule,
+            found.key_fingerprints,
+            found.keys_untried,
+        )
+        number = self._numbers.get(like)
+        if number is None and len(self._kinds) < _MOST_KINDS:
+            number = self._numbers[like] = len(self._kinds)
+            self._kinds.append(
+                msgspec.structs.replace(found, stored=msgspec.structs.replace(found.stored, value=b""))
+            )
+        return number
+
+    def peek(self) -> Examination:
+        """Return the first that has not been dropped yet; there must be one."""
+        if self._first is None:
+            kept = self._spool.peek()
+            self._first = kept.whole if kept.stored is None else self._of_kind(kept, kept.stored)
+            assert self._first is not None  # one of the two always is there
+        return self._first
+
+    def _of_kind(self, kept: _Kept, stored: StoredValue) -> Examination:
+        kind = self._kinds[kept.kind]
+        return Examination(
+            stored,
+            kind.directory,
+            kept.namespace,
+            kept.name,
+            kind.transformer,
+            kind.opened,
+            kind.stale,
+            kind.verdict,
+            None,
+            kind.kms_key_id,
+            kind.rule,
+            kind.key_fingerprints,
+            None,
+            kind.keys_untried,
+        )
+
+    def drop(self) -> None:
+        """Let go of the one that :meth:`peek` returned."""
+        self._first = None
+        self._spool.drop()
+
+
 class Examining:
     """Examines values once, and those that wait for a plugin again. Close it, or use it as a context manager.
 
@@ -296,7 +394,7 @@ class Examining:
         self._kept: Counter[KeyName] = Counter()
         self._waiting = Spool(StoredValue)
         # From the first look, and from the later one; each in the source's order.
-        self._doubtful = (Spool(Examination), Spool(Examination))
+        self._doubtful = (_Doubtful(), _Doubtful())
         self._window: deque[tuple[StoredValue, Examination | None]] = deque()
         self._is_beyond: Callable[[bytes], bool] = _never
 
@@ -345,7 +443,7 @@ class Examining:
         """Return what is the last word on a value; keep the value where more may be found, and return None."""
         plugins = self._plugins
         if isinstance(found, KMSPending):
-            return self._put_aside(self._waiting, stored, stored)
+            return self._put_aside(self._waiting.append, stored, stored)
         if found.verdict.outcome is Outcome.READABLE:
             return found
         if plugins is not None and found.verdict.cause is Cause.KMS_UNREACHABLE:
@@ -353,9 +451,9 @@ class Examining:
             # plugin was given up.
             if plugins.over and self._waiting.on_disk:
                 return found
-            return self._put_aside(self._waiting, stored, stored)
+            return self._put_aside(self._waiting.append, stored, stored)
         if (plugins is not None and _behind_plugin(found)) or self._is_open(found):
-            return self._put_aside(self._doubtful[0], found, stored)
+            return self._put_aside(self._doubtful[0].append, found, stored)
         return found
 
     def look_beyond(self, looks: Iterable[Look], holds: Callable[[bytes], bool]) -> None:
@@ -373,7 +471,7 @@ class Examining:
                 for stored, found in look(counts):
                     pending = isinstance(found, KMSPending) or found.verdict.cause is Cause.KMS_UNREACHABLE
                     if pending and self._plugins is not None and not self._plugins.over:
-                        self._put_aside(self._waiting, stored, stored)
+                        self._put_aside(self._waiting.append, stored, stored)
 
     def _is_open(self, found: Examination) -> bool:
         """Say whether a value waits: more may be found, a repair too, or a search is due since it is the target."""
@@ -395,10 +493,10 @@ class Examining:
         plugin = self._plugin_to_ask(found) if self._plugins is not None else ""
         return (KeyName(found.rule, plugin, ""),) if plugin else ()
 
-    def _put_aside(self, spool: Spool[V], kept: V, stored: StoredValue) -> Examination | None:
+    def _put_aside(self, keep: Callable[[V], None], kept: V, stored: StoredValue) -> Examination | None:
         """Keep a value for later; where there is no room for it, wait for its plugin now and return what it is."""
         try:
-            spool.append(kept)
+            keep(kept)
         except OSError:
             found = self._wait_and_search(stored)
             if self._plugins is not None:
@@ -418,7 +516,9 @@ class Examining:
             self._window.popleft()
             if self._is_beyond(stored.key):
                 continue
-            now = found if found.verdict.is_plain else self._put_aside(self._doubtful[1], found, stored)
+            now = (
+                found if found.verdict.is_plain else self._put_aside(self._doubtful[1].append, found, stored)
+            )
             if now is not None:
                 yield now
         # Every value that could open has: what is said now is the last word.
@@ -463,7 +563,7 @@ class Examining:
         """Say whether the value's encryption key is there: it opens other values, or a look at this one showed it."""
         return found.verdict.key_proven or self._opened.opened(found.encryption_keys)
 
-    def _next_doubtful(self) -> Spool[Examination] | None:
+    def _next_doubtful(self) -> _Doubtful | None:
         filled = [spool for spool in self._doubtful if spool.count]
         if len(filled) == len(self._doubtful):
             return min(filled, key=lambda spool: spool.peek().stored.key)

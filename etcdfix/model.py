@@ -202,7 +202,7 @@ class Plaintext(msgspec.Struct, frozen=True, gc=False):
         return f"Plaintext({len(self.data)} bytes, {self.transformer!r}, stale={self.stale})"
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class Attempt(msgspec.Struct, frozen=True, cache_hash=True):
     """One configured provider or key that did not open a value, and why; what a cipher alone returns has no name yet.
 
     Attributes:

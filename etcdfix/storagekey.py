@@ -37,7 +37,7 @@ class StorageCodec(StrEnum):
     UNKNOWN = "unknown"
 
 
-class ResourcePrefix(msgspec.Struct, frozen=True):
+class ResourcePrefix(msgspec.Struct, frozen=True, cache_hash=True):
     """The keys of one resource: a directory below the storage prefix, and what the API server keeps in it.
 
     Attributes:

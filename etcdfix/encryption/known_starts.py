@@ -43,6 +43,8 @@ _JSON_TEXT = re.compile(rb'\{"[\x20-\x7e]{62}')
 _YAML_TEXT = re.compile(rb"[\x20-\x7e\r\n]{64}")
 _YAML_WORD = re.compile(rb'"?[A-Za-z][A-Za-z0-9_-]*"?:[ \r\n]')
 _MEMBER = b'":'
+# As the three texts begin: what begins otherwise is none of them.
+_TEXT_HEAD = re.compile(rb'\{"|[\x20-\x7e\r\n]{8}|\xd9\xd9\xf7')
 # JSON, YAML, CBOR, and the two places at which text is looked for behind a damaged block.
 _SHAPES = math.log2(5)
 
@@ -157,6 +159,18 @@ class Structures:
             seen: The first bytes, up to :data:`START_SIZE` of them; fewer where there are no more.
         """
         return _surest(self._literal(seen), self._text(seen))
+
+    def is_noise(self, seen: bytes) -> bool:
+        """Say at once of nearly all noise that nothing would be recognised, however much of it is seen.
+
+        Args:
+            seen: The first bytes, eight or more.
+        """
+        head = int.from_bytes(seen[:4])
+        for first in self._by_head:
+            if (head ^ first).bit_count() <= WRONG_BITS_ALLOWED:
+                return False
+        return _TEXT_HEAD.match(seen) is None
 
     def recognise_blocks(self, seen: bytes) -> RecognisedStart | None:
         """Return what the first bytes of a CBC plaintext show, None where they are noise.

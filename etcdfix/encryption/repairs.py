@@ -103,6 +103,20 @@ def _near(data: bytes, own: ResourceTransformers) -> Iterator[_Near]:
                 yield _Near(key, wrong, bits)
 
 
+def is_never_near(start: bytes, own: ResourceTransformers) -> bool:
+    """Say whether :func:`prefix_rewrites` yields nothing for every value that begins so.
+
+    Args:
+        start: Up to the colon behind the name, with which no configured name goes on.
+        own: Of the resource.
+    """
+    prefixes = [key.prefix for key in own.keys if key.prefix]
+    return start.startswith(tuple(prefixes)) or all(
+        int.from_bytes(difference(start[: len(prefix)], prefix[: len(start)])).bit_count() > MOST_PREFIX_BITS
+        for prefix in prefixes
+    )
+
+
 def _name_start(prefix: bytes) -> int:
     return sum(len(part) + 1 for part in prefix.split(b":", _PARTS_BEFORE_NAME)[:_PARTS_BEFORE_NAME])
 

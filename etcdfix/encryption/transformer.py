@@ -116,6 +116,8 @@ class _Keyed:
             for key in provider.keys
         ]
         self._ciphers = [cipher_of(self.type, key.material.expose()) for key in provider.keys]
+        # What a cipher says is one of few things.
+        self._named: dict[tuple[int, Attempt], Attempt] = {}
 
     def quick(self, *, later: bool) -> Iterator[tuple[bytes, _Quick]]:
         for index, key in enumerate(self.keys):
@@ -140,14 +142,23 @@ class _Keyed:
             if not data.startswith(key.prefix):
                 continue
             result = cipher.read(data[len(key.prefix) :], etcd_key)
-            name, fingerprint = key.transformer, key.key_fingerprint
             if not isinstance(result, Attempt):
-                return Plaintext(result, name, index != 0, "", fingerprint, cipher.authenticated)
-            failures.append(msgspec.structs.replace(result, transformer=name, key_fingerprint=fingerprint))
+                fingerprint = key.key_fingerprint
+                return Plaintext(result, key.transformer, index != 0, "", fingerprint, cipher.authenticated)
+            failures.append(self._failed(index, result))
         if not failures:
             name, errors = transformer_name(self.type, "v1", ""), (_NO_KEY_ERRORS[self.type],)
             failures.append(Attempt(FailureReason.NO_KEY_MATCHED, errors, transformer=name))
         return failures
+
+    def _failed(self, index: int, result: Attempt) -> Attempt:
+        named = self._named.get((index, result))
+        if named is None:
+            key = self.keys[index]
+            named = self._named[index, result] = msgspec.structs.replace(
+                result, transformer=key.transformer, key_fingerprint=key.key_fingerprint
+            )
+        return named
 
 
 class _KMS:
@@ -210,6 +221,7 @@ class ResourceTransformers:
     """
 
     __slots__ = (
+        "_failed",
         "_identity_stale",
         "_providers",
         "_quick",
@@ -224,6 +236,7 @@ class ResourceTransformers:
         self.keys = tuple(key for provider in providers for key in provider.keys)
         self.kms_readers = tuple(provider.reader for provider in providers if isinstance(provider, _KMS))
         self._providers = tuple(providers)
+        self._failed: TransformFailure | None = None
         self._quick = tuple(
             quick for index, provider in enumerate(providers) for quick in provider.quick(later=index != 0)
         )
@@ -290,9 +303,16 @@ class ResourceTransformers:
             if self.rule is None:
                 raise TransformFailed(TransformFailure(FailureReason.IDENTITY_REFUSED, _REFUSED_ERROR))
             raise TransformFailed(TransformFailure(FailureReason.NO_PROVIDER_MATCHED, _NO_PREFIX_ERROR))
-        known = all(attempt.errors for attempt in failures)
-        message = aggregate(error for attempt in failures for error in attempt.errors) if known else ""
-        raise TransformFailed(TransformFailure(_overall(failures), message, tuple(failures)))
+        raise TransformFailed(self._failure(tuple(failures)))
+
+    def _failure(self, attempts: tuple[Attempt, ...]) -> TransformFailure:
+        """Return what comes of several failures; of a lost key it is the same for every value."""
+        if self._failed is not None and self._failed.attempts == attempts:
+            return self._failed
+        known = all(attempt.errors for attempt in attempts)
+        message = aggregate(error for attempt in attempts for error in attempt.errors) if known else ""
+        self._failed = TransformFailure(_overall(attempts), message, attempts)
+        return self._failed
 
 
 class Transformers:

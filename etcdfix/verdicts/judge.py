@@ -35,7 +35,7 @@ from etcdfix.verdicts.observation import (
 from etcdfix.verdicts.plaintext import LONGEST_MESSAGE, bounded
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Verdict(msgspec.Struct, frozen=True, cache_hash=True):
     """What one key is, why, and how sure that is.
 
     Attributes:

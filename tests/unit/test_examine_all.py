@@ -307,7 +307,7 @@ def test_later_is_nothing_without_plugins() -> None:
     transformers = Transformers.from_configuration(parse_configuration(CONFIG, path="test"))
     with Examining(Examiner(StorageLayout(), transformers, shared_decoder(None))) as run:
         found = run._examine(plain("a"))
-        assert run._put_aside(run._doubtful[0], found, found.stored) is None
+        assert run._put_aside(run._doubtful[0].append, found, found.stored) is None
         assert verdicts(run.drain()) == [("a", None)]
 
 

@@ -33,6 +33,7 @@ _COUNTERS = tuple(
 # As many blocks as a start needs that is recognised by its text.
 _TRIED_BLOCKS = 4
 AUTHENTICATION_ERROR = "cipher: message authentication failed"
+_FAILED = Attempt(FailureReason.AUTHENTICATION_FAILED, (AUTHENTICATION_ERROR,))
 
 
 class AESGCMCipher:
@@ -57,7 +58,7 @@ class AESGCMCipher:
         try:
             return self._aead.decrypt(body[:NONCE_SIZE], body[NONCE_SIZE:], etcd_key)
         except InvalidTag:  # also for a body too short for its tag, as upstream
-            return Attempt(FailureReason.AUTHENTICATION_FAILED, (AUTHENTICATION_ERROR,))
+            return _FAILED
 
     def start(self, body: bytes) -> bytes:
         """Return the first bytes of what would be decrypted; in a value that was cut the last bytes are no tag."""

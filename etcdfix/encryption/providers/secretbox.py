@@ -27,6 +27,7 @@ _BODY = NONCE_SIZE + TAG_SIZE
 _TRIED_SIZE = 64
 # Upstream's words for a wrong key or changed data.
 AUTHENTICATION_ERROR = "output array was not large enough for encryption"
+_FAILED = Attempt(FailureReason.AUTHENTICATION_FAILED, (AUTHENTICATION_ERROR,))
 
 
 class SecretboxCipher:
@@ -49,7 +50,7 @@ class SecretboxCipher:
         try:
             return crypto_secretbox_open(body[NONCE_SIZE:], body[:NONCE_SIZE], self._key)
         except CryptoError:
-            return Attempt(FailureReason.AUTHENTICATION_FAILED, (AUTHENTICATION_ERROR,))
+            return _FAILED
 
     def start(self, body: bytes) -> bytes:
         """Return the first bytes of what would be decrypted."""

@@ -215,6 +215,27 @@ def test_noise_is_noise() -> None:
         assert STRUCTURES.recognise_blocks(source.randbytes(START_SIZE_CBC)) is None
 
 
+def test_what_is_called_noise_at_once_is_recognised_by_nobody() -> None:
+    source = random.Random(8)
+    texts = [text for literals in STRUCTURES._by_head.values() for text, _, _ in literals]
+    tails = (
+        b"",
+        b'{"kind":"' + b"x" * 300,
+        b"name: " + b"x" * 300,
+        b"\xd9\xd9\xf7\xa2\x44kind\x43Pod" + bytes(300),
+    )
+    called = 0
+    for data in (*texts, *tails[1:], *(source.randbytes(64) for _ in range(300))):
+        for flips in (0, 1, 8, 9, 20):
+            whole = bytearray(data + source.randbytes(START_SIZE))
+            for _ in range(flips):
+                whole[source.randrange(4)] ^= 1 << source.randrange(8)
+            if STRUCTURES.is_noise(bytes(whole[:64])):
+                called += 1
+                assert STRUCTURES.recognise(bytes(whole)) is None
+    assert called > 1_000
+
+
 def test_a_start_without_a_wrong_bit_is_found_as_if_all_were_compared() -> None:
     structures, slow = Structures(PAIRS, [("v1", "Pod")]), Structures(PAIRS, [("v1", "Pod")])
     slow._texts = []

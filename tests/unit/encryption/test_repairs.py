@@ -8,6 +8,7 @@ from etcdfix.encryption.repairs import (
     MOST_CBC_SIZE,
     Rewrite,
     cbc_rewrites,
+    is_never_near,
     nearly_behind_plugin,
     prefix_rewrites,
     rewrites,
@@ -87,6 +88,17 @@ def test_a_name_is_told_apart(bits: tuple[int, ...]) -> None:
     (rewritten,) = prefixes(flipped(value, *bits), own("aesgcm"))
     assert (rewritten.value, rewritten.kind) == (value, RepairKind.NAME)
     assert "key name" in rewritten.words
+
+
+@pytest.mark.parametrize("start", [b"k8s:enc:aesgcm:v1:", b"k8s:enc:aescbc:v1:", b"k8s:enc:aesgcm:v9:"])
+@pytest.mark.parametrize("name", [b"key1:", b"key3:", b"k:", b"other:", b"key1234:"])
+def test_what_is_never_near_has_no_prefix_put_back(start: bytes, name: bytes) -> None:
+    under = own("aesgcm")
+    if is_never_near(start + name, under):
+        for body in (b"key1:", b"ey1:", b"\xff" * 30):
+            assert prefixes(start + name + body + b"\xff" * 30, under) == []
+    else:
+        assert (start, name) not in {(b"k8s:enc:aesgcm:v1:", b"key1:"), (b"k8s:enc:aescbc:v1:", b"other:")}
 
 
 def test_what_names_a_key_of_its_rule_has_a_whole_prefix() -> None:

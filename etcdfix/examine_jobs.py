@@ -13,6 +13,8 @@ A worker is told of the seeds that KMS plugins have given so far and that opened
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import mmap
 import os
 import re
@@ -71,6 +73,7 @@ _BEFORE_AUTO: Final = 20_000
 _NOT_TO_BE_SENT: Final = (ValueError, OverflowError)
 
 _MOST_SEEDS: Final = 128
+_LAST_STREAM: Final = 2
 _NOTHING: Final = StoredValue(b"", b"", 0, 0, 0, 0)
 _LOCAL: Final = re.compile(r"unix|(https?://)?(127\.|localhost|\[::1\])")
 
@@ -271,7 +274,6 @@ class Helpers:
         self._alone = _BEFORE_AUTO if jobs == "auto" else 0
         self._jobs = jobs_for(jobs, source)
         self._providers = _kms_providers(examiner.transformers)
-        self._own: _Worker | None = None
 
     def looks(self, pages: Iterable[Page]) -> Iterator[Look]:
         """Yield the first look at each page, in the order of the pages.
@@ -285,9 +287,17 @@ class Helpers:
                 yield from self._looks_of_workers(chain((page,), rest))
                 return
             self._alone -= len(page)
-            yield partial(self._examiner.examine_each, page.values())
+            yield self._look_here(page)
 
     def _looks_of_workers(self, pages: Iterable[Page]) -> Iterator[Look]:
+        with _above_streams(self._source.page_file) as page_file:
+            setup = self._encoded_setup(page_file)
+            if setup is None:
+                yield from map(self._look_here, pages)
+            else:
+                yield from self._looks_of_pool(setup, page_file, pages)
+
+    def _looks_of_pool(self, setup: bytes, page_file: int | None, pages: Iterable[Page]) -> Iterator[Look]:
         interruptions: list[KeyboardInterrupt] = []
 
         def until_interrupted() -> Iterator[Page]:
@@ -296,19 +306,28 @@ class Helpers:
             except KeyboardInterrupt as exc:  # while a page was waited for: those that are there come first
                 interruptions.append(exc)
 
-        setup = _encode(self._setup())
-        page_file = self._source.page_file
         descriptors = () if page_file is None else (page_file,)
         with WorkerPool(self._jobs, f"{__name__}:make", setup, pass_fds=descriptors) as pool:
             try:
-                for page, answer in pool.run(until_interrupted(), self._question, self._answer_here):
-                    yield partial(self._told, page, _decode_answer(answer))
+                for page, answer in pool.run(until_interrupted(), self._question, _unanswered):
+                    told = _understood(answer, len(page))
+                    yield self._look_here(page) if told is None else partial(self._told, page, told)
             finally:
                 self.lost += pool.lost
         for interruption in interruptions:
             raise interruption
 
-    def _setup(self) -> _Setup:
+    def _look_here(self, page: Page) -> Look:
+        return partial(self._examiner.examine_each, page.values())
+
+    def _encoded_setup(self, page_file: int | None) -> bytes | None:
+        """Return what workers need; None where text in it is not Unicode: this process has no need to encode it."""
+        try:
+            return _encode(self._setup(page_file))
+        except UnicodeEncodeError:
+            return None
+
+    def _setup(self, page_file: int | None) -> _Setup:
         examiner, readers = self._examiner, self._examiner.readers
         configuration = self._reading.configuration
         return _Setup(
@@ -321,7 +340,7 @@ class Helpers:
             tuple(readers.custom_resources.values()),
             tuple(readers.unreadable_crds),
             tuple(sorted(readers.aggregated_groups)),
-            self._source.page_file,
+            page_file,
             None if self._drawn is None else self._drawn.made_by,
         )
 
@@ -334,11 +353,6 @@ class Helpers:
             for opener in self._providers.values()
         )
         return _encode(_Question(knowledge, *pass_on(page)))
-
-    def _answer_here(self, page: Page) -> bytes:
-        if self._own is None:
-            self._own = _Worker(self._setup())
-        return self._own.answer(self._question(page))
 
     def _told(
         self, page: Page, answer: _Answer, counts: PlainCounts | None
@@ -369,6 +383,33 @@ class Helpers:
         opener = self._providers.get((rule, transformer))
         if opener is not None and opener.plugin is not None:
             opener.plugin.opened[kms_key_id] += count
+
+
+@contextlib.contextmanager
+def _above_streams(descriptor: int | None) -> Iterator[int | None]:
+    """Give a descriptor under a number that no worker needs for its pipes: a file gets that of a closed stream."""
+    if descriptor is None or descriptor > _LAST_STREAM:
+        yield descriptor
+        return
+    other = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LAST_STREAM + 1)
+    try:
+        yield other
+    finally:
+        os.close(other)
+
+
+def _unanswered(_page: Page) -> bytes:
+    """Stand for the answer of a worker where there is none."""
+    return b""
+
+
+def _understood(answer: bytes, places: int) -> _Answer | None:
+    """Return what an answer says of a page of so many places; None where it is none."""
+    try:
+        told = _decode_answer(answer)
+    except msgspec.DecodeError:
+        return None
+    return told if all(0 <= place < places for place, _ in told.others) else None
 
 
 def _kms_providers(transformers: Transformers | None) -> Mapping[tuple[str, str], KMSv2Transformer]:

@@ -5,7 +5,9 @@ This is the command of a Job's pod: no shell has to cut a line, and no name of a
 
 from __future__ import annotations
 
+import errno
 import functools
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,9 +21,9 @@ from etcdfix.inputs.clusterlist import ListedCluster, load_cluster_list
 _PATH = click.Path(path_type=Path)
 _FORM: Final = "json"
 _TAKEN: Final = (
-    "snapshot", "kine", "manifest", "encryption_config", "cluster_name", "baseline", "output_file",
+    "snapshot", "kine", "manifest", "encryption_config", "cluster_name", "baseline", "output_file", "shard",
 )  # fmt: skip
-"""Parameters that the line decides: what stood in a variable or beside it would be another cluster's."""
+"""Parameters that the line decides: what stood in a variable or beside it would be of another scan."""
 
 _list_options = option_group(
     click.option(
@@ -104,6 +106,8 @@ def _directory(path: Path) -> Path:
     """Return the directory of the reports, made where its parent has none of that name: no shell makes it in a pod."""
     try:
         path.mkdir(exist_ok=True)
+    except FileExistsError as exc:
+        raise ConfigurationError(f"--reports {path}: {os.strerror(errno.ENOTDIR)}") from exc
     except OSError as exc:
         raise ConfigurationError(f"--reports {path}: {why(exc)}") from exc
     return path

@@ -29,7 +29,7 @@ def with_progress(items: Iterable[T], *, estimate: int, label: str, every: int =
         label: What they are, for the bar.
         every: The bar moves after so many; fewer where each takes long.
     """
-    if not sys.stderr.isatty():
+    if not _is_shown():
         yield from items
         return
     import click  # noqa: PLC0415 - imported by then in any case
@@ -59,6 +59,10 @@ def with_progress(items: Iterable[T], *, estimate: int, label: str, every: int =
         bar.update(pending)
 
 
+def _is_shown() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()  # None where the shell closed it: 2>&-
+
+
 def _weight(item: object) -> int:
     """Return as how many an item counts: a page as its values."""
     return len(item) if isinstance(item, Page) else 1
@@ -69,9 +73,9 @@ def progress_of(source: Source) -> Progress:
 
     def progress(items: Iterator[T], label: str, estimate: int | None, /) -> Iterator[T]:
         if estimate is None:
-            estimate = source.estimate() if sys.stderr.isatty() else 0
+            estimate = source.estimate() if _is_shown() else 0
             return with_progress(items, estimate=estimate, label=label)
-        if estimate and label == WAITING and sys.stderr.isatty():
+        if estimate and label == WAITING and _is_shown():
             import click  # noqa: PLC0415 - imported by then in any case
 
             click.echo(

@@ -82,7 +82,10 @@ COMMANDS: Commands = {
         "etcdfix.cli.encryption",
         "Say which encryption keys are needed, what opens what, what a new configuration would do.",
     ),
-    "report": ("etcdfix.cli.report", "Make one report of several saved ones: of the clusters of a fleet."),
+    "report": (
+        "etcdfix.cli.report",
+        "Make one report of several saved ones: of shards, or of many clusters.",
+    ),
     "doctor": (
         "etcdfix.cli.doctor",
         "Check what the other commands rest on: etcd, keys, places for backups, permissions.",

@@ -16,6 +16,7 @@ import msgspec
 
 from etcdfix.errors import ConfigurationError, why
 from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
+from etcdfix.text.words import counted
 
 FIELDS: Final = ("name", "snapshot", "configuration", "baseline")
 _NONE: Final = "-"
@@ -99,7 +100,7 @@ def _cluster(index: int, line: str) -> ListedCluster:
         raise ValueError("it ends with a carriage return; the lines end with a line feed alone")
     fields = line.split("\t")
     if len(fields) != len(FIELDS):
-        raise ValueError(f"it has {len(fields)} fields, expected {len(FIELDS)}")
+        raise ValueError(f"it has {counted(len(fields), 'field')}, expected {len(FIELDS)}")
     for called, field in zip(FIELDS, fields, strict=True):
         if not field.strip() or field != field.strip():
             raise ValueError(f"the {called} is empty, or has a space at its start or end: {_shown(field)}")

@@ -123,20 +123,36 @@ def mapped_input(path: Path, *, most_bytes: int) -> Iterator[bytes | mmap.mmap]:
     Raises:
         OSError: It cannot be read, is no regular file, or is too large (EFBIG); or there is no room for the copy.
     """
-    with tempfile.TemporaryFile(prefix="etcdfix-") as copy:
+    with _room(path):
+        temporary = tempfile.TemporaryFile(prefix="etcdfix-")  # noqa: SIM115 - closed below
+    with temporary as copy:
         size = 0
         with open_input(path) as stream:
             while piece := stream.read(_PIECE_BYTES):
                 size += len(piece)
                 if size > most_bytes:
                     raise _too_large(most_bytes)
-                copy.write(piece)
-        copy.flush()
+                with _room(path):
+                    copy.write(piece)
+        with _room(path):
+            copy.flush()
         if not size:
             yield b""
             return
         # Not closed: parts of it may still be in use. It goes with the last of them.
         yield mmap.mmap(copy.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+@contextmanager
+def _room(path: Path) -> Iterator[None]:
+    """Say of a full disk which one it is: not that of the file."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        said = f"no room for a copy of it in {tempfile.gettempdir()} (TMPDIR): {exc.strerror}"
+        raise OSError(exc.errno, said, str(path)) from exc
 
 
 def _bounded(stream: BinaryIO, most_bytes: int) -> bytes:

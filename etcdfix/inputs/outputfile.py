@@ -1,6 +1,7 @@
 """The one way to write a file for somebody: it takes its name only when it is whole.
 
-Until then it has a random name in the same directory, and it goes again when anything ends the work before that. What
+Until then it has no name, or a random one in the same directory, and it goes again when anything ends the work before
+that. What
 stands at the name is replaced, never written into: no link is followed, and no backup, audit log, plan or
 EncryptionConfiguration is lost.
 """
@@ -24,6 +25,7 @@ from etcdfix.errors import ConfigurationError
 STANDARD_OUTPUT: Final = Path("-")
 _OWNER_ONLY: Final = 0o600
 _PERMISSIONS: Final = 0o777
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # Names that the system gives to what a process has open. They are links, to a pipe without a name as often as not.
 _OPEN_ALREADY: Final = re.compile(
@@ -138,6 +140,9 @@ class _Target:
                 raise ConfigurationError(
                     f"{where} would be taken for the log of a SQLite database", hint="name another file"
                 ) from None
+            # One that lacks: what is written here would be read in its place the next time.
+            if any(_is_called(path, self._directory, self._path.name) for path in self._inputs):
+                raise self._read_too() from None
             return None
         if stat.S_ISLNK(status.st_mode):
             raise ConfigurationError(
@@ -146,13 +151,30 @@ class _Target:
         if not stat.S_ISREG(status.st_mode):
             raise ConfigurationError(f"{where} is no regular file any more")
         if any(os.path.samestat(status, other) for other in _statuses(self._inputs)):
-            raise ConfigurationError(f"{where} is a file that this command reads", hint="name another one")
+            raise self._read_too()
         own = own_file(self._directory, self._path.name)
         if own is not None and not (own is OwnFile.PLAN and self._may_replace_plan):
             raise ConfigurationError(
                 f"{where} is {own.value}, which is never written over", hint="name another file"
             )
         return status
+
+    def _read_too(self) -> ConfigurationError:
+        return ConfigurationError(
+            f"--output-file {self._path} is a file that this command reads", hint="name another one"
+        )
+
+
+def _is_called(path: Path | None, directory: int, name: str) -> bool:
+    """Return whether a path leads to this name in a directory that is open."""
+    try:
+        return (
+            path is not None
+            and path.name == name
+            and os.path.samestat(path.parent.stat(), os.fstat(directory))
+        )
+    except OSError:
+        return False
 
 
 def _statuses(paths: Iterable[Path | None]) -> Iterator[os.stat_result]:
@@ -163,19 +185,24 @@ def _statuses(paths: Iterable[Path | None]) -> Iterator[os.stat_result]:
 
 
 class _Partial:
-    """A new file under a random name, gone again unless it was renamed."""
+    """A new file, gone again unless it was renamed.
+
+    It has no name where the file system can do that, so that nothing is left of it however we end; else a random one.
+    """
 
     def __init__(self, directory: int, *, private: bool) -> None:
         self._directory = directory
         self._name = f".etcdfix-{secrets.token_hex(16)}.partial"
         self._caught: list[signal.Signals] = []
         self._catch_signals()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        mode = _OWNER_ONLY if private else 0o666
         try:
-            descriptor = os.open(self._name, flags, _OWNER_ONLY if private else 0o666, dir_fd=directory)
+            unnamed = _open_unnamed(directory, mode)
+            descriptor = os.open(self._name, _NEW, mode, dir_fd=directory) if unnamed is None else unnamed
         except BaseException:
             self._release_signals()
             raise
+        self._unnamed = unnamed is not None
         if private:
             os.fchmod(descriptor, _OWNER_ONLY)  # whatever the umask took away
         self.stream: BinaryIO = os.fdopen(descriptor, "wb")
@@ -196,6 +223,8 @@ class _Partial:
 
     def rename(self, name: str) -> None:
         """Take the name that it is meant to have."""
+        if self._unnamed:  # there is no call that puts it over what stands there
+            os.link(_held(self.stream.fileno()), self._name, dst_dir_fd=self._directory, follow_symlinks=True)
         os.replace(self._name, name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
 
     def _remove(self) -> None:
@@ -219,3 +248,23 @@ class _Partial:
         self._remove()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+
+
+def _open_unnamed(directory: int, mode: int) -> int | None:
+    """Open a new file without a name, which it can be given later; None where that is not to be had."""
+    try:
+        descriptor = os.open(".", os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, mode, dir_fd=directory)
+    except (
+        OSError,
+        AttributeError,
+    ):  # not on every file system, and not outside Linux: who asks tries with a name
+        return None
+    with contextlib.suppress(OSError):  # a system without /proc
+        if os.path.samestat(Path(_held(descriptor)).stat(), os.fstat(descriptor)):
+            return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _held(descriptor: int) -> str:
+    return f"/proc/self/fd/{descriptor}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, mapped_input
+from etcdfix.model import Outcome
 from etcdfix.reports.model import API_VERSION
 from etcdfix.reports.saved_report import Readable
 
@@ -23,6 +24,14 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 MOST_PIECE_BYTES: Final = 16 << 20
 """A finding, a summary, or any other piece that is decoded at once."""
+
+COUNTED: Final = {
+    Outcome.DECRYPT_FAILURE.value: "decrypt_failures",
+    Outcome.DECODE_FAILURE.value: "decode_failures",
+    Outcome.INCONSISTENT.value: "inconsistent",
+    Outcome.UNDETERMINED.value: "undetermined",
+}
+"""Field of the summary that counts the findings of an outcome."""
 
 _PIECE_BYTES: Final = 1 << 20
 _CUT: Final = "it is cut: its end is missing"
@@ -164,6 +173,20 @@ def open_report(path: Path, versions: Collection[str] = (API_VERSION,)) -> Itera
     """
     with mapped_input(path, most_bytes=MAX_REPORT_BYTES) as raw:
         yield ReportFile(raw, versions)
+
+
+def contradictions(found: Mapping[str, int], told: Mapping[str, int]) -> list[str]:
+    """Say where the findings are not those that the summary counts: the file was edited, or a part of it is lost.
+
+    Args:
+        found: How many findings there are, by field of the summary.
+        told: What the summary says.
+    """
+    return [
+        f"the report contradicts itself: it has {found[field]} findings of {outcome}, and counts {told[field]}"
+        for outcome, field in COUNTED.items()
+        if found[field] != told[field]
+    ]
 
 
 def _digest(raw: Readable) -> str:

@@ -91,6 +91,7 @@ class ShardEnd(msgspec.Struct, frozen=True):
 
     source: ReportSource
     summary: Summary
+    complete: bool
     finished_at: str
     part: ShardPart | None = None
 
@@ -141,7 +142,7 @@ def open_shard(path: Path) -> ShardFile:
         if head.scope.redaction_key_id:
             raise msgspec.ValidationError("its names were replaced (--redact-names)")
         if head.scope.shard is None:
-            raise msgspec.ValidationError("it is the report of a whole scan, not of a shard (scan --shard)")
+            raise msgspec.ValidationError("it is of a whole scan (for many clusters name --fleet)")
         findings = sum(1 for _ in report.findings())
         end = report.end(ShardEnd)
         if end.part is None:

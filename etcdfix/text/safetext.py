@@ -14,7 +14,8 @@ from typing import Final
 
 _PATTERN: Final = frozenset(b"*?[")
 _BOOTSTRAP: Final = b"bootstrap"
-_WITHHELD: Final = b"<withheld>"
+WITHHELD: Final = "<withheld>"
+"""The end of a key of which part is withheld."""
 _OF_A_TOKEN: Final = re.compile(rb"[0-9a-f]{8,64}")
 
 
@@ -38,7 +39,7 @@ def shown_key(key: bytes) -> bytes:
             continue
         # Below a prefix it may be the name of anything else.
         if at == first or (len(following) == 1 and _OF_A_TOKEN.fullmatch(following[0])):
-            return b"/".join([*segments[: at + 1], _WITHHELD])
+            return b"/".join([*segments[: at + 1], WITHHELD.encode()])
     return key
 
 

@@ -325,7 +325,7 @@ class OpenedSpans:
         taken = []
         for (rule, resource), spans in self._places.items():
             for (transformer, key), span in spans.items():
-                if span.last:
+                if span.first != _NEVER:
                     taken.append(
                         OpenedReach(
                             rule, resource, transformer, key, span.key_fingerprints, span.first, span.last

@@ -11,10 +11,15 @@ from typing import Final
 
 _RAISING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 
+Handler = Callable[[int, FrameType | None], object]
+
 
 @contextmanager
-def interruptions_held() -> Iterator[None]:
+def interruptions_held(*, only_first: bool = False) -> Iterator[None]:
     """Let signals whose handlers may raise wait until what runs inside is done; then they are heard.
+
+    Args:
+        only_first: A second signal is heard at once: what runs inside may wait for somebody who does nothing.
 
     In another thread than the main one, which alone hears signals, nothing is done.
     """
@@ -23,11 +28,16 @@ def interruptions_held() -> Iterator[None]:
         return
     came: list[int] = []
 
-    def note(number: int, _frame: FrameType | None) -> None:
+    def note(number: int, frame: FrameType | None) -> None:
+        if only_first and came:
+            came.clear()
+            before[number](number, frame)
         came.append(number)
 
     handlers = {number: signal.getsignal(number) for number in _RAISING}
-    before = {number: handler for number, handler in handlers.items() if callable(handler)}
+    before: dict[int, Handler] = {
+        number: handler for number, handler in handlers.items() if callable(handler)
+    }
     try:
         for number in before:
             signal.signal(number, note)
@@ -42,6 +52,6 @@ def interruptions_held() -> Iterator[None]:
             signal.raise_signal(heard)
 
 
-def _put_back(handlers: Mapping[signal.Signals, Callable[[int, FrameType | None], object]]) -> None:
+def _put_back(handlers: Mapping[int, Handler]) -> None:
     for number, handler in handlers.items():
         signal.signal(number, handler)

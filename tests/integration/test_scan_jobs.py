@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -73,6 +77,22 @@ def test_a_snapshot(jobs: int) -> None:
     assert of_snapshot(jobs) == of_snapshot(1)
 
 
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
+def test_where_the_file_has_the_number_of_a_closed_stream(closed: str, tmp_path: Path) -> None:
+    unpacked = tmp_path / "snapshot.db"
+    unpacked.write_bytes(gzip.decompress(SNAPSHOT.read_bytes()))
+    reports = []
+    for jobs in (1, 2):
+        report = tmp_path / f"{jobs}.json"
+        command = f"exec {sys.executable} -m etcdfix scan --snapshot {unpacked} -o json --jobs {jobs}"
+        subprocess.run(
+            f"{command} --output-file {report} {closed}", shell=True, check=False, stdout=subprocess.DEVNULL
+        )
+        said = json.loads(report.read_bytes())
+        reports.append((said["findings"], said["summary"], said["incomplete_reasons"]))
+    assert reports[0] == reports[1]
+
+
 def test_a_worker_that_is_killed_is_named_and_nothing_is_missing() -> None:
     killed: list[int] = []
 
@@ -99,6 +119,8 @@ def test_kine(tmp_path: Path) -> None:
         for stored in source.current(b""):
             kine.put(stored.key, stored.value)
         kine.close()
+    unpacked = tmp_path / "snapshot.db"
+    unpacked.write_bytes(gzip.decompress(SNAPSHOT.read_bytes()))
     reports = []
     for jobs in (1, 2):
         with KineSource(state) as source:

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -86,10 +87,11 @@ class Command:
             if not name.startswith(("ETCDFIX_", "ETCDCTL_", "COVERAGE_", "PYTHON"))
         }
         self._others = set(children_of(os.getpid()))
+        self._out, self._err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - until it ended
         options: dict[str, Any] = {
             "stdin": subprocess.DEVNULL,
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.PIPE,
+            "stdout": self._out,
+            "stderr": self._err,
             "cwd": REPOSITORY,
             "process_group": 0,
         }
@@ -115,15 +117,23 @@ class Command:
 
     def finish(self, seconds: float = 60) -> Ended:
         """Wait for its end; nothing of it may be left then, not even a zombie."""
-        out, err = self.process.communicate(timeout=seconds)
+        piped, _ = self.process.communicate(timeout=seconds)
         self.check_nothing_left(seconds=0)
-        return Ended(self.process.returncode, out or b"", (err or b"").decode())
+        out, err = self._written()
+        return Ended(self.process.returncode, out or piped or b"", err)
+
+    def _written(self) -> tuple[bytes, str]:
+        with self._out, self._err:
+            self._out.seek(0)
+            self._err.seek(0)
+            return self._out.read(), self._err.read().decode()
 
     def kill(self) -> None:
         """Kill it as the kernel does where memory is short; its workers must go by themselves."""
         self.process.kill()
-        self.process.communicate(timeout=30)
+        self.process.wait(30)
         self.check_nothing_left(seconds=_GONE_SECONDS)
+        self._written()
 
     def check_nothing_left(self, *, seconds: float) -> None:
         """Fail where a process of it still runs after some time, or a temporary file is there."""

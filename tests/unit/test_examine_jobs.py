@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -220,4 +221,54 @@ def test_what_cannot_be_sent_is_examined_here(monkeypatch: pytest.MonkeyPatch) -
 
     expected = of_report(scan(MemorySource(values))[0])
     monkeypatch.setattr(examine_jobs, "_without_bytes", not_unicode)
+    assert of_report(scan(MemorySource(values), jobs=2)[0]) == expected
+
+
+_UNENCODABLE: Final = """
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers:
+  - kms: {apiVersion: v2, name: prov, endpoint: "unix:///run/%ff.sock"}
+  - identity: {}
+"""
+
+
+def test_a_configuration_that_cannot_be_sent_is_used_here(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(_UNENCODABLE)
+    values = [stored("/registry/secrets/shop/a", b"k8s:enc:kms:v2:prov:x")]
+    expected = of_report(scan(MemorySource(values), path)[0])
+    assert of_report(scan(MemorySource(values), path, jobs=2)[0]) == expected
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        lambda _: b"",
+        lambda answer: answer[:-1],
+        lambda answer: answer + b"\xc0",
+        lambda _: b"\xc0",
+        lambda _: b"\x93\x90\x90\x91\x92\x02\xc0",
+        lambda _: b"\x93\x90\x90\x91\x92\xff\xc0",
+    ],
+    ids=["empty", "cut", "longer", "nothing", "a place beyond the page", "a place before it"],
+)
+def test_an_answer_that_is_none_is_examined_here(
+    damaged: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Damaging(PoolHere):
+        def run(
+            self, work: Iterable[Any], frame: Callable[[Any], bytes], here: Callable[[Any], bytes]
+        ) -> Iterator[tuple[Any, bytes]]:
+            for piece, answer in super().run(work, frame, here):
+                yield piece, damaged(answer)
+
+    values = [
+        stored("/registry/secrets/shop/a", b"unreadable"),
+        stored("/registry/secrets/shop/b", secret("b")),
+    ]
+    expected = of_report(scan(MemorySource(values))[0])
+    monkeypatch.setattr(examine_jobs, "WorkerPool", Damaging)
     assert of_report(scan(MemorySource(values), jobs=2)[0]) == expected

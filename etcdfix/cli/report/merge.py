@@ -13,6 +13,7 @@ from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
 from etcdfix.cli.output import say
 from etcdfix.inputs.clusterlist import load_cluster_list
+from etcdfix.inputs.inputfile import STANDARD_INPUT
 from etcdfix.inputs.outputfile import destination
 from etcdfix.model import Outcome
 from etcdfix.operations.look.fleet import ExpectedReport, expected_of_list, merge_fleet, oldest_of
@@ -99,6 +100,8 @@ def _merge_shards(
 ) -> int:
     if not files:
         raise click.UsageError("no report: name those of the shards, FILE ...; or --fleet for many clusters")
+    if STANDARD_INPUT in files:
+        raise click.UsageError("a shard is read twice, and standard input only once: save it to a file")
     with destination(output_file, files) as stream:
         result = merge_shards(files, SCAN_FORMATS[output](stream, max_rows), max_causes=max_rows)
         stream.flush()

@@ -38,6 +38,8 @@ _ORDER: Final = [severity.value for severity in Severity]
 _INDEX_BYTES: Final = 8
 _MEMORY_BYTES: Final = 256 << 10
 _MOST_NAMED: Final = 10
+_MOST_AHEAD: Final = timedelta(hours=1)
+"""So far two clocks may differ."""
 
 
 class ExpectedReport(msgspec.Struct, frozen=True):
@@ -180,6 +182,11 @@ class _Gathering:
             raise _LeftOutError(
                 "too-old", f"it was made at {timestamp(head.made_at)}, before {timestamp(self._oldest)}"
             )
+        if self._oldest is not None and head.made_at - self._now > _MOST_AHEAD:
+            raise _LeftOutError(
+                "too-old",
+                f"it was made at {timestamp(head.made_at)}, which is yet to come: its age cannot be told",
+            )
         if expected.listed is not None:
             _check_listed(head, expected.listed)
 
@@ -273,6 +280,10 @@ def _check_listed(head: ReportHead, listed: ListedCluster) -> None:
     if named and named != listed.name:
         raise _LeftOutError("other-scan", f"it is of the cluster {fit(named)}")
     if head.paths is None:
+        if not named:
+            raise _LeftOutError(
+                "other-scan", "its names were replaced, and it does not say of which cluster it is"
+            )
         return
     wanted = (listed.snapshot, listed.configuration, listed.baseline)
     for what, has, path in zip(("snapshot", "configuration", "baseline"), head.paths, wanted, strict=True):

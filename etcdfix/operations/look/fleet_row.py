@@ -6,6 +6,7 @@ The file may come from anybody. Numbers that contradict each other are told, tex
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -23,7 +24,7 @@ from etcdfix.reports.fleet_model import (
 from etcdfix.reports.model import KMSPluginSummary, KMSSummary, ReportBaseline
 from etcdfix.reports.next_steps import PLUGIN_REMEDIES, plugin_problems
 from etcdfix.reports.origin import timestamp
-from etcdfix.reports.report_file import ReportFile
+from etcdfix.reports.report_file import COUNTED, ReportFile, contradictions
 from etcdfix.text.words import counted
 
 MOST_FINDINGS: Final = 10
@@ -32,20 +33,17 @@ _MOST_WORD: Final = 200
 _MOST_KEYS: Final = 1_001
 """A scan counts a thousand by name, and the others as one."""
 _HEALTHY: Final = frozenset({Outcome.READABLE.value, Outcome.NOT_AN_OBJECT.value})
-_COUNTED: Final = {
-    Outcome.DECRYPT_FAILURE.value: "decrypt_failures",
-    Outcome.DECODE_FAILURE.value: "decode_failures",
-    Outcome.INCONSISTENT.value: "inconsistent",
-    Outcome.UNDETERMINED.value: "undetermined",
-}
 
-Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-"""A count, or a revision; however many are added up, what comes out can still be written."""
+Number = Annotated[int, msgspec.Meta(ge=0, le=10**10)]
+"""A count. No etcd holds more keys; what a thousand entries of a million reports add up to is less than 2**64."""
+
+Revision = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""Of etcd."""
 
 
 class _Source(msgspec.Struct):
     type: str
-    revision: Number
+    revision: Revision
     path: str | None = None
     kube_system_uid: str | None = None
     cluster_name: str = ""
@@ -109,7 +107,7 @@ class _Finding(msgspec.Struct):
     key_base64: str | None = None
     cause: str | None = None
     severity: str | None = None
-    mod_revision: Number = 0
+    mod_revision: Revision = 0
     message: str = ""
     baseline: bool = False
     shared: str = ""
@@ -204,7 +202,7 @@ class _Findings(msgspec.Struct):
         if finding.outcome in _HEALTHY:
             return
         # Of a newer version; whoever reads a report takes what they do not know as undetermined.
-        field = _COUNTED.get(finding.outcome, "undetermined")
+        field = COUNTED.get(finding.outcome, "undetermined")
         self.counts[field] += 1
         if not finding.baseline:
             self.new[field] += 1
@@ -244,10 +242,11 @@ def read_row(
     summary = end.summary
     kms = summary.kms or _KMS()
     reasons = list(end.incomplete_reasons)
-    contradictions = _contradictions(found.counts, summary)
+    doubts = contradictions(found.counts, {field: getattr(summary, field) for field in COUNTED.values()})
+    doubts += _more_doubts(found, head, end)
     if not end.complete and not reasons:
         reasons.append("the report does not say why")
-    reasons += contradictions
+    reasons += doubts
     seen_at = _seen_at(head.made_at, end.source)
     age = int((now - seen_at).total_seconds()) if seen_at is not None else -1
     row = FleetCluster(
@@ -273,7 +272,7 @@ def read_row(
         new=NewFindings(**found.new),
         first_findings=found.first_of(summary),
         complete=end.complete and not reasons,
-        lost_midway=bool(contradictions) or _is_lost_midway(end),
+        lost_midway=bool(doubts) or _is_lost_midway(end),
         incomplete_reasons=[fit(reason) for reason in reasons[:_MOST_LISTED]],
     )
     return ReadRow(row, summary.by_transformer[:_MOST_KEYS], kms.keys[:_MOST_KEYS])
@@ -293,13 +292,14 @@ def _seen_at(made_at: datetime, source: _Source) -> datetime | None:
     return time_of(source.file_modified_at) if source.type == "snapshot" else made_at
 
 
-def _contradictions(counts: Counter[str], summary: _Summary) -> list[str]:
-    """Say where the findings are not those that the summary counts: the file was edited, or a part of it is lost."""
-    return [
-        f"the report contradicts itself: it has {counts[field]} findings of {outcome}, and counts {told}"
-        for outcome, field in _COUNTED.items()
-        if (told := getattr(summary, field)) != counts[field]
-    ]
+def _more_doubts(found: _Findings, head: ReportHead, end: _End) -> Iterator[str]:
+    """Say where a report calls something known, or decided, that cannot be."""
+    known = sum(found.counts.values()) - sum(found.new.values())
+    if known and head.baseline is None:
+        yield f"the report contradicts itself: a baseline knew {counted(known, 'finding')}, and there was none"
+    if end.complete and end.summary.undetermined:
+        keys = counted(end.summary.undetermined, "key")
+        yield f"the report contradicts itself: it is complete, and {keys} undetermined"
 
 
 def _is_lost_midway(end: _End) -> bool:

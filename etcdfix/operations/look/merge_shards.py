@@ -15,10 +15,11 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import ConfigurationError, why
+from etcdfix.inputs.inputfile import STANDARD_INPUT
 from etcdfix.model import Outcome
 from etcdfix.operations.look.concluding import conclude
 from etcdfix.operations.look.scan import FAILING, SAMPLE, ScanResult
-from etcdfix.operations.look.shards import span_in
+from etcdfix.operations.look.shards import key_in, span_in
 from etcdfix.reports.alike import MOST_KINDS, CommonWords, shortened
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.finding import status_cause
@@ -35,12 +36,13 @@ from etcdfix.reports.model import (
     SharedWords,
     Summary,
 )
-from etcdfix.reports.next_steps import PLUGIN_REMEDIES
+from etcdfix.reports.next_steps import PLUGIN_REMEDIES, plugin_problems
 from etcdfix.reports.origin import TOOL, shown_word
+from etcdfix.reports.report_file import COUNTED, contradictions
 from etcdfix.reports.shard import Seen, ShardFile, open_shard
 from etcdfix.reports.tally import Tally
-from etcdfix.storagekey import ResourcePrefix, most_frequent
-from etcdfix.text.safetext import safe_text
+from etcdfix.storagekey import ResourcePrefix, display, most_frequent
+from etcdfix.text.safetext import WITHHELD, key_base64, safe_text
 
 _SPOILED: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _SWITCHES: Final = ("--no-kms", "--no-encryption")
@@ -56,14 +58,17 @@ def merge_shards(paths: Sequence[Path], reporter: Reporter, *, max_causes: int) 
         max_causes: Cap of each Status.
 
     Raises:
-        ConfigurationError: None of the files is the report of a shard.
+        ConfigurationError: None of the files is the report of a shard, or one of them is standard input.
     """
+    if STANDARD_INPUT in paths:
+        raise ConfigurationError("- is standard input, and a shard is read twice", hint="save it in a file")
     problems: list[str] = []
     shards = _fitting(paths, problems)
     if not shards:
         raise ConfigurationError(
             f"no report of a shard is among the files: {problems[0]}",
-            hint="etcdfix scan --snapshot FILE --shard 1/4 -o json --output-file shard-1.json, and so on to 4/4",
+            hint="for reports of many clusters name --fleet; a shard's report is made by etcdfix scan --snapshot FILE "
+            "--shard 1/4 -o json --output-file shard-1.json, and so on to 4/4",
         )
     return _Merge(shards, problems, max_causes).run(reporter)
 
@@ -103,7 +108,12 @@ def _misfit(shard: ShardFile, first: ShardFile | None) -> str:
         return (
             f"{safe_text(head.tool.name)} {safe_text(head.tool.version)} wrote it, and this is {TOOL.version}"
         )
-    if not 1 <= index <= of or (index == 1 and span_in(shard.shard).start):
+    span = span_in(shard.shard)
+    if (
+        not 1 <= index <= of
+        or (index == 1 and span.start)
+        or (span.end is not None and span.end < span.start)
+    ):
         return f"shard {index} of {of} is none"
     if (index == of) != (shard.shard.to_key is None):
         return f"shard {index} of {of} does not end where it has to"
@@ -259,13 +269,17 @@ class _Merge:
     def _publish(self, reporter: Reporter, lost: Collection[Place]) -> None:
         """Hand on the findings as the whole has them, in the order of their keys."""
         for shard in self._shards:
+            seen = _SeenFindings(shard)
             try:
                 for finding in shard.findings():
+                    seen.take(finding)
                     self._publish_one(finding, reporter, lost)
             except OSError as exc:
                 self._problems.append(f"{_named(shard)}: {why(exc)}")
-            except _SPOILED as exc:
+            except (*_SPOILED, ValueError) as exc:
                 self._problems.append(f"{_named(shard)}: {safe_text(str(exc))}")
+            else:
+                self._problems += [f"{_named(shard)}: {problem}" for problem in seen.problems()]
 
     def _publish_one(self, finding: Finding, reporter: Reporter, lost: Collection[Place]) -> None:
         status = status_cause(finding)
@@ -318,6 +332,45 @@ class _Merge:
                     yield f"{_named(shard)}: {sentence}"
             if seen.ended:
                 yield f"{_named(shard)}: {seen.ended} before the end"
+            summary = shard.end.summary
+            told = seen.problems or seen.ended or not seen.below_prefix or summary.undetermined
+            if not shard.end.complete and not told and not plugin_problems(summary.kms):
+                yield f"{_named(shard)}: it is incomplete, and does not say why"
+
+
+class _SeenFindings:
+    """Holds the findings of a shard against what else it says, as they pass."""
+
+    def __init__(self, shard: ShardFile) -> None:
+        self._span = span_in(shard.shard)
+        self._told = {
+            field: sum(getattr(resource, field) for resource in shard.end.summary.by_resource)
+            for field in COUNTED.values()
+        }
+        self._found: Counter[str] = Counter()
+        self._before = b""
+        self._out_of_place = ""
+
+    def take(self, finding: Finding) -> None:
+        """Look at one finding.
+
+        Raises:
+            ValueError: Its key is not as a report has keys.
+        """
+        key = key_in(finding.key, finding.key_base64)
+        if (finding.key, finding.key_base64) != (display(key), key_base64(key)):
+            raise ValueError(f"a finding does not name its key as reports do: {finding.key}")
+        if finding.outcome in COUNTED:
+            self._found[COUNTED[finding.outcome]] += 1
+        if finding.key.endswith(WITHHELD):  # nobody can tell its place
+            return
+        if not self._out_of_place and not (self._before < key and self._span.holds(key)):
+            self._out_of_place = f"{safe_text(finding.key)} is not where it belongs"
+        self._before = key
+
+    def problems(self) -> list[str]:
+        """Return what does not fit, once all were taken."""
+        return [*filter(None, [self._out_of_place]), *contradictions(self._found, self._told)]
 
 
 def _named(shard: ShardFile) -> str:

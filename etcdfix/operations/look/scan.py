@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -54,9 +55,12 @@ from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.severity import Rank, stake_of
+from etcdfix.workers.interruptions import interruptions_held
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
+
+T = TypeVar("T")
 
 FAILING: Final = (
     Outcome.DECRYPT_FAILURE,
@@ -480,8 +484,8 @@ def run_scan(
             progress=progress,
             beyond=others,
         )
-        ended, midway = ending.ended, ending.problems
-        summary, first = gathering.end()
+        (summary, first), ended = _uncut(gathering.end, ending.ended)
+        midway = ending.problems
     kms = _kms_summary(tally, plugins)
     summary.kms = kms
     summary.readable_revisions = gathering.readable_revisions
@@ -524,18 +528,17 @@ def run_scan(
         part = gathering.part(seen, own, named=named)
         summary.next = _MERGE
     description = source.describe()
-    reporter.end(
-        Conclusion(
-            source=shown_source(description, cluster),
-            statuses=tally.statuses(),
-            summary=summary,
-            complete=not reasons,
-            incomplete_reasons=reasons,
-            finished_at=timestamp(),
-            interrupted=ended is not None,
-            part=part,
-        )
+    conclusion = Conclusion(
+        source=shown_source(description, cluster),
+        statuses=tally.statuses(),
+        summary=summary,
+        complete=not reasons,
+        incomplete_reasons=reasons,
+        finished_at=timestamp(),
+        interrupted=ended is not None,
+        part=part,
     )
+    _uncut(partial(reporter.end, conclusion), ended)  # what comes too late to be told changes nothing
     return ScanResult(
         summary=summary,
         complete=not reasons,
@@ -575,6 +578,24 @@ def _shown(again: RepeatedOptions) -> RepeatedOptions:
         name: tuple(map(shown_word, words)) for name, words in fields.items() if isinstance(words, tuple)
     }
     return msgspec.structs.replace(again, **shown)
+
+
+def _uncut(work: Callable[[], T], ended: EndedEarly | None) -> tuple[T, EndedEarly | None]:
+    """Do what would leave half a report behind; return also how the command was told to end, before or meanwhile.
+
+    Told a second time, it ends at once.
+    """
+    if ended is not None:
+        return work(), ended
+    done: list[T] = []
+    try:
+        with interruptions_held(only_first=True):
+            done.append(work())
+    except KeyboardInterrupt as exc:
+        if not done:
+            raise
+        return done[0], EndedEarly.of(exc)
+    return done[0], None
 
 
 def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:

@@ -112,10 +112,15 @@ def span_in(shard: Shard) -> Span:
         ValueError: A key of it is no base64.
     """
     return Span(
-        _key(shard.from_key, shard.from_key_base64),
-        _key(shard.to_key, shard.to_key_base64) if shard.to_key is not None else None,
+        key_in(shard.from_key, shard.from_key_base64),
+        key_in(shard.to_key, shard.to_key_base64) if shard.to_key is not None else None,
     )
 
 
-def _key(shown: str, encoded: str | None) -> bytes:
+def key_in(shown: str, encoded: str | None) -> bytes:
+    """Return an etcd key as a report has it.
+
+    Raises:
+        ValueError: It is no base64.
+    """
     return base64.b64decode(encoded, validate=True) if encoded is not None else shown.encode()

@@ -65,7 +65,7 @@ def _head(report: FleetReport) -> Iterator[str]:
     elif counts.undetermined:
         yield f"{start}{counted(counts.undetermined, 'key')} in {clusters} could not be judged{_new(report)}."
     else:
-        yield f"{start}NOTHING WRONG FOUND in {clusters}."
+        yield f"{start}NOTHING WRONG FOUND in {clusters}{_limited(report)}."
     if lacking:
         yield f"LACKING: {lacking} of {counted(summary.expected, 'report')} {'has' if lacking == 1 else 'have'} no row."
     if summary.severity is not None:
@@ -86,6 +86,12 @@ def _new(report: FleetReport) -> str:
     fresh = new.decrypt_failures + new.decode_failures + new.inconsistent + new.undetermined
     have = "has" if without == 1 else "have"
     return f"; {fresh} not known from a baseline" + (f" ({without} {have} none)" if without else "")
+
+
+def _limited(report: FleetReport) -> str:
+    """Say of how many clusters a scan left something out: of that, nothing is known."""
+    limited = sum(1 for row in report.clusters if row.limited_to)
+    return f"; of {limited} of them only a part was looked at" if limited else ""
 
 
 def _named(names: Iterable[str]) -> str:

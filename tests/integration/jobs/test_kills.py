@@ -86,7 +86,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
         yield Ground(server.endpoint, start_etcd, folder / "snapshot.db", temporary, more, life, expected)
 
 
-@pytest.mark.parametrize("moment", moments(50, 1, few=6))
+@pytest.mark.parametrize("moment", moments(50, 1, few=4))
 def test_a_worker_is_killed(ground: Ground, moment: float) -> None:
     drawn = random.Random(moment)
     command = ground.scan()
@@ -111,7 +111,7 @@ def test_a_worker_is_killed(ground: Ground, moment: float) -> None:
     assert reason in ended.err
 
 
-@pytest.mark.parametrize("moment", moments(50, 2, few=6))
+@pytest.mark.parametrize("moment", moments(50, 2, few=4))
 def test_the_scan_is_killed(ground: Ground, tmp_path: Path, moment: float) -> None:
     target = tmp_path / "report.json"
     command = ground.scan("--output-file", target)
@@ -125,7 +125,7 @@ def test_the_scan_is_killed(ground: Ground, tmp_path: Path, moment: float) -> No
         assert left in ([], ["report.json"])
 
 
-@pytest.mark.parametrize("moment", moments(50, 3, few=4))
+@pytest.mark.parametrize("moment", moments(50, 3, few=3))
 def test_etcd_is_killed(ground: Ground, moment: float) -> None:
     server = ground.start_etcd(snapshot=ground.snapshot)
     try:
@@ -143,14 +143,14 @@ def check_partial(ended: Ended, ground: Ground, *codes: int) -> None:
     if ended.code == FINDINGS:
         told = ended.document
         assert told["complete"]
-        assert told["summary"] == ground.expected["summary"]
+        assert without_ways_back(told) == without_ways_back(ground.expected)
         return
     if not ended.out:
         assert ended.code in {SOURCE, *codes}
         assert ended.err
         return
-    assert ended.code in codes
     document = ended.document
+    assert ended.code in (codes if document["summary"]["keys"] else {SOURCE, *codes})
     assert not document["complete"]
     assert document["incomplete_reasons"]
     known = {finding["key"]: finding["cause"] for finding in ground.expected["findings"]}
@@ -160,12 +160,19 @@ def check_partial(ended: Ended, ground: Ground, *codes: int) -> None:
     assert document["incomplete_reasons"][0] in ended.err
 
 
+def without_ways_back(document: dict[str, Any]) -> object:
+    """Return what is known of the values; earlier revisions are sought later, and the report says of how many not."""
+    summary = document["summary"]
+    findings = [(finding["key"], finding["cause"]) for finding in document["findings"]]
+    return findings, summary["keys"], summary["by_resource"], summary["by_cause"]
+
+
 ENDINGS: list[tuple[signal.Signals | None, int]] = [
     (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (None, INCOMPLETE),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("moment", moments(50, 4, few=2))
+@pytest.mark.parametrize("moment", moments(50, 4, few=1))
 @pytest.mark.parametrize(("number", "code"), ENDINGS, ids=["ctrl-c", "sigterm", "sighup", "timeout"])
 def test_it_is_told_to_end(ground: Ground, moment: float, number: signal.Signals | None, code: int) -> None:
     seconds = moment * ground.life
@@ -215,7 +222,7 @@ resources:
 """
 
 
-@pytest.mark.parametrize("moment", moments(50, 5, few=4))
+@pytest.mark.parametrize("moment", moments(50, 5, few=3))
 def test_the_plugin_is_killed(under_kms: Ground, moment: float) -> None:
     with PluginProcess("v2", under_kms.snapshot / "kms.sock", KEYS) as plugin:
         command = under_kms.scan()

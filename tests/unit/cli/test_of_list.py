@@ -109,6 +109,7 @@ def test_an_index_without_a_line_is_refused(
         ("--baseline", "other.json"),
         ("--output-file", "other.json"),
         ("-o", "table"),
+        ("--shard", "1/2"),
         ("--endpoints", "192.0.2.10:2379"),
     ],
 )
@@ -156,3 +157,11 @@ def test_the_list_is_never_written_over(clusters: Path, capfd: pytest.CaptureFix
     assert run(["scan", "--clusters", str(moved), "--index", "0", "--reports", str(reports)]) == 2
     assert moved.read_bytes() == before
     assert "a file that this command reads" in capfd.readouterr().err
+
+
+def test_a_file_in_place_of_the_directory_is_called_that(
+    clusters: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (clusters.parent / "reports").write_bytes(b"")
+    assert scan(clusters, 0) == 2
+    assert capfd.readouterr().err.endswith("reports: Not a directory\n")

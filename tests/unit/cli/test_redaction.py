@@ -157,3 +157,16 @@ def test_a_key_that_is_too_short(tmp_path: Path, capfd: pytest.CaptureFixture[st
     err = capfd.readouterr().err
     assert "5 bytes; a key has at least 16" in err
     assert "short\n" not in err
+
+
+def test_what_findings_share_quotes_nothing_and_is_called_by_a_keyed_word(scan: Scan, key_file: str) -> None:
+    plain = json.loads(scan("-o", "json"))["summary"]["key_loss"]
+    report = json.loads(scan("-o", "json", "--redact-names", "--redact-key-file", key_file))
+    shared = [words for lost in report["summary"]["key_loss"] for words in lost["shared"]]
+    assert len(shared) == len([words for lost in plain for words in lost["shared"]]) > 1
+    ids = {words["id"] for words in shared}
+    assert all(re.fullmatch("n-[0-9a-f]{16}", one) for one in ids)
+    assert all(words["message"] and not words["evidence"] for words in shared)
+    findings = [finding for finding in report["findings"] if "shared" in finding]
+    assert {finding["shared"] for finding in findings} == ids
+    assert not any(finding["message"] or finding["evidence"] for finding in findings)

@@ -42,7 +42,7 @@ def test_the_last_line_needs_no_line_feed(tmp_path: Path) -> None:
         ("# clusters\n" + LINE, "line 1: it is a comment"),
         (LINE + "  # beta\tb.db\t-\t-\n", "line 2: it is a comment"),
         (LINE.replace("\n", "\r\n"), "line 1: it ends with a carriage return"),
-        ("alpha a.db - -\n", "line 1: it has 1 fields, expected 4"),
+        ("alpha a.db - -\n", "line 1: it has 1 field, expected 4"),
         ("alpha\ta.db\t-\n", "line 1: it has 3 fields, expected 4"),
         ("alpha\ta.db\t-\t-\t-\n", "line 1: it has 5 fields, expected 4"),
         ("alpha\ta.db\t\t-\n", "line 1: the configuration is empty"),

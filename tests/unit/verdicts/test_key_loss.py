@@ -372,3 +372,7 @@ def test_what_others_have_seen_open_is_added() -> None:
     other.add(taken)
     (reach,) = other.take()
     assert reach == ("secrets", "secrets", "aesgcm/v1/key1", "fp:a", ("fp:a",), 2, 9)
+    # A damaged record may say that it was never changed.
+    one.place("secrets", "secrets")["aesgcm/v1/key1", "fp:a"].reach(0, 0)
+    assert [(reach.first, reach.last) for reach in one.take()] == [(0, 0)]
+    assert one.take() == []

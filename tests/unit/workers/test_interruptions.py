@@ -117,3 +117,31 @@ def test_in_another_thread_nothing_is_done() -> None:
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+def test_where_only_the_first_is_held_the_second_is_heard_at_once() -> None:
+    done: list[str] = []
+
+    def told_twice() -> None:
+        with interruptions_held(only_first=True):
+            signal.raise_signal(signal.SIGINT)
+            done.append("after the first")
+            signal.raise_signal(signal.SIGINT)
+            done.append("after the second")
+
+    with pytest.raises(KeyboardInterrupt):
+        told_twice()
+    assert done == ["after the first"]
+
+
+def test_where_only_the_first_is_held_it_is_heard_in_the_end() -> None:
+    done: list[str] = []
+
+    def told_once() -> None:
+        with interruptions_held(only_first=True):
+            signal.raise_signal(signal.SIGINT)
+            done.append("whole")
+
+    with pytest.raises(KeyboardInterrupt):
+        told_once()
+    assert done == ["whole"]

@@ -99,6 +99,11 @@ def test_only_fleets_can_be_merged(healthy: Path, capfd: pytest.CaptureFixture[s
     assert "name --fleet" in capfd.readouterr().err
 
 
+def test_shards_are_not_taken_from_standard_input(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", "merge", "-"]) == 2
+    assert "save it to a file" in capfd.readouterr().err
+
+
 def test_every_form_says_the_same(
     broken: Path, undetermined: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -181,6 +186,15 @@ def test_no_report_is_written_over(healthy: Path, capfd: pytest.CaptureFixture[s
     assert healthy.read_bytes() == before
 
 
+def test_nor_is_the_place_of_one_that_lacks_taken(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    clusters = tmp_path / "clusters.tsv"
+    clusters.write_text("east\teast.db\t-\t-\n")
+    target = tmp_path / "east.json"
+    assert merge("--clusters", clusters, "--reports", tmp_path, "--output-file", target) == 2
+    assert "is a file that this command reads" in capfd.readouterr().err
+    assert not target.exists()
+
+
 def test_a_full_disk_is_nobodys_report(
     healthy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -190,7 +204,11 @@ def test_a_full_disk_is_nobodys_report(
     monkeypatch.setattr("etcdfix.inputs.inputfile.tempfile.TemporaryFile", full)
     target = tmp_path / "fleet.json"
     assert merge(healthy, "-o", "json", "--output-file", target) == 3
-    assert "No space left on device\n  next: nothing was changed" in capfd.readouterr().err
+    error = capfd.readouterr().err
+    assert "no room for a copy of it in " in error
+    assert "(TMPDIR): No space left on device" in error
+    assert str(healthy) in error
+    assert "  next: nothing was changed" in error
     assert not target.exists()
 
 
@@ -198,7 +216,7 @@ def test_thirty_clusters(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
     files = [
         write_report(
             tmp_path / f"c{at:02}.{'jsonl' if at % 2 else 'json'}",
-            findings(at if at % 3 == 0 else 0, known=at // 2),
+            findings(at if at % 3 == 0 else 0, known=at // 2 if at % 5 else 0),
             name=f"cluster-{at:02}",
             head={"baseline": BASELINE} if at % 5 else {},
             kms_keys=[kms_key(keys=at)] if at % 4 == 0 else [],
@@ -221,6 +239,7 @@ def test_a_scan_of_a_part_is_told_from_the_others(
     part = Scope("/registry", [], ["secrets"], ["pay"], None)
     assert merge(healthy, write_report(tmp_path / "part.json", head={"scope": part})) == 0
     text = capfd.readouterr().out
+    assert text.startswith("NOTHING WRONG FOUND in 2 clusters; of 1 of them only a part was looked at.\n")
     assert "secrets, namespace pay" in text
     assert "everything" in text
 

@@ -20,7 +20,7 @@ from etcdfix.model import Outcome
 from etcdfix.operations.look.fleet import ExpectedReport, expected_of_list, merge_fleet, oldest_of
 from etcdfix.reports.fleet_model import FleetCluster, FleetReport
 from etcdfix.reports.formats.fleet import FLEET_FORMATS
-from etcdfix.reports.model import KMSKeySummary, KMSPluginSummary, KMSSummary, LostKey, Scope
+from etcdfix.reports.model import KMSKeySummary, KMSPluginSummary, KMSSummary, LostKey, Scope, SharedWords
 from tests.support.fleets import (
     BASELINE,
     FINGERPRINT,
@@ -52,6 +52,19 @@ def left_out(path: Path, **how: Any) -> tuple[str, str]:
     (one,) = report.left_out
     assert one.report == str(path)
     return one.reason, one.message
+
+
+def test_what_findings_of_a_lost_key_share_is_said_of_each(tmp_path: Path) -> None:
+    words = SharedWords("14398160e9", "wrong-key", "noise under every key", [])
+    lost = LostKey("aescbc/v1/key1", "secrets", ["secrets"], FINGERPRINT, 2, 2, 1, 9, [], [words])
+    one, two, three = findings(3)
+    found = [
+        msgspec.structs.replace(one, message="", shared=words.id),
+        msgspec.structs.replace(two, message="", shared="of no entry"),
+        three,
+    ]
+    row = row_of(write_report(tmp_path / "r.json", found, key_loss=[lost]))
+    assert [one.message for one in row.first_findings] == [words.message, "", three.message]
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])
@@ -101,8 +114,8 @@ def test_what_is_readable_or_no_object_is_no_finding_of_a_row(tmp_path: Path) ->
 
 def test_an_outcome_of_a_newer_version_is_taken_as_undetermined(tmp_path: Path) -> None:
     one = msgspec.structs.replace(findings(1)[0], outcome="lost-in-space")
-    row = row_of(write_report(tmp_path / "r.json", [one], undetermined=1))
-    assert row.complete
+    row = row_of(write_report(tmp_path / "r.json", [one], undetermined=1, reasons=["undetermined: 1 key"]))
+    assert not row.lost_midway
     assert row.new.undetermined == 1
 
 
@@ -119,6 +132,32 @@ def test_findings_that_contradict_the_counts_are_told(tmp_path: Path) -> None:
     assert row.incomplete_reasons == [
         "the report contradicts itself: it has 3 findings of decrypt-failure, and counts 5"
     ]
+
+
+def test_what_is_known_without_a_baseline_is_told(tmp_path: Path) -> None:
+    row = row_of(write_report(tmp_path / "r.json", findings(3, known=2)))
+    assert (row.complete, row.lost_midway) == (False, True)
+    assert row.incomplete_reasons == [
+        "the report contradicts itself: a baseline knew 2 findings, and there was none"
+    ]
+
+
+def test_what_is_complete_and_undetermined_is_told(tmp_path: Path) -> None:
+    row = row_of(write_report(tmp_path / "r.json", findings(1, outcome=Outcome.UNDETERMINED)))
+    assert (row.complete, row.lost_midway) == (False, True)
+    assert row.incomplete_reasons == ["the report contradicts itself: it is complete, and 1 key undetermined"]
+
+
+def test_no_sum_of_hostile_counts_is_too_large_to_write(tmp_path: Path) -> None:
+    uses = [transformer(keys=10**10)] * 1001
+    paths = [write_report(tmp_path / f"{at}.json", transformers=uses) for at in range(3)]
+    assert merged(paths).shared_keys[0].keys == 3003 * 10**10
+    reason, said = left_out(write_report(tmp_path / "r.json", transformers=[transformer(keys=10**10 + 1)]))
+    assert (reason, "by_transformer" in said) == ("not-a-report", True)
+
+
+def test_a_revision_may_be_as_large_as_etcd_has_them(tmp_path: Path) -> None:
+    assert row_of(write_report(tmp_path / "r.json", origin={"revision": 2**63 - 1})).revision == 2**63 - 1
 
 
 @pytest.mark.parametrize(
@@ -315,6 +354,15 @@ def test_a_report_of_an_earlier_night_is_left_out(tmp_path: Path) -> None:
     assert (reason, said) == ("too-old", "it was made at 2026-01-02T03:04:05Z, before 2026-01-02T03:30:00Z")
 
 
+def test_a_report_of_a_time_to_come_has_no_age(tmp_path: Path) -> None:
+    path = write_report(tmp_path / "r.json", head={"generated_at": "2026-01-02T05:00:00Z"})
+    assert not merged([path], oldest=NOW - timedelta(hours=1)).left_out
+    path = write_report(tmp_path / "r.json", head={"generated_at": "2026-01-02T05:00:01Z"})
+    assert not merged([path]).left_out
+    reason, said = left_out(path, oldest=NOW - timedelta(hours=1))
+    assert (reason, "yet to come" in said) == ("too-old", True)
+
+
 def test_max_age_is_a_duration() -> None:
     assert oldest_of("1h30m", NOW) == NOW - timedelta(minutes=90)
     for text in ("", "1", "0s", "-1h", "yesterday", "999999999h"):
@@ -368,6 +416,11 @@ def test_a_report_of_another_cluster_does_not_stand_in(tmp_path: Path) -> None:
     write_report(tmp_path / "a.json", name="b")
     report = merge_fleet(expected_of_list([listed("a")], tmp_path), now=NOW)
     assert report.left_out[0].message == "it is of the cluster b"
+    redacted = Scope("/registry", [], [], [], None, "key")
+    write_report(tmp_path / "a.json", head={"scope": redacted})
+    report = merge_fleet(expected_of_list([listed("a")], tmp_path), now=NOW)
+    assert report.left_out[0].reason == "other-scan"
+    assert "it does not say of which cluster it is" in report.left_out[0].message
 
 
 # Keys that several clusters use

@@ -59,6 +59,12 @@ def test_one_lacks(files: list[Path]) -> None:
     assert reasons(files[:1]) == [f"shard {n} of 3 is not among the files" for n in (2, 3)]
 
 
+def test_standard_input_cannot_be_read_twice(files: list[Path]) -> None:
+    with pytest.raises(ConfigurationError, match="- is standard input, and a shard is read twice") as raised:
+        merge_as([*files[:2], Path("-")])
+    assert raised.value.hint == "save it in a file"
+
+
 def test_very_many_lack(tmp_path: Path) -> None:
     files = shard_files(again, REQUEST, 30, tmp_path)
     told = reasons(files[:1])
@@ -98,8 +104,9 @@ def test_one_is_there_twice(files: list[Path]) -> None:
         (lambda d: d["scope"]["shard"].update(index=9), "shard 9 of 3 is none"),
         (lambda d: d["scope"]["shard"].update(to_key=None), "shard 2 of 3 does not end where it has to"),
         (lambda d: d["scope"]["shard"].update(from_key="/a"), "its keys do not begin where those of"),
+        (lambda d: d["scope"]["shard"].update(from_key="/z"), "shard 2 of 3 is none"),
         (lambda d: d["scope"]["shard"].update(from_key_base64="*"), "is no report of a shard"),
-        (lambda d: d["scope"].pop("shard"), "it is the report of a whole scan, not of a shard"),
+        (lambda d: d["scope"].pop("shard"), "it is of a whole scan (for many clusters name --fleet)"),
         (lambda d: d["scope"].update(redaction_key_id="a"), "its names were replaced"),
         (lambda d: d.pop("part"), "it does not have what a merge needs"),
         (lambda d: d["part"].update(findings=99), "findings, and says 99"),
@@ -118,6 +125,54 @@ def test_what_does_not_fit_is_named_and_left_out(
     assert named in first
     assert first.endswith("; it is left out")
     assert rest == ["shard 2 of 3 is not among the files"]
+
+
+def _without_the_finding(document: Report) -> None:
+    document["findings"].clear()
+    document["part"]["findings"] = 0
+
+
+@pytest.mark.parametrize(
+    ("how", "named"),
+    [
+        (_without_the_finding, "it has 0 findings of decrypt-failure, and counts 1"),
+        (
+            lambda d: d["findings"][0].update(outcome="undetermined"),
+            "it has 0 findings of decrypt-failure, and",
+        ),
+        (
+            lambda d: d["findings"][0].update(key="/registry/secrets/shop/00"),
+            "/shop/00 is not where it belongs",
+        ),
+        (lambda d: d["findings"][0].update(key="/registry/zz"), "/registry/zz is not where it belongs"),
+        (lambda d: d["findings"][0].update(key="/registry/\x1b[2J"), "does not name its key as reports do"),
+        (lambda d: d["findings"][0].update(key_base64="Lw=="), "does not name its key as reports do"),
+        (lambda d: d["findings"][0].update(key_base64="*"), "Only base64 data is allowed"),
+        (lambda d: d.update(complete=False), "it is incomplete, and does not say why"),
+    ],
+)
+def test_what_contradicts_itself_is_told(
+    files: list[Path], how: Callable[[Report], None], named: str, tmp_path: Path
+) -> None:
+    assert json.loads(merge_as(files)[0])["complete"]
+    change(files[1], how)
+    told = reasons(files)
+    assert named in told[0]
+    assert all(one.startswith("shard 2 of 3: ") and one.isprintable() for one in told)
+
+
+def test_findings_in_another_order_are_told(tmp_path: Path) -> None:
+    broken = dict.fromkeys(HELD, b"{}")
+    files = shard_files(lambda: (MemorySource(broken), None), REQUEST, 2, tmp_path)
+    assert json.loads(merge_as(files)[0])["complete"]
+    change(files[1], lambda d: d["findings"].reverse())
+    (told,) = reasons(files)
+    assert "is not where it belongs" in told
+
+
+def test_a_key_of_which_part_is_withheld_has_no_place(files: list[Path]) -> None:
+    change(files[1], lambda d: d["findings"][0].update(key="/registry/bootstrap/<withheld>"))
+    assert merge_as(files)[1].problems == []
 
 
 def test_an_end_that_does_not_meet_the_next(files: list[Path]) -> None:

@@ -1,0 +1,227 @@
+"""A scan with four jobs where the system gives little, where others put their code, and with secrets all about."""
+
+from __future__ import annotations
+
+import base64
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.collecting import REPOSITORY
+from tests.support.job_runs import (
+    JOBS,
+    Command,
+    Ended,
+    adopting,
+    configuration_file,
+    local_etcd,
+    pairs,
+    without_loss,
+    without_times,
+)
+from tests.support.objects import KEY_1
+
+pytestmark = pytest.mark.etcd
+FINDINGS, INCOMPLETE = 1, 3
+PLAINTEXT = b"never-to-be-shown"
+
+
+class Ground:
+    """A store, and what a scan of it with one job says."""
+
+    def __init__(self, endpoint: str, folder: Path) -> None:
+        self.temporary = folder / "temporary"
+        self.temporary.mkdir()
+        self.arguments = (
+            "scan", "-o", "json", "--endpoints", endpoint, "--encryption-config", configuration_file(folder),
+        )  # fmt: skip
+        self.expected = without_times(self.scan(jobs=1).finish().document)
+
+    def scan(self, *more: str | Path, jobs: int = JOBS, **how: Any) -> Command:
+        return Command(self.temporary, (*self.arguments, "--jobs", str(jobs), *more), **how)
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    with adopting(), local_etcd() as start_etcd:
+        server = start_etcd()
+        server.put_all(pairs())
+        yield Ground(server.endpoint, tmp_path_factory.mktemp("ground"))
+
+
+def check_whole(ended: Ended, ground: Ground) -> None:
+    assert (ended.code, ended.err) == (FINDINGS, "")
+    assert without_times(ended.document) == ground.expected
+
+
+def limited(kind: int, least: int) -> dict[str, Any]:
+    return {"preexec_fn": lambda: resource.setrlimit(kind, (least, least))}
+
+
+def test_no_room_in_the_temporary_directory(ground: Ground, tmp_path: Path) -> None:
+    """Nothing may be written into any file; the report goes to a pipe."""
+    options = limited(resource.RLIMIT_FSIZE, 0) | {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    ended = ground.scan(options=options).finish()
+    if ended.code == FINDINGS:
+        assert without_times(ended.document) == ground.expected
+    else:
+        assert ended.code in {INCOMPLETE, 5, 6}
+
+
+@pytest.mark.parametrize("more", [0, 1, 3])
+def test_few_processes_may_be_started(ground: Ground, more: int) -> None:
+    """Root is not limited, so a user who is nobody runs it; what cannot be started is done in the first process."""
+    if os.getuid() != 0:
+        pytest.skip("only root can be somebody else")
+    script = (
+        "import os, resource, sys, subprocess\n"
+        "start = subprocess.Popen.__init__\n"
+        "left = [int(sys.argv.pop(1))]\n"
+        "def limited(self, *a, **k):\n"
+        "    left[0] -= 1\n"
+        "    if left[0] < 0: raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
+        "    start(self, *a, **k)\n"
+        "subprocess.Popen.__init__ = limited\n"
+        "from etcdfix.cli.root import main\n"
+        "main()\n"
+    )
+    check_whole(ground.scan(interpreter=(sys.executable, "-c", script, str(more))).finish(), ground)
+
+
+@pytest.mark.parametrize("count", [16, 24, 32])
+def test_few_files_may_be_open(ground: Ground, count: int) -> None:
+    ended = ground.scan(options=limited(resource.RLIMIT_NOFILE, count)).finish()
+    assert "Traceback" not in ended.err
+    if ended.code == FINDINGS:
+        assert without_times(ended.document) == ground.expected
+    else:
+        assert ended.code in {INCOMPLETE, 5, 6}, ended.code
+        assert ended.err
+        assert not ended.out or without_loss(ended.document) == without_loss(ground.expected)
+
+
+def test_a_worker_without_memory(ground: Ground) -> None:
+    """Its pages are examined by the first process, which says so, or the worker answers that it could not."""
+    command = ground.scan()
+    for pid in command.wait_for_workers():
+        resource.prlimit(pid, resource.RLIMIT_AS, (60 << 20, 60 << 20))
+    ended = command.finish()
+    assert ended.code in {FINDINGS, INCOMPLETE}
+    assert without_loss(ended.document) == without_loss(ground.expected)
+    assert "Traceback" not in ended.err
+
+
+def test_workers_leave_no_core(ground: Ground, tmp_path: Path) -> None:
+    unlimited = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    command = ground.scan(
+        options={
+            "cwd": tmp_path,
+            "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_CORE, (unlimited, unlimited)),
+        },
+        environment={"PYTHONPATH": str(REPOSITORY)},
+    )
+    limits = []
+    for _ in range(400):
+        limits = [core_limit(pid) for pid in command.workers()]
+        if len(limits) == JOBS and set(limits) == {"0"}:
+            break
+        time.sleep(0.005)
+    check_whole(command.finish(), ground)
+    assert limits == ["0"] * JOBS
+    assert list(tmp_path.iterdir()) == []
+
+
+def core_limit(pid: int) -> str:
+    try:
+        text = Path(f"/proc/{pid}/limits").read_text()
+    except OSError:
+        return ""
+    return next(line for line in text.splitlines() if line.startswith("Max core")).split()[4]
+
+
+def test_code_of_others_is_not_imported_by_workers(ground: Ground, tmp_path: Path) -> None:
+    """The first process is started as its user likes; its workers import from where it does, and nowhere else."""
+    hostile, seen = tmp_path / "hostile", tmp_path / "seen"
+    (hostile / "etcdfix" / "workers").mkdir(parents=True)
+    text = f"import os; open({str(seen)!r}, 'a').write(str(os.getpid()) + '\\n')\n"
+    for name in ("json.py", "msgspec.py", "mmap.py", "sitecustomize.py", "usercustomize.py", "startup.py",
+                 "etcdfix/__init__.py", "etcdfix/workers/__init__.py", "etcdfix/workers/worker.py"):  # fmt: skip
+        (hostile / name).write_text(text)
+    started = (
+        f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from etcdfix.cli.root import main; main()"
+    )
+    command = ground.scan(
+        interpreter=(sys.executable, "-I", "-c", started),
+        options={"cwd": hostile},
+        environment={
+            "PYTHONPATH": str(hostile),
+            "PYTHONSTARTUP": str(hostile / "startup.py"),
+            "PYTHONUSERBASE": str(hostile),
+            "PYTHONHOME": "",
+        },
+    )
+    check_whole(command.finish(), ground)
+    assert not seen.exists()
+
+
+@pytest.mark.parametrize("how", ["no home", "no directory", "no input"])
+def test_where_it_is_started(ground: Ground, tmp_path: Path, how: str) -> None:
+    away = tmp_path / "away"
+    away.mkdir()
+    words = [
+        "-I",
+        "-c",
+        f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from etcdfix.cli.root import main; main()",
+    ]
+    options: dict[str, Any] = {}
+    if how == "no directory":
+        words[2] = "import os; os.rmdir(os.getcwd()); " + words[2]
+        options["cwd"] = away
+    if how == "no input":
+        options |= {"stdin": None, "preexec_fn": lambda: os.close(0)}
+    if how == "no home":
+        words[2] = "import os; os.environ.pop('HOME', None); " + words[2]
+    check_whole(ground.scan(interpreter=(sys.executable, *words), options=options).finish(), ground)
+
+
+def test_the_reader_goes_early(ground: Ground) -> None:
+    command = ground.scan(options={"stdout": subprocess.PIPE})
+    assert command.process.stdout is not None
+    assert command.process.stdout.read(1) == b"{"
+    command.process.stdout.close()
+    command.process.stdout = None
+    ended = command.finish()
+    assert ended.code not in {0, FINDINGS}
+    assert "Traceback" not in ended.err
+
+
+def test_secrets_are_in_no_place_of_a_worker(ground: Ground) -> None:
+    """Neither in arguments nor in the environment nor in a file that it holds; it holds none."""
+    forbidden = [KEY_1, base64.b64encode(KEY_1), KEY_1.hex().encode(), PLAINTEXT, b"pass:word-of-etcd"]
+    command = ground.scan(environment={"ETCDCTL_PASSWORD": "pass:word-of-etcd", "ETCDCTL_USER": ""})
+    seen: dict[int, bytes] = {}
+    files: set[str] = set()
+    while command.process.poll() is None and (len(seen) < JOBS or len(files) < 1):
+        for pid in command.workers():
+            try:
+                proc = Path(f"/proc/{pid}")
+                if b"workers" in (words := (proc / "cmdline").read_bytes()):
+                    seen[pid] = words + (proc / "environ").read_bytes()
+                    files |= {str(entry.readlink()) for entry in (proc / "fd").iterdir()}
+            except OSError:
+                continue
+        if any(list(ground.temporary.iterdir())):
+            raise AssertionError("a temporary file has a name")
+    ended = command.finish()
+    assert len(seen) == JOBS
+    for data in (*seen.values(), ended.err.encode(), ended.out):
+        assert not any(word in data for word in forbidden)
+    regular = {name for name in files if name.startswith("/") and name != "/dev/null"}
+    assert not {name for name in regular if not name.endswith((".py", ".pyc", ".so"))}

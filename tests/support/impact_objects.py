@@ -20,7 +20,7 @@ from etcdfix.wire.descriptors import MessageClasses
 from tests.support.decoders import shared_decoder
 from tests.support.memory_source import MemorySource
 from tests.support.objects import crd
-from tests.support.protobytes import unknown
+from tests.support.protobytes import block, unknown
 
 BROKEN = b"k8s\x00\xff\xff broken"
 NOW = "2026-03-01T10:00:00Z"
@@ -65,6 +65,8 @@ def _set(message: Message, field: Any, item: Any) -> None:
                 _fill(target.add(), field.type, element)
     elif field.type in SCALAR_TYPES:
         setattr(message, field.name, item)
+    elif load_schema().message(field.type).special == "raw-json":
+        setattr(message, field.name, block(1, json.dumps(item).encode()))  # our classes leave it unread
     else:
         inner = getattr(message, field.name)
         inner.SetInParent()
@@ -72,8 +74,6 @@ def _set(message: Message, field: Any, item: Any) -> None:
         if special == "time":
             assert item == NOW
             inner.seconds = NOW_SECONDS
-        elif special == "raw-json":
-            inner.raw = json.dumps(item).encode()
         else:
             _fill(inner, field.type, item)
 

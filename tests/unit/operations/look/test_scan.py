@@ -15,6 +15,7 @@ import pytest
 from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, SourceUnreachable
+from etcdfix.examine_all import _Doubtful
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.reports.baseline import load_baseline
@@ -25,7 +26,6 @@ from etcdfix.sources.pages import Page
 from etcdfix.spool import Spool
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.verdicts.examination import Examination
 from tests.support.collecting import CollectingReporter
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
@@ -701,7 +701,7 @@ def test_order_is_given_up_where_there_is_no_room_and_that_is_said(monkeypatch: 
     full = OSError(28, "No space left on device")
 
     def append(spool: Any, value: Any) -> None:
-        if not isinstance(value, StoredValue | Examination):
+        if not isinstance(value, StoredValue | _Doubtful):
             raise full
         original(spool, value)
 

@@ -15,7 +15,7 @@ import pytest
 from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, SourceUnreachable
-from etcdfix.examine_all import _Doubtful
+from etcdfix.examine_all import _Kept
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.reports.baseline import load_baseline
@@ -701,7 +701,7 @@ def test_order_is_given_up_where_there_is_no_room_and_that_is_said(monkeypatch: 
     full = OSError(28, "No space left on device")
 
     def append(spool: Any, value: Any) -> None:
-        if not isinstance(value, StoredValue | _Doubtful):
+        if not isinstance(value, StoredValue | _Kept):
             raise full
         original(spool, value)
 

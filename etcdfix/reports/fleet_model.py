@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from etcdfix.reports.model import API_VERSION, ReportBaseline, Tool
+from etcdfix.reports.model import API_VERSION, Counts, ReportBaseline, Tool
 
 
 class FleetFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,16 +47,9 @@ class FleetKeyLoss(msgspec.Struct, frozen=True):
     of: int
 
 
-class FleetCounts(msgspec.Struct, kw_only=True):
-    """How many keys had which outcome; ``stale`` keys are readable ones too."""
+class FleetCounts(Counts, kw_only=True):
+    """How many keys had which outcome, those that are no objects too."""
 
-    keys: int = 0
-    readable: int = 0
-    stale: int = 0
-    decrypt_failures: int = 0
-    decode_failures: int = 0
-    inconsistent: int = 0
-    undetermined: int = 0
     not_objects: int = 0
 
 

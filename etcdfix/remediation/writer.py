@@ -349,7 +349,7 @@ class Writer:
             answers.append(found)
         return sighting_of(expected.landmarks, answers)
 
-    def _classify(self, error: Any, endpoint: Endpoint) -> Failure:
+    def _classify(self, error: RpcError, endpoint: Endpoint) -> Failure:
         return classify(
             error.status,
             error.details,
@@ -358,10 +358,9 @@ class Writer:
             has_client_certificate=self._client.material.certificate is not None,
         )
 
-    def _lost(self, error: Any, endpoint: Endpoint, read_revision: int) -> TransactionError:
+    def _lost(self, error: RpcError, endpoint: Endpoint, read_revision: int) -> TransactionError:
         failure = self._classify(error, endpoint)
-        details = error.details
-        if details.startswith(_REFUSALS):
+        if error.details.startswith(_REFUSALS):
             return TransactionRefused(
                 f"{failure.message}; nothing was changed",
                 endpoint=endpoint.text,

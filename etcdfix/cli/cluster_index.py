@@ -12,6 +12,7 @@ import click
 from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.options import Decorator, option_group, what_to_read
 from etcdfix.cli.output import say, say_next
+from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import progress_of
 from etcdfix.errors import EndedEarly
 from etcdfix.examine_jobs import Jobs
@@ -31,22 +32,8 @@ T = TypeVar("T")
 def output_options(formats: Sequence[str], *, help_text: str = "Form of the report.") -> Decorator:
     """Return a decorator that adds ``-o``, ``--output-file`` and ``--max-rows``."""
     return option_group(
-        click.option(
-            "-o",
-            "--output",
-            "output",
-            type=click.Choice(formats),
-            default="table",
-            show_default=True,
-            help=help_text,
-        ),
-        click.option(
-            "--output-file",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            envvar="ETCDFIX_OUTPUT_FILE",
-            help="Write to this file instead of standard output.",
-        ),
+        form_option(formats, help_text=help_text, variable=False),
+        output_file_option(),
         click.option(
             "--max-rows",
             type=click.IntRange(min=1),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn, Protocol,
 import click
 
 from etcdfix.cli.exit_codes import ExitCode
-from etcdfix.cli.options import Decorator, configuration_of, gather_inputs, option_group
+from etcdfix.cli.options import configuration_of, gather_inputs
 from etcdfix.cli.output import say, say_next
 from etcdfix.errors import EndedEarly
 from etcdfix.inputs.outputfile import destination
@@ -22,29 +22,6 @@ from etcdfix.storagekey import StorageLayout, display
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
     from etcdfix.encryption.kms.plugins import KMSPlugins
-
-
-def document_options(formats: Sequence[str]) -> Decorator:
-    """Return a decorator that adds ``-o`` and ``--output-file``."""
-    return option_group(
-        click.option(
-            "-o",
-            "--output",
-            "output",
-            type=click.Choice(formats),
-            default="table",
-            show_default=True,
-            envvar="ETCDFIX_OUTPUT",
-            help="Form of the report.",
-        ),
-        click.option(
-            "--output-file",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            envvar="ETCDFIX_OUTPUT_FILE",
-            help="Write to this file instead of standard output.",
-        ),
-    )
 
 
 class _Report(Protocol):

@@ -9,7 +9,7 @@ import click
 
 from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import reading_options, source_options, what_to_read
+from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
@@ -37,7 +37,7 @@ MEANINGS: dict[ExitCode, str] = {
 @click.command("try", epilog=epilog(MEANINGS))
 @scope_options
 @click.option(
-    "--candidate-config", "candidate_configs", type=click.Path(path_type=Path), multiple=True, metavar="FILE",
+    "--candidate-config", "candidate_configs", type=FILE, multiple=True, metavar="FILE",
     envvar="ETCDFIX_CANDIDATE_CONFIG",
     help="An EncryptionConfiguration that may open them: an old one, or one of another node (may be repeated).",
 )  # fmt: skip
@@ -47,7 +47,7 @@ MEANINGS: dict[ExitCode, str] = {
     "name for every provider that it fits (may be repeated).",
 )  # fmt: skip
 @click.option(
-    "--from-report", type=click.Path(path_type=Path), metavar="FILE", envvar="ETCDFIX_FROM_REPORT",
+    "--from-report", type=FILE, metavar="FILE", envvar="ETCDFIX_FROM_REPORT",
     help="Try what this scan found (json or jsonl), instead of looking at everything again.",
 )  # fmt: skip
 @source_options

@@ -10,7 +10,7 @@ import msgspec
 
 from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import reading_options, source_options, what_to_read
+from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
 from etcdfix.inputs.outputfile import destination
@@ -30,12 +30,12 @@ MEANINGS: dict[ExitCode, str] = {
 
 @click.command("usage", epilog=epilog(MEANINGS))
 @click.option(
-    "--backup-dir", "backup_dirs", type=click.Path(path_type=Path), multiple=True, metavar="DIR",
+    "--backup-dir", "backup_dirs", type=FILE, multiple=True, metavar="DIR",
     envvar="ETCDFIX_BACKUP_DIR",
     help="A directory of backups that etcdfix made: what they hold needs its encryption key too (may be repeated).",
 )  # fmt: skip
 @click.option(
-    "--also-snapshot", "also_snapshots", type=click.Path(path_type=Path), multiple=True, metavar="FILE",
+    "--also-snapshot", "also_snapshots", type=FILE, multiple=True, metavar="FILE",
     envvar="ETCDFIX_ALSO_SNAPSHOT",
     help="Another snapshot that may have to be restored, or one of an etcd for single resources (may be repeated).",
 )  # fmt: skip

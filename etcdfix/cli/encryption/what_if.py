@@ -9,7 +9,7 @@ import click
 
 from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import reading_options, source_options, what_to_read
+from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
 from etcdfix.encryption.config import load_configuration
@@ -32,7 +32,7 @@ MEANINGS: dict[ExitCode, str] = {
 
 @click.command("what-if", epilog=epilog(MEANINGS))
 @click.option(
-    "--new", "new_config", type=click.Path(path_type=Path), required=True, metavar="FILE",
+    "--new", "new_config", type=FILE, required=True, metavar="FILE",
     envvar="ETCDFIX_NEW",
     help="The EncryptionConfiguration that is to be deployed.",
 )  # fmt: skip

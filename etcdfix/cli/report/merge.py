@@ -11,6 +11,7 @@ import click
 from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
+from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say
 from etcdfix.inputs.clusterlist import load_cluster_list
 from etcdfix.inputs.inputfile import STANDARD_INPUT
@@ -30,20 +31,17 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.SOURCE: "no shard examined anything",
     **ENDED_EARLY,
 }
-_PATH = click.Path(path_type=Path)
 
 
 @click.command("merge", epilog=epilog(MEANINGS))
-@click.argument("files", type=_PATH, nargs=-1, metavar="[FILE ...]")
+@click.argument("files", type=FILE, nargs=-1, metavar="[FILE ...]")
 @click.option("--fleet", is_flag=True, help="The reports are of many clusters: a row for each of them.")
 @click.option(
-    "--clusters", type=_PATH, metavar="LIST",
+    "--clusters", type=FILE, metavar="LIST",
     help="A list of the clusters that there should be; each has its report in --reports DIR, as NAME.json. A line is "
     "NAME, SNAPSHOT, CONFIGURATION and BASELINE with one tab between them, - for none.",
 )  # fmt: skip
-@click.option(
-    "--reports", "directory", type=_PATH, metavar="DIR", help="Where the reports of --clusters are."
-)
+@click.option("--reports", "directory", type=FILE, metavar="DIR", help="Where the reports of --clusters are.")
 @click.option(
     "--max-age", metavar="DURATION",
     help="Leave out reports that were made longer ago, and say so: 20h for those of tonight.",

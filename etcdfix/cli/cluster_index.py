@@ -11,7 +11,7 @@ import click
 
 from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.options import Decorator, option_group, what_to_read
-from etcdfix.cli.output import say, say_next
+from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import progress_of
 from etcdfix.errors import EndedEarly
@@ -115,8 +115,7 @@ def nothing_examined(
         suggested_prefixes: Where Kubernetes' keys seem to be instead.
     """
     if problems:
-        for reason in problems:
-            say(f"incomplete: {reason}")
+        say_incomplete(problems)
         say(f"NOTHING WAS EXAMINED: no key below {layout.prefix} was seen, and not everything could be read")
         click.get_current_context().exit(ExitCode.SOURCE if ended is None else ended.bare_exit_code)
     say(f"NOTHING WAS EXAMINED: no key starts with {layout.prefix}")

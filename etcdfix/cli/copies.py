@@ -10,7 +10,7 @@ import click
 from etcdfix.cli.cluster_index import nothing_examined, output_options
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, option_group, reading_options, source_options, what_to_read
-from etcdfix.cli.output import say
+from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import api_access
 from etcdfix.cli.scope import scope_options, wanted_scope
@@ -158,8 +158,7 @@ def command(
             nothing_examined(
                 request.layout, result.report.incomplete_reasons, result.ended, result.suggested_prefixes
             )
-        for reason in result.report.incomplete_reasons:
-            say(f"incomplete: {reason}")
+        say_incomplete(result.report.incomplete_reasons)
         COPIES_FORMATS[output](result.report, stream, max_rows)
         stream.flush()
     return _exit_code(result)

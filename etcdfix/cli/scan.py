@@ -12,7 +12,7 @@ from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
 from etcdfix.cli.of_list import of_list
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
-from etcdfix.cli.output import say
+from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
@@ -193,8 +193,7 @@ def _check_divisible(inputs: Inputs, *, redact_names: bool) -> None:
 
 def _last_words(result: ScanResult, request: ScanRequest, revision: int) -> None:
     summary = result.summary
-    for problem in result.problems:
-        say(f"incomplete: {problem}")
+    say_incomplete(result.problems)
     if result.ended is not None:  # what -o name and -o status cannot show
         say(f"incomplete: {result.ended.reason} before the end")
     for trouble in plugin_troubles(summary.kms):

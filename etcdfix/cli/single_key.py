@@ -11,7 +11,7 @@ import click
 
 from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.options import configuration_of, gather_inputs
-from etcdfix.cli.output import say, say_next
+from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.errors import EndedEarly
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.missing import why_missing
@@ -62,8 +62,7 @@ class Opened(NamedTuple):
             problems: Why not everything was seen, where there is no report.
             ended: What ended the look early; None where nothing did.
         """
-        for reason in report.incomplete_reasons if report is not None else problems:
-            say(f"incomplete: {reason}")
+        say_incomplete(report.incomplete_reasons if report is not None else problems)
         return report if report is not None else self._nothing(key, ended, incomplete=bool(problems))
 
     def _nothing(self, key: bytes, ended: EndedEarly | None, *, incomplete: bool) -> NoReturn:

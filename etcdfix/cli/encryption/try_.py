@@ -10,7 +10,7 @@ import click
 from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
-from etcdfix.cli.output import say
+from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.encryption.candidate_key import load_candidate_key
@@ -112,8 +112,7 @@ def command(
             nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
         TRY_FORMATS[output](report, stream, max_rows)
         stream.flush()
-    for reason in report.incomplete_reasons:
-        say(f"incomplete: {reason}")
+    say_incomplete(report.incomplete_reasons)
     if whole.ended is not None:
         return whole.ended.exit_code
     if not report.complete:

@@ -11,7 +11,7 @@ import msgspec
 from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
-from etcdfix.cli.output import say
+from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
@@ -86,8 +86,7 @@ def command(
             nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
         USAGE_FORMATS[output](report, stream, max_rows)
         stream.flush()
-    for reason in report.incomplete_reasons:
-        say(f"incomplete: {reason}")
+    say_incomplete(report.incomplete_reasons)
     if whole.ended is not None:
         return whole.ended.exit_code
     return ExitCode.NOTHING_WRONG if report.complete else ExitCode.INCOMPLETE

@@ -12,7 +12,7 @@ from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
 from etcdfix.cli.options import FILE
-from etcdfix.cli.output import say
+from etcdfix.cli.output import say_incomplete
 from etcdfix.inputs.clusterlist import load_cluster_list
 from etcdfix.inputs.inputfile import STANDARD_INPUT
 from etcdfix.inputs.outputfile import destination
@@ -84,8 +84,7 @@ def command(
         report = merge_fleet(expected, oldest=oldest, now=now)
         FLEET_FORMATS[output](report, stream, max_rows)
         stream.flush()
-    for reason in report.incomplete_reasons:
-        say(f"incomplete: {reason}")
+    say_incomplete(report.incomplete_reasons)
     return fleet_exit_code(report, fail_on)
 
 
@@ -103,8 +102,7 @@ def _merge_shards(
     with destination(output_file, files) as stream:
         result = merge_shards(files, SCAN_FORMATS[output](stream, max_rows), max_causes=max_rows)
         stream.flush()
-    for problem in result.problems:
-        say(f"incomplete: {problem}")
+    say_incomplete(result.problems)
     # Where something lacks, it is not known whether anything was examined.
     return int(ExitCode.INCOMPLETE if result.problems else scan_exit_code(result, fail_on))
 

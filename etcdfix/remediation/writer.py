@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from etcdfix.closing import Closing
 from etcdfix.errors import (
     TransactionAnomaly,
     TransactionError,
@@ -203,7 +203,7 @@ class CompareOutlook:
     revision: int
 
 
-class Writer:
+class Writer(Closing):
     """Sends one transaction in its life; whoever wants a second one has to make a second writer, on purpose."""
 
     def __init__(self, client: EtcdClient) -> None:
@@ -211,17 +211,6 @@ class Writer:
         self._client = client
         self._channel: _TxnChannel | None = None
         self._sent = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the connection for writing; the client stays open."""

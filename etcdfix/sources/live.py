@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from etcdfix.closing import Closing
 from etcdfix.errors import RevisionCompacted, SourceError
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.sources.base import Segment, SourceDescription
@@ -43,7 +43,7 @@ def _ignore(_notice: str) -> None:
     return
 
 
-class LiveSource:
+class LiveSource(Closing):
     """The keys of a running etcd at one revision; implements :class:`etcdfix.sources.base.Source`.
 
     Args:
@@ -352,14 +352,6 @@ class LiveSource:
     def close(self) -> None:
         """End all connections."""
         self._client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.close()
 
     # What may be read
 

@@ -9,8 +9,8 @@ import click
 
 from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import jobs_option, reading_options, source_options, what_to_read
-from etcdfix.cli.output import say
+from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
+from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.encryption.candidate_key import load_candidate_key
@@ -38,7 +38,7 @@ MEANINGS: dict[ExitCode, str] = {
 @click.command("try", epilog=epilog(MEANINGS))
 @scope_options
 @click.option(
-    "--candidate-config", "candidate_configs", type=click.Path(path_type=Path), multiple=True, metavar="FILE",
+    "--candidate-config", "candidate_configs", type=FILE, multiple=True, metavar="FILE",
     envvar="ETCDFIX_CANDIDATE_CONFIG",
     help="An EncryptionConfiguration that may open them: an old one, or one of another node (may be repeated).",
 )  # fmt: skip
@@ -48,7 +48,7 @@ MEANINGS: dict[ExitCode, str] = {
     "name for every provider that it fits (may be repeated).",
 )  # fmt: skip
 @click.option(
-    "--from-report", type=click.Path(path_type=Path), metavar="FILE", envvar="ETCDFIX_FROM_REPORT",
+    "--from-report", type=FILE, metavar="FILE", envvar="ETCDFIX_FROM_REPORT",
     help="Try what this scan found (json or jsonl), instead of looking at everything again.",
 )  # fmt: skip
 @source_options
@@ -115,8 +115,7 @@ def command(
             nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
         TRY_FORMATS[output](report, stream, max_rows)
         stream.flush()
-    for reason in report.incomplete_reasons:
-        say(f"incomplete: {reason}")
+    say_incomplete(report.incomplete_reasons)
     if whole.ended is not None:
         return whole.ended.exit_code
     if not report.complete:

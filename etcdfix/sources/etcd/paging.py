@@ -97,7 +97,8 @@ class RangeEnd:
         self.guess = self._end
 
     def _before_end(self, guess: bytes) -> bytes:
-        return self._end if guess == NO_BOUND or NO_BOUND != self._end <= guess else guess
+        behind = guess == NO_BOUND or (self._end != NO_BOUND and guess >= self._end)
+        return self._end if behind else guess
 
 
 def _beyond(first: bytes, last: bytes, pages: float) -> bytes:

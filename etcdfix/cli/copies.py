@@ -9,11 +9,12 @@ import click
 
 from etcdfix.cli.cluster_index import nothing_examined, output_options
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import FILE, option_group, reading_options, source_options, what_to_read
+from etcdfix.cli.options import FILE, jobs_option, option_group, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import api_access
 from etcdfix.cli.scope import scope_options, wanted_scope
+from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.copies import CopiesRequest, CopiesResult, find_copies
 from etcdfix.operations.opening import open_plugins, open_source
@@ -74,6 +75,7 @@ _place_options = option_group(
 @_place_options
 @source_options
 @reading_options
+@jobs_option
 @output_options(list(COPIES_FORMATS))
 def command(
     *,
@@ -89,6 +91,7 @@ def command(
     output: str,
     output_file: Path | None,
     max_rows: int,
+    jobs: Jobs,
     **options: Any,
 ) -> int:
     """Find every copy that still exists of what cannot be read, or was deleted lately. Reads only.
@@ -153,7 +156,7 @@ def command(
         destination(output_file, files) as stream,
         open_plugins(inputs, configuration) as plugins,
     ):
-        result = find_copies(source, request, plugins=plugins, progress=progress_of(source))
+        result = find_copies(source, request, plugins=plugins, progress=progress_of(source), jobs=jobs)
         if result.nothing_there:
             nothing_examined(
                 request.layout, result.report.incomplete_reasons, result.ended, result.suggested_prefixes

@@ -10,9 +10,10 @@ import click
 
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import FILE, LAST_MINOR, reading_options, source_options, what_to_read
+from etcdfix.cli.options import FILE, LAST_MINOR, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
+from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.doctor import DoctorRequest, DoctorResult, examine_health
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
@@ -33,6 +34,7 @@ MEANINGS: dict[ExitCode, str] = {
 @click.command("doctor", epilog=epilog(MEANINGS))
 @source_options
 @reading_options
+@jobs_option
 @click.option("--kubeconfig", type=FILE, metavar="FILE", envvar="ETCDFIX_KUBECONFIG",
               help="Ask the API server of the cluster whether its user may delete what cannot be read.")  # fmt: skip
 @click.option("--context", metavar="NAME", envvar="ETCDFIX_CONTEXT", help="Context of the kubeconfig.")
@@ -49,6 +51,7 @@ def command(
     audit_log: Path | None,
     output: str,
     output_file: Path | None,
+    jobs: Jobs,
     **options: Any,
 ) -> int:
     """Check everything that the other commands rest on, and say what to do where something is wrong.
@@ -92,6 +95,7 @@ def command(
             now=lambda: datetime.now(UTC),
             plugins=plugins,
             progress=progress_of,
+            jobs=jobs,
         )
         DOCTOR_FORMATS[output](result.report, stream)
         stream.flush()

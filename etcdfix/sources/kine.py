@@ -14,6 +14,7 @@ Format:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -162,6 +163,10 @@ class KineSource(Closing):
             SourceError: Nothing can be read at all.
         """
         return paged(self.current(prefix))
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Do nothing: no revision is compacted here."""
+        return nullcontext()
 
     @property
     def page_file(self) -> None:

@@ -10,6 +10,7 @@ API: etcd 3.4 and later, ``KV/Range`` and ``Watch/Watch`` of ``api/etcdserverpb/
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from etcdfix.closing import Closing
@@ -308,6 +309,16 @@ class LiveSource(Closing):
                     raise self._as_error(failed.failure) from failed
             else:
                 return
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Look up, inside, what no report rests on: a compaction moves neither revision nor segments of the read."""
+        before = self._revision, self._segments, self._on_notice
+        self._segments, self._on_notice = [*self._segments], _ignore
+        try:
+            yield
+        finally:
+            self._revision, self._segments, self._on_notice = before
 
     def reached_revision(self) -> int:
         """Return the revision to which etcd has come by now, whatever the source is pinned to.

@@ -7,6 +7,7 @@ can be read raises.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -367,6 +368,10 @@ class SnapshotSource(Closing):
         problem = self._file.integrity().problem if self._file.hashed or not self._closed else ""
         note = [DAMAGE_NOTE] if self._first_damage is not None else []
         return [*([problem] if problem else []), *self._problems.sentences(), *note]
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Do nothing: no revision is compacted here."""
+        return nullcontext()
 
     @property
     def page_file(self) -> int | None:

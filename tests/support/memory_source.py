@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 from etcdfix.closing import Closing
 from etcdfix.errors import SourceError
@@ -86,6 +87,10 @@ class MemorySource(Closing):
             for stored in self.current(prefix)
             if start <= stored.key and (end is None or stored.key < end)
         )
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Do nothing: no revision is compacted here."""
+        return nullcontext()
 
     @property
     def page_file(self) -> None:

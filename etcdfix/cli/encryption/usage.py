@@ -10,9 +10,10 @@ import msgspec
 
 from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
+from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
+from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
@@ -41,6 +42,7 @@ MEANINGS: dict[ExitCode, str] = {
 )  # fmt: skip
 @source_options
 @reading_options
+@jobs_option
 @output_options(list(USAGE_FORMATS))
 def command(
     *,
@@ -49,6 +51,7 @@ def command(
     output: str,
     output_file: Path | None,
     max_rows: int,
+    jobs: Jobs,
     **options: Any,
 ) -> int:
     """Say which encryption key is needed by how many objects, and which is safe to remove. Reads only.
@@ -80,6 +83,7 @@ def command(
             open_snapshot=lambda path: open_source(_of_snapshot(inputs, path), say=say),
             plugins=plugins,
             progress=progress_of(source),
+            jobs=jobs,
         )
         whole, report = found.whole, found.report
         if not whole.below_prefix:

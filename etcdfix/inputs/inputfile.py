@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
+import msgspec
+
 STANDARD_INPUT: Final = Path("-")
 
 NOT_REGULAR: Final = errno.ENODEV
@@ -32,6 +34,9 @@ MAX_PLAN_BYTES: Final = 1 << 31
 MAX_SETTINGS_BYTES: Final = 16 << 20
 """What people write by hand, or tools for them: manifests, kubeconfigs, certificates and keys."""
 
+SPOILED: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""What decoding a file raises; msgspec recurses into fields that nobody asked for, too."""
+
 _PIECE_BYTES: Final = 1 << 20
 
 Readable = bytes | mmap.mmap
@@ -39,6 +44,11 @@ Readable = bytes | mmap.mmap
 
 Check = Callable[[os.stat_result], None]
 """Told the status of the file before anything is read of it; raises where it is not to be read."""
+
+
+def spoiled(exc: Exception) -> str:
+    """Return what is wrong with the contents of a file, as half a sentence."""
+    return "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
 
 
 def any_status(_status: os.stat_result) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from etcdfix.errors import ConfigurationError, why
 from etcdfix.golang.gotime import parse_duration
 from etcdfix.inputs.clusterlist import ListedCluster
+from etcdfix.inputs.inputfile import SPOILED, spoiled
 from etcdfix.inputs.jsonparts import DocumentCut
 from etcdfix.operations.look.fleet_keys import SharedKeys
 from etcdfix.operations.look.fleet_row import ReadRow, ReportHead, read_row
@@ -159,10 +160,8 @@ class _Gathering:
             raise _LeftOutError(reason, why(exc)) from exc
         except DocumentCut as exc:
             raise _LeftOutError("cut", str(exc)) from exc
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
-            # msgspec recurses into fields that nobody asked for, too.
-            said = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
-            raise _LeftOutError("not-a-report", said) from exc
+        except SPOILED as exc:
+            raise _LeftOutError("not-a-report", spoiled(exc)) from exc
         self._by_digest[read.row.report_sha256] = path
         return read
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from types import UnionType
 from typing import IO, Final, Generic, TypeVar
 
 import msgspec
+
+from etcdfix.temporary import temporary_file
 
 V = TypeVar("V")
 
@@ -80,7 +81,7 @@ class Spool(Generic[V]):
             return
         if self._file is None:
             # What Python has for this loses what it holds where the file does not take it.
-            file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - lives as long as we
+            file = temporary_file(buffering=0)
             try:
                 _write_whole(file, self._memory, 0)
             except OSError:

@@ -12,13 +12,14 @@ import mmap
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
+
+from etcdfix.temporary import temporary_directory, temporary_file
 
 STANDARD_INPUT: Final = Path("-")
 
@@ -159,7 +160,7 @@ def mapped_input(
         OSError: It cannot be read, is no regular file, or is too large (EFBIG); or there is no room for the copy.
     """
     with _room(path):
-        temporary = tempfile.TemporaryFile(prefix="etcdfix-")  # noqa: SIM115 - closed below
+        temporary = temporary_file()
     with temporary as copy:
         size = 0
         with _opened(path, follow=follow, standard_input=standard_input, check=check) as stream:
@@ -186,7 +187,7 @@ def _room(path: Path) -> Iterator[None]:
     except OSError as exc:
         if exc.errno not in {errno.ENOSPC, errno.EDQUOT}:
             raise
-        said = f"no room for a copy of it in {tempfile.gettempdir()} (TMPDIR): {exc.strerror}"
+        said = f"no room for a copy of it in {temporary_directory()} (TMPDIR): {exc.strerror}"
         raise OSError(exc.errno, said, str(path)) from exc
 
 

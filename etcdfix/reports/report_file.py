@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, Readable, mapped_input
 from etcdfix.inputs.jsonparts import CUT, MOST_PIECE_BYTES, DocumentCut, Span, items, members, piece
 from etcdfix.model import Outcome
 from etcdfix.reports.model import API_VERSION
+from etcdfix.temporary import temporary_directory
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -33,10 +33,6 @@ COUNTED: Final = {
 """Field of the summary that counts the findings of an outcome."""
 
 _PIECE_BYTES: Final = 1 << 20
-_HINTS: Final = {
-    errno.EFBIG: "scan a part of the cluster only",
-    errno.ENOSPC: f"point TMPDIR at a directory with more room than {tempfile.gettempdir()}",
-}
 _WRITE_ONE: Final = "write one with: etcdfix scan -o json --output-file FILE"
 
 
@@ -225,7 +221,7 @@ def refused(option: str, path: Path, error: Exception) -> ConfigurationError:
         error: What is wrong: an :class:`OSError`, or what :class:`ReportFile` raises.
     """
     if isinstance(error, OSError):
-        return ConfigurationError(f"{option} {path}: {error.strerror}", hint=_HINTS.get(error.errno or 0, ""))
+        return ConfigurationError(f"{option} {path}: {error.strerror}", hint=_hint(error))
     # msgspec recurses into fields that nobody asked for, too.
     why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
     hint = error.hint if isinstance(error, _NotToGoOnFrom) else _WRITE_ONE
@@ -278,3 +274,11 @@ def _require_version(head: bytes, versions: Collection[str]) -> None:
     version = msgspec.json.decode(head, type=_Version).api_version
     if version not in versions:
         raise msgspec.ValidationError(f"its apiVersion is {version or 'missing'}, expected {API_VERSION}")
+
+
+def _hint(error: OSError) -> str:
+    if error.errno == errno.EFBIG:
+        return "scan a part of the cluster only"
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return f"point TMPDIR at a directory with more room than {temporary_directory()}"
+    return ""

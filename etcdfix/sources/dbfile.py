@@ -7,7 +7,6 @@ import fcntl
 import hashlib
 import mmap
 import os
-import tempfile
 import threading
 import zlib
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from etcdfix.errors import NotASnapshot, SourceError, SourceLocked
 from etcdfix.inputs.inputfile import NOT_REGULAR, open_regular
 from etcdfix.inputs.ownfiles import SQLITE_MAGIC
 from etcdfix.sources.bbolt.page import MAX_PAGE_SIZE, Meta, read_metas
+from etcdfix.temporary import temporary_directory, temporary_file
 
 TRAILER_SIZE: Final = 32
 """``etcdctl snapshot save`` appends the SHA-256 of the database (etcd ``client/v3/snapshot/v3_snapshot.go``)."""
@@ -123,10 +123,10 @@ class DatabaseFile:
         """
         packed = self._file
         packed.seek(0)
-        directory = tempfile.gettempdir()
+        directory = temporary_directory()
         try:
             status = os.statvfs(directory)
-            unpacked: IO[bytes] = tempfile.TemporaryFile(prefix="etcdfix-")  # noqa: SIM115 - kept open
+            unpacked: IO[bytes] = temporary_file()
         except OSError as error:
             raise _no_temporary_file(self.path, directory, error) from error
         limit = status.f_bavail * status.f_frsize // FREE_SPACE_SHARE

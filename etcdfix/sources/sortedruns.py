@@ -9,7 +9,6 @@ can be found again without reading the rest.
 from __future__ import annotations
 
 import io
-import tempfile
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import IO, Final, NamedTuple
@@ -17,6 +16,7 @@ from typing import IO, Final, NamedTuple
 import msgspec
 
 from etcdfix.errors import SourceError
+from etcdfix.temporary import temporary_directory, temporary_file
 
 MAX_RECORDS: Final = 250_000
 MAX_BYTES: Final = 28 << 20
@@ -73,7 +73,7 @@ class SortedRecords:
     def _spill(self) -> None:
         self._records.sort()
         try:
-            self._run_file = self._run_file or _temporary_file()
+            self._run_file = self._run_file or temporary_file()
             self._runs.append(_write(self._run_file, self._records))
         except OSError as error:
             raise _unwritable(error) from error
@@ -93,7 +93,7 @@ class SortedRecords:
             return
         self._spill()
         try:
-            self._file = _temporary_file()
+            self._file = temporary_file()
             for batch in _merge(self._run_file, self._runs):
                 self._blocks += _write(self._file, batch)
             self._file.flush()
@@ -136,17 +136,13 @@ class SortedRecords:
             self._run_file.close()
 
 
-def _temporary_file() -> IO[bytes]:
-    return tempfile.TemporaryFile(prefix="etcdfix-")
-
-
 def _first(block: _Block) -> bytes:
     return block.first
 
 
 def _unwritable(error: OSError) -> SourceError:
     return SourceError(
-        f"temporary file for sorting keys, in {tempfile.gettempdir()}: {error.strerror or error}",
+        f"temporary file for sorting keys, in {temporary_directory()}: {error.strerror or error}",
         hint="point TMPDIR at a directory with more room",
     )
 

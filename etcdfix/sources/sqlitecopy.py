@@ -33,6 +33,7 @@ from etcdfix.closing import Closing
 from etcdfix.errors import NotAKineFile, SourceError
 from etcdfix.inputs.inputfile import open_regular
 from etcdfix.inputs.ownfiles import SQLITE_MAGIC
+from etcdfix.temporary import temporary_directory
 
 _BBOLT_MAGIC: Final = (0xED0CDAED).to_bytes(4, "little")
 _GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -262,7 +263,7 @@ class SQLiteCopy(Closing):
     def _no_room(self, exc: OSError | sqlite3.Error) -> SourceError:
         why = (exc.strerror if isinstance(exc, OSError) else None) or exc
         try:
-            where = tempfile.gettempdir()
+            where = temporary_directory()
         except OSError:  # every disk is full
             where = "TMPDIR"
         return SourceError(
@@ -278,7 +279,7 @@ def _locked_directory() -> tuple[Path, int]:
         OSError: There is no room for one.
     """
     while True:
-        directory = tempfile.mkdtemp(prefix=_PREFIX)
+        directory = tempfile.mkdtemp(prefix=_PREFIX, dir=temporary_directory())
         try:
             descriptor = os.open(directory, _JUST_A_DIRECTORY)
         except FileNotFoundError:
@@ -305,7 +306,7 @@ def _take_away_what_was_left() -> None:
     Raises:
         OSError: There is no directory for temporary files.
     """
-    for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    for directory in Path(temporary_directory()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             descriptor = os.open(directory, _JUST_A_DIRECTORY)
             try:

@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
 from etcdfix.errors import EtcdfixError
+from etcdfix.interruptions import interruptions_held
 from etcdfix.text.words import counted
 from etcdfix.workers.frames import Frame, Kind
-from etcdfix.workers.interruptions import interruptions_held
 from etcdfix.workers.process import NoWorker, WorkerProcess, can_start
 from etcdfix.workers.waiting import WaitingAnswers
 

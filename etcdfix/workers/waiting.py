@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from typing import IO, Final
 
-from etcdfix.workers.interruptions import interruptions_held
+from etcdfix.temporary import temporary_file
 
 _MEMORY_BYTES: Final = 4 << 20
 
@@ -77,8 +76,7 @@ class WaitingAnswers:
 
     def _write(self, number: int, answer: bytes) -> None:
         if self._file is None:
-            with interruptions_held():  # in the middle of it a descriptor would stay open
-                self._file = tempfile.TemporaryFile(prefix="etcdfix-", buffering=0)  # noqa: SIM115 - lives as we do
+            self._file = temporary_file(buffering=0)
         written, rest = 0, memoryview(answer)
         while written < len(answer):
             written += os.pwrite(self._file.fileno(), rest[written:], self._end + written)

@@ -33,7 +33,7 @@ from etcdfix.encryption.kms.answers import (
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.kms.pacing import Breaker, Clock, RateLimit, Turns
 from etcdfix.errors import KMSRefused, KMSUnreachable
-from etcdfix.workers.interruptions import interruptions_held
+from etcdfix.interruptions import interruptions_held
 
 CACHE_SIZE = 20_000
 QUEUE_SIZE = 1_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -18,6 +17,7 @@ from etcdfix.reports.plan_model import LeftOut
 from etcdfix.reports.saved_report import ReportedValue, SavedFindings
 from etcdfix.spool import Spool
 from etcdfix.storagekey import display
+from etcdfix.temporary import temporary_directory
 from etcdfix.text.safetext import key_base64, safe_text
 from etcdfix.verdicts.deletability import FAILED, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
@@ -87,7 +87,7 @@ class Gathered:
             self._broken.append(Broken(bare, value, similarity, not came_out(found)))
         except OSError as exc:
             raise SourceError(
-                f"temporary file for broken objects, in {tempfile.gettempdir()}: {exc.strerror or exc}",
+                f"temporary file for broken objects, in {temporary_directory()}: {exc.strerror or exc}",
                 hint="point TMPDIR at a directory with more room",
             ) from exc
 

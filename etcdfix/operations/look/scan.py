@@ -16,6 +16,7 @@ from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import PLAIN, Examiner, Reading
 from etcdfix.examine_all import Beyond, Progress, View, examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs, started_early
+from etcdfix.interruptions import interruptions_held
 from etcdfix.model import Evidence, Outcome, ReadableRevision, ServerBehaviour, key_id_digest
 from etcdfix.operations.look.concluding import conclude
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
@@ -55,7 +56,6 @@ from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.severity import Rank, stake_of
-from etcdfix.workers.interruptions import interruptions_held
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins

@@ -7,7 +7,6 @@ temporary file, already encoded, and the document is put together at the end: me
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -15,6 +14,7 @@ import msgspec
 
 from etcdfix.reports.base import Output, Reporter
 from etcdfix.reports.model import API_VERSION, Conclusion, Finding, Header, SharedWords
+from etcdfix.temporary import temporary_file
 from etcdfix.text.safetext import safe_json
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class _Spool:
 
     def append(self, line: bytes) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives until take()
+            self._file = temporary_file()
         self._file.write(line + b"\n")
 
     def take(self) -> Iterator[bytes]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
+from etcdfix.interruptions import interruptions_held
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.endpoints import Endpoint
 from etcdfix.sources.etcd.failures import CallFailed
@@ -23,7 +24,6 @@ from etcdfix.sources.etcd.threads import do_in_time, no_threads, stands_still
 from etcdfix.sources.etcd.tls import TLSMaterial, channel_credentials
 from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.etcd import ALARM, READ_METHODS, alarm_query, message
-from etcdfix.workers.interruptions import interruptions_held
 
 # gRPC reads these when it is imported. Its log lines would repeat on stderr what we say in our own words,
 # and its fork handlers cost time in every child process.

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Final
 
 from etcdfix.errors import SourceUnreachable
+from etcdfix.interruptions import interruptions_held
 from etcdfix.sources.etcd.failures import Failure, FailureKind
-from etcdfix.workers.interruptions import interruptions_held
 
 _NEEDED: Final = 8
 """About as many as gRPC and we start for one cluster: with fewer, making a channel was seen to hang."""

@@ -141,8 +141,8 @@ def test_a_directory_that_another_command_takes_away_is_made_anew(
     filled(tmp_path / "state.db").close()
     make, lock, made = tempfile.mkdtemp, fcntl.flock, []
 
-    def made_now(prefix: str) -> str:
-        made.append(make(prefix=prefix))
+    def made_now(**where: str) -> str:
+        made.append(make(**where))
         if len(made) == 1 and when == "opened":
             Path(made[0]).rmdir()
         return made[-1]

@@ -201,7 +201,7 @@ def test_a_full_disk_is_nobodys_report(
     def full(*_arguments: object, **_named: object) -> object:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr("etcdfix.inputs.inputfile.tempfile.TemporaryFile", full)
+    monkeypatch.setattr("etcdfix.inputs.inputfile.temporary_file", full)
     target = tmp_path / "fleet.json"
     assert merge(healthy, "-o", "json", "--output-file", target) == 3
     error = capfd.readouterr().err

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.workers.interruptions import interruptions_held
+from etcdfix.interruptions import interruptions_held
 
 RAISING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM]
 

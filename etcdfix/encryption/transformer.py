@@ -10,7 +10,7 @@ Sources: ``k8s.io/apiserver/pkg/storage/value/transformer.go`` (order, aggregati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Self
 
@@ -97,7 +97,8 @@ def no_plugin(_provider: KMSProvider) -> None:
     """Return no plugin: values of KMS providers are then undetermined."""
 
 
-_Quick = Callable[[bytes, bytes], Plaintext | None]
+_Quick = Callable[[bytes, bytes], Plaintext | Attempt | None]
+"""Returns None where the exact road is needed to know more."""
 
 
 class _Keyed:
@@ -128,20 +129,20 @@ class _Keyed:
         skip, read, authenticated = len(key.prefix), cipher.read, cipher.authenticated
         transformer, fingerprint = key.transformer, key.key_fingerprint
 
-        def quick(data: bytes, etcd_key: bytes) -> Plaintext | None:
+        def quick(data: bytes, etcd_key: bytes) -> Plaintext | Attempt:
             plaintext = read(data[skip:], etcd_key)
             if isinstance(plaintext, Attempt):
-                return None
+                return plaintext
             return Plaintext(plaintext, transformer, stale, "", fingerprint, authenticated)
 
         return quick
 
-    def read(self, data: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:
+    def read(self, data: bytes, etcd_key: bytes, said: Iterator[Attempt]) -> Plaintext | list[Attempt]:
         failures: list[Attempt] = []
         for index, (key, cipher) in enumerate(zip(self.keys, self._ciphers, strict=True)):
             if not data.startswith(key.prefix):
                 continue
-            result = cipher.read(data[len(key.prefix) :], etcd_key)
+            result = next(said, None) or cipher.read(data[len(key.prefix) :], etcd_key)
             if not isinstance(result, Attempt):
                 fingerprint = key.key_fingerprint
                 return Plaintext(result, key.transformer, index != 0, "", fingerprint, cipher.authenticated)
@@ -186,7 +187,7 @@ class _KMS:
 
         yield self.prefix, quick
 
-    def read(self, data: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:
+    def read(self, data: bytes, etcd_key: bytes, said: Iterator[Attempt]) -> Plaintext | list[Attempt]:  # noqa: ARG002 - as its siblings
         result = self._opener.read(data[len(self.prefix) :], etcd_key)
         named = msgspec.structs.replace(result, transformer=self.transformer)
         return named if isinstance(named, Plaintext) else [named]
@@ -201,7 +202,7 @@ class _Identity:
     def quick(self, *, later: bool) -> Iterator[tuple[bytes, _Quick]]:  # noqa: ARG002 - as its siblings
         return iter(())  # plaintext never gets so far
 
-    def read(self, data: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:  # noqa: ARG002 - as its siblings
+    def read(self, data: bytes, etcd_key: bytes, said: Iterator[Attempt]) -> Plaintext | list[Attempt]:  # noqa: ARG002 - as its siblings
         # Its refusal is dropped: a user sees it only for a resource without an entry in the configuration.
         return [] if data.startswith(ENCRYPTED_PREFIX) else Plaintext(data, IDENTITY, stale=False)
 
@@ -255,15 +256,18 @@ class ResourceTransformers:
             TransformFailed: No configured provider opens the value.
             KMSPending: A plugin has not answered yet.
         """
+        said: list[Attempt] = []
         if data.startswith(ENCRYPTED_PREFIX):
             for prefix, quick in self._quick:
                 if data.startswith(prefix):
-                    plaintext = quick(data, key)
-                    if plaintext is not None:
-                        return plaintext
+                    result = quick(data, key)
+                    if isinstance(result, Plaintext):
+                        return result
+                    if result is not None:
+                        said.append(result)
         elif self.has_identity:
             return Plaintext(data, IDENTITY, self._identity_stale)
-        return self.search(data, key)
+        return self.search(data, key, said)
 
     @contextmanager
     def learning_nothing(self) -> Iterator[None]:
@@ -284,18 +288,24 @@ class ResourceTransformers:
             if data.startswith(reader.prefix)
         )
 
-    def search(self, data: bytes, key: bytes) -> Plaintext:
+    def search(self, data: bytes, key: bytes, said: Iterable[Attempt] = ()) -> Plaintext:
         """Do what :meth:`from_storage` does, step by step as the API server does it.
+
+        Args:
+            data: As there.
+            key: As there.
+            said: What local keys have said of this value; the others are tried. In the order of :attr:`keys`.
 
         Raises:
             TransformFailed: No configured provider opens the value.
             KMSPending: A plugin has not answered yet.
         """
         failures: list[Attempt] = []
+        known = iter(said)
         for index, provider in enumerate(self._providers):
             if not data.startswith(provider.prefix):
                 continue
-            result = provider.read(data, key)
+            result = provider.read(data, key, known)
             if isinstance(result, Plaintext):
                 return msgspec.structs.replace(result, stale=result.stale or index != 0)
             failures += result

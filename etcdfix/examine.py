@@ -26,7 +26,6 @@ from etcdfix.encryption.repairs import is_never_near, nearly_behind_plugin, unse
 from etcdfix.encryption.same_look import SameLook
 from etcdfix.encryption.transformer import (
     Transformers,
-    TransformFailed,
     no_plugin,
 )
 from etcdfix.errors import DecodeError, KindUnknown
@@ -278,14 +277,16 @@ class Examiner:
             plain = decoded = None
             try:
                 if transformers is not None:
-                    plain = transformers.from_storage(data, key)
-                    data = plain.data
-                    decoded = decode(data)
+                    opened = transformers.read(data, key)
+                    if isinstance(opened, Plaintext):
+                        plain = opened
+                        data = plain.data
+                        decoded = decode(data)
+                    else:
+                        problem = opened
                 elif not reader.is_closed(data):
                     plain = Plaintext(data, "identity", stale=False)
                     decoded = decode(data)
-            except TransformFailed as error:
-                problem = error.failure
             except DecodeError as error:
                 problem = error
             except KMSPending as error:
@@ -311,7 +312,7 @@ class Examiner:
                             revisions = counted[place] = []
                         revisions.append(stored.mod_revision)
                         continue
-                    opened = self._note_opened(reader, plain, stored.mod_revision)
+                    span = self._note_opened(reader, plain, stored.mod_revision)
                     self._last_opened = stored, data
                     yield (
                         stored,
@@ -327,7 +328,7 @@ class Examiner:
                             decoded,
                             plain.kms_key_id,
                             reader.rule,
-                            opened.key_fingerprints,
+                            span.key_fingerprints,
                         ),
                     )
                     continue

@@ -31,6 +31,8 @@ START_SIZE = 256
 # Where the first block is damaged, what follows has to be seen as far as the uid.
 START_SIZE_CBC = 1024
 LEAST_VISIBLE = 15
+NOISE_SIZE = 8
+"""So many bytes tell nearly all noise."""
 
 _LEAST_BITS_PROTOBUF = 128
 _LEAST_BITS_TEXT = 120
@@ -164,7 +166,7 @@ class Structures:
         """Say at once of nearly all noise that nothing would be recognised, however much of it is seen.
 
         Args:
-            seen: The first bytes, eight or more.
+            seen: The first bytes, :data:`NOISE_SIZE` or more.
         """
         head = int.from_bytes(seen[:4])
         for first in self._by_head:

@@ -16,7 +16,7 @@ import msgspec
 from etcdfix.encryption.candidates import Candidate, local_candidates, place_of
 from etcdfix.encryption.cipher import Cipher
 from etcdfix.encryption.config import ProviderType
-from etcdfix.encryption.known_starts import START_SIZE_CBC, LookInto, RecognisedStart, Structures
+from etcdfix.encryption.known_starts import NOISE_SIZE, START_SIZE_CBC, LookInto, RecognisedStart, Structures
 from etcdfix.encryption.peek import surest
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.model import Attempt, GroupResource, Look, Peek, PeekState
@@ -28,29 +28,35 @@ _NO_NAME: Final = re.compile(
 )
 _LEAST_BODY: Final = 64
 """Under every cipher so many bytes are no value that is too short, and show enough of a start."""
+# Nonce, tag and one block of what is decrypted: under AES-GCM the tag comes last.
+_QUICK_SIZES: Final = (28, _LEAST_BODY)
 _MOST_SEEN: Final = 16 + START_SIZE_CBC
 
 
 class _Tried(msgspec.Struct, frozen=True):
-    """A key that was tried on the first value: where the body began, and what it showed; None for noise."""
+    """A key that was tried on the first value: where the body began, and what it showed; None for noise.
+
+    The first bytes that tell noise, up to ``noise_until``, are quickly decrypted; 0 where all that is seen has to be.
+    """
 
     cipher: Cipher
     begin: int
     start: RecognisedStart | None
+    noise_until: int
 
     @classmethod
     def of(cls, candidate: Candidate, data: bytes, structures: Structures) -> _Tried:
-        cipher, begin = candidate.cipher, len(data) - len(candidate.body)
-        return cls(cipher, begin, _recognised(cipher, candidate.body, structures))
+        cipher, begin, body = candidate.cipher, len(data) - len(candidate.body), candidate.body
+        start = _recognised(cipher, body, structures)
+        until = 0
+        if start is None and cipher.authenticated:
+            enough = (size for size in _QUICK_SIZES if len(cipher.start(body[:size])) >= NOISE_SIZE)
+            until = begin + next(enough)
+        return cls(cipher, begin, start, until)
 
     def shows_the_same(self, data: bytes, structures: Structures) -> bool:
-        cipher, begin = self.cipher, self.begin
-        # Little has to be decrypted to see that it is noise.
-        if (
-            self.start is None
-            and cipher.authenticated
-            and structures.is_noise(cipher.start(data[begin : begin + _LEAST_BODY]))
-        ):
+        cipher, begin, until = self.cipher, self.begin, self.noise_until
+        if until and structures.is_noise(cipher.start(data[begin:until])):
             return True
         return _recognised(cipher, data[begin : begin + _MOST_SEEN], structures) == self.start
 

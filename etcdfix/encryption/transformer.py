@@ -256,6 +256,17 @@ class ResourceTransformers:
             TransformFailed: No configured provider opens the value.
             KMSPending: A plugin has not answered yet.
         """
+        result = self.read(data, key)
+        if isinstance(result, Plaintext):
+            return result
+        raise TransformFailed(result)
+
+    def read(self, data: bytes, key: bytes) -> Plaintext | TransformFailure:
+        """Do what :meth:`from_storage` does, and return why no provider opens the value: there may be a million such.
+
+        Raises:
+            KMSPending: A plugin has not answered yet.
+        """
         said: list[Attempt] = []
         if data.startswith(ENCRYPTED_PREFIX):
             for prefix, quick in self._quick:
@@ -288,8 +299,8 @@ class ResourceTransformers:
             if data.startswith(reader.prefix)
         )
 
-    def search(self, data: bytes, key: bytes, said: Iterable[Attempt] = ()) -> Plaintext:
-        """Do what :meth:`from_storage` does, step by step as the API server does it.
+    def search(self, data: bytes, key: bytes, said: Iterable[Attempt] = ()) -> Plaintext | TransformFailure:
+        """Do what :meth:`read` does, step by step as the API server does it.
 
         Args:
             data: As there.
@@ -297,7 +308,6 @@ class ResourceTransformers:
             said: What local keys have said of this value; the others are tried. In the order of :attr:`keys`.
 
         Raises:
-            TransformFailed: No configured provider opens the value.
             KMSPending: A plugin has not answered yet.
         """
         failures: list[Attempt] = []
@@ -311,9 +321,9 @@ class ResourceTransformers:
             failures += result
         if not failures:
             if self.rule is None:
-                raise TransformFailed(TransformFailure(FailureReason.IDENTITY_REFUSED, _REFUSED_ERROR))
-            raise TransformFailed(TransformFailure(FailureReason.NO_PROVIDER_MATCHED, _NO_PREFIX_ERROR))
-        raise TransformFailed(self._failure(tuple(failures)))
+                return TransformFailure(FailureReason.IDENTITY_REFUSED, _REFUSED_ERROR)
+            return TransformFailure(FailureReason.NO_PROVIDER_MATCHED, _NO_PREFIX_ERROR)
+        return self._failure(tuple(failures))
 
     def _failure(self, attempts: tuple[Attempt, ...]) -> TransformFailure:
         """Return what comes of several failures; of a lost key it is the same for every value."""

@@ -27,7 +27,7 @@ class Spool(Generic[V]):
 
     def __init__(self, kind: type[V] | UnionType) -> None:
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115 - lives as long as we
-        self._encode = msgspec.msgpack.Encoder().encode
+        self._encode_into = msgspec.msgpack.Encoder().encode_into
         self._decoder = msgspec.msgpack.Decoder(kind)
         # In this order: what was read and not dropped yet, what the file holds, what is not written yet.
         self._head = b""
@@ -54,11 +54,11 @@ class Spool(Generic[V]):
         Raises:
             OSError: There is no room for it; those before it are kept.
         """
-        record = self._encode(value)
         tail = self._tail
         before = len(tail)
-        tail += len(record).to_bytes(_SIZE_BYTES)
-        tail += record
+        start = before + _SIZE_BYTES
+        self._encode_into(value, tail, start)
+        tail[before:start] = (len(tail) - start).to_bytes(_SIZE_BYTES)
         if len(tail) >= _WRITTEN_BYTES:
             try:
                 self._file.seek(self._end)

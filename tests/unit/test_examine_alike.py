@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from etcdfix import examine_all
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import _Doubtful
 from etcdfix.model import Repair, RepairKind, RepairProof
 from etcdfix.storagekey import StorageLayout
+from etcdfix.verdicts import kinds
 from etcdfix.verdicts.examination import Examination
 from tests.support import encoders
 from tests.support.decoders import shared_decoder
@@ -125,7 +125,7 @@ def test_what_is_put_aside_comes_back_as_it_was() -> None:
 
 
 def test_kinds_that_are_too_many_are_put_aside_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examine_all, "_MOST_KINDS", 1)
+    monkeypatch.setattr(kinds, "MOST_KINDS", 1)
     looks = examiner()
     kept = _Doubtful()
     found: list[Examination] = []

@@ -74,11 +74,15 @@ class Spool(Generic[V]):
     def peek(self) -> V:
         """Return the first value that has not been dropped yet; there must be one."""
         if self._first is None:
-            start = self._have(_SIZE_BYTES)
-            size = int.from_bytes(self._head[start : start + _SIZE_BYTES])
-            start = self._have(_SIZE_BYTES + size) + _SIZE_BYTES
-            self._first_end = start + size
-            self._first = self._decoder.decode(self._head[start : start + size])
+            head, start = self._head, self._head_at + _SIZE_BYTES
+            end = start + int.from_bytes(head[start - _SIZE_BYTES : start])
+            if start > len(head) or end > len(head):
+                start = self._have(_SIZE_BYTES) + _SIZE_BYTES
+                size = int.from_bytes(self._head[start - _SIZE_BYTES : start])
+                start = self._have(_SIZE_BYTES + size) + _SIZE_BYTES
+                head, end = self._head, start + size
+            self._first_end = end
+            self._first = self._decoder.decode(head[start:end])
         return self._first
 
     def _have(self, size: int) -> int:

@@ -10,7 +10,7 @@ Sources: ``k8s.io/apiserver/pkg/storage/value/transformer.go`` (order, aggregati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Self
 
@@ -42,6 +42,9 @@ _NO_KEY_ERRORS = {
     ProviderType.SECRETBOX: "no matching key was found for the provided Secretbox transformer",
 }
 _NOT_ASKED = "the KMS plugin that this value needs was not asked"
+
+# Of each key a cipher says one of few things; many keys of one name can say them in many ways.
+_MOST_SAID = 1_000
 
 PluginFor = Callable[[KMSProvider], KMSPlugin | None]
 
@@ -117,8 +120,6 @@ class _Keyed:
             for key in provider.keys
         ]
         self._ciphers = [cipher_of(self.type, key.material.expose()) for key in provider.keys]
-        # What a cipher says is one of few things.
-        self._named: dict[tuple[int, Attempt], Attempt] = {}
 
     def quick(self, *, later: bool) -> Iterator[tuple[bytes, _Quick]]:
         for index, key in enumerate(self.keys):
@@ -137,29 +138,24 @@ class _Keyed:
 
         return quick
 
-    def read(self, data: bytes, etcd_key: bytes, said: Iterator[Attempt]) -> Plaintext | list[Attempt]:
+    def read(self, data: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:
         failures: list[Attempt] = []
         for index, (key, cipher) in enumerate(zip(self.keys, self._ciphers, strict=True)):
             if not data.startswith(key.prefix):
                 continue
-            result = next(said, None) or cipher.read(data[len(key.prefix) :], etcd_key)
+            result = cipher.read(data[len(key.prefix) :], etcd_key)
             if not isinstance(result, Attempt):
                 fingerprint = key.key_fingerprint
                 return Plaintext(result, key.transformer, index != 0, "", fingerprint, cipher.authenticated)
-            failures.append(self._failed(index, result))
+            failures.append(
+                msgspec.structs.replace(
+                    result, transformer=key.transformer, key_fingerprint=key.key_fingerprint
+                )
+            )
         if not failures:
             name, errors = transformer_name(self.type, "v1", ""), (_NO_KEY_ERRORS[self.type],)
             failures.append(Attempt(FailureReason.NO_KEY_MATCHED, errors, transformer=name))
         return failures
-
-    def _failed(self, index: int, result: Attempt) -> Attempt:
-        named = self._named.get((index, result))
-        if named is None:
-            key = self.keys[index]
-            named = self._named[index, result] = msgspec.structs.replace(
-                result, transformer=key.transformer, key_fingerprint=key.key_fingerprint
-            )
-        return named
 
 
 class _KMS:
@@ -187,7 +183,7 @@ class _KMS:
 
         yield self.prefix, quick
 
-    def read(self, data: bytes, etcd_key: bytes, said: Iterator[Attempt]) -> Plaintext | list[Attempt]:  # noqa: ARG002 - as its siblings
+    def read(self, data: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:
         result = self._opener.read(data[len(self.prefix) :], etcd_key)
         named = msgspec.structs.replace(result, transformer=self.transformer)
         return named if isinstance(named, Plaintext) else [named]
@@ -202,7 +198,7 @@ class _Identity:
     def quick(self, *, later: bool) -> Iterator[tuple[bytes, _Quick]]:  # noqa: ARG002 - as its siblings
         return iter(())  # plaintext never gets so far
 
-    def read(self, data: bytes, etcd_key: bytes, said: Iterator[Attempt]) -> Plaintext | list[Attempt]:  # noqa: ARG002 - as its siblings
+    def read(self, data: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:  # noqa: ARG002 - as its siblings
         # Its refusal is dropped: a user sees it only for a resource without an entry in the configuration.
         return [] if data.startswith(ENCRYPTED_PREFIX) else Plaintext(data, IDENTITY, stale=False)
 
@@ -226,6 +222,7 @@ class ResourceTransformers:
         "_identity_stale",
         "_providers",
         "_quick",
+        "_said",
         "has_identity",
         "keys",
         "kms_readers",
@@ -238,6 +235,7 @@ class ResourceTransformers:
         self.kms_readers = tuple(provider.reader for provider in providers if isinstance(provider, _KMS))
         self._providers = tuple(providers)
         self._failed: TransformFailure | None = None
+        self._said: dict[tuple[tuple[bytes, Attempt], ...], TransformFailure] = {}
         self._quick = tuple(
             quick for index, provider in enumerate(providers) for quick in provider.quick(later=index != 0)
         )
@@ -267,7 +265,7 @@ class ResourceTransformers:
         Raises:
             KMSPending: A plugin has not answered yet.
         """
-        said: list[Attempt] = []
+        said: list[tuple[bytes, Attempt]] = []
         if data.startswith(ENCRYPTED_PREFIX):
             for prefix, quick in self._quick:
                 if data.startswith(prefix):
@@ -275,10 +273,21 @@ class ResourceTransformers:
                     if isinstance(result, Plaintext):
                         return result
                     if result is not None:
-                        said.append(result)
+                        said.append((prefix, result))
         elif self.has_identity:
             return Plaintext(data, IDENTITY, self._identity_stale)
-        return self.search(data, key, said)
+        if not said:
+            return self.search(data, key)
+        # Local keys whose names the value begins with have all been asked: what comes of it are these few words.
+        place = tuple(said)
+        failed = self._said.get(place)
+        if failed is None:
+            found = self.search(data, key)
+            assert isinstance(found, TransformFailure)  # every key that could open it has been asked
+            if len(self._said) >= _MOST_SAID:
+                self._said.clear()
+            failed = self._said[place] = found
+        return failed
 
     @contextmanager
     def learning_nothing(self) -> Iterator[None]:
@@ -299,23 +308,17 @@ class ResourceTransformers:
             if data.startswith(reader.prefix)
         )
 
-    def search(self, data: bytes, key: bytes, said: Iterable[Attempt] = ()) -> Plaintext | TransformFailure:
+    def search(self, data: bytes, key: bytes) -> Plaintext | TransformFailure:
         """Do what :meth:`read` does, step by step as the API server does it.
-
-        Args:
-            data: As there.
-            key: As there.
-            said: What local keys have said of this value; the others are tried. In the order of :attr:`keys`.
 
         Raises:
             KMSPending: A plugin has not answered yet.
         """
         failures: list[Attempt] = []
-        known = iter(said)
         for index, provider in enumerate(self._providers):
             if not data.startswith(provider.prefix):
                 continue
-            result = provider.read(data, key, known)
+            result = provider.read(data, key)
             if isinstance(result, Plaintext):
                 return msgspec.structs.replace(result, stale=result.stale or index != 0)
             failures += result

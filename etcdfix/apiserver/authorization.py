@@ -14,6 +14,7 @@ from __future__ import annotations
 import msgspec
 
 from etcdfix.apiserver.client import RefusalReason, Reply, Server, decode, malformed, shorten
+from etcdfix.apiserver.objects import APIObject
 from etcdfix.errors import AuthorizationRefused
 from etcdfix.model import ClusterIdentity, GroupResource, KnownBy
 from etcdfix.text.safetext import quote_command
@@ -94,23 +95,13 @@ class _SubjectReview(msgspec.Struct):
 
 
 def authorize(
-    server: Server,
-    *,
-    group: str,
-    resource: str,
-    namespace: str,
-    name: str,
-    cluster: ClusterIdentity,
-    verbs: tuple[str, ...] = VERBS,
+    server: Server, thing: APIObject, *, cluster: ClusterIdentity, verbs: tuple[str, ...] = VERBS
 ) -> Authorization:
     """Ask a server of this cluster for permissions on exactly one object.
 
     Args:
         server: That :func:`check_cluster` found to be of this cluster.
-        group: API group, "" for the core group.
-        resource: Plural resource.
-        namespace: "" for an object without one.
-        name: Name of the object.
+        thing: The object.
         cluster: Which cluster etcd holds.
         verbs: What is asked for; by default both of an unsafe deletion.
 
@@ -118,13 +109,14 @@ def authorize(
         ValueError: Resource or name are empty, which would ask about every one.
         AuthorizationRefused: Anything but a clear yes.
     """
-    if not resource or not name:
+    if not thing.resource or not thing.name:
         raise ValueError("resource and name must not be empty")
     user_name = _user_name(server)
     for verb in verbs:
-        _check_access(
-            server, _Attributes(group=group, resource=resource, namespace=namespace, name=name, verb=verb)
+        wanted = _Attributes(
+            group=thing.group, resource=thing.resource, namespace=thing.namespace, name=thing.name, verb=verb
         )
+        _check_access(server, wanted)
     return Authorization(user_name=user_name, server=server.address, kube_system_uid=cluster.uid, verbs=verbs)
 
 

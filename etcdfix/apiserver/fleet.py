@@ -9,8 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -25,6 +24,7 @@ from etcdfix.apiserver.client import (
 )
 from etcdfix.apiserver.reach import ONLY_READY, Reached, listed_by, reach
 from etcdfix.apiserver.servers import DEFAULT_TIMEOUT_SECONDS, APIAccess
+from etcdfix.closing import Closing
 from etcdfix.errors import AuthorizationRefused, EtcdfixError, SourceUnreachable
 from etcdfix.model import ClusterIdentity
 
@@ -47,7 +47,7 @@ class Absent(msgspec.Struct, frozen=True):
     unconnected: bool = False
 
 
-class Fleet:
+class Fleet(Closing):
     """The API servers that can be asked; made by :func:`open_fleet`, and a context manager.
 
     Attributes:
@@ -65,14 +65,6 @@ class Fleet:
         self.cluster = ClusterIdentity()
         self.request_seconds = request_seconds
         self._access = access
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Send no further request, and close the connections."""

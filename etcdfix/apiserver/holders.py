@@ -113,19 +113,7 @@ def authorize_by_first(fleet: Fleet, thing: APIObject, verbs: tuple[str, ...]) -
     """
     require_servers(fleet)
     server, seconds = fleet.servers[0], _MOST_REQUESTS * fleet.request_seconds
-
-    def ask() -> Authorization:
-        return authorize(
-            server,
-            group=thing.group,
-            resource=thing.resource,
-            namespace=thing.namespace,
-            name=thing.name,
-            cluster=fleet.cluster,
-            verbs=verbs,
-        )
-
-    (said,) = run_within([ask], seconds)
+    (said,) = run_within([lambda: authorize(server, thing, cluster=fleet.cluster, verbs=verbs)], seconds)
     return require_done(said, seconds)
 
 

@@ -166,7 +166,7 @@ def ask_servers(
         authorization = None
         server = found.spokesman()
         if server is not None:
-            (said,) = run_within([lambda: _authorize(server, thing, cluster)], found.left())
+            (said,) = run_within([lambda: authorize(server, thing, cluster=cluster)], found.left())
             authorization = require_done(said, timeout_seconds)
     finally:
         access.close()
@@ -303,17 +303,6 @@ class _Inquiry:
         denied = failure.reason in {RefusalReason.UNAUTHENTICATED, RefusalReason.FORBIDDEN}
         word = Answer.DENIED if denied else Answer.NO_ANSWER
         return _Asked(_answer(server, word, str(failure)), doubt=failure)
-
-
-def _authorize(server: Server, thing: APIObject, cluster: ClusterIdentity) -> Authorization:
-    return authorize(
-        server,
-        group=thing.group,
-        resource=thing.resource,
-        namespace=thing.namespace,
-        name=thing.name,
-        cluster=cluster,
-    )
 
 
 def _answer(server: Server, answer: Answer, detail: str) -> ServerAnswer:

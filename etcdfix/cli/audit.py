@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from textwrap import indent
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from etcdfix.cli.anchor import anchor_option, named_anchor
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
+    FILE,
     gather_inputs,
     main_etcd_options,
     reading_options,
@@ -22,6 +23,7 @@ from etcdfix.cli.options import (
     timeout_option,
 )
 from etcdfix.cli.output import require_output, say
+from etcdfix.cli.output_options import form_option
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.audit import (
@@ -56,20 +58,8 @@ RECONCILE_EXIT_CODES = {
 }
 
 
-_log_argument = click.argument("log", metavar="FILE", type=click.Path(path_type=Path))
-
-
-def _output_option(*forms: str) -> Callable[[_Command], _Command]:
-    return click.option(
-        "-o",
-        "--output",
-        "output",
-        type=click.Choice(list(forms)),
-        default=forms[0],
-        show_default=True,
-        envvar="ETCDFIX_OUTPUT",
-        help="Form of the output.",
-    )
+_FORM: Final = "Form of the output."
+_log_argument = click.argument("log", metavar="FILE", type=FILE)
 
 
 @click.group("audit")
@@ -82,7 +72,7 @@ def command() -> None:
 
 @command.command("show")
 @_log_argument
-@_output_option("table", "json", "jsonl")
+@form_option(("table", "json", "jsonl"), help_text=_FORM)
 @click.option(
     "--last",
     type=click.IntRange(min=1),
@@ -138,7 +128,7 @@ def _event_list(events: Iterable[Event]) -> None:
 @click.option(
     "--backup",
     "backups",
-    type=click.Path(path_type=Path),
+    type=FILE,
     multiple=True,
     metavar="FILE",
     help="A backup that must have its intent in this log (may be repeated).",
@@ -146,7 +136,7 @@ def _event_list(events: Iterable[Event]) -> None:
 @click.option(
     "--backup-dir",
     "backup_directories",
-    type=click.Path(path_type=Path),
+    type=FILE,
     multiple=True,
     metavar="DIR",
     help="The same for every backup in a directory that names this log (may be repeated).",
@@ -154,7 +144,7 @@ def _event_list(events: Iterable[Event]) -> None:
 @click.option(
     "--anchor-file",
     "anchor_files",
-    type=click.Path(path_type=Path),
+    type=FILE,
     multiple=True,
     metavar="FILE",
     help="What --audit-anchor has told to an anchor outside: the output of journalctl -o json -t etcdfix, or a file "
@@ -171,7 +161,7 @@ def _event_list(events: Iterable[Event]) -> None:
     help="Name of the machine that wrote it (may be repeated).  [default: this one]",
 )
 @timeout_option
-@_output_option("table", "json")
+@form_option(("table", "json"), help_text=_FORM)
 def verify_command(
     *,
     log: Path,
@@ -218,7 +208,7 @@ def verify_command(
     help="Go on where nothing tells whether an intent is about this cluster.",
 )
 @anchor_option
-@_output_option("table", "json")
+@form_option(("table", "json"), help_text=_FORM)
 def reconcile(*, log: Path, dry_run: bool, accept_unknown_cluster: bool, output: str, **options: Any) -> int:
     """Say what became of every open intent, and record it.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -13,8 +12,9 @@ import click
 from etcdfix.cli.anchor import anchor_option
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
-from etcdfix.cli.options import option_group, timeout_option
+from etcdfix.cli.options import FILE, option_group, timeout_option
 from etcdfix.cli.output import require_output, say, show_outcome
+from etcdfix.cli.output_options import form_option
 from etcdfix.cli.places import record_paths
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.errors import EtcdfixError
@@ -28,7 +28,6 @@ from etcdfix.reports.backup_model import BackupPruning
 from etcdfix.reports.formats.backups import FORMATS, Document, write_backups
 
 _Command = Callable[..., Any]
-_PATH: Final = click.Path(path_type=Path)
 
 LIST_EXIT_CODES = {
     0: "listed",
@@ -53,18 +52,15 @@ PRUNE_EXIT_CODES = {
 
 _places: Final = option_group(
     click.option(
-        "--backup-dir", "backup_dirs", type=_PATH, multiple=True, metavar="DIR", envvar="ETCDFIX_BACKUP_DIR",
+        "--backup-dir", "backup_dirs", type=FILE, multiple=True, metavar="DIR", envvar="ETCDFIX_BACKUP_DIR",
         help="Where backups are (may be repeated).  [default: as for delete]",
     ),
     click.option(
-        "--audit-log", type=_PATH, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
+        "--audit-log", type=FILE, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
         help="The audit log that they belong to.  [default: as for delete]",
     ),
     timeout_option,
-    click.option(
-        "-o", "--output", "output", type=click.Choice(list(FORMATS)), default=FORMATS[0], show_default=True,
-        envvar="ETCDFIX_OUTPUT", help="Form of the output.",
-    ),
+    form_option(FORMATS, help_text="Form of the output."),
 )  # fmt: skip
 
 

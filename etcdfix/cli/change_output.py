@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
-import click
-
 from etcdfix.cli.output import say, show_outcome
+from etcdfix.cli.output_options import form_option
 from etcdfix.cli.safety import change_exit_code, show
 from etcdfix.errors import EtcdfixError
 from etcdfix.operations.change.preview import outcome_lines
@@ -22,10 +21,11 @@ from etcdfix.reports.origin import shown_word
 from etcdfix.text.commands import RepeatedOptions
 
 _TEXT: Final = "text"
-change_output_option = click.option(
-    "-o", "--output", type=click.Choice([_TEXT, "json", "yaml"]), default=_TEXT, show_default=True,
-    help="Form of what it came to, a refusal too. The preview stands on standard error in any form.",
-)  # fmt: skip
+change_output_option = form_option(
+    [_TEXT, "json", "yaml"],
+    help_text="Form of what it came to, a refusal too. The preview stands on standard error in any form.",
+    variable=False,
+)
 
 
 class Teller:

@@ -11,7 +11,8 @@ import click
 
 from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.options import Decorator, option_group, what_to_read
-from etcdfix.cli.output import say, say_next
+from etcdfix.cli.output import say, say_incomplete, say_next
+from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import progress_of
 from etcdfix.errors import EndedEarly
 from etcdfix.examine_jobs import Jobs
@@ -31,22 +32,8 @@ T = TypeVar("T")
 def output_options(formats: Sequence[str], *, help_text: str = "Form of the report.") -> Decorator:
     """Return a decorator that adds ``-o``, ``--output-file`` and ``--max-rows``."""
     return option_group(
-        click.option(
-            "-o",
-            "--output",
-            "output",
-            type=click.Choice(formats),
-            default="table",
-            show_default=True,
-            help=help_text,
-        ),
-        click.option(
-            "--output-file",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            envvar="ETCDFIX_OUTPUT_FILE",
-            help="Write to this file instead of standard output.",
-        ),
+        form_option(formats, help_text=help_text, variable=False),
+        output_file_option(),
         click.option(
             "--max-rows",
             type=click.IntRange(min=1),
@@ -128,8 +115,7 @@ def nothing_examined(
         suggested_prefixes: Where Kubernetes' keys seem to be instead.
     """
     if problems:
-        for reason in problems:
-            say(f"incomplete: {reason}")
+        say_incomplete(problems)
         say(f"NOTHING WAS EXAMINED: no key below {layout.prefix} was seen, and not everything could be read")
         click.get_current_context().exit(ExitCode.SOURCE if ended is None else ended.bare_exit_code)
     say(f"NOTHING WAS EXAMINED: no key starts with {layout.prefix}")

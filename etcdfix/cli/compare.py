@@ -9,7 +9,7 @@ import click
 
 from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import reading_options, target_options, what_to_read
+from etcdfix.cli.options import FILE, reading_options, target_options, what_to_read
 from etcdfix.cli.output import say, say_next
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
@@ -41,7 +41,7 @@ MEANINGS: dict[ExitCode, str] = {
 @click.command("compare", epilog=epilog(MEANINGS))
 @scope_options
 @click.option(
-    "--with-snapshot", type=click.Path(path_type=Path), metavar="FILE",
+    "--with-snapshot", type=FILE, metavar="FILE",
     help="Compare with this earlier snapshot, instead of member with member: what was added, removed and changed "
     "since, and above all what could be read then and cannot be read now.",
 )  # fmt: skip

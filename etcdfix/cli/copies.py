@@ -9,11 +9,12 @@ import click
 
 from etcdfix.cli.cluster_index import nothing_examined, output_options
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import option_group, reading_options, source_options, what_to_read
-from etcdfix.cli.output import say
+from etcdfix.cli.options import FILE, jobs_option, option_group, reading_options, source_options, what_to_read
+from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import api_access
 from etcdfix.cli.scope import scope_options, wanted_scope
+from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.copies import CopiesRequest, CopiesResult, find_copies
 from etcdfix.operations.opening import open_plugins, open_source
@@ -30,36 +31,35 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
     **ENDED_EARLY,
 }
-_PATH = click.Path(path_type=Path)
 
 _place_options = option_group(
     click.option(
-        "--from-report", type=_PATH, metavar="FILE",
+        "--from-report", type=FILE, metavar="FILE",
         help="Look for what this report of etcdfix scan found (-o json or jsonl), instead of scanning.",
     ),
     click.option(
-        "--wal", "logs", type=_PATH, multiple=True, metavar="DIR",
+        "--wal", "logs", type=FILE, multiple=True, metavar="DIR",
         help="Look into this write-ahead log, too: a member's member/wal, live or copied, with snap/db beside it; one "
         "for each member.",
     ),
     click.option(
-        "--older-snapshot", "older_snapshots", type=_PATH, multiple=True, metavar="FILE",
+        "--older-snapshot", "older_snapshots", type=FILE, multiple=True, metavar="FILE",
         help="Look into this older snapshot, or copied member/snap/db, too (may be repeated).",
     ),
     click.option(
-        "--backup-dir", "backup_dirs", type=_PATH, multiple=True, metavar="DIR", envvar="ETCDFIX_BACKUP_DIR",
+        "--backup-dir", "backup_dirs", type=FILE, multiple=True, metavar="DIR", envvar="ETCDFIX_BACKUP_DIR",
         help="Look into this directory of backups (may be repeated).  [default: that of delete, where there is one]",
     ),
     click.option(
-        "--audit-log", type=_PATH, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
+        "--audit-log", type=FILE, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
         help="The audit log that knows these backups, and what was rescued.  [default: as for delete]",
     ),
     click.option(
-        "--rescued", type=_PATH, multiple=True, metavar="DIR",
+        "--rescued", type=FILE, multiple=True, metavar="DIR",
         help="Look into what etcdfix rescue saved there, too (may be repeated).",
     ),
     click.option(
-        "--kubeconfig", type=_PATH, metavar="FILE",
+        "--kubeconfig", type=FILE, metavar="FILE",
         help="Ask API servers, too, what they still hold in memory: names and revisions alone, no contents.",
     ),
     click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
@@ -75,6 +75,7 @@ _place_options = option_group(
 @_place_options
 @source_options
 @reading_options
+@jobs_option
 @output_options(list(COPIES_FORMATS))
 def command(
     *,
@@ -90,6 +91,7 @@ def command(
     output: str,
     output_file: Path | None,
     max_rows: int,
+    jobs: Jobs,
     **options: Any,
 ) -> int:
     """Find every copy that still exists of what cannot be read, or was deleted lately. Reads only.
@@ -154,13 +156,12 @@ def command(
         destination(output_file, files) as stream,
         open_plugins(inputs, configuration) as plugins,
     ):
-        result = find_copies(source, request, plugins=plugins, progress=progress_of(source))
+        result = find_copies(source, request, plugins=plugins, progress=progress_of(source), jobs=jobs)
         if result.nothing_there:
             nothing_examined(
                 request.layout, result.report.incomplete_reasons, result.ended, result.suggested_prefixes
             )
-        for reason in result.report.incomplete_reasons:
-            say(f"incomplete: {reason}")
+        say_incomplete(result.report.incomplete_reasons)
         COPIES_FORMATS[output](result.report, stream, max_rows)
         stream.flush()
     return _exit_code(result)

@@ -9,6 +9,7 @@ import click
 
 from etcdfix.cli.changing import etcd_options, open_change, present_value_options
 from etcdfix.cli.exit_codes import epilog
+from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say
 from etcdfix.cli.safety import EXIT_CODES, accept_risk_option, key_lost_option, one_key, show
 from etcdfix.cli.variables import ChangingCommand
@@ -31,13 +32,13 @@ from etcdfix.verdicts.deletability import DELETION_RISKS
 )
 @click.option(
     "--plan",
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="A plan of at most 15 minutes (etcdfix plan -o json) that must list the key as it stands now: refuse where "
     "anything differs.",
 )
 @click.option(
-    "--rescued", type=click.Path(path_type=Path), metavar="DIR",
+    "--rescued", type=FILE, metavar="DIR",
     help="What etcdfix rescue has saved of other objects: a deletion ends what API servers still hold of its kind.",
 )  # fmt: skip
 @present_value_options

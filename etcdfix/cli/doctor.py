@@ -10,8 +10,10 @@ import click
 
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import LAST_MINOR, reading_options, source_options, what_to_read
+from etcdfix.cli.options import FILE, LAST_MINOR, jobs_option, reading_options, source_options, what_to_read
+from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
+from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.doctor import DoctorRequest, DoctorResult, examine_health
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
@@ -28,23 +30,19 @@ MEANINGS: dict[ExitCode, str] = {
     **ENDED_EARLY,
 }
 
-_PATH = click.Path(path_type=Path)
-
 
 @click.command("doctor", epilog=epilog(MEANINGS))
 @source_options
 @reading_options
-@click.option("--kubeconfig", type=_PATH, metavar="FILE", envvar="ETCDFIX_KUBECONFIG",
+@jobs_option
+@click.option("--kubeconfig", type=FILE, metavar="FILE", envvar="ETCDFIX_KUBECONFIG",
               help="Ask the API server of the cluster whether its user may delete what cannot be read.")  # fmt: skip
 @click.option("--context", metavar="NAME", envvar="ETCDFIX_CONTEXT", help="Context of the kubeconfig.")
-@click.option("--backup-dir", "backup_dirs", type=_PATH, multiple=True, metavar="DIR", envvar="ETCDFIX_BACKUP_DIR",
+@click.option("--backup-dir", "backup_dirs", type=FILE, multiple=True, metavar="DIR", envvar="ETCDFIX_BACKUP_DIR",
               help="Where backups would go (may be repeated).  [default: as for delete]")  # fmt: skip
-@click.option("--audit-log", type=_PATH, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
+@click.option("--audit-log", type=FILE, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
               help="The record that would be written to.  [default: as for delete]")  # fmt: skip
-@click.option("-o", "--output", "output", type=click.Choice(list(DOCTOR_FORMATS)), default="table", show_default=True,
-              envvar="ETCDFIX_OUTPUT", help="Form of the report.")  # fmt: skip
-@click.option("--output-file", type=_PATH, metavar="FILE", envvar="ETCDFIX_OUTPUT_FILE",
-              help="Write to this file instead of standard output.")  # fmt: skip
+@report_options(DOCTOR_FORMATS)
 def command(
     *,
     kubeconfig: Path | None,
@@ -53,6 +51,7 @@ def command(
     audit_log: Path | None,
     output: str,
     output_file: Path | None,
+    jobs: Jobs,
     **options: Any,
 ) -> int:
     """Check everything that the other commands rest on, and say what to do where something is wrong.
@@ -96,6 +95,7 @@ def command(
             now=lambda: datetime.now(UTC),
             plugins=plugins,
             progress=progress_of,
+            jobs=jobs,
         )
         DOCTOR_FORMATS[output](result.report, stream)
         stream.flush()

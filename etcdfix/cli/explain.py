@@ -10,8 +10,9 @@ import click
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import is_key, wanted_key
 from etcdfix.cli.options import reading_options, source_options
+from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
-from etcdfix.cli.single_key import document_options, single_key
+from etcdfix.cli.single_key import single_key
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.explain import ExplainRequest, explain_key
 from etcdfix.operations.look.explain_cause import cause_list, cause_page, named_cause
@@ -36,7 +37,7 @@ _HEALTHY = frozenset({"readable", "not-an-object"})
 @click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed.")
 @source_options
 @reading_options
-@document_options(list(EXPLAIN_FORMATS))
+@report_options(EXPLAIN_FORMATS)
 def command(
     *, word: str, key_base64: str | None, output: str, output_file: Path | None, **options: Any
 ) -> int:

@@ -10,8 +10,9 @@ import click
 
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import decoded_key, is_key, named_key
-from etcdfix.cli.options import reading_options, source_options, what_to_read
+from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_next
+from etcdfix.cli.output_options import form_option
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import Outcome
 from etcdfix.operations.look.get import (
@@ -59,14 +60,10 @@ MEANINGS: dict[ExitCode, str] = {
 )
 @source_options
 @reading_options
-@click.option(
-    "-o",
-    "--output",
-    "output",
-    type=click.Choice(list(WRITERS)),
-    default="yaml",
-    show_default=True,
-    help="Form of the output; name and wide are lists, wide with the verdict on each key.",
+@form_option(
+    WRITERS,
+    help_text="Form of the output; name and wide are lists, wide with the verdict on each key.",
+    variable=False,
 )
 @click.option(
     "--omit-managed-fields",
@@ -77,7 +74,7 @@ MEANINGS: dict[ExitCode, str] = {
 @click.option("--reveal", is_flag=True, help="Show the contents of Secrets.")
 @click.option(
     "--audit-log",
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="FILE",
     envvar="ETCDFIX_AUDIT_LOG",
     help="With --reveal: record in this log that contents are shown, before they are.",

@@ -13,6 +13,7 @@ from etcdfix.cli.change_output import change_output_option
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
+    FILE,
     configuration_of,
     gather_inputs,
     main_etcd_options,
@@ -55,7 +56,6 @@ EXIT_CODES = {
 }
 
 _TEXT = "text"
-_PATH = click.Path(path_type=Path)
 
 
 class _Account:
@@ -111,17 +111,17 @@ class _Account:
 @click.command("heal", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
 @click.argument("key", required=False)
 @click.option(
-    "--from-report", type=_PATH, metavar="FILE",
+    "--from-report", type=FILE, metavar="FILE",
     help="Instead of KEY: everything of a saved scan (etcdfix scan -o json) whose encryption key is lost. Each is "
     "examined anew; what needs something else is left alone.",
 )  # fmt: skip
 @click.option(
-    "--saved", type=_PATH, required=True, metavar="DIR",
+    "--saved", type=FILE, required=True, metavar="DIR",
     help="What etcdfix rescue saved: nothing is healed before everything of its kind that API servers still have in "
     "memory is in there.",
 )  # fmt: skip
 @click.option(
-    "--kubeconfig", type=_PATH, required=True, metavar="FILE",
+    "--kubeconfig", type=FILE, required=True, metavar="FILE",
     help="The API servers of the cluster: this one, those that service default/kubernetes lists, and each --server. "
     "Its user needs get and patch on the objects, and get on namespace kube-system.",
 )  # fmt: skip

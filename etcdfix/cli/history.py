@@ -10,9 +10,10 @@ import click
 
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import wanted_key
-from etcdfix.cli.options import reading_options, source_options
+from etcdfix.cli.options import FILE, reading_options, source_options
+from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
-from etcdfix.cli.single_key import document_options, single_key
+from etcdfix.cli.single_key import single_key
 from etcdfix.operations.look.history import HistoryRequest, look_into_history
 from etcdfix.operations.look.history_log import KeyLog
 from etcdfix.reports.formats.history import HISTORY_FORMATS
@@ -43,7 +44,7 @@ MEANINGS: dict[ExitCode, str] = {
 @click.option(
     "--wal",
     "logs",
-    type=click.Path(path_type=Path),
+    type=FILE,
     multiple=True,
     metavar="DIR",
     help="Tell what this write-ahead log says, too: a member's member/wal, live or copied, with snap/db beside it; one "
@@ -52,7 +53,7 @@ MEANINGS: dict[ExitCode, str] = {
 @click.option(
     "--older-snapshot",
     "older",
-    type=click.Path(path_type=Path),
+    type=FILE,
     multiple=True,
     metavar="FILE",
     help="With --wal: an older snapshot of the same etcd. Where the log reaches back to it, it is replayed from there, "
@@ -60,7 +61,7 @@ MEANINGS: dict[ExitCode, str] = {
 )
 @source_options
 @reading_options
-@document_options(list(HISTORY_FORMATS))
+@report_options(HISTORY_FORMATS)
 def command(
     *,
     key: str | None,

@@ -17,7 +17,7 @@ from etcdfix.cli.cluster_index import (
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import wanted_key
 from etcdfix.cli.options import jobs_option, reading_options, source_options
-from etcdfix.cli.output import say, say_next
+from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.impact import POLICIES, impact_report
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep
@@ -78,8 +78,7 @@ def command(
         if report is None:
             _not_found(found, wanted)
         IMPACT_FORMATS[output](report, stream, max_rows)
-    for reason in report.incomplete_reasons:
-        say(f"incomplete: {reason}")
+    say_incomplete(report.incomplete_reasons)
     undetermined = report.finding is not None and report.finding.outcome == "undetermined"
     healthy = report.finding is not None and report.finding.outcome in {"readable", "not-an-object"}
     return exit_code(found, complete=report.complete and not undetermined, findings=not healthy)
@@ -92,8 +91,7 @@ def _not_found(found: ClusterIndex, key: bytes) -> NoReturn:
         nothing_found(found)
     if found.index.problems:
         say(f"{display(key)}: not seen, nor anything that refers to it; not everything could be read")
-        for reason in found.index.problems:
-            say(f"incomplete: {reason}")
+        say_incomplete(found.index.problems)
         nothing_found(found)
     say(f"nothing is stored under {display(key)}, and nothing that can be read refers to it")
     hint = why_missing(found.source, found.request.layout, key)

@@ -16,7 +16,7 @@ from etcdfix.cli.cluster_index import (
 )
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import jobs_option, reading_options, source_options
-from etcdfix.cli.output import say, say_next
+from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep
@@ -68,16 +68,14 @@ def command(
         if report is None:
             _not_found(found, name)
         NAMESPACE_FORMATS[output](report, stream, max_rows)
-    for reason in report.incomplete_reasons:
-        say(f"incomplete: {reason}")
+    say_incomplete(report.incomplete_reasons)
     return exit_code(found, complete=report.complete, findings=has_findings(report))
 
 
 def _not_found(found: ClusterIndex, name: str) -> NoReturn:
     if found.index.problems:
         say(f"namespace {name!r}: not seen, nor anything in it; not everything could be read")
-        for reason in found.index.problems:
-            say(f"incomplete: {reason}")
+        say_incomplete(found.index.problems)
     else:
         say(f"namespace {name!r}: not found, and nothing is in it")
     if dying := terminating_names(found):

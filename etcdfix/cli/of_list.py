@@ -14,11 +14,10 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from etcdfix.cli.options import Command, option_group
+from etcdfix.cli.options import FILE, Command, option_group
 from etcdfix.errors import ConfigurationError, why
 from etcdfix.inputs.clusterlist import ListedCluster, load_cluster_list
 
-_PATH = click.Path(path_type=Path)
 _FORM: Final = "json"
 _TAKEN: Final = (
     "snapshot", "kine", "manifest", "encryption_config", "cluster_name", "baseline", "output_file", "shard",
@@ -27,7 +26,7 @@ _TAKEN: Final = (
 
 _list_options = option_group(
     click.option(
-        "--clusters", type=_PATH, metavar="FILE",
+        "--clusters", type=FILE, metavar="FILE",
         help="The list of a fleet's clusters. One line of it says what is read: NAME, SNAPSHOT, CONFIGURATION and "
         "BASELINE with one tab between them, - for none.",
     ),
@@ -36,7 +35,7 @@ _list_options = option_group(
         help="Which line of --clusters, counted from 0: the completion index of a Job's pod.",
     ),
     click.option(
-        "--reports", type=_PATH, metavar="DIR",
+        "--reports", type=FILE, metavar="DIR",
         help="With --clusters: write the json report to DIR/NAME.json, once it is whole. DIR is made where its parent "
         "is there.",
     ),

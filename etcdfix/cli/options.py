@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -52,7 +52,8 @@ def _option(*names: str, **settings: Any) -> Decorator:
     return click.option(*names, envvar=variable_of(long), show_envvar=False, **settings)
 
 
-_FILE = click.Path(path_type=Path)
+FILE: Final = click.Path(path_type=Path)
+"""What an option for a path takes."""
 
 
 def _count_time(_context: click.Context, _parameter: click.Parameter, text: str | None) -> None:
@@ -85,11 +86,11 @@ jobs_option = _option(
 """``jobs`` is what :func:`etcdfix.workers.jobs.resolve_jobs` takes."""
 
 _snapshot_option = _option(
-    "--snapshot", type=_FILE, metavar="FILE",
+    "--snapshot", type=FILE, metavar="FILE",
     help="Read a snapshot (etcdctl snapshot save) or a copied member/snap/db; gzip is fine.",
 )  # fmt: skip
 _kine_option = _option(
-    "--kine", type=_FILE, metavar="FILE",
+    "--kine", type=FILE, metavar="FILE",
     help="Read the state.db of k3s on SQLite (kine), beside a k3s that runs or a copy of it. Nothing writes to it.",
 )  # fmt: skip
 _source_options = (
@@ -106,7 +107,7 @@ _source_options = (
     _option("--dial-timeout", metavar="DURATION", help="Time to reach an endpoint.  [default: 2s]"),
     _option("--command-timeout", metavar="DURATION", help="Time for one request.  [default: 5s]"),
     timeout_option,
-    _option("--manifest", type=_FILE, metavar="FILE",
+    _option("--manifest", type=FILE, metavar="FILE",
             help="Take endpoints, certificates, prefix, configuration and version from a kube-apiserver "
                  "static-pod manifest; flags win."),
     _option("--etcd-prefix", metavar="PREFIX", help="The API server's --etcd-prefix.  [default: /registry]"),
@@ -122,7 +123,7 @@ target_options = option_group(_snapshot_option, *_source_options)
 """Where the data is, for what may change it: nothing writes to kine."""
 
 reading_options = option_group(
-    _option("--encryption-config", "--encryption-provider-config", "encryption_config", type=_FILE,
+    _option("--encryption-config", "--encryption-provider-config", "encryption_config", type=FILE,
             metavar="FILE", help="The EncryptionConfiguration of the API servers."),
     _option("--no-encryption", is_flag=True, default=None,
             help="This cluster encrypts nothing at rest, so there is no EncryptionConfiguration."),

@@ -10,7 +10,7 @@ import click
 from etcdfix.cli.cluster_index import exit_code, indexed_cluster, nothing_below, output_options
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import jobs_option, reading_options, source_options
-from etcdfix.cli.output import say
+from etcdfix.cli.output import say_incomplete
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.orphans import orphans_report
 from etcdfix.reports.formats.of_graph import ORPHANS_FORMATS
@@ -44,6 +44,5 @@ def command(*, output: str, output_file: Path | None, max_rows: int, jobs: Jobs,
             nothing_below(found)
         report = orphans_report(found)
         ORPHANS_FORMATS[output](report, stream, max_rows)
-    for reason in report.incomplete_reasons:
-        say(f"incomplete: {reason}")
+    say_incomplete(report.incomplete_reasons)
     return exit_code(found, complete=report.complete, findings=bool(report.groups))

@@ -18,6 +18,12 @@ def say(text: str) -> None:
     click.echo(f"etcdfix: {safe_text(text)}", err=True)
 
 
+def say_incomplete(reasons: Iterable[str]) -> None:
+    """Write to standard error why something is not everything, a line each."""
+    for reason in reasons:
+        say(f"incomplete: {reason}")
+
+
 def say_next(text: str, command: str = "") -> None:
     """Write to standard error what to do next, and the command for it."""
     click.echo(f"  next: {safe_text(text)}", err=True)

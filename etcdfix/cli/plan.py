@@ -20,7 +20,7 @@ from etcdfix.operations.opening import open_examiner, open_source
 from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.plan_model import DeletionPlan
-from etcdfix.reports.saved_report import load_report
+from etcdfix.reports.saved_report import MOST_OF_A_PLAN, load_report
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ def command(
     What is gone, changed or readable by now is left out, and said. Each object comes with the dry run of its
     deletion; a deletion still takes one key.
     """
-    report = load_report(from_report)
+    report = load_report(from_report, most_findings=MOST_OF_A_PLAN)
     inputs, configuration = what_to_read(options)
     if configuration is None and not inputs.no_encryption:
         raise ConfigurationError(

@@ -11,6 +11,7 @@ import msgspec
 
 from etcdfix.cli.changing import etcd_options, open_change, present_value_options
 from etcdfix.cli.exit_codes import epilog
+from etcdfix.cli.options import FILE
 from etcdfix.cli.safety import EXIT_CODES, one_key, show
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.encryption.config import EncryptionConfiguration
@@ -23,7 +24,7 @@ from etcdfix.remediation.audit.record import Result, Verb
 @click.command("reencrypt", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
 @click.argument("key", required=False)
 @click.option(
-    "--candidate-config", type=click.Path(path_type=Path), required=True, metavar="FILE",
+    "--candidate-config", type=FILE, required=True, metavar="FILE",
     help="An EncryptionConfiguration that may open the value: an older one, or one with a key that was found again.",
 )  # fmt: skip
 @click.option(

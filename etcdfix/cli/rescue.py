@@ -12,8 +12,9 @@ from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.anchor import anchor_option, named_anchor
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
-from etcdfix.cli.options import parse_kubernetes_version, timeout_option
+from etcdfix.cli.options import FILE, parse_kubernetes_version, timeout_option
 from etcdfix.cli.output import require_output, say
+from etcdfix.cli.output_options import form_option
 from etcdfix.cli.progress import with_progress
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import destination
@@ -36,8 +37,6 @@ from etcdfix.storagekey import DEFAULT_PREFIX
 from etcdfix.text.safetext import key_arguments
 from etcdfix.text.words import counted
 
-_PATH = click.Path(path_type=Path)
-
 MEANINGS: dict[int, str] = {
     ExitCode.NOTHING_WRONG: "all saved as etcd has it, or readable meanwhile",
     ExitCode.USAGE: "usage or configuration error",
@@ -54,11 +53,11 @@ MEANINGS: dict[int, str] = {
     "--key-base64", "keys_base64", multiple=True, metavar="BASE64", help="A key that cannot be typed."
 )
 @click.option(
-    "--from-report", type=_PATH, metavar="FILE",
+    "--from-report", type=FILE, metavar="FILE",
     help="A saved report (etcdfix scan -o json): all that it names unreadable; with KEY, all of the same kinds.",
 )  # fmt: skip
 @click.option(
-    "--kubeconfig", type=_PATH, required=True, metavar="FILE",
+    "--kubeconfig", type=FILE, required=True, metavar="FILE",
     help="As whom to ask. Its server is asked, and those that service default/kubernetes lists.",
 )  # fmt: skip
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
@@ -68,14 +67,14 @@ MEANINGS: dict[int, str] = {
     "those that are not ready: service default/kubernetes does not list them.",
 )  # fmt: skip
 @click.option(
-    "--save-dir", type=_PATH, required=True, metavar="DIR",
+    "--save-dir", type=FILE, required=True, metavar="DIR",
     help="Where the files go: a directory of yours that nobody else may write to. An earlier rescue into it goes on.",
 )  # fmt: skip
 @click.option(
     "--reveal", is_flag=True, help="Needed: the files hold the contents, those of Secrets too, unmasked."
 )
 @click.option(
-    "--audit-log", type=_PATH, metavar="FILE",
+    "--audit-log", type=FILE, metavar="FILE",
     help="Where the rescue and the digests are recorded.  [default: audit.jsonl in /var/lib/etcdfix for root, else in "
     "$XDG_STATE_HOME/etcdfix]",
 )  # fmt: skip
@@ -89,11 +88,8 @@ MEANINGS: dict[int, str] = {
     help="The API server's --etcd-prefix; a report says its own.",
 )  # fmt: skip
 @timeout_option
-@click.option(
-    "-o", "--output", "output", type=click.Choice(list(RESCUE_FORMATS)), default="table", show_default=True,
-    help="Form of the report.",
-)  # fmt: skip
-@click.option("--output-file", type=_PATH, metavar="FILE", help="Write the report to this file.")
+@form_option(RESCUE_FORMATS, variable=False)
+@click.option("--output-file", type=FILE, metavar="FILE", help="Write the report to this file.")
 def command(
     *,
     keys: tuple[str, ...],

@@ -10,6 +10,7 @@ import click
 from etcdfix.cli.change_output import change_output_option
 from etcdfix.cli.changing import OpenChange, etcd_options, open_change
 from etcdfix.cli.exit_codes import epilog
+from etcdfix.cli.options import FILE
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     EXIT_CODES,
@@ -30,7 +31,6 @@ from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.preflight.noencryption import looks_enveloped
 from etcdfix.verdicts.deletability import RESTORE_RISKS
 
-_PATH = click.Path(path_type=Path)
 _SOURCES = ("from_snapshot", "from_revision", "from_wal", "from_object", "from_key")
 
 
@@ -38,7 +38,7 @@ _SOURCES = ("from_snapshot", "from_revision", "from_wal", "from_object", "from_k
 @click.argument("backup_or_key", required=False, metavar="[BACKUP|KEY]")
 @click.option(
     "--from-snapshot",
-    type=_PATH,
+    type=FILE,
     metavar="FILE",
     help="Take the value of KEY from this snapshot instead of a backup; with --from-revision, the one it had then.",
 )
@@ -48,7 +48,7 @@ _SOURCES = ("from_snapshot", "from_revision", "from_wal", "from_object", "from_k
 )  # fmt: skip
 @click.option(
     "--from-wal",
-    type=_PATH,
+    type=FILE,
     metavar="DIR",
     help="Take the newest write of KEY that reads from this write-ahead log: a member's member/wal, or a copy.",
 )
@@ -58,7 +58,7 @@ _SOURCES = ("from_snapshot", "from_revision", "from_wal", "from_object", "from_k
 )  # fmt: skip
 @click.option(
     "--from-object",
-    type=_PATH,
+    type=FILE,
     metavar="FILE",
     help="Take the object in this file: JSON as the API gave it, or a file of etcdfix rescue. It is written as JSON, "
     "under today's write key.",

@@ -6,7 +6,6 @@ None of them has a variable: what was exported once must not decide tonight.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,7 +13,7 @@ import click
 from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.anchor import anchor_option
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
-from etcdfix.cli.options import option_group
+from etcdfix.cli.options import FILE, option_group
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Acceptances
@@ -32,7 +31,6 @@ EXIT_CODES = {
 }
 """Of every command that changes something."""
 
-_PATH = click.Path(path_type=Path)
 
 record_options = option_group(
     click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed."),
@@ -40,12 +38,12 @@ record_options = option_group(
     click.option("--dry-run", is_flag=True, help="Check everything, change nothing."),
     click.option("--yes", is_flag=True, help="Do not ask for the key to be typed back (for scripts)."),
     click.option(
-        "--backup-dir", "backup_dirs", type=_PATH, multiple=True, metavar="DIR",
+        "--backup-dir", "backup_dirs", type=FILE, multiple=True, metavar="DIR",
         help="Where the backup goes (may be repeated: all must take it).  [default: /var/lib/etcdfix for root, else "
         "$XDG_STATE_HOME/etcdfix]",
     ),
     click.option(
-        "--audit-log", type=_PATH, metavar="FILE",
+        "--audit-log", type=FILE, metavar="FILE",
         help="The hash-chained record.  [default: audit.jsonl in the default directory]",
     ),
     anchor_option,
@@ -69,7 +67,7 @@ release_option = click.option(
 change_options = option_group(
     record_options,
     click.option(
-        "--kubeconfig", type=_PATH, metavar="FILE",
+        "--kubeconfig", type=FILE, metavar="FILE",
         help="Ask the API servers of the cluster: whether they read the object (then nothing is changed), and whether "
         "you may: unsafe-delete-ignore-read-errors and delete.",
     ),

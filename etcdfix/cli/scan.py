@@ -11,8 +11,9 @@ import click
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
 from etcdfix.cli.of_list import of_list
-from etcdfix.cli.options import jobs_option, reading_options, source_options, what_to_read
-from etcdfix.cli.output import say
+from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
+from etcdfix.cli.output import say, say_incomplete
+from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.examine_jobs import Jobs
@@ -46,23 +47,8 @@ def _shard(_context: click.Context, _parameter: click.Parameter, text: str | Non
 @source_options
 @reading_options
 @jobs_option
-@click.option(
-    "-o",
-    "--output",
-    "output",
-    type=click.Choice(list(SCAN_FORMATS)),
-    default="table",
-    show_default=True,
-    envvar="ETCDFIX_OUTPUT",
-    help="Form of the report.",
-)
-@click.option(
-    "--output-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    envvar="ETCDFIX_OUTPUT_FILE",
-    help="Write the report here instead of standard output.",
-)
+@form_option(SCAN_FORMATS)
+@output_file_option("Write the report here instead of standard output.")
 @click.option(
     "--max-causes",
     type=click.IntRange(min=1),
@@ -74,7 +60,7 @@ def _shard(_context: click.Context, _parameter: click.Parameter, text: str | Non
 )
 @click.option(
     "--baseline",
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="REPORT",
     envvar="ETCDFIX_BASELINE",
     help="An earlier json or jsonl report, - for standard input: what it knows (same key, outcome and value) does not "
@@ -99,7 +85,7 @@ def _shard(_context: click.Context, _parameter: click.Parameter, text: str | Non
 )
 @click.option(
     "--redact-key-file",
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="FILE",
     envvar="ETCDFIX_REDACT_KEY_FILE",
     help="Key for --redact-names, at least 16 bytes: the same name is the same word in every report made with it.  "
@@ -207,8 +193,7 @@ def _check_divisible(inputs: Inputs, *, redact_names: bool) -> None:
 
 def _last_words(result: ScanResult, request: ScanRequest, revision: int) -> None:
     summary = result.summary
-    for problem in result.problems:
-        say(f"incomplete: {problem}")
+    say_incomplete(result.problems)
     if result.ended is not None:  # what -o name and -o status cannot show
         say(f"incomplete: {result.ended.reason} before the end")
     for trouble in plugin_troubles(summary.kms):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn, Protocol,
 import click
 
 from etcdfix.cli.exit_codes import ExitCode
-from etcdfix.cli.options import Decorator, configuration_of, gather_inputs, option_group
-from etcdfix.cli.output import say, say_next
+from etcdfix.cli.options import configuration_of, gather_inputs
+from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.errors import EndedEarly
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.missing import why_missing
@@ -22,29 +22,6 @@ from etcdfix.storagekey import StorageLayout, display
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
     from etcdfix.encryption.kms.plugins import KMSPlugins
-
-
-def document_options(formats: Sequence[str]) -> Decorator:
-    """Return a decorator that adds ``-o`` and ``--output-file``."""
-    return option_group(
-        click.option(
-            "-o",
-            "--output",
-            "output",
-            type=click.Choice(formats),
-            default="table",
-            show_default=True,
-            envvar="ETCDFIX_OUTPUT",
-            help="Form of the report.",
-        ),
-        click.option(
-            "--output-file",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            envvar="ETCDFIX_OUTPUT_FILE",
-            help="Write to this file instead of standard output.",
-        ),
-    )
 
 
 class _Report(Protocol):
@@ -85,8 +62,7 @@ class Opened(NamedTuple):
             problems: Why not everything was seen, where there is no report.
             ended: What ended the look early; None where nothing did.
         """
-        for reason in report.incomplete_reasons if report is not None else problems:
-            say(f"incomplete: {reason}")
+        say_incomplete(report.incomplete_reasons if report is not None else problems)
         return report if report is not None else self._nothing(key, ended, incomplete=bool(problems))
 
     def _nothing(self, key: bytes, ended: EndedEarly | None, *, incomplete: bool) -> NoReturn:

@@ -111,6 +111,9 @@ class _Collector:
 
     def run(self) -> Collection:
         """Play it through."""
+        if self._concerns_nobody():
+            removed = self._index.ref(next(iter(self._removed)))
+            return Collection(removed, (), dict.fromkeys(Action, 0), {}, unlistable=self._blind)
         self._spread(deque(self._fates))
         found = list(self._decisions)
         self._spread(self._pending() if self._listable else self._waiting_owners())
@@ -136,6 +139,21 @@ class _Collector:
             ring=first in foreground.rings,
             unseen=self._unseen,
         )
+
+    def _concerns_nobody(self) -> bool:
+        """Say whether one object is taken from etcd that owns nothing, that nothing owns, and that blinds nobody.
+
+        So it is with nearly all of many broken objects, as what cannot be read refers to nothing.
+        """
+        if len(self._fates) != 1 or self._listable:
+            return False
+        ((node, fate),) = self._fates.items()
+        if fate.propagation is not Propagation.BACKGROUND or fate.stays or fate.uncertain or self._unseen:
+            return False
+        if self._index.has_owners(node) or self._path(node) == CRD_PATH:
+            return False
+        uid = self._removed[node] if not self._kind_known(node) else ""
+        return not self._index.dependents(node, uid)
 
     def catch_up(self) -> tuple[Decision, ...]:
         """Play through what waits to be done."""

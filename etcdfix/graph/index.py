@@ -125,6 +125,7 @@ class ImpactIndex:
         self.kinds = kinds
         # One object is looked at in many ways before the next.
         self._placed = lru_cache(maxsize=_PLACES_KEPT)(self._place)
+        self._referred = lru_cache(maxsize=_PLACES_KEPT)(self._refer)
         self.namespaces: dict[int, NamespaceDetails] = {}
         self.unavailable_apis: dict[str, str] = {}
         self.unreadable_crds: tuple[tuple[str, str], ...] = ()
@@ -170,6 +171,9 @@ class ImpactIndex:
 
     def ref_of(self, key: bytes) -> ObjectRef:
         """Return a key's name, taken apart, whether or not anybody has it."""
+        return self._referred(key)
+
+    def _refer(self, key: bytes) -> ObjectRef:
         directory, namespace, name = self._placed(key)
         return ObjectRef(
             key=display(key),

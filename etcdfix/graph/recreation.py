@@ -41,6 +41,9 @@ _NOBODY: Final = Maker(BY_HAND, ComesBack.NO)
 _NEVER: Final = {rule.path: rule.why for rule in RULES.never}
 _SOLE_WRITERS: Final = {(rule.group, rule.resource): rule.recreated_by for rule in RULES.sole_writers}
 _OWNERS: Final = {(rule.group, rule.kind, rule.makes): rule.recreated_by for rule in RULES.owners}
+_NAMES: Final = {
+    path: [rule for rule in RULES.names if rule.path == path] for path in {rule.path for rule in RULES.names}
+}
 _TOKENS: Final = MAKERS["token-controller"]
 _LONGEST_NAME: Final = 120
 _ENDPOINTS: Final = "services/endpoints"
@@ -226,8 +229,8 @@ class _Search:
     # -- names
 
     def _by_names(self) -> Iterator[Recreation]:
-        for rule in RULES.names:
-            if rule.path == self._path and rule.namespace in ("", self._ref.namespace):
+        for rule in _NAMES.get(self._path, ()):
+            if rule.namespace in ("", self._ref.namespace):
                 recreation = self._by_rule(rule)
                 if recreation is not None:
                     yield recreation

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
+from functools import cache
 from importlib.resources import files
 from typing import Annotated, Final
 
@@ -121,6 +122,11 @@ class OwnershipLabel(Row, frozen=True, kw_only=True):
         return f"{self.name}={self.value}" if self.value else self.name
 
 
+@cache
+def _whole(pattern: str) -> Callable[[str], re.Match[str] | None]:
+    return re.compile(pattern).fullmatch
+
+
 class NameRule(Row, frozen=True, kw_only=True):
     """Names that somebody uses.
 
@@ -150,7 +156,7 @@ class NameRule(Row, frozen=True, kw_only=True):
 
     def part_of(self, name: str) -> str | None:
         """Return the part of a name that is another object's, "" for none; None for a name that does not fit."""
-        match = re.fullmatch(self.pattern, name) if self.pattern else None
+        match = _whole(self.pattern)(name) if self.pattern else None
         if match is None:
             return "" if name in self.names else None
         return match[1] if match.re.groups else ""

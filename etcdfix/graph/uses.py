@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -134,6 +135,7 @@ ANY: Final = "*"
 """Stands in the key of an unscoped use's target for every namespace, or every name; none is called like that."""
 
 
+@lru_cache(maxsize=64)
 def unscoped_keys(relative: bytes) -> tuple[bytes, ...]:
     """Return the keys by which an unscoped use may mean an object.
 

@@ -18,23 +18,37 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
+import msgspec
+
 STANDARD_INPUT: Final = Path("-")
 
 NOT_REGULAR: Final = errno.ENODEV
 """The errno of what is a pipe, a socket or a device."""
 
 MAX_REPORT_BYTES: Final = 1 << 30
-"""A saved report that is read as a whole."""
+"""A saved report: a million findings of a lost key are 650 MB."""
 
-MAX_PLAN_BYTES: Final = 1 << 29
+MAX_PLAN_BYTES: Final = 1 << 31
+"""A plan: a million objects are 900 MB, and their commands repeat long options."""
 
 MAX_SETTINGS_BYTES: Final = 16 << 20
 """What people write by hand, or tools for them: manifests, kubeconfigs, certificates and keys."""
 
+SPOILED: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""What decoding a file raises; msgspec recurses into fields that nobody asked for, too."""
+
 _PIECE_BYTES: Final = 1 << 20
+
+Readable = bytes | mmap.mmap
+"""All bytes of a file, in memory or mapped."""
 
 Check = Callable[[os.stat_result], None]
 """Told the status of the file before anything is read of it; raises where it is not to be read."""
+
+
+def spoiled(exc: Exception) -> str:
+    """Return what is wrong with the contents of a file, as half a sentence."""
+    return "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
 
 
 def any_status(_status: os.stat_result) -> None:
@@ -102,23 +116,44 @@ def read_input(
     Raises:
         OSError: It cannot be read, is no regular file, or is too large (EFBIG).
     """
-    if standard_input and path == STANDARD_INPUT:
-        with open_input(path) as stream:
-            return _bounded(stream, most_bytes)
-    with open_regular(path, follow=follow) as stream:
-        check(os.fstat(stream.fileno()))
-        return _bounded(stream, most_bytes)
+    with _opened(path, follow=follow, standard_input=standard_input, check=check) as stream:
+        raw = stream.read(most_bytes + 1)
+    if len(raw) > most_bytes:
+        raise _too_large(most_bytes)
+    return raw
 
 
 @contextmanager
-def mapped_input(path: Path, *, most_bytes: int) -> Iterator[bytes | mmap.mmap]:
-    """Yield all of a file, or of standard input for ``-``, without holding it in memory.
+def _opened(path: Path, *, follow: bool, standard_input: bool, check: Check) -> Iterator[BinaryIO]:
+    if standard_input and path == STANDARD_INPUT:
+        with open_input(path) as stream:
+            yield stream
+        return
+    with open_regular(path, follow=follow) as stream:
+        check(os.fstat(stream.fileno()))
+        yield stream
 
-    It is mapped from an unlinked copy: whoever cuts the file itself short meanwhile harms nobody.
+
+@contextmanager
+def mapped_input(
+    path: Path,
+    *,
+    most_bytes: int,
+    follow: bool = True,
+    standard_input: bool = True,
+    check: Check = any_status,
+) -> Iterator[Readable]:
+    """Yield all of a file without holding it in memory.
+
+    It is mapped from an unlinked copy: whoever changes the file itself, or cuts it short, changes nothing of what is
+    read here, however often that is.
 
     Args:
         path: Its name.
         most_bytes: A larger one is refused.
+        follow: A symbolic link may lead to it.
+        standard_input: ``-`` is standard input, and not a file of that name.
+        check: Told the status of the file before it is read; not called for standard input.
 
     Raises:
         OSError: It cannot be read, is no regular file, or is too large (EFBIG); or there is no room for the copy.
@@ -127,7 +162,7 @@ def mapped_input(path: Path, *, most_bytes: int) -> Iterator[bytes | mmap.mmap]:
         temporary = tempfile.TemporaryFile(prefix="etcdfix-")  # noqa: SIM115 - closed below
     with temporary as copy:
         size = 0
-        with open_input(path) as stream:
+        with _opened(path, follow=follow, standard_input=standard_input, check=check) as stream:
             while piece := stream.read(_PIECE_BYTES):
                 size += len(piece)
                 if size > most_bytes:
@@ -153,13 +188,6 @@ def _room(path: Path) -> Iterator[None]:
             raise
         said = f"no room for a copy of it in {tempfile.gettempdir()} (TMPDIR): {exc.strerror}"
         raise OSError(exc.errno, said, str(path)) from exc
-
-
-def _bounded(stream: BinaryIO, most_bytes: int) -> bytes:
-    raw = stream.read(most_bytes + 1)
-    if len(raw) > most_bytes:
-        raise _too_large(most_bytes)
-    return raw
 
 
 def _too_large(most_bytes: int) -> OSError:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from etcdfix.closing import Closing
 from etcdfix.errors import OtherHistory, SourceError, SourceLocked
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
@@ -34,7 +34,7 @@ _FITS: Final = {
 }
 
 
-class JudgedLog:
+class JudgedLog(Closing):
     """The logs of one or several members, opened and judged. Close it, or use it as a context manager.
 
     Args:
@@ -88,14 +88,6 @@ class JudgedLog:
         self.why = self._of_other or agreement.sentence
         if self.history.overrun:
             self.notes.append(self.history.overrun)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let go of the files."""

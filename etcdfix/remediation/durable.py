@@ -21,11 +21,11 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
+from etcdfix.closing import Closing
 from etcdfix.errors import NotDurable, UnsafePlace, why
 
 Step = Callable[[str], None]
@@ -55,7 +55,7 @@ def write_fully(descriptor: int, data: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-class SafeDirectory:
+class SafeDirectory(Closing):
     """An open directory that is ours; files in it are reached through its descriptor, by plain name.
 
     Attributes:
@@ -66,14 +66,6 @@ class SafeDirectory:
     def __init__(self, descriptor: int, path: Path) -> None:
         self.descriptor = descriptor
         self.path = path
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give the descriptor back; a second call does nothing."""

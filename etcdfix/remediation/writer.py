@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from etcdfix.closing import Closing
 from etcdfix.errors import (
     TransactionAnomaly,
     TransactionError,
@@ -47,7 +47,7 @@ from etcdfix.remediation.landmarks import (
 )
 from etcdfix.remediation.preflight.members import KeyReading, stored_value
 from etcdfix.rules import Rule
-from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_transport, settle
+from etcdfix.sources.etcd.channel import Answer, ReadOnlyChannel, RpcError, open_transport, settle
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import Endpoint
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify
@@ -203,7 +203,7 @@ class CompareOutlook:
     revision: int
 
 
-class Writer:
+class Writer(Closing):
     """Sends one transaction in its life; whoever wants a second one has to make a second writer, on purpose."""
 
     def __init__(self, client: EtcdClient) -> None:
@@ -211,17 +211,6 @@ class Writer:
         self._client = client
         self._channel: _TxnChannel | None = None
         self._sent = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the connection for writing; the client stays open."""
@@ -349,19 +338,18 @@ class Writer:
             answers.append(found)
         return sighting_of(expected.landmarks, answers)
 
-    def _classify(self, error: Any, endpoint: Endpoint) -> Failure:
+    def _classify(self, error: RpcError, endpoint: Endpoint) -> Failure:
         return classify(
-            error.code().name,
-            error.details() or "",
+            error.status,
+            error.details,
             endpoint,
             timeout_seconds=self._client.connection.command_timeout_seconds,
             has_client_certificate=self._client.material.certificate is not None,
         )
 
-    def _lost(self, error: Any, endpoint: Endpoint, read_revision: int) -> TransactionError:
+    def _lost(self, error: RpcError, endpoint: Endpoint, read_revision: int) -> TransactionError:
         failure = self._classify(error, endpoint)
-        details = error.details() or ""
-        if details.startswith(_REFUSALS):
+        if error.details.startswith(_REFUSALS):
             return TransactionRefused(
                 f"{failure.message}; nothing was changed",
                 endpoint=endpoint.text,
@@ -372,8 +360,8 @@ class Writer:
         if failure.kind is FailureKind.UNREACHABLE:
             # This very channel had just answered a read, so it is no matter of addresses or TLS.
             text = f"{endpoint.text}: the connection was lost after the transaction was sent"
-            return _unanswered(text, error.code().name, endpoint, read_revision)
-        return _unanswered(failure.message, error.code().name, endpoint, read_revision)
+            return _unanswered(text, error.status, endpoint, read_revision)
+        return _unanswered(failure.message, error.status, endpoint, read_revision)
 
 
 def evaluate_compare(now: Datastore, expected: Expected) -> CompareOutlook:
@@ -425,14 +413,16 @@ def describe_move(expected: KeyState, present: StoredValue | None) -> str:
 class _TxnChannel(ReadOnlyChannel):
     """Adds ``KV/Txn`` to the read methods."""
 
-    def commit(self, request: Any, *, timeout_seconds: float, metadata: tuple[tuple[str, str], ...]) -> Any:
-        """Send a transaction and return gRPC's future of the answer."""
+    def commit(
+        self, request: Any, *, timeout_seconds: float, metadata: tuple[tuple[str, str], ...]
+    ) -> Answer:
+        """Send a transaction and return the future of the answer."""
         call = self._channel.unary_unary(
             _TXN_PATH,
             request_serializer=_message("TxnRequest").SerializeToString,
             response_deserializer=_message("TxnResponse").FromString,
         )
-        return call.future(request, timeout=timeout_seconds, metadata=metadata)
+        return Answer(lambda: call.future(request, timeout=timeout_seconds, metadata=metadata))
 
 
 @cache

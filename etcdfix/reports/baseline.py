@@ -11,12 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from etcdfix.errors import ConfigurationError
 from etcdfix.model import Outcome
 from etcdfix.reports.model import READ_VERSIONS, ReportBaseline
 from etcdfix.reports.origin import shown_word
-from etcdfix.reports.report_file import open_report
-from etcdfix.reports.saved_report import check_version
+from etcdfix.reports.report_file import open_report, refused, require_whole
 from etcdfix.verdicts.examination import Examination
 
 
@@ -61,18 +59,13 @@ def load_baseline(path: Path) -> Baseline:
     """
     try:
         with open_report(path, READ_VERSIONS) as report:
-            check_version(report.head_with(b"apiVersion", b"scope"))
+            require_whole(report)
             decode = msgspec.json.Decoder(_Known).decode
             known = {_known_digest(decode(finding)) for finding in report.findings()}
             generated_at = report.head(_Head).generated_at
             return Baseline(known, ReportBaseline(shown_word(str(path)), report.sha256, generated_at))
-    except OSError as exc:
-        raise ConfigurationError(f"--baseline {path}: {exc.strerror}") from exc
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
-        raise ConfigurationError(
-            f"--baseline {path} is not a report of etcdfix: {exc}",
-            hint="write one with: etcdfix scan -o json --output-file FILE",
-        ) from exc
+    except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
+        raise refused("--baseline", path, exc) from exc
 
 
 def _known_digest(item: _Known) -> bytes:

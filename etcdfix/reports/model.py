@@ -391,18 +391,20 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     baseline: ReportBaseline | None = None
 
 
-class Conclusion(msgspec.Struct, frozen=True):
-    """What is known after the last key. ``source`` again, because a compaction can have split the scan.
-
-    ``part`` is what ``report merge`` needs of a shard; None for a whole scan.
-    """
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """What every form of a report ends with. ``source`` again, because a compaction can have split the scan."""
 
     source: ReportSource
-    statuses: list[Status]
     summary: Summary
     complete: bool
     incomplete_reasons: list[str]
     finished_at: str
+
+
+class Conclusion(Ending, frozen=True, kw_only=True):
+    """What is known after the last key. ``part`` is what ``report merge`` needs of a shard; None for a whole scan."""
+
+    statuses: list[Status]
     interrupted: bool = False
     part: msgspec.Struct | None = None
 

@@ -14,25 +14,25 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.inputs.inputfile import MAX_PLAN_BYTES, read_input
+from etcdfix.inputs.inputfile import MAX_PLAN_BYTES, Readable, mapped_input
+from etcdfix.inputs.jsonparts import Span, items, members, piece
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.reports.model import API_VERSION, READ_VERSIONS
 from etcdfix.reports.plan_model import DeletionPlan, LeftOut, PlanEntry
 from etcdfix.reports.rows import Rows
 
-T = TypeVar("T")
+R = TypeVar("R", bound=PlanEntry | LeftOut)
 
 _NAMES_BEFORE: Final = {
     "problems": "incomplete_reasons", "recreators": "recreated_by", "floor": "protected",
 }  # fmt: skip
-_ROWS: Final = ("left_out", "entries")
+_ROWS: Final = (b"left_out", b"entries")
 _AGAIN: Final = "make a new one: etcdfix plan --from-report REPORT -o json --output-file FILE"
 
 
@@ -66,29 +66,23 @@ def _digest(fields: Iterable[tuple[str, Any]]) -> str:
 def load_plan(path: Path) -> DeletionPlan:
     """Read a plan that was written with ``-o json``, by this version or by one before it.
 
-    Its rows are read from the file's bytes each time they are asked for: there may be a hundred thousand.
+    It is read from a copy that nobody else has. All of it is looked at here; its rows are decoded from the copy again
+    each time they are asked for: there may be a million.
 
     Raises:
         ConfigurationError: It cannot be read, it is somebody else's, others may write to it, it is no plan of a
             version that is read, or it was edited.
     """
     where = f"plan {path}"
-    raw = _read(path, where)
+    check = partial(_check_owner, where)
     try:
-        parts = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-        document: dict[str, Any] = {
-            name: _Raws(part) if name in _ROWS else msgspec.json.decode(part) for name, part in parts.items()
-        }
-        version, kind = document.get("apiVersion"), document.get("kind")
-        if kind != PLAN_KIND or version not in READ_VERSIONS:
-            raise ConfigurationError(
-                f"{where} says {version} {kind}, expected {API_VERSION} {PLAN_KIND}", hint=_AGAIN
-            )
-        of_today = version == API_VERSION
-        plan = _converted(document, of_today=of_today)
-        digest = _digest(_stated(plan, document) if of_today else document.items())
-        for row in chain[PlanEntry | LeftOut](plan.entries, plan.left_out):
-            _check_key(row, where)
+        with mapped_input(
+            path, most_bytes=MAX_PLAN_BYTES, follow=False, standard_input=False, check=check
+        ) as raw:
+            plan, digest = _read(raw, where)
+    except OSError as exc:
+        reason = "it is a symbolic link" if exc.errno == errno.ELOOP else exc.strerror
+        raise ConfigurationError(f"{where}: {reason}", hint=_AGAIN) from exc
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
         raise ConfigurationError(f"{where} is not a plan of etcdfix: {exc}", hint=_AGAIN) from exc
     if plan.content_sha256 != digest:
@@ -98,49 +92,85 @@ def load_plan(path: Path) -> DeletionPlan:
     return plan
 
 
-def _stated(plan: DeletionPlan, document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that a plan states, in the order of today: it may be of a version that had fewer."""
-    for name, value in _fields(plan):
-        if name in _ROWS:
-            yield name, Rows(len(value), partial(_stated_rows, value, document[name]))
-        elif name in document:
-            yield name, value
-
-
-def _stated_rows(rows: Sequence[PlanEntry | LeftOut], document: Sequence[dict[str, Any]]) -> Iterator[Any]:
-    for row, stated in zip(rows, document, strict=True):
-        if len(stated) == len(row.__struct_fields__):
-            yield row
-        else:
-            yield {name: value for name, value in msgspec.to_builtins(row).items() if name in stated}
-
-
-class _Raws(Rows[Any]):
-    """Rows as they stand in a file.
+def _read(raw: Readable, where: str) -> tuple[DeletionPlan, str]:
+    """Return a plan, and the digest of what it states.
 
     Raises:
-        msgspec.MsgspecError: It is no list.
+        ConfigurationError: It is of a version that is not read, or a key in it is none.
+        msgspec.MsgspecError: It is no plan.
+    """
+    spans = members(raw)
+    document = {
+        name.decode(): [] if name in _ROWS else msgspec.json.decode(piece(raw, span))
+        for name, span in spans.items()
+    }
+    version, kind = document.get("apiVersion"), document.get("kind")
+    if kind != PLAN_KIND or version not in READ_VERSIONS:
+        raise ConfigurationError(
+            f"{where} says {version} {kind}, expected {API_VERSION} {PLAN_KIND}", hint=_AGAIN
+        )
+    of_today = version == API_VERSION
+    plan = msgspec.convert(document if of_today else _renamed(document), DeletionPlan)
+    left_out = _FileRows(raw, spans[b"left_out"], LeftOut, of_today=of_today)
+    entries = _FileRows(raw, spans[b"entries"], PlanEntry, of_today=of_today)
+    plan = msgspec.structs.replace(plan, left_out=left_out, entries=entries)
+    stated = {"left_out": left_out.stated(where), "entries": entries.stated(where)}
+    # What it states, in the order of today: it may be of a release that had fewer fields. Before, as it stood.
+    fields = _fields(plan) if of_today else document.items()
+    return plan, _digest((name, stated.get(name, value)) for name, value in fields if name in document)
+
+
+class _FileRows(Rows[R]):
+    """Rows of a plan, where they stand in its file.
+
+    Raises:
+        msgspec.MsgspecError: They are no list.
     """
 
-    def __init__(self, part: msgspec.Raw) -> None:
-        raws = msgspec.json.decode(part, type=list[msgspec.Raw])
-        super().__init__(len(raws), lambda: map(msgspec.json.decode, raws))
+    def __init__(self, raw: Readable, span: Span, kind: type[R], *, of_today: bool) -> None:
+        super().__init__(sum(1 for _ in items(raw, span, "rows")), lambda: map(self._row, self._pieces()))
+        self._raw = raw
+        self._span = span
+        self._kind = kind
+        self._decode = msgspec.json.Decoder(kind).decode
+        self._of_today = of_today
 
+    def _pieces(self) -> Iterator[bytes]:
+        return (piece(self._raw, span) for span in items(self._raw, self._span, "rows"))
 
-def _converted(document: dict[str, Any], *, of_today: bool) -> DeletionPlan:
-    named = document if of_today else _renamed(document)
-    plan = msgspec.convert({**named, **{name: [] for name in _ROWS if name in named}}, DeletionPlan)
+    def _row(self, encoded: bytes) -> R:
+        if self._of_today:
+            return self._decode(encoded)
+        row: R = msgspec.convert(_renamed(msgspec.json.decode(encoded)), self._kind)
+        return row
 
-    def rows(name: str, kind: type[T]) -> Rows[T]:
-        raws = document[name]
-        return Rows(
-            len(raws),
-            lambda: (msgspec.convert(raw if of_today else _renamed(raw), kind) for raw in raws),
-        )
+    def stated(self, where: str) -> Rows[Any]:
+        """Return what the digest is made of; each row is looked at on the way.
 
-    return msgspec.structs.replace(
-        plan, left_out=rows("left_out", LeftOut), entries=rows("entries", PlanEntry)
-    )
+        Args:
+            where: Which plan, for an error.
+
+        Raises:
+            ConfigurationError: The key of one is none.
+            msgspec.MsgspecError: One is no row of its kind.
+        """
+        return Rows(len(self), partial(self._stated, where))
+
+    def _stated(self, where: str) -> Iterator[Any]:
+        encode = msgspec.json.Encoder().encode
+        for encoded in self._pieces():
+            row = self._row(encoded)
+            _check_key(row, where)
+            if self._of_today and encode(row) == encoded:
+                yield msgspec.Raw(encoded)
+                continue
+            said = msgspec.json.decode(encoded)
+            if not self._of_today:
+                yield said
+            elif len(said) == len(row.__struct_fields__):
+                yield row
+            else:
+                yield {name: value for name, value in msgspec.to_builtins(row).items() if name in said}
 
 
 def _renamed(part: Any) -> Any:
@@ -159,21 +189,14 @@ def _check_key(entry: PlanEntry | LeftOut, where: str) -> None:
         ) from exc
 
 
-def _read(path: Path, where: str) -> bytes:
-    def check(status: os.stat_result) -> None:
-        if status.st_uid not in {os.geteuid(), 0}:
-            raise ConfigurationError(f"{where} belongs to somebody else (uid {status.st_uid})", hint=_AGAIN)
-        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise ConfigurationError(
-                f"{where}: others may write to it (mode {status.st_mode & 0o777:04o})",
-                hint="chmod go-w it, if you know that nobody did",
-            )
-
-    try:
-        return read_input(path, most_bytes=MAX_PLAN_BYTES, follow=False, check=check)
-    except OSError as exc:
-        reason = "it is a symbolic link" if exc.errno == errno.ELOOP else exc.strerror
-        raise ConfigurationError(f"{where}: {reason}", hint=_AGAIN) from exc
+def _check_owner(where: str, status: os.stat_result) -> None:
+    if status.st_uid not in {os.geteuid(), 0}:
+        raise ConfigurationError(f"{where} belongs to somebody else (uid {status.st_uid})", hint=_AGAIN)
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ConfigurationError(
+            f"{where}: others may write to it (mode {status.st_mode & 0o777:04o})",
+            hint="chmod go-w it, if you know that nobody did",
+        )
 
 
 def plan_key(entry: PlanEntry | LeftOut) -> bytes:

@@ -6,8 +6,9 @@ layout of the same JSON document is taken apart by its marks. What is asked for 
 
 from __future__ import annotations
 
+import errno
 import hashlib
-import re
+import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,15 +16,13 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, mapped_input
+from etcdfix.errors import ConfigurationError
+from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, Readable, mapped_input
+from etcdfix.inputs.jsonparts import CUT, MOST_PIECE_BYTES, DocumentCut, Span, items, members, piece
 from etcdfix.model import Outcome
 from etcdfix.reports.model import API_VERSION
-from etcdfix.reports.saved_report import Readable
 
 S = TypeVar("S", bound=msgspec.Struct)
-
-MOST_PIECE_BYTES: Final = 16 << 20
-"""A finding, a summary, or any other piece that is decoded at once."""
 
 COUNTED: Final = {
     Outcome.DECRYPT_FAILURE.value: "decrypt_failures",
@@ -34,23 +33,11 @@ COUNTED: Final = {
 """Field of the summary that counts the findings of an outcome."""
 
 _PIECE_BYTES: Final = 1 << 20
-_CUT: Final = "it is cut: its end is missing"
-_SPACE: Final = re.compile(rb"[ \t\r\n]*")
-_SCALAR: Final = re.compile(rb"[-+.0-9A-Za-z]+")
-# Possessive: a string of a gigabyte must not leave a place to go back to for each of its escapes.
-_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_MARK: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["{}\[\]]', re.DOTALL)
-_MOST_MEMBERS: Final = 100
-_MOST_NAME_BYTES: Final = 100
-# The layout of our own reports. A line feed inside a string is no JSON: where one stands, a line ends.
-_LINES: Final = re.compile(rb"\[\n {4}\{[^\n]*\},?\n")
-_LAST_LINE: Final = b"\n  ]"
-
-_Span = tuple[int, int]
-
-
-class ReportCut(msgspec.DecodeError):
-    """Raised when a report ends before its end."""
+_HINTS: Final = {
+    errno.EFBIG: "scan a part of the cluster only",
+    errno.ENOSPC: f"point TMPDIR at a directory with more room than {tempfile.gettempdir()}",
+}
+_WRITE_ONE: Final = "write one with: etcdfix scan -o json --output-file FILE"
 
 
 class _Line(msgspec.Struct):
@@ -62,11 +49,34 @@ class _Version(msgspec.Struct, rename={"api_version": "apiVersion"}):
     api_version: str = ""
 
 
+class _Shard(msgspec.Struct, frozen=True):
+    index: int = 0
+    of: int = 0
+
+
+class _Part(msgspec.Struct, frozen=True):
+    redaction_key_id: str = ""
+    shard: _Shard | None = None
+
+
+class _Scope(msgspec.Struct):
+    scope: _Part = _Part()
+
+
+class _NotToGoOnFrom(msgspec.ValidationError):
+    """Raised for a report that does not tell enough to go on from."""
+
+    def __init__(self, why: str, hint: str) -> None:
+        super().__init__(why)
+        self.hint = hint
+
+
 class ReportFile:
     """A report of ``-o json`` or ``-o jsonl``.
 
     Attributes:
         sha256: Of the file, ``sha256:<hex>``.
+        in_lines: It is of ``-o jsonl``: of one that was cut, what was written is there.
     """
 
     def __init__(self, raw: Readable, versions: Collection[str] = (API_VERSION,)) -> None:
@@ -82,14 +92,16 @@ class ReportFile:
         self._raw = raw
         self.sha256 = f"sha256:{_digest(raw)}"
         end = raw.find(b"\n")
-        self._first: _Span = (0, end if end >= 0 else len(raw))
-        self._last: _Span | None = None
-        self._members: dict[bytes, _Span] | None = None
+        self._first: Span = (0, end if end >= 0 else len(raw))
+        self._last: Span | None = None
+        self._members: dict[bytes, Span] | None = None
+        self.in_lines = True
         first = bytes(raw[: min(self._first[1], MOST_PIECE_BYTES)]).rstrip()
         if first.endswith(b"}") and len(first) < MOST_PIECE_BYTES and _is_header(first):
             _require_version(first, versions)
             return
-        self._members = _members(raw)
+        self.in_lines = False
+        self._members = members(raw)
         head = self.head_with(b"kind", b"apiVersion")
         kind = msgspec.json.decode(head, type=_Line).kind
         if kind != "ScanReport":
@@ -108,9 +120,9 @@ class ReportFile:
     def head_with(self, *names: bytes) -> bytes:
         """Return what stands before the findings, encoded: an object that has these members, those that are there."""
         if self._members is None:
-            return _piece(self._raw, self._first)
+            return piece(self._raw, self._first)
         found = [(name, self._members[name]) for name in names if name in self._members]
-        return b"{%s}" % b",".join(b'"%s":%s' % (name, _piece(self._raw, span)) for name, span in found)
+        return b"{%s}" % b",".join(b'"%s":%s' % (name, piece(self._raw, span)) for name, span in found)
 
     def findings(self) -> Iterator[bytes]:
         """Yield each finding, encoded.
@@ -118,13 +130,21 @@ class ReportFile:
         Raises:
             msgspec.MsgspecError: The file is cut, or not as it has to be.
         """
+        return (finding for _, finding in self.placed_findings())
+
+    def placed_findings(self) -> Iterator[tuple[int, bytes]]:
+        """Yield at which byte each finding begins, and the finding, encoded; see :meth:`findings`."""
         if self._members is None:
             yield from self._finding_lines()
         elif b"findings" not in self._members:
             raise msgspec.ValidationError("it has no findings, not even an empty list of them")
         else:
-            for span in _items(self._raw, self._members[b"findings"]):
-                yield _piece(self._raw, span)
+            for span in items(self._raw, self._members[b"findings"], "findings"):
+                yield span[0], piece(self._raw, span)
+
+    def at(self, start: int, size: int) -> bytes:
+        """Return what stands at a place; it is always the same, see :func:`open_report`."""
+        return self._raw[start : start + size]
 
     def end(self, kind: type[S]) -> S:
         """Return what stands after the findings; all of them must have been taken.
@@ -135,15 +155,15 @@ class ReportFile:
         if self._members is not None:
             return self.head(kind)
         if self._last is None:
-            raise ReportCut(_CUT)
-        return msgspec.json.decode(_piece(self._raw, self._last), type=kind)
+            raise DocumentCut(CUT)
+        return msgspec.json.decode(piece(self._raw, self._last), type=kind)
 
-    def _finding_lines(self) -> Iterator[bytes]:
+    def _finding_lines(self) -> Iterator[tuple[int, bytes]]:
         at, size = self._first[1] + 1, len(self._raw)
         while at < size:
             end = self._raw.find(b"\n", at)
             end = size if end < 0 else end
-            line = _piece(self._raw, (at, end))
+            line = piece(self._raw, (at, end))
             if not line.strip():
                 at = end + 1
                 continue
@@ -151,7 +171,7 @@ class ReportFile:
                 raise msgspec.ValidationError("there is something after its ScanSummary")
             kind = _kind_of(line) if end < size else _kind_of_last(line)
             if kind == "Finding":
-                yield line
+                yield at, line
             elif kind == "ScanSummary":
                 self._last = (at, end)
             elif kind == "ScanHeader":
@@ -163,6 +183,8 @@ class ReportFile:
 def open_report(path: Path, versions: Collection[str] = (API_VERSION,)) -> Iterator[ReportFile]:
     """Yield a report, of which nothing but its start was looked at yet.
 
+    It is read from a copy that nobody else has: it may be read again, and stays for as long as somebody holds it.
+
     Args:
         path: Its file, or ``-`` for standard input.
         versions: Those that are read.
@@ -173,6 +195,42 @@ def open_report(path: Path, versions: Collection[str] = (API_VERSION,)) -> Itera
     """
     with mapped_input(path, most_bytes=MAX_REPORT_BYTES) as raw:
         yield ReportFile(raw, versions)
+
+
+def require_whole(report: ReportFile) -> None:
+    """Refuse a report from which nobody can go on.
+
+    Raises:
+        msgspec.ValidationError: Its names were replaced, or it is a part of a whole.
+    """
+    scope = report.head(_Scope).scope
+    if scope.redaction_key_id:
+        raise _NotToGoOnFrom(
+            "its names were replaced (--redact-names), so that no etcd key can be found by it",
+            "name the report that was written without --redact-names",
+        )
+    if scope.shard is not None:
+        raise _NotToGoOnFrom(
+            f"it is shard {scope.shard.index} of {scope.shard.of}: merge them all first (etcdfix report merge)",
+            "etcdfix report merge -o json --output-file FILE SHARDS, and name that FILE",
+        )
+
+
+def refused(option: str, path: Path, error: Exception) -> ConfigurationError:
+    """Return the error to raise where a report cannot be gone on from.
+
+    Args:
+        option: That named it.
+        path: Its file.
+        error: What is wrong: an :class:`OSError`, or what :class:`ReportFile` raises.
+    """
+    if isinstance(error, OSError):
+        return ConfigurationError(f"{option} {path}: {error.strerror}", hint=_HINTS.get(error.errno or 0, ""))
+    # msgspec recurses into fields that nobody asked for, too.
+    why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    hint = error.hint if isinstance(error, _NotToGoOnFrom) else _WRITE_ONE
+    what = "is no report to go on from" if isinstance(error, _NotToGoOnFrom) else "is not a report of etcdfix"
+    return ConfigurationError(f"{option} {path} {what}: {why}", hint=hint)
 
 
 def contradictions(found: Mapping[str, int], told: Mapping[str, int]) -> list[str]:
@@ -213,122 +271,10 @@ def _kind_of_last(line: bytes) -> str:
     try:
         return _kind_of(line)
     except msgspec.DecodeError as exc:
-        raise ReportCut(_CUT) from exc
+        raise DocumentCut(CUT) from exc
 
 
 def _require_version(head: bytes, versions: Collection[str]) -> None:
     version = msgspec.json.decode(head, type=_Version).api_version
     if version not in versions:
         raise msgspec.ValidationError(f"its apiVersion is {version or 'missing'}, expected {API_VERSION}")
-
-
-def _piece(raw: Readable, span: _Span) -> bytes:
-    start, end = span
-    if end - start > MOST_PIECE_BYTES:
-        raise msgspec.ValidationError(
-            f"bytes {start} to {end} are one piece, which is larger than {MOST_PIECE_BYTES} bytes"
-        )
-    return bytes(raw[start:end])
-
-
-def _members(raw: Readable) -> dict[bytes, _Span]:
-    """Return where the value of each member of the document is.
-
-    Raises:
-        msgspec.DecodeError: It is no JSON object, or cut.
-    """
-    found: dict[bytes, _Span] = {}
-    at = _space(raw, _after(raw, _space(raw, 0), b"{"))
-    while raw[at : at + 1] != b"}":
-        name = _STRING.match(raw, at)
-        if name is None and raw[at : at + 1] == b'"':
-            raise ReportCut(_CUT)
-        if name is None or name.end() - at > _MOST_NAME_BYTES or len(found) >= _MOST_MEMBERS:
-            raise _unexpected(raw, at)
-        start = _space(raw, _after(raw, _space(raw, name.end()), b":"))
-        end = _end_of(raw, start)
-        if name[0][1:-1] in found:
-            raise msgspec.DecodeError(f"it has {name[0].decode(errors='replace')[:80]} twice")
-        found[name[0][1:-1]] = start, end
-        at = _space(raw, end)
-        if raw[at : at + 1] == b",":
-            at = _space(raw, at + 1)
-        elif raw[at : at + 1] != b"}":
-            raise _unexpected(raw, at)
-    if _space(raw, at + 1) != len(raw):
-        raise _unexpected(raw, _space(raw, at + 1))
-    return found
-
-
-def _items(raw: Readable, span: _Span) -> Iterator[_Span]:
-    """Yield where each item of a list is."""
-    start, end = span
-    if raw[start : start + 1] != b"[":
-        raise msgspec.ValidationError("its findings are no list")
-    at = _space(raw, start + 1)
-    by_line = _LINES.match(raw, start) is not None
-    while at < end - 1:
-        stop = _end_of_line(raw, at, end) if by_line else _end_of(raw, at)
-        yield at, stop
-        at = _space(raw, stop)
-        if at < end - 1:
-            at = _space(raw, _after(raw, at, b","))
-
-
-def _end_of_line(raw: Readable, start: int, end: int) -> int:
-    """Return where an item ends that fills its line but for the comma behind it."""
-    stop = raw.find(b"\n", start, end)
-    stop = end if stop < 0 else stop
-    return stop - 1 if raw[stop - 1 : stop] == b"," else stop
-
-
-def _end_of(raw: Readable, start: int) -> int:
-    """Return where a JSON value ends; of what is inside it, strings and brackets are looked at alone."""
-    first = raw[start : start + 1]
-    if first == b'"':
-        text = _STRING.match(raw, start)
-        if text is None:
-            raise ReportCut(_CUT)
-        return text.end()
-    if first not in (b"{", b"["):
-        scalar = _SCALAR.match(raw, start)
-        if scalar is None:
-            raise _unexpected(raw, start)
-        return scalar.end()
-    if _LINES.match(raw, start):
-        end = raw.find(_LAST_LINE, start)
-        if end < 0:
-            raise ReportCut(_CUT)
-        return end + len(_LAST_LINE)
-    depth = 0
-    for mark in _MARK.finditer(raw, start):
-        at, end = mark.span()
-        if end - at > 1:  # a string
-            continue
-        if raw[at] in b"{[":
-            depth += 1
-        elif raw[at] in b"}]":
-            depth -= 1
-            if not depth:
-                return end
-        else:
-            break
-    raise ReportCut(_CUT)
-
-
-def _space(raw: Readable, at: int) -> int:
-    space = _SPACE.match(raw, at)
-    assert space is not None  # it takes nothing too
-    return space.end()
-
-
-def _after(raw: Readable, at: int, mark: bytes) -> int:
-    if raw[at : at + 1] != mark:
-        raise _unexpected(raw, at)
-    return at + 1
-
-
-def _unexpected(raw: Readable, at: int) -> msgspec.DecodeError:
-    if at >= len(raw):
-        return ReportCut(_CUT if at else "it is empty")
-    return msgspec.DecodeError(f"it is no JSON at byte {at}")

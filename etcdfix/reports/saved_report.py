@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-import errno
-import hashlib
-import mmap
 import sys
-import tempfile
-from collections.abc import Iterator
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, mapped_input
-from etcdfix.reports.model import API_VERSION, READ_VERSIONS
+from etcdfix.inputs.jsonparts import DocumentCut
+from etcdfix.model import Outcome
+from etcdfix.reports.model import READ_VERSIONS
+from etcdfix.reports.report_file import (
+    COUNTED,
+    ReportFile,
+    contradictions,
+    open_report,
+    refused,
+    require_whole,
+)
+from etcdfix.storagekey import display
 
 MOST_FINDINGS: Final = 100_000
-_HINTS: Final = {
-    errno.EFBIG: "scan a part of the cluster only",
-    errno.ENOSPC: f"point TMPDIR at a directory with more room than {tempfile.gettempdir()}",
-}
-_HEALTHY: Final = "readable"
-Readable = bytes | mmap.mmap
+"""So many can be taken by who keeps something of each in memory."""
+
+MOST_OF_A_PLAN: Final = 2_000_000
+"""So many can be taken by who keeps nothing of each but its place."""
+
+_OPTION: Final = "--from-report"
 
 
 class ReportedSource(msgspec.Struct, frozen=True):
@@ -83,41 +91,114 @@ class ReportedValue(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Header(msgspec.Struct):
-    kind: str
     generated_at: str
     source: ReportedSource
     encryption_config: ReportedConfiguration | None
     scope: ReportedScope
 
 
-class _Report(_Header):
-    findings: list[msgspec.Raw]
+class _End(msgspec.Struct):
     complete: bool
     incomplete_reasons: list[str]
+    summary: dict[str, msgspec.Raw] = {}
 
 
-class _Kind(msgspec.Struct):
-    kind: str
+class SavedFindings(Mapping[bytes, ReportedValue]):
+    """What is not readable by a report, by etcd key, in the order of the report.
 
+    In memory is where each finding stands, in about 30 bytes; it is read again whenever it is asked for. Each has a
+    number, from 0.
 
-class _Shard(msgspec.Struct, frozen=True):
-    index: int = 0
-    of: int = 0
+    Args:
+        report: All of its findings are looked at once.
+        most: More are refused.
 
+    Attributes:
+        counts: How many findings there are of each outcome, the readable ones too.
+        cut: The report is one of lines, and ends before its end.
 
-class _Part(msgspec.Struct, frozen=True):
-    redaction_key_id: str = ""
-    shard: _Shard | None = None
+    Raises:
+        ConfigurationError: There are too many.
+        msgspec.MsgspecError: One is not as it has to be, or a key has two of them.
+    """
 
+    def __init__(self, report: ReportFile, most: int) -> None:
+        self._report = report
+        self._decode = msgspec.json.Decoder(_SavedFinding).decode
+        self._starts, self._sizes, self._hashes = array("Q"), array("I"), array("q")
+        self.counts: Counter[str] = Counter()
+        self.cut = False
+        try:
+            for start, raw in report.placed_findings():
+                self._take(start, raw)
+                if len(self._starts) > most:
+                    raise ConfigurationError(
+                        f"it has more than {most} findings, which is all that can be taken",
+                        hint="scan one resource or one namespace, and go on with that report",
+                    )
+        except DocumentCut:
+            if not report.in_lines:
+                raise
+            self.cut = True
+        # By the last bits of its hash, at the next free place: the number of a finding and one, 0 for none.
+        self._slots = array("I", bytes(4 << (2 * len(self)).bit_length()))
+        for number, hashed in enumerate(self._hashes):
+            self._slots[self._free_slot(number, hashed)] = number + 1
 
-class _Version(msgspec.Struct, rename={"api_version": "apiVersion"}):
-    api_version: str = ""
-    scope: _Part = _Part()
+    def _take(self, start: int, raw: bytes) -> None:
+        finding = self._decode(raw)
+        self.counts[sys.intern(finding.outcome)] += 1
+        if finding.outcome != Outcome.READABLE:
+            self._starts.append(start)
+            self._sizes.append(len(raw))
+            self._hashes.append(_hash(_key_of(finding)))
 
+    def _free_slot(self, number: int, hashed: int) -> int:
+        last = len(self._slots) - 1
+        slot = hashed & last
+        while there := self._slots[slot]:
+            if self._hashes[there - 1] == hashed and self.key(there - 1) == self.key(number):
+                raise msgspec.ValidationError(f"it has two findings of {display(self.key(number))}")
+            slot = (slot + 1) & last
+        return slot
 
-class _Summary(msgspec.Struct):
-    complete: bool
-    incomplete_reasons: list[str]
+    def find(self, key: bytes) -> tuple[int, ReportedValue] | None:
+        """Return the number of a key's finding and what it says; None where the report has none."""
+        hashed, last = _hash(key), len(self._slots) - 1
+        slot = hashed & last
+        while there := self._slots[slot]:
+            if self._hashes[there - 1] == hashed:
+                finding = self._finding(there - 1)
+                if _key_of(finding) == key:
+                    return there - 1, _value_of(finding)
+            slot = (slot + 1) & last
+        return None
+
+    def key(self, number: int) -> bytes:
+        """Return the etcd key of a finding."""
+        return _key_of(self._finding(number))
+
+    def _finding(self, number: int) -> _SavedFinding:
+        return self._decode(self._report.at(self._starts[number], self._sizes[number]))
+
+    def __getitem__(self, key: bytes) -> ReportedValue:
+        """Return what the report says of a key.
+
+        Raises:
+            KeyError: Nothing.
+        """
+        found = self.find(key)
+        if found is None:
+            raise KeyError(key)
+        return found[1]
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the keys."""
+        return map(self.key, range(len(self)))
+
+    def __len__(self) -> int:
+        """Return how many findings there are."""
+        return len(self._starts)
 
 
 class SavedReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,139 +221,74 @@ class SavedReport(msgspec.Struct, frozen=True, kw_only=True):
     source: ReportedSource
     encryption_config: ReportedConfiguration | None
     scope: ReportedScope
-    findings: dict[bytes, ReportedValue]
+    findings: SavedFindings
     problems: tuple[str, ...]
 
 
-def load_report(path: Path) -> SavedReport:
+def _hash(key: bytes) -> int:
+    """Nobody can choose keys that have the same: Python has a secret for it in each process."""
+    return hash(key)
+
+
+def _key_of(finding: _SavedFinding) -> bytes:
+    return finding.key_base64 if finding.key_base64 is not None else finding.key.encode()
+
+
+def _value_of(finding: _SavedFinding) -> ReportedValue:
+    # A few words, a hundred thousand times.
+    words = (finding.outcome, finding.cause or "", finding.transformer, finding.rule or "")
+    return ReportedValue(finding.mod_revision, finding.value_sha256, *map(sys.intern, words))
+
+
+def load_report(path: Path, *, most_findings: int = MOST_FINDINGS) -> SavedReport:
     """Read a report that was written with ``-o json`` or ``-o jsonl``.
+
+    Args:
+        path: Its file, or ``-`` for standard input.
+        most_findings: One with more that are not readable is refused.
 
     Raises:
         ConfigurationError: The file cannot be read, is too large, or is no scan report.
     """
     try:
-        with mapped_input(path, most_bytes=MAX_REPORT_BYTES) as raw:
-            sha256 = hashlib.sha256(raw).hexdigest()
-            header, findings, problems = _read(raw)
-    except OSError as exc:
-        hint = _HINTS.get(exc.errno or 0, "")
-        raise ConfigurationError(f"--from-report {path}: {exc.strerror}", hint=hint) from exc
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
-        # msgspec recurses into fields that nobody asked for, too.
-        why = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
-        raise ConfigurationError(
-            f"--from-report {path} is not a report of etcdfix: {why}",
-            hint="write one with: etcdfix scan -o json --output-file FILE",
-        ) from exc
-    if len(findings) > MOST_FINDINGS:
-        raise ConfigurationError(
-            f"--from-report {path} has {len(findings)} findings, {MOST_FINDINGS} can be taken",
-            hint="scan one resource or one namespace, and go on with that report",
-        )
+        with open_report(path, READ_VERSIONS) as report:
+            require_whole(report)
+            header = report.head(_Header)
+            findings = SavedFindings(report, most_findings)
+            problems = tuple(_problems(report, findings))
+    except ConfigurationError as exc:
+        raise ConfigurationError(f"{_OPTION} {path}: {exc.message}", hint=exc.hint) from exc
+    except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
+        raise refused(_OPTION, path, exc) from exc
     return SavedReport(
         path=str(path),
-        sha256=f"sha256:{sha256}",
+        sha256=report.sha256,
         generated_at=header.generated_at,
         source=header.source,
         encryption_config=header.encryption_config,
         scope=header.scope,
         findings=findings,
-        problems=tuple(problems),
+        problems=problems,
     )
 
 
-def _read(raw: Readable) -> tuple[_Header, dict[bytes, ReportedValue], list[str]]:
-    first = raw[: raw.find(b"\n") + 1].rstrip()
-    if first.endswith(b"}") and _kind_of(first) == "ScanHeader":
-        check_version(first)
-        return _read_lines(raw)
-    kind = _kind_of(raw)
-    if kind != "ScanReport":
-        raise msgspec.ValidationError(f"its kind is {kind}, expected ScanReport")
-    check_version(raw)
-    report = msgspec.json.decode(raw, type=_Report)
-    findings: dict[bytes, ReportedValue] = {}
-    decode = msgspec.json.Decoder(_SavedFinding).decode
-    for finding in report.findings:
-        _keep(findings, decode(finding))
-    # Without the raw findings, which would keep all of the file.
-    header = _Header(report.kind, report.generated_at, report.source, report.encryption_config, report.scope)
-    return header, findings, _doubts(report.complete, report.incomplete_reasons)
-
-
-def _keep(findings: dict[bytes, ReportedValue], finding: _SavedFinding) -> None:
-    if finding.outcome != _HEALTHY:
-        key = finding.key_base64 if finding.key_base64 is not None else finding.key.encode()
-        findings[key] = ReportedValue(
-            finding.mod_revision,
-            finding.value_sha256,
-            # A few words, a hundred thousand times.
-            *map(sys.intern, (finding.outcome, finding.cause or "", finding.transformer, finding.rule or "")),
-        )
-
-
-def check_version(raw: Readable) -> None:
-    """Look at the version before the fields: those of another one may mean something else, or be missing.
+def _problems(report: ReportFile, findings: SavedFindings) -> Iterator[str]:
+    """Yield why a report is not of everything.
 
     Raises:
-        msgspec.ValidationError: It is none that is read, or what it tells is not enough to go on from.
+        msgspec.MsgspecError: Its end is not as it has to be.
     """
-    header = msgspec.json.decode(raw, type=_Version)
-    if header.api_version not in READ_VERSIONS:
-        raise msgspec.ValidationError(
-            f"its apiVersion is {header.api_version or 'missing'}, expected {API_VERSION}"
-        )
-    if header.scope.redaction_key_id:
-        raise msgspec.ValidationError(
-            "its names were replaced (--redact-names), so that no etcd key can be found by it"
-        )
-    if header.scope.shard is not None:
-        shard = header.scope.shard
-        raise msgspec.ValidationError(
-            f"it is shard {shard.index} of {shard.of}: merge them all first (etcdfix report merge)"
-        )
-
-
-def _read_lines(raw: Readable) -> tuple[_Header, dict[bytes, ReportedValue], list[str]]:
-    header: _Header | None = None
-    findings: dict[bytes, ReportedValue] = {}
-    problems = ["the report is cut: its last line is missing"]
-    decode = msgspec.json.Decoder(_SavedFinding).decode
-    for line, is_last in _lines(raw):
-        try:
-            if header is None:
-                header = msgspec.json.decode(line, type=_Header)
-                continue
-            kind = _kind_of(line)
-            if kind == "Finding":
-                _keep(findings, decode(line))
-            elif kind == "ScanSummary":
-                summary = msgspec.json.decode(line, type=_Summary)
-                problems = _doubts(summary.complete, summary.incomplete_reasons)
-        except msgspec.DecodeError as exc:
-            # Only the last line may be torn, by whatever ended the scan.
-            if is_last and header is not None and not isinstance(exc, msgspec.ValidationError):
-                break
-            raise
-    assert header is not None  # the caller has looked at it
-    return header, findings, problems
-
-
-def _lines(raw: Readable) -> Iterator[tuple[bytes, bool]]:
-    """Yield each line, and whether it is the last one."""
-    start = 0
-    while start < len(raw):
-        end = raw.find(b"\n", start)
-        end = len(raw) if end < 0 else end
-        yield raw[start:end].rstrip(b"\r"), end + 1 >= len(raw)
-        start = end + 1
-
-
-def _doubts(complete: bool, reasons: list[str]) -> list[str]:
-    return (
-        [] if complete else [f"the report is incomplete: {'; '.join(reasons[:3]) or 'it does not say why'}"]
-    )
-
-
-def _kind_of(line: Readable) -> str:
-    return msgspec.json.decode(line, type=_Kind).kind
+    try:
+        end = report.end(_End)
+    except DocumentCut:
+        yield "the report is cut: its last line is missing"
+        return
+    if not end.complete:
+        why = "; ".join(end.incomplete_reasons[:3]) or "it does not say why"
+        yield f"the report is incomplete: {why}"
+    found = {field: findings.counts[outcome] for outcome, field in COUNTED.items()}
+    told = {
+        field: msgspec.json.decode(end.summary[field], type=int) if field in end.summary else count
+        for field, count in found.items()
+    }
+    yield from contradictions(found, told)

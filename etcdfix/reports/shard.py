@@ -11,16 +11,7 @@ import msgspec
 from etcdfix.model import Outcome
 from etcdfix.reports.first_step import Urgent
 from etcdfix.reports.key_loss import LossRest, Place
-from etcdfix.reports.model import (
-    Finding,
-    ReportBaseline,
-    ReportConfiguration,
-    ReportSource,
-    Scope,
-    Shard,
-    Summary,
-    Tool,
-)
+from etcdfix.reports.model import Ending, Finding, Header, Shard, Summary
 from etcdfix.reports.next_steps import PLUGIN_REMEDIES, WELL
 from etcdfix.reports.report_file import open_report
 from etcdfix.reports.tally import TallyRest
@@ -75,24 +66,9 @@ class ShardPart(msgspec.Struct, frozen=True, kw_only=True):
     again: RepeatedOptions
 
 
-class ShardHead(msgspec.Struct, frozen=True):
-    """What a shard's report begins with."""
-
-    tool: Tool
-    generated_at: str
-    source: ReportSource
-    encryption_config: ReportConfiguration | None
-    scope: Scope
-    baseline: ReportBaseline | None = None
-
-
-class ShardEnd(msgspec.Struct, frozen=True):
+class ShardEnd(Ending, frozen=True, kw_only=True):
     """What a shard's report ends with."""
 
-    source: ReportSource
-    summary: Summary
-    complete: bool
-    finished_at: str
     part: ShardPart | None = None
 
 
@@ -110,7 +86,7 @@ class ShardFile(msgspec.Struct, frozen=True):
 
     path: Path
     sha256: str
-    head: ShardHead
+    head: Header
     end: ShardEnd
     shard: Shard
     part: ShardPart
@@ -138,7 +114,7 @@ def open_shard(path: Path) -> ShardFile:
         msgspec.MsgspecError: It is no report, or none of a shard.
     """
     with open_report(path) as report:
-        head = report.head(ShardHead)
+        head = report.head(Header)
         if head.scope.redaction_key_id:
             raise msgspec.ValidationError("its names were replaced (--redact-names)")
         if head.scope.shard is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
@@ -136,6 +137,10 @@ class Source(Protocol):
         Raises:
             SourceError: They cannot be read.
         """
+        ...
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Look up, inside, what no report rests on: where etcd compacts meanwhile, :meth:`describe` does not change."""
         ...
 
     def estimate(self) -> int:

@@ -14,11 +14,12 @@ Format:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from etcdfix.closing import Closing
 from etcdfix.errors import RevisionCompacted, SourceError
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.sources.base import Segment, SourceDescription
@@ -51,7 +52,7 @@ def _each_once(tell: Callable[[str], None]) -> Callable[[str], None]:
     return tell_once
 
 
-class KineSource:
+class KineSource(Closing):
     """The keys of one SQLite file of kine at one revision; implements :class:`etcdfix.sources.base.Source`.
 
     ``version`` is counted where the whole generation of a key is still kept, and 0 for unknown elsewhere: kine stores
@@ -163,6 +164,10 @@ class KineSource:
         """
         return paged(self.current(prefix))
 
+    def aside(self) -> AbstractContextManager[None]:
+        """Do nothing: no revision is compacted here."""
+        return nullcontext()
+
     @property
     def page_file(self) -> None:
         """None: pages hold their values."""
@@ -266,14 +271,6 @@ class KineSource:
     def close(self) -> None:
         """Let go of the copy."""
         self._table.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.close()
 
     # What stood where
 

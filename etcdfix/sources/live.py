@@ -10,9 +10,10 @@ API: etcd 3.4 and later, ``KV/Range`` and ``Watch/Watch`` of ``api/etcdserverpb/
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Any, Final, Self
+from contextlib import contextmanager
+from typing import Any, Final
 
+from etcdfix.closing import Closing
 from etcdfix.errors import RevisionCompacted, SourceError
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.sources.base import Segment, SourceDescription
@@ -42,7 +43,7 @@ def _ignore(_notice: str) -> None:
     return
 
 
-class LiveSource:
+class LiveSource(Closing):
     """The keys of a running etcd at one revision; implements :class:`etcdfix.sources.base.Source`.
 
     Args:
@@ -309,6 +310,16 @@ class LiveSource:
             else:
                 return
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Look up, inside, what no report rests on: a compaction moves neither revision nor segments of the read."""
+        before = self._revision, self._segments, self._on_notice
+        self._segments, self._on_notice = [*self._segments], _ignore
+        try:
+            yield
+        finally:
+            self._revision, self._segments, self._on_notice = before
+
     def reached_revision(self) -> int:
         """Return the revision to which etcd has come by now, whatever the source is pinned to.
 
@@ -341,14 +352,6 @@ class LiveSource:
     def close(self) -> None:
         """End all connections."""
         self._client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.close()
 
     # What may be read
 

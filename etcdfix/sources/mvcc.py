@@ -305,7 +305,9 @@ class RevisionIndex:
                 if self._is_tombstone(record):
                     yield KeptRevision(parsed[0], None)
                     continue
-                for stored in self._page([record]).values():
+                place = _REVISION_AND_PLACE.unpack(record[-_TAIL:])
+                stored = next(read_places(self._image, [place]), None) or self._read_with_care(record)
+                if stored is not None:
                     yield KeptRevision(parsed[0], stored)
 
     def superseded(self, *, at_revision: int | None = None) -> Iterator[StoredValue]:

@@ -7,10 +7,11 @@ can be read raises.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
+from etcdfix.closing import Closing
 from etcdfix.errors import NotASnapshot, PageCorrupt, RevisionCompacted, SnapshotTruncated, SourceError
 from etcdfix.model import KeptRevision, StoredValue
 from etcdfix.sources.base import Segment, SourceDescription
@@ -52,7 +53,7 @@ class AppliedState(NamedTuple):
     authentication: bool
 
 
-class SnapshotSource:
+class SnapshotSource(Closing):
     """The keys of one database file at one revision; implements :class:`etcdfix.sources.base.Source`.
 
     Args:
@@ -368,6 +369,10 @@ class SnapshotSource:
         note = [DAMAGE_NOTE] if self._first_damage is not None else []
         return [*([problem] if problem else []), *self._problems.sentences(), *note]
 
+    def aside(self) -> AbstractContextManager[None]:
+        """Do nothing: no revision is compacted here."""
+        return nullcontext()
+
     @property
     def page_file(self) -> int | None:
         """Descriptor of the file, unpacked."""
@@ -379,11 +384,3 @@ class SnapshotSource:
             self._closed = True
             self._index.close()
             self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.close()

@@ -53,6 +53,7 @@ class SortedRecords:
         self._run_file: IO[bytes] | None = None
         self._file: IO[bytes] = io.BytesIO()
         self._blocks: list[_Block] = []
+        self._last: tuple[_Block, list[bytes]] | None = None
 
     def __len__(self) -> int:
         return self._count
@@ -120,12 +121,16 @@ class SortedRecords:
             yield self._read(block)
 
     def _read(self, block: _Block) -> list[bytes]:
-        return _read(self._file, block)
+        # Who asks for one key after the other stays in a block for a thousand of them.
+        if self._last is None or self._last[0] is not block:
+            self._last = block, _read(self._file, block)
+        return self._last[1]
 
     def close(self) -> None:
         """Let go of memory and of the temporary file, which has no name and vanishes with it."""
         self._records = []
         self._blocks = []
+        self._last = None
         self._file.close()
         if self._run_file is not None:
             self._run_file.close()

@@ -26,10 +26,10 @@ import tempfile
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
+from etcdfix.closing import Closing
 from etcdfix.errors import NotAKineFile, SourceError
 from etcdfix.inputs.inputfile import open_regular
 from etcdfix.inputs.ownfiles import SQLITE_MAGIC
@@ -67,7 +67,7 @@ class _Seen(NamedTuple):
     with_log: bool
 
 
-class SQLiteCopy:
+class SQLiteCopy(Closing):
     """A private copy of a SQLite database, with what its write-ahead log holds, open for reading.
 
     Args:
@@ -128,14 +128,6 @@ class SQLiteCopy:
         """Let go of the copy, which vanishes."""
         self.connection.close()
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.close()
 
     @contextlib.contextmanager
     def _directory(self) -> Iterator[Path]:

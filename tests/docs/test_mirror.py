@@ -36,6 +36,7 @@ WITH_ANOTHER = {
     "remediation/preflight/cluster.py": "integration/remediation/test_identify.py",
     "sources/base.py": "unit/sources/test_live.py",
     "sources/wal/base.py": "unit/sources/wal/test_replay.py",
+    "sources/wal/comparison.py": "unit/sources/wal/test_history.py",
     "sources/wal/model.py": "unit/sources/wal/test_history.py",
     "sources/wal/requests.py": "unit/sources/wal/test_replay.py",
     "sources/wal/trace.py": "unit/sources/wal/test_history.py",

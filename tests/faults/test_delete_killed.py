@@ -33,7 +33,7 @@ from tests.support.durable_steps import (
     WRITE_STEPS,
 )
 from tests.support.etcd_server import EtcdServer
-from tests.support.lossy_etcd import TXN, LossyProxy
+from tests.support.lossy_etcd import TXN, LossyProxy, Withheld
 from tests.support.objects import KUBE_SYSTEM_UID
 from tests.support.remediation_ground import Ground, delete, reached, reencrypt, repair, restore, stands
 
@@ -366,24 +366,12 @@ def test_killed_before_the_transaction_arrived(
     """What is on its way when its sender dies may arrive later: then it deletes what is in a backup, or nothing."""
     ground, cluster, scene = target
     after = Aftermath(ground, cluster, scene.key, capfd)
-    holding, release, passed = threading.Event(), threading.Event(), threading.Event()
-
-    def hold(path: str, _request: bytes) -> None:
-        if path == TXN:
-            holding.set()
-            assert release.wait(30)
-
-    def note(path: str, answer: bytes) -> bytes:
-        if path == TXN:
-            passed.set()
-        return answer
-
     with LossyProxy(etcd.endpoint) as proxy:
-        proxy.before, proxy.rewrite = hold, note
+        withheld = Withheld(proxy)
         pid = mortals.start(
             Order(change="delete", ground=ground.through(proxy.endpoint), subject=scene.subject, at=None)
         )
-        assert holding.wait(30)
+        assert withheld.holding.wait(30)
         os.kill(pid, signal.SIGKILL)
         assert mortals.end().signal == signal.SIGKILL
         assert after.now() == scene.before
@@ -391,8 +379,8 @@ def test_killed_before_the_transaction_arrived(
         assert len(after.verify()) == 1
         if intruded:
             etcd.put(scene.key, objects.secret("target"))
-        release.set()
-        assert passed.wait(30)
+        withheld.release.set()
+        assert withheld.passed.wait(30)
         assert proxy.calls.count(TXN) == 1
     now = after.now()
     if intruded:

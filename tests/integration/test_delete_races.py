@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from tests.faults.dying_delete import STAND_STILL, Mortals, Order
 from tests.support import objects
 from tests.support.etcd_proxy import EtcdProxy, Refusal
 from tests.support.etcd_server import EtcdServer
-from tests.support.lossy_etcd import TXN, LossyProxy
+from tests.support.lossy_etcd import TXN, LossyProxy, Withheld
 from tests.support.objects import IDENTITY
 from tests.support.remediation_ground import (
     REASON,
@@ -186,27 +185,15 @@ def test_transaction_that_arrives_after_everybody_gave_it_up(etcd: EtcdServer, l
     """Nobody can know that something still is on its way; what it deletes then is in a backup all the same."""
     ground = lay()
     key = put_broken(etcd, ground)
-    holding, release, passed = threading.Event(), threading.Event(), threading.Event()
-
-    def hold(path: str, _request: bytes) -> None:
-        if path == TXN:
-            holding.set()
-            assert release.wait(30)
-
-    def note(path: str, answer: bytes) -> bytes:
-        if path == TXN:
-            passed.set()
-        return answer
-
     with LossyProxy(etcd.endpoint) as proxy:
-        proxy.before, proxy.rewrite = hold, note
+        withheld = Withheld(proxy)
         outcome = delete(ground.through(proxy.endpoint), key, command_timeout_seconds=2.0)
-        assert holding.is_set()
+        assert withheld.holding.is_set()
         assert outcome.result == "not-applied"
         assert "the transaction was sent and may have been carried out" in outcome.detail
         assert value_at(ground, key) == ground.broken("target")
-        release.set()
-        assert passed.wait(30)
+        withheld.release.set()
+        assert withheld.passed.wait(30)
         assert proxy.calls.count(TXN) == 1
     assert value_at(ground, key) is None
     assert restore(ground, Path(outcome.backups[0])).result == "restored"

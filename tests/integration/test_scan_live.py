@@ -302,10 +302,7 @@ LIMITED = ("limited", "reads-the-prefix")
 def limited(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
     """LIMITED may read below /registry/; READER nothing that Kubernetes has."""
     server = start_etcd(snapshot=SNAPSHOT)
-    server.etcdctl("user", "add", "--interactive=false", LIMITED[0], f"--new-user-password={LIMITED[1]}")
-    server.etcdctl("role", "add", "prefix")
-    server.etcdctl("role", "grant-permission", "prefix", "read", "--prefix=true", "/registry/")
-    server.etcdctl("user", "grant-role", LIMITED[0], "prefix")
+    server.add_reader(LIMITED, "prefix", b"/registry/")
     server.require_login(b"/elsewhere/")
     return server
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from etcdfix.closing import Closing
 from etcdfix.remediation.audit.outside import WORD
 
 
-class PlayedAnchor:
+class PlayedAnchor(Closing):
     """A datagram socket at a path that keeps what it was sent."""
 
     def __init__(self, path: Path) -> None:
@@ -22,14 +21,6 @@ class PlayedAnchor:
     @property
     def target(self) -> str:
         return f"syslog:{self.path}"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Go away, as a daemon that is stopped."""

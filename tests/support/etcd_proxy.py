@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
+
+from tests.support.stopping import Stopping
 
 RANGE = "/etcdserverpb.KV/Range"
 
@@ -23,7 +25,7 @@ FUTURE_REVISION = Refusal("OUT_OF_RANGE", "etcdserver: mvcc: required revision i
 NO_LEADER = Refusal("UNAVAILABLE", "etcdserver: no leader")
 
 
-class EtcdProxy:
+class EtcdProxy(Stopping):
     """Passes every method on as raw bytes.
 
     Attributes:
@@ -46,12 +48,6 @@ class EtcdProxy:
         self._server.add_generic_rpc_handlers((self._handler(),))
         self.endpoint = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.stop()
 
     def stop(self) -> None:
         """End all calls and stop listening."""

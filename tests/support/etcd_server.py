@@ -106,14 +106,18 @@ class EtcdServer:
 
     def require_login(self, readable: bytes) -> None:
         """Enable authentication: ROOT_USER may do everything, READER may read below ``readable``."""
-        for user in (ROOT_USER, READER):
-            self.etcdctl("user", "add", "--interactive=false", *_split_user(user))
+        self.etcdctl("user", "add", "--interactive=false", *_split_user(ROOT_USER))
         self.etcdctl("user", "grant-role", ROOT_USER[0], "root")
-        self.etcdctl("role", "add", "below")
-        self.etcdctl("role", "grant-permission", "below", "read", "--prefix=true", os.fsdecode(readable))
-        self.etcdctl("user", "grant-role", READER[0], "below")
+        self.add_reader(READER, "below", readable)
         self.etcdctl("auth", "enable")
         self._user = ROOT_USER
+
+    def add_reader(self, user: tuple[str, str], role: str, readable: bytes) -> None:
+        """Add a user, by name and password, who may read below ``readable`` by a role of this name."""
+        self.etcdctl("user", "add", "--interactive=false", *_split_user(user))
+        self.etcdctl("role", "add", role)
+        self.etcdctl("role", "grant-permission", role, "read", "--prefix=true", os.fsdecode(readable))
+        self.etcdctl("user", "grant-role", user[0], role)
 
     def forget_tokens(self) -> None:
         """Make every token that was handed out invalid, as happens when one expires."""

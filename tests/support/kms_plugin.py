@@ -34,6 +34,7 @@ if __name__ == "__main__":  # by path as well as with -m
 
 from etcdfix.encryption.config import KMSProvider  # noqa: E402
 from tests.support import encoders  # noqa: E402
+from tests.support.stopping import Stopping  # noqa: E402
 
 ANNOTATION = "version.kms.example.com"
 _NONCE_SIZE = 12
@@ -112,7 +113,7 @@ def load_keks(path: Path) -> dict[str, bytes]:
     return {name: bytes.fromhex(key) for name, key in pairs}
 
 
-class KMSPlugin:
+class KMSPlugin(Stopping):
     """One plugin. Every attribute may be changed while it runs.
 
     Attributes:
@@ -164,12 +165,6 @@ class KMSPlugin:
         self._threads: ThreadPoolExecutor | None = None
         if start:
             self.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.stop()
 
     @property
     def endpoint(self) -> str:

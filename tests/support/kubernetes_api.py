@@ -10,13 +10,14 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import unquote
 
 from tests.support.apiserver.answers import Answer
 from tests.support.apiserver.https import TOKEN, Listener
 from tests.support.apiserver.requests import Request
 from tests.support.certificates import CertificateAuthority
+from tests.support.stopping import Stopping
 
 __all__ = [
     "ACCESS_REVIEW", "ENDPOINTS", "KUBE_SYSTEM", "SUBJECT_REVIEW", "TOKEN", "UID", "Answer", "KubernetesAPI", "Request",
@@ -46,7 +47,7 @@ def object_answer(**metadata: str) -> Answer:
 
 
 @dataclass
-class KubernetesAPI:
+class KubernetesAPI(Stopping):
     """One API server.
 
     Attributes:
@@ -97,12 +98,6 @@ class KubernetesAPI:
     def asked(self, *paths: str) -> list[str]:
         """The paths of the requests that arrived, as far as they begin like these."""
         return [request.path for request in self.requests if request.path.startswith(paths)]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.stop()
 
     def stop(self) -> None:
         self._listener.stop()

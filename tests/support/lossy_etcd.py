@@ -50,6 +50,30 @@ class LossyProxy(EtcdProxy):
             yield self.rewrite(path, answer)
 
 
+class Withheld:
+    """Keeps each transaction before a proxy from etcd until it is released.
+
+    Attributes:
+        holding: Set once one is kept.
+        release: Set it to let go of all; after half a minute the call fails.
+        passed: Set once etcd answered one.
+    """
+
+    def __init__(self, proxy: LossyProxy) -> None:
+        self.holding, self.release, self.passed = threading.Event(), threading.Event(), threading.Event()
+        proxy.before, proxy.rewrite = self._hold, self._note
+
+    def _hold(self, path: str, _request: bytes) -> None:
+        if path == TXN:
+            self.holding.set()
+            assert self.release.wait(30)
+
+    def _note(self, path: str, answer: bytes) -> bytes:
+        if path == TXN:
+            self.passed.set()
+        return answer
+
+
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY = 0, 1, 3, 4, 6, 7
 _END_STREAM, _ACK = 1, 1

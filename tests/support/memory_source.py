@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import TracebackType
-from typing import Self
+from contextlib import AbstractContextManager, nullcontext
 
+from etcdfix.closing import Closing
 from etcdfix.errors import SourceError
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.sources.base import Segment, SourceDescription
@@ -28,7 +28,7 @@ def stored(
     return StoredValue(raw, value, mod_revision, create_revision, version, lease)
 
 
-class MemorySource:
+class MemorySource(Closing):
     """Holds its keys in a dictionary; shows how little a source has to do.
 
     Args:
@@ -88,6 +88,10 @@ class MemorySource:
             if start <= stored.key and (end is None or stored.key < end)
         )
 
+    def aside(self) -> AbstractContextManager[None]:
+        """Do nothing: no revision is compacted here."""
+        return nullcontext()
+
     @property
     def page_file(self) -> None:
         """None: pages hold their values."""
@@ -145,11 +149,3 @@ class MemorySource:
     def close(self) -> None:
         """Remember that it was closed."""
         self.closed = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.close()

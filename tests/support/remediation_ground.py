@@ -81,6 +81,15 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
             no_api_server=bool(self.key_lost),
         )
 
+    def asked(self, *, dry_run: bool, **accepted: Any) -> dict[str, Any]:
+        """What every request on this ground has; more may be accepted."""
+        return {
+            "reason": REASON,
+            "accepted": msgspec.structs.replace(self.accepted, **accepted),
+            "record_paths": self.places,
+            "dry_run": dry_run,
+        }
+
     def key(self, name: str) -> bytes:
         """The key of a Secret."""
         return f"{self.prefix}/secrets/shop/{name}".encode()
@@ -196,10 +205,7 @@ def delete(
             cluster,
             DeleteRequest(
                 key=key,
-                reason=REASON,
-                accepted=msgspec.structs.replace(ground.accepted, **accepted),
-                record_paths=ground.places,
-                dry_run=dry_run,
+                **ground.asked(dry_run=dry_run, **accepted),
             ),
             confirmer or Yes(),
             preview=lambda _found: None,
@@ -222,11 +228,8 @@ def restore(
             cluster,
             RestoreRequest(
                 candidate=Candidate.of_backup(read_backup(backup)),
-                reason=REASON,
                 replace_mod_revision=replace_mod_revision,
-                accepted=ground.accepted,
-                record_paths=ground.places,
-                dry_run=dry_run,
+                **ground.asked(dry_run=dry_run),
             ),
             Yes(),
             preview=lambda _shown: None,
@@ -250,11 +253,8 @@ def reencrypt(
             candidate,
             ReencryptRequest(
                 key=key,
-                reason=REASON,
                 undeployed_write_key=True,
-                accepted=ground.accepted,
-                record_paths=ground.places,
-                dry_run=dry_run,
+                **ground.asked(dry_run=dry_run),
             ),
             Yes(),
             preview=lambda _shown: None,
@@ -274,9 +274,7 @@ def repair(
     with reached(ground, command_timeout_seconds=command_timeout_seconds) as cluster:
         return run_repair(
             cluster,
-            RepairRequest(
-                key=key, reason=REASON, accepted=ground.accepted, record_paths=ground.places, dry_run=dry_run
-            ),
+            RepairRequest(key=key, **ground.asked(dry_run=dry_run)),
             Yes(),
             preview=lambda _shown: None,
             step=step,

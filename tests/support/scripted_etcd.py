@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from etcdfix.wire.etcd import (
     AUTHENTICATE,
@@ -23,6 +23,7 @@ from etcdfix.wire.etcd import (
     message,
 )
 from tests.support.etcd_proxy import RANGE, Refusal
+from tests.support.stopping import Stopping
 
 WATCH = "/etcdserverpb.Watch/Watch"
 
@@ -120,7 +121,7 @@ class Store:
 Script = Callable[[Call], "Refusal | Any | None"]
 
 
-class ScriptedEtcd:
+class ScriptedEtcd(Stopping):
     """One member.
 
     Attributes:
@@ -172,12 +173,6 @@ class ScriptedEtcd:
             port = self._server.add_secure_port(address, credentials)
         self.endpoint = address if address.startswith("unix:") else f"127.0.0.1:{port}"
         self._server.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.stop()
 
     def stop(self) -> None:
         """End all calls and stop listening; more than once is fine."""

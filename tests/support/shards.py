@@ -28,13 +28,15 @@ def without_times(report: bytes) -> bytes:
 
 
 def scan_as(
-    opened: Opened, request: ScanRequest, output: str = "json", *, max_causes: int = 100
+    opened: Opened, request: ScanRequest, output: str = "json", *, max_causes: int = 100, jobs: int = 1
 ) -> tuple[bytes, ScanResult]:
     """Return the report of one scan, and what it came to."""
     stream = io.BytesIO()
     source, plugins = opened
     with source:
-        result = run_scan(source, request, SCAN_FORMATS[output](stream, max_causes), plugins=plugins)
+        result = run_scan(
+            source, request, SCAN_FORMATS[output](stream, max_causes), plugins=plugins, jobs=jobs
+        )
     return stream.getvalue(), result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -177,6 +178,33 @@ def test_a_source_that_is_lost_claims_nothing() -> None:
             raise SourceError("the connection was lost")
 
     assert sought(Lost(GOOD, DAMAGED)) == "the earlier revisions could not be read: the connection was lost"
+
+
+@pytest.mark.parametrize("steps", [(GOOD, DAMAGED), (GOOD, None, DAMAGED)])
+def test_all_of_it_is_looked_up_aside(steps: tuple[bytes | None, ...]) -> None:
+    """A report rests on the values at its revision, and not on what else was looked at."""
+
+    class Pinned(Remembering):
+        inside = False
+
+        @contextmanager
+        def aside(self) -> Iterator[None]:
+            self.inside = True
+            yield
+            self.inside = False
+
+        def before(self, key: bytes, revision: int) -> StoredValue | None:
+            assert self.inside
+            return super().before(key, revision)
+
+        def history(self, key: bytes) -> Iterator[KeptRevision]:
+            assert self.inside
+            return super().history(key)
+
+    source = Pinned(*steps)
+    assert sought(source, most_questions=5, most_histories=5) is not None
+    assert source.asked + source.watched
+    assert not source.inside
 
 
 def test_what_is_looked_at_speaks_for_nobody() -> None:

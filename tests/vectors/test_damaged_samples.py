@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -12,14 +14,20 @@ from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
 from etcdfix.decoding.storagecodecs import Decoder
+from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import DecodeError
 from etcdfix.operations.look.scan import ScanRequest
+from etcdfix.sources import pages
 from etcdfix.storagekey import StorageLayout, builtin_directories
+from tests.support.attacks import LOCAL, OTHER, TRUE, WRONG, seal
 from tests.support.golden import DecoderCase, damaged_cases, hand_made_cases, needs_golden
 from tests.support.memory_source import MemorySource
+from tests.support.objects import IDENTITY, configuration_of_rules, provider
 from tests.support.shards import Opened, merge_as, scan_as, shard_files, without_times
+from tests.support.thorough import some
 
 LAYOUT = StorageLayout()
+SAMPLES: Final = 20_000
 
 pytestmark = [pytest.mark.golden, needs_golden]
 
@@ -34,7 +42,7 @@ def said(decoder: ProtobufDecoder, case: DecoderCase) -> tuple[str, str]:
 
 @pytest.mark.parametrize(
     ("cases", "protobuf", "all_cases"),
-    [(damaged_cases, 19_893, 20_000), (hand_made_cases, 68, 87)],
+    [(damaged_cases, 19_893, SAMPLES), (hand_made_cases, 68, 87)],
 )
 def test_protobuf_values_are_judged_as_the_api_server_does(
     cases: Callable[[], Iterator[DecoderCase]], protobuf: int, all_cases: int
@@ -55,7 +63,7 @@ def test_protobuf_values_are_judged_as_the_api_server_does(
     assert (judged, count) == (protobuf, all_cases)
 
 
-@pytest.mark.parametrize(("cases", "count"), [(damaged_cases, 20_000), (hand_made_cases, 87)])
+@pytest.mark.parametrize(("cases", "count"), [(damaged_cases, SAMPLES), (hand_made_cases, 87)])
 def test_every_value_is_judged_as_the_api_server_does(
     cases: Callable[[], Iterator[DecoderCase]], count: int
 ) -> None:
@@ -93,15 +101,19 @@ def test_offsets_lie_within_the_value_and_paths_are_given() -> None:
     assert with_path > 4000
 
 
-def test_merged_shards_of_damaged_samples_are_the_whole(tmp_path: Path) -> None:
-    """Every 25th, fewer than any bound of a scan, each under the name of its kind."""
+def placed(numbers: Callable[[int], bool]) -> Iterator[tuple[str, bytes, int]]:
+    """Yield etcd keys, values and numbers of the samples that are wanted, each under the name of its kind."""
     places = {(place.group, place.kind): place for place in reversed(builtin_directories())}
-    held = {}
     for number, case in enumerate(damaged_cases()):
         place = places.get((case.group, case.kind))
-        if place is not None and not number % 25:
+        if place is not None and numbers(number):
             key = LAYOUT.directory_prefix(place) + (b"shop/" if place.namespaced else b"") + b"%05d" % number
-            held[key.decode()] = case.value
+            yield key.decode(), case.value, number
+
+
+def test_merged_shards_of_damaged_samples_are_the_whole(tmp_path: Path) -> None:
+    """Every 25th, fewer than any bound of a scan."""
+    held = {key: value for key, value, _ in placed(lambda number: not number % 25)}
     assert len(held) > 500
     request = ScanRequest(layout=LAYOUT, configuration=None, kubernetes_minor=36)
 
@@ -112,3 +124,32 @@ def test_merged_shards_of_damaged_samples_are_the_whole(tmp_path: Path) -> None:
     merged, _ = merge_as(shard_files(again, request, 5, tmp_path, "jsonl"), "jsonl")
     assert len(result.summary.by_cause) > 5
     assert without_times(merged) == without_times(whole)
+
+
+def as_stored(key: str, value: bytes, number: int) -> bytes:
+    """Return a sample in the clear, or under a key that is there, lost, or has other bytes; some damaged once more."""
+    drawn = random.Random(number)
+    kind = drawn.choice(("", *LOCAL))
+    if not kind:
+        return value
+    material, name = drawn.choice(((TRUE, "key1"), (TRUE, "key2"), (OTHER, "key1"), (OTHER, "lost")))
+    sealed = bytearray(seal(kind, value, key, material, name))
+    if not drawn.randrange(8):
+        sealed[drawn.randrange(len(sealed))] ^= 1 << drawn.randrange(8)
+    return bytes(sealed)
+
+
+def test_any_number_of_processes_say_the_same_of_damaged_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the clear and encrypted, the keys there or not: byte by byte the same report."""
+    monkeypatch.setattr(pages, "PAGE_VALUES", 100)
+    wanted = frozenset(some(range(SAMPLES), of=40, turn=7))
+    held = {key: as_stored(key, value, number) for key, value, number in placed(wanted.__contains__)}
+    assert len(held) > len(wanted) // 2
+    providers = (*(provider(kind, key1=TRUE, key2=WRONG) for kind in LOCAL), IDENTITY)
+    configuration = parse_configuration(configuration_of_rules((("*.*",), providers)), path="exam")
+    request = ScanRequest(layout=LAYOUT, configuration=configuration, kubernetes_minor=36)
+    alone, result = scan_as((MemorySource(held), None), request)
+    assert len(result.summary.by_cause) > 10
+    for jobs in some((3, 2), of=2):
+        together, _ = scan_as((MemorySource(held), None), request, jobs=jobs)
+        assert without_times(together) == without_times(alone)

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.file_options import report_options
+from etcdfix.cli.options import FILE
+from etcdfix.cli.output_options import report_options
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.encryption.diff import diff_files
 from etcdfix.reports.formats.configurations import DIFF_FORMATS
@@ -21,8 +22,8 @@ MEANINGS: dict[ExitCode, str] = {
 
 
 @click.command("diff", epilog=epilog(MEANINGS))
-@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="FILE FILE...")
-@report_options(list(DIFF_FORMATS))
+@click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE FILE...")
+@report_options(DIFF_FORMATS)
 def command(*, files: tuple[Path, ...], output: str, output_file: Path | None) -> int:
     """Say what EncryptionConfigurations do otherwise: those of control-plane nodes, or one before and after a change.
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.file_options import report_options
+from etcdfix.cli.options import FILE
+from etcdfix.cli.output_options import report_options
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.encryption.lint import lint_file
 from etcdfix.reports.formats.configurations import LINT_FORMATS
@@ -22,12 +23,12 @@ MEANINGS: dict[ExitCode, str] = {
 
 
 @click.command("lint", epilog=epilog(MEANINGS))
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=FILE)
 @click.option(
     "--fail-on", type=click.Choice(_LEVELS), default="warning", show_default=True,
     help="The least bad level that makes the exit code 1.",
 )  # fmt: skip
-@report_options(list(LINT_FORMATS))
+@report_options(LINT_FORMATS)
 def command(*, file: Path, fail_on: str, output: str, output_file: Path | None) -> int:
     """Say what is wrong with an EncryptionConfiguration, with line numbers and what to do. Reads the file alone.
 

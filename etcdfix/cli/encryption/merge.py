@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.options import FILE
 from etcdfix.cli.output import require_output
+from etcdfix.cli.output_options import form_option
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.encryption.merge import merge_files, require_new
 from etcdfix.reports.formats.configurations import MERGE_FORMATS
 
-_PATH = click.Path(path_type=Path)
 MEANINGS: dict[int, str] = {
     ExitCode.NOTHING_WRONG: "written",
     ExitCode.USAGE: "usage error, API servers would refuse one of the files, or no single file can be made of them",
@@ -22,19 +23,16 @@ MEANINGS: dict[int, str] = {
 
 
 @click.command("merge", epilog=epilog(MEANINGS))
-@click.argument("files", type=_PATH, nargs=-1, required=True, metavar="TODAY OTHER...")
+@click.argument("files", type=FILE, nargs=-1, required=True, metavar="TODAY OTHER...")
 @click.option(
-    "--output-file", type=_PATH, required=True, metavar="FILE", help="The file to make; it must not be there."
+    "--output-file", type=FILE, required=True, metavar="FILE", help="The file to make; it must not be there."
 )
 @click.option(
-    "--audit-log", type=_PATH, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
+    "--audit-log", type=FILE, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
     help="Record the merge here, or write nothing.  [default: audit.jsonl in /var/lib/etcdfix for root, else in "
     "$XDG_STATE_HOME/etcdfix; without it where that cannot be written, and this is said]",
 )  # fmt: skip
-@click.option(
-    "-o", "--output", "output", type=click.Choice(list(MERGE_FORMATS)), default="table", show_default=True,
-    envvar="ETCDFIX_OUTPUT", help="Form of what is said about it on standard output.",
-)  # fmt: skip
+@form_option(MERGE_FORMATS, help_text="Form of what is said about it on standard output.")
 def command(*, files: tuple[Path, ...], output_file: Path, audit_log: Path | None, output: str) -> int:
     """Join EncryptionConfigurations to one that reads everything that any of them reads, and say what was decided.
 

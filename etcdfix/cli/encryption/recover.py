@@ -9,8 +9,8 @@ import click
 
 from etcdfix.cli.cluster_index import output_options, read_files
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import reading_options, source_options, what_to_read
-from etcdfix.cli.output import say
+from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
+from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.encryption.server_token import EMPTY_TOKEN, load_token
@@ -23,7 +23,6 @@ from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.formats.recover import RECOVER_FORMATS
 from etcdfix.storagekey import StorageLayout
 
-_PATH = click.Path(path_type=Path)
 MEANINGS: dict[int, str] = {
     ExitCode.NOTHING_WRONG: "recovered, and together they open everything that was tried",
     ExitCode.FINDINGS: "nothing was recovered, or something is opened by none of them",
@@ -39,23 +38,23 @@ MEANINGS: dict[int, str] = {
 @click.command("recover", epilog=epilog(MEANINGS))
 @scope_options
 @click.option(
-    "--token-file", "token_files", type=_PATH, multiple=True, required=True, metavar="FILE",
+    "--token-file", "token_files", type=FILE, multiple=True, required=True, metavar="FILE",
     envvar="ETCDFIX_TOKEN_FILE",
     help="A file with the token of a server, - for standard input (may be repeated). On a server it is "
     "/var/lib/rancher/k3s/server/token, or the same under rke2.",
 )  # fmt: skip
 @click.option(
-    "--wal", "logs", type=_PATH, multiple=True, metavar="DIR",
+    "--wal", "logs", type=FILE, multiple=True, metavar="DIR",
     help="Look into this write-ahead log, too: a member's member/wal, live or copied, with snap/db beside it; one for "
     "each member. It may reach further back than a compaction.",
 )  # fmt: skip
 @click.option(
-    "--save-dir", type=_PATH, metavar="DIR", envvar="ETCDFIX_SAVE_DIR",
+    "--save-dir", type=FILE, metavar="DIR", envvar="ETCDFIX_SAVE_DIR",
     help="Write what is recovered here, mode 0600, one file each; the directory is yours alone.  [default: nothing is "
     "written]",
 )  # fmt: skip
 @click.option(
-    "--audit-log", type=_PATH, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
+    "--audit-log", type=FILE, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
     help="With --save-dir: record it here, or write nothing.  [default: audit.jsonl in /var/lib/etcdfix for root, else "
     "in $XDG_STATE_HOME/etcdfix; without it where that cannot be written, and this is said]",
 )  # fmt: skip
@@ -144,8 +143,7 @@ def command(
         report = outcome.report
         RECOVER_FORMATS[output](report, stream, max_rows)
         stream.flush()
-    for reason in report.incomplete_reasons:
-        say(f"incomplete: {reason}")
+    say_incomplete(report.incomplete_reasons)
     if outcome.tried is not None and outcome.tried.whole.ended is not None:
         return outcome.tried.whole.ended.exit_code
     if not report.complete:

@@ -9,13 +9,14 @@ import click
 
 from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import reading_options, source_options, what_to_read
-from etcdfix.cli.output import say
+from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
+from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.encryption.candidate_key import load_candidate_key
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import ConfigurationError
+from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
 from etcdfix.operations.opening import open_plugins, open_source
@@ -37,7 +38,7 @@ MEANINGS: dict[ExitCode, str] = {
 @click.command("try", epilog=epilog(MEANINGS))
 @scope_options
 @click.option(
-    "--candidate-config", "candidate_configs", type=click.Path(path_type=Path), multiple=True, metavar="FILE",
+    "--candidate-config", "candidate_configs", type=FILE, multiple=True, metavar="FILE",
     envvar="ETCDFIX_CANDIDATE_CONFIG",
     help="An EncryptionConfiguration that may open them: an old one, or one of another node (may be repeated).",
 )  # fmt: skip
@@ -47,11 +48,12 @@ MEANINGS: dict[ExitCode, str] = {
     "name for every provider that it fits (may be repeated).",
 )  # fmt: skip
 @click.option(
-    "--from-report", type=click.Path(path_type=Path), metavar="FILE", envvar="ETCDFIX_FROM_REPORT",
+    "--from-report", type=FILE, metavar="FILE", envvar="ETCDFIX_FROM_REPORT",
     help="Try what this scan found (json or jsonl), instead of looking at everything again.",
 )  # fmt: skip
 @source_options
 @reading_options
+@jobs_option
 @output_options(list(TRY_FORMATS))
 def command(
     *,
@@ -64,6 +66,7 @@ def command(
     output: str,
     output_file: Path | None,
     max_rows: int,
+    jobs: Jobs,
     **options: Any,
 ) -> int:
     """Say which candidate opens which of the values that cannot be read today. Reads only.
@@ -106,14 +109,13 @@ def command(
         destination(output_file, (*read_files(inputs, options), *files)) as stream,
         open_plugins(inputs, configuration, *(c.configuration for c in candidates)) as plugins,
     ):
-        tried = try_candidates(source, request, plugins=plugins, progress=progress_of(source))
+        tried = try_candidates(source, request, plugins=plugins, progress=progress_of(source), jobs=jobs)
         whole, report = tried.whole, tried.report
         if not whole.below_prefix:
             nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
         TRY_FORMATS[output](report, stream, max_rows)
         stream.flush()
-    for reason in report.incomplete_reasons:
-        say(f"incomplete: {reason}")
+    say_incomplete(report.incomplete_reasons)
     if whole.ended is not None:
         return whole.ended.exit_code
     if not report.complete:

@@ -10,9 +10,10 @@ import msgspec
 
 from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import reading_options, source_options, what_to_read
-from etcdfix.cli.output import say
+from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
+from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
+from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
@@ -30,17 +31,18 @@ MEANINGS: dict[ExitCode, str] = {
 
 @click.command("usage", epilog=epilog(MEANINGS))
 @click.option(
-    "--backup-dir", "backup_dirs", type=click.Path(path_type=Path), multiple=True, metavar="DIR",
+    "--backup-dir", "backup_dirs", type=FILE, multiple=True, metavar="DIR",
     envvar="ETCDFIX_BACKUP_DIR",
     help="A directory of backups that etcdfix made: what they hold needs its encryption key too (may be repeated).",
 )  # fmt: skip
 @click.option(
-    "--also-snapshot", "also_snapshots", type=click.Path(path_type=Path), multiple=True, metavar="FILE",
+    "--also-snapshot", "also_snapshots", type=FILE, multiple=True, metavar="FILE",
     envvar="ETCDFIX_ALSO_SNAPSHOT",
     help="Another snapshot that may have to be restored, or one of an etcd for single resources (may be repeated).",
 )  # fmt: skip
 @source_options
 @reading_options
+@jobs_option
 @output_options(list(USAGE_FORMATS))
 def command(
     *,
@@ -49,6 +51,7 @@ def command(
     output: str,
     output_file: Path | None,
     max_rows: int,
+    jobs: Jobs,
     **options: Any,
 ) -> int:
     """Say which encryption key is needed by how many objects, and which is safe to remove. Reads only.
@@ -80,14 +83,14 @@ def command(
             open_snapshot=lambda path: open_source(_of_snapshot(inputs, path), say=say),
             plugins=plugins,
             progress=progress_of(source),
+            jobs=jobs,
         )
         whole, report = found.whole, found.report
         if not whole.below_prefix:
             nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
         USAGE_FORMATS[output](report, stream, max_rows)
         stream.flush()
-    for reason in report.incomplete_reasons:
-        say(f"incomplete: {reason}")
+    say_incomplete(report.incomplete_reasons)
     if whole.ended is not None:
         return whole.ended.exit_code
     return ExitCode.NOTHING_WRONG if report.complete else ExitCode.INCOMPLETE

@@ -9,8 +9,8 @@ import click
 
 from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import reading_options, source_options, what_to_read
-from etcdfix.cli.output import say
+from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
+from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
 from etcdfix.encryption.config import load_configuration
 from etcdfix.inputs.outputfile import destination
@@ -32,7 +32,7 @@ MEANINGS: dict[ExitCode, str] = {
 
 @click.command("what-if", epilog=epilog(MEANINGS))
 @click.option(
-    "--new", "new_config", type=click.Path(path_type=Path), required=True, metavar="FILE",
+    "--new", "new_config", type=FILE, required=True, metavar="FILE",
     envvar="ETCDFIX_NEW",
     help="The EncryptionConfiguration that is to be deployed.",
 )  # fmt: skip
@@ -72,8 +72,7 @@ def command(*, new_config: Path, output: str, output_file: Path | None, max_rows
             nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
         WHAT_IF_FORMATS[output](report, stream, max_rows)
         stream.flush()
-    for reason in report.incomplete_reasons:
-        say(f"incomplete: {reason}")
+    say_incomplete(report.incomplete_reasons)
     if whole.ended is not None:
         return whole.ended.exit_code
     if whole.problems:

@@ -11,7 +11,8 @@ import click
 from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
-from etcdfix.cli.output import say
+from etcdfix.cli.options import FILE
+from etcdfix.cli.output import say_incomplete
 from etcdfix.inputs.clusterlist import load_cluster_list
 from etcdfix.inputs.inputfile import STANDARD_INPUT
 from etcdfix.inputs.outputfile import destination
@@ -30,20 +31,17 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.SOURCE: "no shard examined anything",
     **ENDED_EARLY,
 }
-_PATH = click.Path(path_type=Path)
 
 
 @click.command("merge", epilog=epilog(MEANINGS))
-@click.argument("files", type=_PATH, nargs=-1, metavar="[FILE ...]")
+@click.argument("files", type=FILE, nargs=-1, metavar="[FILE ...]")
 @click.option("--fleet", is_flag=True, help="The reports are of many clusters: a row for each of them.")
 @click.option(
-    "--clusters", type=_PATH, metavar="LIST",
+    "--clusters", type=FILE, metavar="LIST",
     help="A list of the clusters that there should be; each has its report in --reports DIR, as NAME.json. A line is "
     "NAME, SNAPSHOT, CONFIGURATION and BASELINE with one tab between them, - for none.",
 )  # fmt: skip
-@click.option(
-    "--reports", "directory", type=_PATH, metavar="DIR", help="Where the reports of --clusters are."
-)
+@click.option("--reports", "directory", type=FILE, metavar="DIR", help="Where the reports of --clusters are.")
 @click.option(
     "--max-age", metavar="DURATION",
     help="Leave out reports that were made longer ago, and say so: 20h for those of tonight.",
@@ -86,8 +84,7 @@ def command(
         report = merge_fleet(expected, oldest=oldest, now=now)
         FLEET_FORMATS[output](report, stream, max_rows)
         stream.flush()
-    for reason in report.incomplete_reasons:
-        say(f"incomplete: {reason}")
+    say_incomplete(report.incomplete_reasons)
     return fleet_exit_code(report, fail_on)
 
 
@@ -105,8 +102,7 @@ def _merge_shards(
     with destination(output_file, files) as stream:
         result = merge_shards(files, SCAN_FORMATS[output](stream, max_rows), max_causes=max_rows)
         stream.flush()
-    for problem in result.problems:
-        say(f"incomplete: {problem}")
+    say_incomplete(result.problems)
     # Where something lacks, it is not known whether anything was examined.
     return int(ExitCode.INCOMPLETE if result.problems else scan_exit_code(result, fail_on))
 

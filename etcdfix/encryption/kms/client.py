@@ -34,6 +34,7 @@ from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, WrappedKey
 from etcdfix.golang.goquote import go_quote
 from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.kms import V1_DECRYPT, V1_VERSION, V2_DECRYPT, V2_STATUS, message
+from etcdfix.workers.interruptions import interruptions_held
 
 # gRPC reads these when it is imported. Its log lines would repeat on stderr what we say in our own words,
 # and its fork handlers cost time in every child process.
@@ -98,7 +99,8 @@ class KMSClient:
             self._closed = True
             channel, self._channel = self._channel, None
         if channel is not None:
-            channel.close()
+            with interruptions_held(only_first=True):  # gRPC takes locks that its threads need
+                channel.close()
 
     def _call(self, method: ReadMethod, request: Any) -> Any:
         call = self._open(method)

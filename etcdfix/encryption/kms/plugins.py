@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import MappingProxyType, TracebackType
-from typing import Self
+from types import MappingProxyType
 
+from etcdfix.closing import Closing
 from etcdfix.encryption.config import KMSProvider
 from etcdfix.encryption.kms.answers import PluginClient, PluginReport
 from etcdfix.encryption.kms.endpoint import socket_path
@@ -30,7 +30,7 @@ def connect(provider: KMSProvider, socket_path: str) -> PluginClient:
     return KMSClient(provider, socket_path)
 
 
-class KMSPlugins:
+class KMSPlugins(Closing):
     """One session for each KMS provider; close it, or use it in a ``with`` statement.
 
     How long a run can take is bounded for each plugin. ``n`` distinct wrapped keys take about ``n / max_rate``
@@ -71,14 +71,6 @@ class KMSPlugins:
         self._sessions: dict[KMSProvider, PluginSession] = {}
         self._deferring = False
         self._final = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def deferring(self) -> bool:

@@ -1,6 +1,6 @@
 """One KMS plugin during one run: each wrapped key is asked once, politely, and never for ever.
 
-Daemon threads ask; whoever needs an answer waits for its future or comes back later. One more is started where none is
+Daemon threads ask; whoever needs an answer waits for it or comes back later. One more is started where none is
 idle, so a plugin that no value needs is never touched.
 
 What is remembered: keys and refusals, up to :data:`CACHE_SIZE`, least recently used first out. Failures to answer
@@ -16,7 +16,6 @@ import threading
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import NamedTuple
 
 import msgspec
@@ -34,6 +33,7 @@ from etcdfix.encryption.kms.answers import (
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.kms.pacing import Breaker, Clock, RateLimit, Turns
 from etcdfix.errors import KMSRefused, KMSUnreachable
+from etcdfix.workers.interruptions import interruptions_held
 
 CACHE_SIZE = 20_000
 QUEUE_SIZE = 1_000
@@ -67,6 +67,27 @@ class _Question(NamedTuple):
         if self.wrapped is None:
             return 0
         return len(self.wrapped.ciphertext) + sum(len(value) for _, value in self.wrapped.annotations)
+
+
+class _Coming:
+    """An answer that is waited for, None for the plugin's health.
+
+    Not Python's Future: a signal may break into that while it holds its lock, and whoever brings the answer would wait
+    for it for ever, with the lock of the session.
+    """
+
+    def __init__(self) -> None:
+        self._answer: Answer | None = None
+        self._not_here = threading.Lock()
+        self._not_here.acquire()
+
+    def bring(self, answer: Answer | None) -> None:
+        self._answer = answer
+        self._not_here.release()
+
+    def wait(self) -> Answer | None:
+        with self._not_here:
+            return self._answer
 
 
 class PluginSession:
@@ -112,7 +133,7 @@ class PluginSession:
         self._asked_for = threading.Condition(self._lock)
         self._queue: deque[_Question] = deque()
         self._queued_bytes = 0
-        self._asked: dict[bytes, Future[Answer | None]] = {}
+        self._asked: dict[bytes, _Coming] = {}
         self._answers: OrderedDict[bytes, Answer] = OrderedDict()
         self._failures: OrderedDict[bytes, tuple[float, Failure]] = OrderedDict()
         self._breaker = Breaker(patience_seconds)
@@ -139,10 +160,10 @@ class PluginSession:
                     if self.healthy and self._breaker.open_until is None:
                         return
                     raise KMSUnreachable((self._ended or self._health).message)
-                future = self._ask(_Question(_HEALTH, None), first=True)
+                coming = self._ask(_Question(_HEALTH, None), first=True)
             if self.deferring:
                 raise KMSPending(_PENDING)
-            future.result()
+            coming.wait()
 
     def unwrap(self, wrapped: WrappedKey) -> bytes:
         """Return the DEK or DEK seed; unless :attr:`deferring`, wait for it.
@@ -226,8 +247,8 @@ class PluginSession:
                     self._ask(question)
                 raise KMSPending(_PENDING)
             # Somebody waits for this one: it goes before the hints, however many there are.
-            future = self._ask(question, first=True)
-        answer = future.result()
+            coming = self._ask(question, first=True)
+        answer = coming.wait()
         assert answer is not None  # only health has no answer
         return answer
 
@@ -238,7 +259,7 @@ class PluginSession:
 
     def abort(self) -> None:
         """Stop asking: what has no answer yet is unreachable at once. Answers remain."""
-        with self._lock:
+        with interruptions_held(), self._lock:
             self._end(PluginState.GAVE_UP, _INTERRUPTED)
 
     def close(self) -> None:
@@ -290,16 +311,16 @@ class PluginSession:
             del self._failures[digest]
         return None
 
-    def _ask(self, question: _Question, *, first: bool = False) -> Future[Answer | None]:
-        future = self._asked.get(question.digest)
-        if future is None:
+    def _ask(self, question: _Question, *, first: bool = False) -> _Coming:
+        coming = self._asked.get(question.digest)
+        if coming is None:
             if len(self._queue) >= self._idle and len(self._workers) < WORKERS:
                 self._start_worker()
-            future = self._asked[question.digest] = Future()
+            coming = self._asked[question.digest] = _Coming()
             (self._queue.appendleft if first else self._queue.append)(question)
             self._queued_bytes += question.size
             self._asked_for.notify()
-        return future
+        return coming
 
     def _start_worker(self) -> None:
         """Add a thread; where the machine has none left, those that are there do the work.
@@ -309,7 +330,8 @@ class PluginSession:
         """
         worker = threading.Thread(target=self._work, name=f"kms-{self._about.name}", daemon=True)
         try:
-            worker.start()
+            with interruptions_held():
+                worker.start()
         except RuntimeError:
             if not self._workers:
                 raise
@@ -324,8 +346,8 @@ class PluginSession:
         # A plugin that has answered everything so far keeps its good name.
         if self._asked:
             self._health = Health(state, bounded(message))
-        for future in self._asked.values():
-            future.set_result(self._ended)
+        for coming in self._asked.values():
+            coming.bring(self._ended)
         self._asked.clear()
         self._queue.clear()
         self._over.set()
@@ -395,7 +417,7 @@ class PluginSession:
         with self._lock:
             if self._ended is not None:
                 return
-            self._asked.pop(digest).set_result(answer)
+            self._asked.pop(digest).bring(answer)
             if isinstance(answer, Failure) and not answer.refused:
                 self._failures[digest] = (self._clock.now(), answer)
                 if len(self._failures) > _FAILURES_KEPT:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hmac
 import re
+from bisect import insort
 from collections.abc import Callable
+from hashlib import sha256
 from typing import NamedTuple
 
 import msgspec
@@ -48,7 +50,10 @@ _MOST_SIZES = 4
 _MOST_KNOWN_TAILS = 1024
 _MAX_TAIL_SIZE = 64 << 10
 MOST_WITNESSES = 1024
-"""So many data keys of a KMS v2 provider are kept that opened values: each may be that of a damaged one."""
+"""So many data keys of a KMS v2 provider are kept that opened values: each may be that of a damaged one.
+
+Which they are, and in which order they are tried, must not depend on when a plugin answered: a report would.
+"""
 
 _SEEDED_MIN_SIZE = INFO_SIZE + NONCE_SIZE
 _NONCE_END = _SEEDED_MIN_SIZE
@@ -74,6 +79,11 @@ class DataKey:
 
     def __hash__(self) -> int:
         return hash((self._source, self.seeded))
+
+    @property
+    def place(self) -> bytes:
+        """Where it stands among others: a digest, which the time at which it came has no part in."""
+        return sha256(bytes([self.seeded]) + self._source).digest()
 
     def used_as(self, *, seeded: bool) -> DataKey:
         """Return the same bytes for the other use."""
@@ -249,18 +259,19 @@ class KMSv2Transformer:
         self.dropped = False
         # What follows the data in a value -> its key id, its seed, and how data under that is read.
         self._known: dict[bytes, tuple[str, bytes, _Quick]] = {}
-        # What opened other values, newest last, and what follows the data in one of them: b"" for another layout.
-        self._witnesses: dict[DataKey, bytes] = {}
+        # What opened other values, and what follows the data in one of them, b"" for another layout; by their places.
+        self._witnesses: dict[bytes, tuple[DataKey, bytes]] = {}
+        self._places: list[bytes] = []
 
     @property
     def witnesses(self) -> list[DataKey]:
-        """What has opened other values in this run, newest first; the newest 1,024."""
-        return list(reversed(self._witnesses))
+        """What has opened other values in this run, in an order of its own; 1,024 of them."""
+        return [key for key, _ in self.witness_tails]
 
     @property
     def witness_tails(self) -> list[tuple[DataKey, bytes]]:
         """The same, each with what follows the data in a value that it opened: wrapped key, key id, annotations."""
-        return list(reversed(self._witnesses.items()))
+        return [self._witnesses[place] for place in self._places]
 
     def ask(self, body: bytes) -> bool:
         """See :meth:`KMSv1Transformer.ask`."""
@@ -341,10 +352,13 @@ class KMSv2Transformer:
         return plaintext, plugin.write_key_id not in ("", key_id), key_id
 
     def _witness(self, key: DataKey, tail: bytes) -> None:
-        tail = self._witnesses.pop(key, b"") or tail
-        self._witnesses[key] = tail
-        if len(self._witnesses) > MOST_WITNESSES:
-            del self._witnesses[next(iter(self._witnesses))]
+        place = key.place
+        _, had = self._witnesses.get(place, (key, b""))
+        if place not in self._witnesses:
+            insort(self._places, place)
+        self._witnesses[place] = key, min(filter(None, (had, tail)), default=b"")
+        if len(self._places) > MOST_WITNESSES:
+            del self._witnesses[self._places.pop()]
             self.dropped = True
 
     @property

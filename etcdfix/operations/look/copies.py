@@ -18,7 +18,8 @@ from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Ending, Progress, View, examine_all, no_progress
-from etcdfix.model import Outcome
+from etcdfix.examine_jobs import Helpers, Jobs
+from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.copies_assess import Assessor
 from etcdfix.operations.look.copies_gather import Gathered, Sought, Wanted, digest_of, uid_of
 from etcdfix.operations.look.copies_log import LogPlace
@@ -40,7 +41,7 @@ from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED
-from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.examination import Examination, PlainCount
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
@@ -98,6 +99,7 @@ def find_copies(
     *,
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
+    jobs: Jobs = 1,
 ) -> CopiesResult:
     """Look for copies of every object in scope that cannot be read or was deleted lately, and of each that is named.
 
@@ -106,6 +108,7 @@ def find_copies(
         request: What to look for, and where.
         plugins: The KMS plugins to ask; None to ask none.
         progress: Counts for a display.
+        jobs: How many processes examine the present values; the result is the same for any number.
 
     Raises:
         ConfigurationError: The scope names something that does not exist, or the report is of another cluster.
@@ -126,7 +129,7 @@ def find_copies(
                 look.know_deleted(log)
             except SourceError as exc:
                 search.no_log(request.logs, exc.message)
-        ending = look.seek(progress)
+        ending = look.seek(progress, jobs)
         ended = ending.ended
         try:
             with plugins.aside() if plugins is not None else nullcontext():
@@ -135,7 +138,7 @@ def find_copies(
         except KeyboardInterrupt as exc:
             ended = EndedEarly.of(exc)
     look.gathered.finish()
-    problems = [*source.problems, *ending.problems, *look.problems, *search.problems]
+    problems = [*source.problems, *ending.problems, *ending.lost, *look.problems, *search.problems]
     if ended is not None:
         problems.append(f"{ended.reason} before the end")
     assessor = Assessor(search.places, request.same_again, request.layout, source.describe().revision)
@@ -201,6 +204,8 @@ class _Look:
         named = request.report is None
         self._named = {wanted.prefix for wanted in ranges if wanted.exact} if named else set()
         self._unseen = {wanted.prefix for wanted in ranges if wanted.exact}
+        # Values that are named; what is plain comes as counts, and of these each is wanted.
+        self._plain_named: dict[bytes, StoredValue] = {}
         self._file = source.describe().type != "etcd"
         only_keys = all(wanted.exact for wanted in ranges)
         self.by_history = self._file or (only_keys and len(ranges) <= _MOST_HISTORIES)
@@ -213,7 +218,7 @@ class _Look:
         self.nothing_there = False
         self._seen = False
 
-    def seek(self, progress: Progress) -> Ending:
+    def seek(self, progress: Progress, jobs: Jobs) -> Ending:
         """Look at everything in scope, and take note of what is sought.
 
         Raises:
@@ -223,9 +228,21 @@ class _Look:
             self._know(progress)
         denied: list[bytes] = []
         values = self.gathered.noting_deleted(
-            values_in(self._source, self._ranges, denied), lambda: not self._source.problems, self._deleted
+            self._noting_named(values_in(self._source, self._ranges, denied)),
+            lambda: not self._source.problems,
+            self._deleted,
         )
-        ending = examine_all(self._examiner, paged(values), self._take, progress=progress)
+        helpers = Helpers(self._examiner, self._request, self._source, jobs) if jobs != 1 else None
+        ending = examine_all(
+            self._examiner,
+            paged(values),
+            self._take,
+            plain=self._take_plain,
+            helpers=helpers,
+            progress=progress,
+        )
+        for stored in self._plain_named.values() if ending.ended is None else ():
+            self._seek(self._examiner.examine(stored))
         self.problems += [f"lost {display(key)}: permission denied" for key in denied if key in self._named]
         if ending.ended is None:
             for key in sorted(self._unseen.difference(denied)):
@@ -255,9 +272,19 @@ class _Look:
         except SourceError as exc:
             self.problems.append(f"earlier values could not be read to their end: {exc.message}")
 
+    def _noting_named(self, values: Iterator[StoredValue]) -> Iterator[StoredValue]:
+        for stored in values:
+            self._unseen.discard(stored.key)
+            if stored.key in self._named:
+                self._plain_named[stored.key] = stored
+            yield stored
+
+    def _take_plain(self, _counts: Sequence[PlainCount]) -> None:
+        self._seen = True
+
     def _take(self, found: Examination, _view: View) -> None:
         key, verdict = found.stored.key, found.verdict
-        self._unseen.discard(key)
+        self._plain_named.pop(key, None)
         if verdict.outcome is Outcome.NOT_AN_OBJECT and key not in self._named:
             return
         self._seen = True
@@ -269,11 +296,19 @@ class _Look:
                 return
         if verdict.outcome in {*FAILED, Outcome.UNDETERMINED}:
             self.stakes.add(found)
+        self._seek(found)
+
+    def _seek(self, found: Examination) -> None:
         bare = msgspec.structs.replace(
             found, stored=msgspec.structs.replace(found.stored, value=b""), decoded=None
         )
         self.gathered.seek(
-            Sought(key=key, found=bare, value_sha256=digest_of(found.stored.value), uid=uid_of(found))
+            Sought(
+                key=found.stored.key,
+                found=bare,
+                value_sha256=digest_of(found.stored.value),
+                uid=uid_of(found),
+            )
         )
 
     def _deleted(self, key: bytes, leased: bool) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
+from etcdfix.closing import Closing
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress
 from etcdfix.model import Confidence
@@ -29,7 +29,7 @@ _MOST_WRITES: Final = 64
 """The newest ones of each etcd key are looked at; all of them are in memory at once."""
 
 
-class LogPlace:
+class LogPlace(Closing):
     """The logs of one or several members, opened for one search. Close it, or use it as a context manager.
 
     What may help to know what was applied is read beside: ``snap/db``, and older snapshots that were named.
@@ -64,12 +64,8 @@ class LogPlace:
         self._history = self._judged.history
         self.problems = self._judged.problems
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Let go of the log."""
         self._judged.close()
 
     @property

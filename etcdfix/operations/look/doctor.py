@@ -25,6 +25,7 @@ from etcdfix.errors import (
 )
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
+from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.model import ClusterIdentity
 from etcdfix.operations.look.doctoring.access import check_etcd_user, check_kubeconfig
 from etcdfix.operations.look.doctoring.certificates import check_tls
@@ -110,6 +111,7 @@ def examine_health(
     now: Callable[[], datetime],
     plugins: KMSPlugins | None = None,
     progress: Callable[[Source], Progress] = lambda _source: no_progress,
+    jobs: Jobs = 1,
 ) -> DoctorResult:
     """Make every check.
 
@@ -119,12 +121,13 @@ def examine_health(
         now: Tells the time.
         plugins: The KMS plugins to ask; None to ask none.
         progress: Counts the values of a source for a display.
+        jobs: How many processes examine values; the result is the same for any number.
 
     Raises:
         ConfigurationError: Options or files that they name make no sense.
     """
     with ExitStack() as stack:
-        visit = _Visit(request, open_source, now, plugins, progress, stack)
+        visit = _Visit(request, open_source, now, plugins, progress, jobs, stack)
         visit.make_all()
         return visit.result()
 
@@ -139,6 +142,7 @@ class _Visit:
         now: Callable[[], datetime],
         plugins: KMSPlugins | None,
         progress: Callable[[Source], Progress],
+        jobs: Jobs,
         stack: ExitStack,
     ) -> None:
         self._request = request
@@ -146,6 +150,7 @@ class _Visit:
         self._now = now
         self._plugins = plugins
         self._progress = progress
+        self._jobs = jobs
         self._stack = stack
         self._checks: list[Check] = []
         self._ended: EndedEarly | None = None
@@ -309,7 +314,8 @@ class _Visit:
 
     def _keys(self, source: Source, examiner: Examiner) -> Iterator[Check]:
         request = self._request
-        seen: KeysSeen = examine_keys(source, examiner, self._progress(source))
+        helpers = Helpers(examiner, request, source, self._jobs) if self._jobs != 1 else None
+        seen: KeysSeen = examine_keys(source, examiner, self._progress(source), helpers)
         if seen.ending.ended is not None:
             self._ended = seen.ending.ended
         yield from check_keys(

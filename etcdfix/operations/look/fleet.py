@@ -13,6 +13,8 @@ import msgspec
 from etcdfix.errors import ConfigurationError, why
 from etcdfix.golang.gotime import parse_duration
 from etcdfix.inputs.clusterlist import ListedCluster
+from etcdfix.inputs.inputfile import SPOILED, spoiled
+from etcdfix.inputs.jsonparts import DocumentCut
 from etcdfix.operations.look.fleet_keys import SharedKeys
 from etcdfix.operations.look.fleet_row import ReadRow, ReportHead, read_row
 from etcdfix.operations.look.sorted_rows import SortedRows
@@ -27,7 +29,7 @@ from etcdfix.reports.fleet_model import (
     SameCluster,
 )
 from etcdfix.reports.origin import TOOL, shown_word, timestamp
-from etcdfix.reports.report_file import ReportCut, ReportFile, open_report
+from etcdfix.reports.report_file import ReportFile, open_report
 from etcdfix.reports.rows import Rows
 from etcdfix.text.words import counted
 from etcdfix.verdicts.severity import Severity
@@ -156,12 +158,10 @@ class _Gathering:
                 raise
             reason = "missing" if isinstance(exc, FileNotFoundError) else "unreadable"
             raise _LeftOutError(reason, why(exc)) from exc
-        except ReportCut as exc:
+        except DocumentCut as exc:
             raise _LeftOutError("cut", str(exc)) from exc
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
-            # msgspec recurses into fields that nobody asked for, too.
-            said = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
-            raise _LeftOutError("not-a-report", said) from exc
+        except SPOILED as exc:
+            raise _LeftOutError("not-a-report", spoiled(exc)) from exc
         self._by_digest[read.row.report_sha256] = path
         return read
 

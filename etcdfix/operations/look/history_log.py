@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 import msgspec
 
+from etcdfix.closing import Closing
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import Confidence, Outcome
@@ -49,7 +49,7 @@ _EVENTS: Final = {
 }
 
 
-class KeyLog:
+class KeyLog(Closing):
     """The log, opened to look at one key. Close it, or use it as a context manager.
 
     Args:
@@ -88,12 +88,8 @@ class KeyLog:
         self._history = self._judged.history
         self.problems = self._judged.problems
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Let go of the log."""
         self._stack.close()
 
     def look(

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import ConfigurationError, why
-from etcdfix.inputs.inputfile import STANDARD_INPUT
+from etcdfix.inputs.inputfile import SPOILED, STANDARD_INPUT, spoiled
 from etcdfix.model import Outcome
 from etcdfix.operations.look.concluding import conclude
 from etcdfix.operations.look.scan import FAILING, SAMPLE, ScanResult
@@ -45,7 +45,6 @@ from etcdfix.storagekey import ResourcePrefix, display, most_frequent
 from etcdfix.text.safetext import WITHHELD, key_base64, safe_text
 from etcdfix.verdicts.kinds import MOST_KINDS
 
-_SPOILED: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _SWITCHES: Final = ("--no-kms", "--no-encryption")
 _MOST_NAMED: Final = 10
 
@@ -86,9 +85,8 @@ def _fitting(paths: Sequence[Path], problems: list[str]) -> list[ShardFile]:
         except OSError as exc:
             problems.append(f"{shown}: {why(exc)}; it is left out")
             continue
-        except (*_SPOILED, ValueError) as exc:
-            reason = "it is nested too deeply" if isinstance(exc, RecursionError) else safe_text(str(exc))
-            problems.append(f"{shown} is no report of a shard: {reason}; it is left out")
+        except (*SPOILED, ValueError) as exc:
+            problems.append(f"{shown} is no report of a shard: {safe_text(spoiled(exc))}; it is left out")
             continue
         reason = _misfit(shard, first) or _taken(shard, taken)
         if reason:
@@ -258,13 +256,10 @@ class _Merge:
 
     def _header(self) -> Header:
         head = self._first.head
-        return Header(
-            tool=TOOL,
+        return msgspec.structs.replace(
+            head,
             generated_at=min(shard.head.generated_at for shard in self._shards),
-            source=head.source,
-            encryption_config=head.encryption_config,
             scope=msgspec.structs.replace(head.scope, shard=None),
-            baseline=head.baseline,
         )
 
     def _publish(self, reporter: Reporter, lost: Collection[Place]) -> None:
@@ -277,8 +272,8 @@ class _Merge:
                     self._publish_one(finding, reporter, lost)
             except OSError as exc:
                 self._problems.append(f"{_named(shard)}: {why(exc)}")
-            except (*_SPOILED, ValueError) as exc:
-                self._problems.append(f"{_named(shard)}: {safe_text(str(exc))}")
+            except (*SPOILED, ValueError) as exc:
+                self._problems.append(f"{_named(shard)}: {safe_text(spoiled(exc))}")
             else:
                 self._problems += [f"{_named(shard)}: {problem}" for problem in seen.problems()]
 

@@ -145,7 +145,7 @@ def build_plan(
     helpers = None
     if jobs != 1:
         helpers = Helpers(examiner, _reading(examiner, request), source, jobs, drawn=drawn)
-    with closing(Gathered(dict(report.findings))) as gathered:
+    with closing(Gathered(report.findings)) as gathered:
 
         def take(found: Examination, _view: View) -> None:
             own = drawn.of(found)

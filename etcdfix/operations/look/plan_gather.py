@@ -15,7 +15,7 @@ from etcdfix.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValues, in_ou
 from etcdfix.model import Outcome
 from etcdfix.operations.look.sorted_rows import SortedRows
 from etcdfix.reports.plan_model import LeftOut
-from etcdfix.reports.saved_report import ReportedValue
+from etcdfix.reports.saved_report import ReportedValue, SavedFindings
 from etcdfix.spool import Spool
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64, safe_text
@@ -45,14 +45,16 @@ class Gathered:
     """What the pass over everything leaves.
 
     Args:
-        reported: What the report found, by etcd key; each is taken out once it was seen.
+        reported: What the report found, by etcd key.
 
     Attributes:
         not_in_report: How many broken values the report does not have.
     """
 
-    def __init__(self, reported: dict[bytes, ReportedValue]) -> None:
+    def __init__(self, reported: SavedFindings) -> None:
         self._reported = reported
+        # By the number of a finding.
+        self._seen = bytearray(len(reported))
         self._broken = Spool(Broken)
         self._left_out = SortedRows(LeftOut)
         self.not_in_report = 0
@@ -67,10 +69,12 @@ class Gathered:
         Raises:
             SourceError: There is no room for what is kept of it.
         """
-        reported = self._reported.pop(found.stored.key, None)
-        if reported is None:
+        at_place = self._reported.find(found.stored.key)
+        if at_place is None:
             self.not_in_report += found.verdict.outcome in _BROKEN
             return
+        number, reported = at_place
+        self._seen[number] = True
         value = f"sha256:{hashlib.sha256(found.stored.value).hexdigest()}"
         why = _why_left_out(found, reported, value)
         if why is not None:
@@ -98,8 +102,9 @@ class Gathered:
             if problems
             else ("gone", "the key does not exist any more")
         )
-        while self._reported:
-            self._leave_out(self._reported.popitem()[0], *why)
+        for number, seen in enumerate(self._seen):
+            if not seen:
+                self._leave_out(self._reported.key(number), *why)
 
     @property
     def broken_count(self) -> int:

@@ -33,9 +33,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from etcdfix.closing import Closing
 from etcdfix.errors import (
     AnchorUnreachable,
     AuditError,
@@ -97,7 +97,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class AuditLog:
+class AuditLog(Closing):
     """A log that is open, locked and whole; made by :meth:`open`, and a context manager.
 
     Attributes:
@@ -180,14 +180,6 @@ class AuditLog:
             directory.close()
             raise
         return log
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give the lock back; a second call does nothing."""

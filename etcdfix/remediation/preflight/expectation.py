@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -129,9 +130,12 @@ def expectation_of(
     left_out = next((left for left in plan.left_out if plan_key(left) == key), None)
     if left_out is not None:
         raise refuse_plan(f"the plan leaves {display(key)} out ({left_out.why}): {left_out.detail}", again)
-    entry = next((entry for entry in plan.entries if plan_key(entry) == key), None)
-    if entry is None:
+    entries = list(islice((entry for entry in plan.entries if plan_key(entry) == key), 2))
+    if not entries:
         raise refuse_plan(f"the plan does not list {display(key)}", again)
+    if len(entries) > 1:
+        raise refuse_plan(f"the plan lists {display(key)} more than once", again)
+    (entry,) = entries
     for need in entry.needs:
         if not _is_given(need, flags):
             raise refuse(

@@ -468,8 +468,8 @@ class _Asking:
             return _Asked(endpoint=endpoint, failure=failed.failure.message), False
         except RpcError as exc:
             failure = classify(
-                exc.code().name,
-                exc.details() or "",
+                exc.status,
+                exc.details,
                 endpoint,
                 timeout_seconds=limit,
                 has_client_certificate=self._client.material.certificate is not None,

@@ -12,13 +12,13 @@ import os
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
 from etcdfix.apiserver.memory import Identity
 from etcdfix.apiserver.objects import APIObject
+from etcdfix.closing import Closing
 from etcdfix.errors import NotDurable, why
 from etcdfix.inputs.inputfile import MAX_REPORT_BYTES
 from etcdfix.remediation.durable import (
@@ -64,7 +64,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     mod_revision: int = 0
 
 
-class RescueStore:
+class RescueStore(Closing):
     """A directory of saved objects that is open, ours, and locked; made by :meth:`open`, and a context manager.
 
     Attributes:
@@ -106,14 +106,6 @@ class RescueStore:
             directory.close()
             raise
         return store
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give the lock back; a second call does nothing."""

@@ -1,18 +1,27 @@
-"""One gRPC connection to one endpoint, through which only read methods can be called."""
+"""One gRPC connection to one endpoint, through which only read methods can be called.
+
+gRPC guards its state with locks that its own threads need too. Python lets a signal break into code of the main thread
+as it enters any function, so also between taking such a lock and giving it back: then the connection stands still for
+ever. So signals wait while gRPC's code runs in the main thread, and where something is waited for, its code does not.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Any
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple
 
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.endpoints import Endpoint
 from etcdfix.sources.etcd.failures import CallFailed
-from etcdfix.sources.etcd.threads import do_in_time, stands_still
+from etcdfix.sources.etcd.threads import do_in_time, no_threads, stands_still
 from etcdfix.sources.etcd.tls import TLSMaterial, channel_credentials
 from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.etcd import ALARM, READ_METHODS, alarm_query, message
+from etcdfix.workers.interruptions import interruptions_held
 
 # gRPC reads these when it is imported. Its log lines would repeat on stderr what we say in our own words,
 # and its fork handlers cost time in every child process.
@@ -25,7 +34,6 @@ MAX_ANSWER_BYTES = 512 << 20
 
 _CLOSING_SECONDS = 5.0
 
-RpcError = grpc.RpcError
 FutureCancelledError = grpc.FutureCancelledError
 FutureTimeoutError = grpc.FutureTimeoutError
 
@@ -33,11 +41,84 @@ FutureTimeoutError = grpc.FutureTimeoutError
 _TELLING_SECONDS = 5.0
 
 
-def settle(future: Any, endpoint: Endpoint, timeout_seconds: float) -> Any:
+class RpcError(Exception):
+    """Raised when a request failed, or a stream broke.
+
+    Attributes:
+        status: Name of gRPC's code.
+        details: What the other side, or gRPC, says of it.
+    """
+
+    def __init__(self, error: Any) -> None:
+        """Take over what gRPC's error says; that one has a lock, and is not to live on."""
+        self.status: str = error.code().name
+        self.details: str = error.details() or ""
+        error.with_traceback(None)  # its frames hold it
+        super().__init__(self.status, self.details)
+
+
+class Answer:
+    """What a request brings."""
+
+    def __init__(self, begin: Callable[[], Any]) -> None:
+        """Send the request; ``begin`` returns gRPC's future."""
+        self._ended = False
+        self._told: SimpleQueue[None] = SimpleQueue()
+        with interruptions_held():
+            self._future: Any = begin()
+            self._future.add_done_callback(self._end)
+
+    def _end(self, _future: object) -> None:
+        self._ended = True
+        self._told.put(None)
+
+    def done(self) -> bool:
+        """Whether the request has ended."""
+        return self._ended
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait so many seconds, None for ever, and return the answer: once.
+
+        Raises:
+            RpcError: There is none.
+            FutureCancelledError: It was cancelled.
+            FutureTimeoutError: Nothing came in time.
+        """
+        if not self._ended:
+            try:
+                self._told.get(timeout=timeout)
+            except Empty:
+                raise FutureTimeoutError from None
+        answer: Any = None
+        error: Exception | None
+        with interruptions_held():
+            future, self._future = self._future, None
+            if future is None or future.cancelled():
+                error = FutureCancelledError()
+            else:
+                failed = future.exception(timeout=0)
+                answer = future.result(timeout=0) if failed is None else None
+                error = RpcError(failed) if failed is not None else None
+                del failed
+            del future  # gRPC's has a lock, which is taken once more when it goes
+        if error is not None:
+            raise error
+        return answer
+
+    def cancel(self) -> None:
+        """Stop waiting; the answer is not wanted any more."""
+        with interruptions_held():
+            future, self._future = self._future, None
+            if future is not None:
+                future.cancel()
+            del future
+
+
+def settle(future: Answer, endpoint: Endpoint, timeout_seconds: float) -> Any:
     """Wait until a request has ended, which gRPC sees to: unless its thread is gone, and then nobody does.
 
     Args:
-        future: gRPC's, of an answer.
+        future: Of an answer.
         endpoint: Who was asked.
         timeout_seconds: Of the request.
 
@@ -65,8 +146,8 @@ class ReadOnlyChannel:
         *,
         timeout_seconds: float,
         metadata: tuple[tuple[str, str], ...] = (),
-    ) -> Any:
-        """Send a request and return gRPC's future of ``(answer, the bytes of the answer)`` at once.
+    ) -> Answer:
+        """Send a request and return the future of ``(answer, the bytes of the answer)`` at once.
 
         Raises:
             ValueError: The method is not on the list of read methods, or the request is an AlarmRequest that
@@ -82,7 +163,7 @@ class ReadOnlyChannel:
                 request_serializer=message(method.request).SerializeToString,
                 response_deserializer=_WithBytes(message(method.response).FromString),
             )
-        return call.future(request, timeout=timeout_seconds, metadata=metadata)
+        return Answer(lambda: call.future(request, timeout=timeout_seconds, metadata=metadata))
 
     def stream(
         self,
@@ -91,12 +172,15 @@ class ReadOnlyChannel:
         *,
         timeout_seconds: float,
         metadata: tuple[tuple[str, str], ...] = (),
-    ) -> Any:
-        """Open a two-way stream and return gRPC's iterator of answers; ``requests`` is drawn in a thread.
+    ) -> Generator[Any, None, None]:
+        """Return the answers of a two-way stream, opened by the first; ``requests`` is drawn in a thread. Close it.
 
         Raises:
             ValueError: The method is not on the list of read methods, or is one whose requests are looked at
                 one by one.
+            RpcError: The stream broke; at the answer that did not come.
+            FutureTimeoutError: gRPC stands still.
+            SourceUnreachable: There is no thread to be had.
         """
         _refuse_writes(method)
         if method == ALARM:
@@ -106,7 +190,7 @@ class ReadOnlyChannel:
             request_serializer=message(method.request).SerializeToString,
             response_deserializer=message(method.response).FromString,
         )
-        return call(requests, timeout=timeout_seconds, metadata=metadata)
+        return _answers(lambda: call(requests, timeout=timeout_seconds, metadata=metadata), timeout_seconds)
 
     def close(self) -> None:
         """End the connection; requests under way are cancelled. One that does not end in time is left alone."""
@@ -146,6 +230,55 @@ def open_transport(endpoint: Endpoint, material: TLSMaterial, connection: EtcdCo
         return grpc.insecure_channel(endpoint.target, options)
     credentials, more = channel_credentials(grpc, endpoint, material, connection)
     return grpc.secure_channel(endpoint.target, credentials, [*options, *more])
+
+
+def _answers(begin: Callable[[], Any], timeout_seconds: float) -> Generator[Any, None, None]:
+    """Yield what comes down a stream, one by one as they are wanted; a thread of its own waits for each."""
+    wanted: SimpleQueue[bool] = SimpleQueue()
+    came: SimpleQueue[_Came] = SimpleQueue()
+    deadline = time.monotonic() + timeout_seconds
+    with interruptions_held():
+        stream = begin()
+        try:
+            threading.Thread(target=_draw, args=(stream, wanted, came), daemon=True).start()
+        except (RuntimeError, MemoryError) as exc:
+            stream.cancel()
+            raise no_threads("a stream needs one") from exc
+    try:
+        while True:
+            wanted.put(True)
+            try:
+                found = came.get(timeout=max(deadline - time.monotonic(), 0) + _TELLING_SECONDS)
+            except Empty:
+                raise FutureTimeoutError from None
+            if found.error is not None:
+                raise found.error
+            if found.ended:
+                return
+            yield found.answer
+    finally:
+        with interruptions_held():
+            wanted.put(False)
+            stream.cancel()
+            del stream
+
+
+class _Came(NamedTuple):
+    """What came down a stream: an answer, its end, or an error."""
+
+    answer: Any = None
+    ended: bool = False
+    error: RpcError | None = None
+
+
+def _draw(stream: Any, wanted: SimpleQueue[bool], came: SimpleQueue[_Came]) -> None:
+    while wanted.get():
+        try:
+            came.put(_Came(next(stream)))
+        except StopIteration:
+            came.put(_Came(ended=True))
+        except grpc.RpcError as exc:
+            came.put(_Came(error=RpcError(exc)))
 
 
 class _WithBytes:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from etcdfix.errors import ClusterMismatch
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.channel import (
+    Answer,
     FutureCancelledError,
     FutureTimeoutError,
     ReadOnlyChannel,
@@ -31,7 +32,7 @@ from etcdfix.sources.etcd.failures import (
     classify,
     classify_cancelled,
 )
-from etcdfix.sources.etcd.threads import do_in_time, no_threads, require_threads
+from etcdfix.sources.etcd.threads import do_in_time, no_threads, require_threads, stands_still
 from etcdfix.sources.etcd.tls import TLSMaterial, load_tls_material
 from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.etcd import ALARM, AUTHENTICATE, MEMBER_LIST, STATUS, WATCH, message
@@ -114,13 +115,16 @@ class _Member:
 
 
 class _NeverSent:
-    """Stands for the future of a request for which no connection could even be prepared."""
+    """Stands for the answer to a request for which no connection could even be prepared."""
 
     def __init__(self, failed: CallFailed) -> None:
         self._failed = failed
 
-    def result(self, timeout: float | None = None) -> NoReturn:  # noqa: ARG002 - as gRPC's own
+    def result(self, timeout: float | None = None) -> NoReturn:  # noqa: ARG002 - as that of an answer
         raise self._failed
+
+    def done(self) -> bool:
+        return True
 
     def cancel(self) -> None:
         return
@@ -137,7 +141,7 @@ class Pending:
     request: Any = field(repr=False)
     timeout_seconds: float
     member: _Member = field(repr=False)
-    future: Any = field(repr=False)
+    future: Answer | _NeverSent = field(repr=False)
     token: str | None = field(repr=False)
     attempts: int = 0
     logged_in: bool = False
@@ -322,8 +326,11 @@ class EtcdClient:
                 yield found
         except RpcError as exc:
             failure, cause = self._classify(exc, member, timeout_seconds), exc
+        except FutureTimeoutError as exc:
+            failure, cause = stands_still(member.endpoint.text), exc
+            self._lost = failure
         finally:
-            stream.cancel()
+            stream.close()
         if failure.kind is FailureKind.TOKEN_REFUSED:
             self.log_in()
         elif failure.kind is not FailureKind.TIMED_OUT:
@@ -476,7 +483,7 @@ class EtcdClient:
         text = "; ".join(failure.message for failure in failures)
         raise CallFailed(Failure(FailureKind.UNREACHABLE, f"no endpoint answered: {text}", failures[0].hint))
 
-    def _start(self, member: _Member, method: ReadMethod, request: Any, timeout_seconds: float) -> Any:
+    def _start(self, member: _Member, method: ReadMethod, request: Any, timeout_seconds: float) -> Answer:
         # The old token has no business in a login; it stays ours until a new one is there.
         metadata = () if method == AUTHENTICATE else self._metadata()
         return self._channel(member).start(
@@ -491,10 +498,10 @@ class EtcdClient:
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         return () if self._token is None else (("token", self._token),)
 
-    def _classify(self, error: Any, member: _Member, timeout_seconds: float) -> Failure:
+    def _classify(self, error: RpcError, member: _Member, timeout_seconds: float) -> Failure:
         return classify(
-            error.code().name,
-            error.details() or "",
+            error.status,
+            error.details,
             member.endpoint,
             timeout_seconds=timeout_seconds,
             has_client_certificate=self._material.certificate is not None,

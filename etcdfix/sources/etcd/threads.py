@@ -15,6 +15,7 @@ from typing import Final
 
 from etcdfix.errors import SourceUnreachable
 from etcdfix.sources.etcd.failures import Failure, FailureKind
+from etcdfix.workers.interruptions import interruptions_held
 
 _NEEDED: Final = 8
 """About as many as gRPC and we start for one cluster: with fewer, making a channel was seen to hang."""
@@ -78,7 +79,8 @@ def do_in_time(work: Callable[[], object], seconds: float) -> bool:
     """
     thread = threading.Thread(target=work, daemon=True)
     try:
-        thread.start()
+        with interruptions_held():  # a thread that was started by half never begins its work
+            thread.start()
     except (RuntimeError, MemoryError):
         _stuck.append(thread)
         return False

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from etcdfix.closing import Closing
 from etcdfix.errors import OtherHistory
 from etcdfix.model import StoredValue
 from etcdfix.sources.base import Source
@@ -23,7 +22,7 @@ def database_beside(directory: Path) -> Path | None:
     return found if found.is_file() else None
 
 
-class WriteAheadLog:
+class WriteAheadLog(Closing):
     """The write-ahead log of a member, or those of several members of one cluster.
 
     Opening reads all frames once: checksums, superseded entries, commits. ``history`` reads the entries that count.
@@ -125,11 +124,3 @@ class WriteAheadLog:
     def close(self) -> None:
         """Let go of the files."""
         self._entries.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -296,6 +297,18 @@ class Trace:
             self._records.extend(self._batch)
             self._batch = []
 
+    def run_with(self, entry: int) -> RunTrace | None:
+        """Return the run that holds an entry; None where none does."""
+        at = bisect_right(self.runs, entry, key=_first) - 1
+        run = self.runs[at] if at >= 0 else None
+        return run if run is not None and entry <= run.run.last else None
+
+    def run_of(self, entry: int) -> RunTrace:
+        """Return the run of an entry that the log has."""
+        run = self.run_with(entry)
+        assert run is not None
+        return run
+
     def value_of(self, entry: int, number: int) -> bytes:
         """Return the value of a put that stands in the log.
 
@@ -354,6 +367,10 @@ def _record(raw: bytes) -> KeyRecord:
         version,
         lease,
     )
+
+
+def _first(trace: RunTrace) -> int:
+    return trace.run.first
 
 
 class _Newest:

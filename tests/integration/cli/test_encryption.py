@@ -115,10 +115,7 @@ def test_what_was_written_after_the_compaction_counts(rotation: Rotation) -> Non
 def alpha(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
     """A live etcd with the data of alpha, of which one user may read the storage prefix alone."""
     server = start_etcd(snapshot=SNAPSHOT)
-    server.etcdctl("user", "add", "--interactive=false", LIMITED[0], f"--new-user-password={LIMITED[1]}")
-    server.etcdctl("role", "add", "prefix")
-    server.etcdctl("role", "grant-permission", "prefix", "read", "--prefix=true", "/registry/")
-    server.etcdctl("user", "grant-role", LIMITED[0], "prefix")
+    server.add_reader(LIMITED, "prefix", b"/registry/")
     server.require_login(b"/elsewhere/")
     return server
 

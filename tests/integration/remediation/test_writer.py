@@ -568,14 +568,14 @@ def test_a_no_that_etcd_gives_before_it_writes(
 
 
 def test_an_error_without_words(client: EtcdClient) -> None:
-    class Silent:
+    class Silent(Exception):
         def code(self) -> Any:
             return SimpleNamespace(name="UNKNOWN")
 
         def details(self) -> None:
             return None
 
-    lost = Writer(client)._lost(Silent(), client.endpoints()[0], 5)
+    lost = Writer(client)._lost(RpcError(Silent()), client.endpoints()[0], 5)
     assert isinstance(lost, TransactionUnanswered)
     assert (lost.status, lost.read_revision) == ("UNKNOWN", 5)
 

@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from etcdfix.model import GroupResource
 from tests.support.apiserver.answers import Answer
@@ -18,12 +18,13 @@ from tests.support.apiserver.requests import Request
 from tests.support.apiserver.serving import Serving
 from tests.support.apiserver.store import MemoryStore, Store
 from tests.support.certificates import CertificateAuthority
+from tests.support.stopping import Stopping
 
 # What a server's own certificate carries besides its addresses.
 HOSTS = ("kubernetes.default.svc", "kubernetes.default", "kubernetes", "localhost", "10.0.0.1", "127.0.0.1")
 
 
-class StandIn:
+class StandIn(Stopping):
     """One API server, running.
 
     Attributes:
@@ -164,12 +165,6 @@ class StandIn:
         self._listener.stop()
         self._keeping_up.join()
         self.process.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.stop()
 
     # -- inside
 

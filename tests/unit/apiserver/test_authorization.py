@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from etcdfix.apiserver.authorization import (
@@ -16,6 +17,7 @@ from etcdfix.apiserver.authorization import (
     check_cluster,
 )
 from etcdfix.apiserver.client import RefusalReason, open_access
+from etcdfix.apiserver.objects import APIObject
 from etcdfix.errors import AuthorizationRefused
 from etcdfix.model import ClusterIdentity
 from tests.support.certificates import CertificateAuthority
@@ -42,12 +44,12 @@ HERE = ClusterIdentity.by_uid(UID)
 
 
 def ask(kubeconfig: Path, *, cluster: ClusterIdentity = HERE, **options: Any) -> Authorization:
-    wanted = {"group": "apps", "resource": "deployments", "namespace": "shop", "name": "web"}
+    thing = APIObject("apps", "v1", "deployments", "shop", "web")
     access = open_access(str(kubeconfig), None, timeout_seconds=30, request_seconds=15)
     try:
         server = access.server(access.url)
         check_cluster(server, cluster)
-        return authorize(server, **{**wanted, **options}, cluster=cluster)
+        return authorize(server, msgspec.structs.replace(thing, **options), cluster=cluster)
     finally:
         access.close()
 

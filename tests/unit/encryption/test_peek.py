@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import itertools
 import random
+from collections import Counter
 from urllib.parse import quote
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from etcdfix.encryption.cipher import turned
 from etcdfix.encryption.keyring import fingerprint
 from etcdfix.encryption.kms.envelopes import WrappedKey
+from etcdfix.encryption.kms.transformer import KMSv2Transformer
 from etcdfix.encryption.peek import PeekRequest, peek
 from etcdfix.encryption.transformer import Transformers, TransformFailed
 from etcdfix.errors import KMSRefused, KMSUnreachable
@@ -554,16 +557,37 @@ def test_a_kms_value_in_text_mode() -> None:
     assert kms_peek(wrong, v1).state is PeekState.NOISE
 
 
-def test_the_newest_witnesses_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_witnesses_are_kept_and_how_many_are_tried_does_not_depend_on_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("etcdfix.encryption.kms.transformer.MOST_WITNESSES", 64)
     plugin = Plugin(**{f"w{n}": bytes([n]) * 32 for n in range(70)})
-    found = kms(plugin)
-    for n in range(70):
-        found.for_resource(SECRETS).from_storage(
-            seeded(seed=bytes([n]) * 32, source=f"w{n}".encode()), ETCD_KEY
-        )
-    assert kms_peek(found, seeded(seed=bytes([5]) * 32, source=b"?"), plugin).state is PeekState.NOT_POSSIBLE
-    assert kms_peek(found, seeded(seed=bytes([6]) * 32, source=b"?"), plugin).state is PeekState.RIGHT_KEY
+    orders = [list(range(70)), list(reversed(range(70))), random.Random(3).choices(range(70), k=700)]
+    seen: list[list[Peek]] = []
+    for order in orders:
+        found = kms(plugin)
+        for n in order:
+            found.for_resource(SECRETS).from_storage(
+                seeded(seed=bytes([n]) * 32, source=f"w{n}".encode()), ETCD_KEY
+            )
+        seen.append([kms_peek(found, seeded(seed=bytes([n]) * 32, source=b"?"), plugin) for n in range(70)])
+    assert seen[0] == seen[1] == seen[2]
+    states = Counter(one.state for one in seen[0])
+    assert states == {PeekState.RIGHT_KEY: 64, PeekState.NOT_POSSIBLE: 6}
+
+
+def test_what_follows_the_data_under_one_witness_does_not_depend_on_the_order() -> None:
+    values = [seeded(source=source) for source in (b"one", b"two", b"three")]
+    tails = []
+    for order in itertools.permutations(values):
+        found = kms(Plugin(one=ONE, two=ONE, three=ONE)).for_resource(SECRETS)
+        for value in order:
+            found.from_storage(value, ETCD_KEY)
+        (reader,) = found.kms_readers
+        assert isinstance(reader.opener, KMSv2Transformer)
+        tails.append(reader.opener.witness_tails)
+    assert len(tails[0]) == 1
+    assert tails == [tails[0]] * 6
 
 
 # --- evidence

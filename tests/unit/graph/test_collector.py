@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
+from etcdfix.graph import collector
 from etcdfix.graph.collector import collect, decide
 from etcdfix.graph.model import Action, Collection, Decision, OwnerState, Propagation
 from tests.support.impact_objects import NOW, Cluster, node_of, owner
@@ -643,3 +645,34 @@ def test_a_crd_that_is_being_deleted_takes_its_objects_along_once_they_can_be_li
     index = cluster.index()
     played = collect(index, node_of(index, definition), by_api=Propagation.BACKGROUND)
     assert played.stays == f"{1 + others} of its objects, which cannot be read"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_concerns_nobody_is_found_as_if_it_was_played_through(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clusters by chance: some objects own others, some cannot be read, some are being deleted."""
+    chance = random.Random(seed)
+    cluster = Cluster()
+    names = [f"m{number}" for number in range(8)]
+    keys = []
+    for name in names:
+        owners = [owner("ConfigMap", other) for other in chance.sample(names, chance.choice([0, 0, 0, 1, 2]))]
+        going = chance.random() < 0.3
+        metadata: dict[str, Any] = {"deletionTimestamp": NOW} if going else {}
+        if chance.random() < 0.3:
+            metadata["finalizers"] = [chance.choice(["foregroundDeletion", "orphan", "example.com/x"])]
+        keys.append(cluster.add("v1", "ConfigMap", name, "shop", owners=tuple(owners), **metadata))
+    keys += [cluster.secret("alone"), cluster.define("example.com", "Widget"), cluster.namespace("empty")]
+    for key in chance.sample(keys, chance.choice([0, 1, 4])):
+        cluster.break_(key)
+    index = cluster.index()
+    asked = [
+        (index.find(key.encode()), by_api)
+        for key in keys
+        for by_api in (None, Propagation.BACKGROUND, Propagation.FOREGROUND, Propagation.ORPHAN)
+    ]
+    short = [collect(index, node, by_api=by_api) for node, by_api in asked if node is not None]
+    monkeypatch.setattr(collector._Collector, "_concerns_nobody", lambda _: False)
+    assert short == [collect(index, node, by_api=by_api) for node, by_api in asked if node is not None]
+    assert len(short) == len(asked)

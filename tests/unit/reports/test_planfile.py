@@ -4,8 +4,10 @@ import base64
 import hashlib
 import json
 import os
+import tracemalloc
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -396,3 +398,141 @@ def test_a_plan_that_is_too_large_is_refused(
     monkeypatch.setattr(planfile, "MAX_PLAN_BYTES", 100)
     with pytest.raises(ConfigurationError, match="larger than 100 bytes"):
         load_plan(path)
+
+
+# ---------------------------------------------------------------------------------------------------- very many rows
+
+
+def grown(path: Path, count: int, *, wrong: tuple[bytes, bytes] = (b"", b"")) -> Path:
+    """Put as many rows as wanted in the place of the first, sealed as the owner can; one in the middle is changed."""
+    raw = path.read_bytes()
+    start = raw.index(b'  "entries": [') + len(b'  "entries": [')
+    end = raw.index(b"\n  ]", start)
+    row = raw[start:end].split(b",\n")[0]
+    rows = [
+        row.replace(b"web-0", b"web-%d" % number).replace(b'"order":1,', b'"order":%d,' % number, 1)
+        for number in range(count)
+    ]
+    middle = rows[count // 2]
+    rows[count // 2] = middle.replace(*wrong, 1) if wrong[0] else middle
+    path.write_bytes(raw[:start] + b",".join(rows) + raw[end:])
+    return path
+
+
+def reseal(path: Path) -> None:
+    """Seal a file without reading it as a plan: as somebody does who owns it."""
+    fields: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+    digest = hashlib.sha256(msgspec.json.encode(fields | {"content_sha256": ""})).hexdigest()
+    old = fields["content_sha256"].encode()
+    path.write_bytes(path.read_bytes().replace(old, f"sha256:{digest}".encode()))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ((b'"mod_revision":', b'"mod_revision":1'), "its digest does not fit"),
+        ((b'"users":0', b'"users":"0"'), "Expected `int`"),
+        ((b'"users":0', b'"users":0,"more":1'), "unknown field `more`"),
+        ((b'"users":0,', b""), "missing required field `users`"),
+        ((b'"users":0', b'"users":0}x{'), "is not a plan"),
+        ((b'"users":0,', b'"users":0},{"a":1,'), "is not a plan"),
+        ((b'"users":0,', b'"users":0\n  ],\n'), "is not a plan"),
+        ((b'"users":0,', b'"users":0,\n'), "is not a plan"),
+        ((b'"key_base64":null', b'"key_base64":"%"'), "is not base64"),
+    ],
+    ids=range(9),
+)
+def test_one_wrong_row_among_very_many(
+    made: tuple[Path, StoredValue], wrong: tuple[bytes, bytes], said: str
+) -> None:
+    path = grown(made[0], 5_000)
+    reseal(path)
+    assert len(load_plan(path).entries) == 5_000
+    grown(path, 5_000, wrong=wrong)
+    with pytest.raises(ConfigurationError, match=said):
+        load_plan(path)
+
+
+@pytest.mark.parametrize("moved", ["doubled", "dropped", "swapped", "last dropped"])
+def test_rows_that_were_moved_are_an_edit(made: tuple[Path, StoredValue], moved: str) -> None:
+    path = grown(made[0], 1_000)
+    reseal(path)
+    load_plan(path)
+    lines = path.read_bytes().split(b"\n")
+    at = next(number for number, line in enumerate(lines) if b"/web-500" in line)
+    if moved == "doubled":
+        lines.insert(at, lines[at])
+    elif moved == "dropped":
+        del lines[at]
+    elif moved == "swapped":
+        lines[at], lines[at + 1] = lines[at + 1], lines[at]
+    else:
+        last = max(number for number, line in enumerate(lines) if b"/web-" in line)
+        del lines[last]
+        lines[last - 1] = lines[last - 1].removesuffix(b",")
+    path.write_bytes(b"\n".join(lines))
+    with pytest.raises(ConfigurationError, match="its digest does not fit"):
+        load_plan(path)
+
+
+def test_a_plan_that_ends_anywhere_before_its_end_is_none(made: tuple[Path, StoredValue]) -> None:
+    path, _ = made
+    raw = path.read_bytes()
+    load_plan(path)
+    for end in (*range(0, len(raw) - 2, 97), len(raw) - 3, len(raw) - 2):
+        path.write_bytes(raw[:end])
+        with pytest.raises(ConfigurationError, match="is not a plan of etcdfix"):
+            load_plan(path)
+
+
+@pytest.mark.parametrize("name", [b"entries", b"kube_system_uid", b"left_out"])
+@pytest.mark.parametrize("written", [b"%s", b"\\u0065%s"], ids=["plain", "escaped"])
+def test_a_field_that_stands_twice_is_refused(
+    made: tuple[Path, StoredValue], name: bytes, written: bytes
+) -> None:
+    """One reader might take the first, another the last."""
+    path, _ = made
+    again = written % (name.removeprefix(b"e") if b"u0065" in written else name)
+    path.write_bytes(path.read_bytes().replace(b"{\n", b'{\n  "%s": [],\n' % again, 1))
+    with pytest.raises(ConfigurationError, match="is not a plan of etcdfix"):
+        load_plan(path)
+
+
+def test_a_key_that_is_listed_twice(made: tuple[Path, StoredValue]) -> None:
+    """Sealed anew by its owner: which of the two counts, nobody can say."""
+    path, value = made
+    encoded = base64.b64encode(value.key).decode()
+    others: list[dict[str, Any]] = [{}, {"mod_revision": 1}, {"key": "/else", "key_base64": encoded}]
+    once = list(load_plan(path).entries)
+    for other in others:
+        twice = [*once, msgspec.structs.replace(once[1], **other)]
+        plan = rewritten(path, partial(lambda entries, _plan: {"entries": entries}, twice))
+        error = refused(plan, value.key)
+        assert error.message == f"the plan lists {value.key.decode()} more than once"
+
+
+def test_a_plan_that_changes_after_it_was_read_changes_nothing(made: tuple[Path, StoredValue]) -> None:
+    path, value = made
+    plan = load_plan(path)
+    expected, rows = asked(plan, value.key), list(plan.entries)
+    raw = path.read_bytes()
+    with path.open("r+b") as same_file:
+        same_file.write(raw.replace(b"web-1", b"web-7"))
+    assert (asked(plan, value.key), list(plan.entries)) == (expected, rows)
+    path.write_bytes(b"")
+    assert (asked(plan, value.key), list(plan.entries)) == (expected, rows)
+
+
+def test_very_many_rows_take_little_memory(made: tuple[Path, StoredValue]) -> None:
+    path, value = grown(made[0], 40_000), made[1]
+    reseal(path)
+    load_plan(path)
+    tracemalloc.start()
+    try:
+        plan = load_plan(path)
+        assert refused(plan, value.key + b"-else")
+        assert sum(1 for _ in plan.entries) == 40_000
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 4 << 20  # the file is 36 MB

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.reports import report_file
-from etcdfix.reports.report_file import ReportCut, open_report
+from etcdfix.inputs import jsonparts
+from etcdfix.inputs.jsonparts import DocumentCut
+from etcdfix.reports.report_file import open_report
 from tests.support.fleets import findings, write_report
 
 
@@ -77,14 +78,14 @@ def test_a_report_that_ends_anywhere_before_its_end_is_cut(tmp_path: Path, form:
         with pytest.raises(msgspec.MsgspecError) as refused:
             taken_from(tmp_path, raw[:end])
         if form != "jsonl":
-            assert isinstance(refused.value, ReportCut), end
+            assert isinstance(refused.value, DocumentCut), end
     assert taken_from(tmp_path, raw)[1]
 
 
 def test_lines_that_end_after_one_of_them_are_cut(tmp_path: Path) -> None:
     lines = write_report(tmp_path / "r.jsonl", findings(2)).read_bytes().splitlines(keepends=True)
     for number in range(1, len(lines)):
-        with pytest.raises(ReportCut, match="its end is missing"):
+        with pytest.raises(DocumentCut, match="its end is missing"):
             taken_from(tmp_path, b"".join(lines[:number]))
 
 
@@ -158,7 +159,7 @@ def test_lines_of_two_reports_are_none(tmp_path: Path, more: str, said: str) -> 
 def test_a_piece_that_is_too_large_is_refused(
     tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report_file, "MOST_PIECE_BYTES", 5_000)
+    monkeypatch.setattr(jsonparts, "MOST_PIECE_BYTES", 5_000)
     large = msgspec.structs.replace(findings(1)[0], message="x" * 6_000)
     path = write_report(tmp_path / f"r.{form}", [large])
     with pytest.raises(msgspec.ValidationError, match="one piece, which is larger than 5000 bytes"):

@@ -279,6 +279,31 @@ def test_a_read_that_moves_the_revision_moves_the_scan_too(etcd: ScriptedEtcd) -
 
 
 @pytest.mark.usefixtures("pages_of_ten")
+def test_what_is_looked_up_aside_moves_nothing(etcd: ScriptedEtcd) -> None:
+    """A finding's history is looked up between two pages; the report rests on the pages alone."""
+    first, notices = etcd.store.revision, list[str]()
+    with live(etcd, on_notice=notices.append) as source:
+        scan = source.current(PREFIX)
+        next(scan)
+        etcd.wait_for_ranges(2)
+        etcd.store.put(key(44), b"changed")
+        second = etcd.store.compact()
+        with source.aside():
+            assert [kept.stored.value for kept in source.history(key(44)) if kept.stored] == [b"changed"]
+        assert source.describe().segments == (Segment("", first),)
+        assert (source.describe().revision, notices) == (first, [])
+        rest = list(scan)
+        assert rest[-1].value == b"changed"
+        # The second page was on its way at the old revision.
+        at = key(19) + b"\0"
+        assert source.describe().segments == (Segment("", first), Segment(key(20).decode(), second))
+        assert [request.key for request in etcd.ranges() if request.limit][1:4] == [key(9) + b"\0", at, at]
+        with source.aside(), pytest.raises(ZeroDivisionError):
+            raise ZeroDivisionError
+        assert len(notices) == 1
+
+
+@pytest.mark.usefixtures("pages_of_ten")
 def test_a_loss_right_after_a_compaction_does_not_lose_the_revision(etcd: ScriptedEtcd) -> None:
     pinned = etcd.store.revision
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Ending, Progress, View, examine_all
+from etcdfix.examine_jobs import Helpers
 from etcdfix.model import Outcome
 from etcdfix.operations.look.doctoring.check import fail, ok, unknown, warn
 from etcdfix.remediation.preflight.noencryption import looks_enveloped
@@ -22,7 +23,7 @@ from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import IDENTITY
-from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
 from etcdfix.verdicts.key_loss import (
     MOST_KEYS,
     NOT_THE_KEY,
@@ -79,7 +80,17 @@ class KeysSeen:
         if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
             return
         self._counter.add(found)
-        for name in found.encryption_keys:
+        self._note(found.encryption_keys)
+
+    def add_plain(self, counts: Sequence[PlainCount]) -> None:
+        """Count values that are plain; an encrypted one is plain only where a configuration opens it."""
+        self.examined += sum(plain.count for plain in counts)
+        self._counter.add_plain(counts)
+        for plain in counts:
+            self._note(plain.encryption_keys)
+
+    def _note(self, names: Iterable[KeyName]) -> None:
+        for name in names:
             if len(self._names) < MOST_KEYS:
                 self._names.add(name)
             elif name not in self._names:
@@ -105,8 +116,14 @@ class KeysSeen:
         return found
 
 
-def examine_keys(source: Source, examiner: Examiner, progress: Progress) -> KeysSeen:
+def examine_keys(source: Source, examiner: Examiner, progress: Progress, helpers: Helpers | None) -> KeysSeen:
     """Examine everything, and count what each encryption key opens.
+
+    Args:
+        source: Where the values are.
+        examiner: It must have learned the CRDs.
+        progress: Counts the values for a display.
+        helpers: Take the first look; None where this process looks.
 
     Raises:
         SourceError: Nothing could be read.
@@ -116,7 +133,9 @@ def examine_keys(source: Source, examiner: Examiner, progress: Progress) -> Keys
     def take(found: Examination, _view: View) -> None:
         seen.add(found)
 
-    seen.ending = examine_all(examiner, source.pages(b""), take, progress=progress)
+    seen.ending = examine_all(
+        examiner, source.pages(b""), take, plain=seen.add_plain, helpers=helpers, progress=progress
+    )
     return seen
 
 
@@ -141,7 +160,7 @@ def check_keys(
         limited_to: All that may be read, where that is not everything; else "".
         no_encryption: The operator says that nothing is encrypted at rest.
     """
-    reasons = [*problems, *seen.ending.problems]
+    reasons = [*problems, *seen.ending.problems, *seen.ending.lost]
     if seen.ending.ended is not None:
         reasons.append(f"{seen.ending.ended.reason} before the end")
     for reason in list(dict.fromkeys(reasons))[:MOST_TOLD]:

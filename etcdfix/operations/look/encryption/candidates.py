@@ -20,6 +20,7 @@ from etcdfix.encryption.kms.envelopes import KMSPending
 from etcdfix.errors import EndedEarly
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
+from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.encryption.whole import Whole, WholeRequest
 from etcdfix.operations.look.in_scope import pages_in
@@ -42,7 +43,7 @@ from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED
-from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
@@ -130,6 +131,7 @@ def try_candidates(
     *,
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
+    jobs: Jobs = 1,
 ) -> Tried:
     """Find what does not open today, and try every candidate on it.
 
@@ -138,6 +140,7 @@ def try_candidates(
         request: The candidates.
         plugins: The KMS plugins of today's configuration and of all candidates; None to ask none.
         progress: Counts the values for a display.
+        jobs: How many processes look for what does not open today; the result is the same for any number.
 
     Raises:
         ConfigurationError: The scope names something that does not exist.
@@ -156,7 +159,10 @@ def try_candidates(
         else:
             ranges = resolve_scope(request.scope, request.layout, today.readers.custom_directories())
             pages = pages_in(source, ranges, gathering.denied)
-        ending = examine_all(today, pages, gathering.take, progress=progress)
+        helpers = Helpers(today, request, source, jobs) if jobs != 1 else None
+        ending = examine_all(
+            today, pages, gathering.take, plain=gathering.take_plain, helpers=helpers, progress=progress
+        )
         # A scope, or a report, may hold no object at all.
         everything = request.scope.everything and request.report is None
         whole = Whole.of(source, ending, gathering.objects, everything=everything)
@@ -248,6 +254,12 @@ class _Gathering:
             self._findings.append(_Finding(found.stored, place, found.verdict.is_damage))
         elif self._reported and not unreadable:
             self.readable_now += 1
+
+    def take_plain(self, counts: Sequence[PlainCount]) -> None:
+        count = sum(plain.count for plain in counts)
+        self.objects += count
+        if self._reported:
+            self.readable_now += count
 
 
 class _Counting:

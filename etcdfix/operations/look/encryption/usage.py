@@ -20,6 +20,7 @@ from etcdfix.encryption.transformer import ResourceTransformers, Transformers
 from etcdfix.errors import BackupUnreadable, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
+from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.model import Outcome, StoredValue, key_id_digest
 from etcdfix.operations.look.encryption.whole import MAIN_NOT_READ, DeploymentRequest, Whole, may_be_enveloped
 from etcdfix.remediation.backup.directory import FileKind, look_into
@@ -29,14 +30,14 @@ from etcdfix.reports.model import Remedy
 from etcdfix.reports.origin import report_origin, shown_word
 from etcdfix.reports.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import StorageCodec
+from etcdfix.storagekey import ResourcePrefix, StorageCodec
 from etcdfix.text.commands import RepeatedOptions, piped
 from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
-from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
 from etcdfix.verdicts.plaintext import is_surely_unencrypted
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ class _Uses:
         self.undetermined = 0
         self.failing = 0
         self.without_backup: list[Path] = []
-        self.stale_resources: dict[str, None] = {}
+        # The first in key order of which something is not written with today's write key.
+        self.stale: ResourcePrefix | None = None
         # By rule: values of which it is not known which encryption key they need.
         self.unexplained: Counter[str] = Counter()
 
@@ -107,18 +109,38 @@ class _Uses:
         self.objects += 1
         self.undetermined += outcome is Outcome.UNDETERMINED
         self.failing += outcome in FAILED
-        if found.stale and outcome is Outcome.READABLE and len(self.stale_resources) < MAX_NAMES:
-            self.stale_resources[str(found.directory.group_resource)] = None
-        revision = found.stored.mod_revision
-        for name in found.encryption_keys:
-            use = self.of(name)
-            use.objects += 1
-            use.stale += found.stale and outcome is Outcome.READABLE
+        revision, stale = found.stored.mod_revision, found.stale and outcome is Outcome.READABLE
+        for use in self._count(found.encryption_keys, found.directory, revision, revision, 1, stale=stale):
             use.failing += outcome in FAILED
             use.undetermined += outcome is Outcome.UNDETERMINED
-            use.first = revision if use.first is None else min(use.first, revision)
-            use.last = revision if use.last is None else max(use.last, revision)
         self.note(found)
+
+    def take_plain(self, counts: Sequence[PlainCount]) -> None:
+        """Count current values that are plain; which encryption key each needs is known."""
+        for plain in counts:
+            self.objects += plain.count
+            names, reach = plain.encryption_keys, (plain.first, plain.last)
+            self._count(names, plain.directory, *reach, plain.count, stale=plain.stale)
+
+    def _count(
+        self,
+        names: Iterable[KeyName],
+        directory: ResourcePrefix,
+        first: int,
+        last: int,
+        count: int,
+        *,
+        stale: bool,
+    ) -> list[_Use]:
+        if stale and (self.stale is None or directory.path < self.stale.path):
+            self.stale = directory
+        uses = [self.of(name) for name in names]
+        for use in uses:
+            use.objects += count
+            use.stale += count if stale else 0
+            use.first = first if use.first is None else min(use.first, first)
+            use.last = last if use.last is None else max(use.last, last)
+        return uses
 
     def note(self, found: Examination) -> None:
         """Remember where it is not known which encryption key a value needs."""
@@ -162,6 +184,7 @@ def encryption_usage(
     open_snapshot: Callable[[Path], Source],
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
+    jobs: Jobs = 1,
 ) -> Usage:
     """Look at every value once, and at what else may need an encryption key.
 
@@ -171,6 +194,7 @@ def encryption_usage(
         open_snapshot: Opens another snapshot.
         plugins: The KMS plugins to ask; None to ask none.
         progress: Counts the values for a display.
+        jobs: How many processes examine current values; the result is the same for any number.
 
     Raises:
         SourceError: Nothing could be read.
@@ -180,7 +204,10 @@ def encryption_usage(
     cluster = examiner.kube_system_uid(source)
     rules = examiner.transformers.rules if examiner.transformers is not None else ()
     uses = _Uses(rules)
-    ending = examine_all(examiner, source.pages(b""), uses.take, progress=progress)
+    helpers = Helpers(examiner, request, source, jobs) if jobs != 1 else None
+    ending = examine_all(
+        examiner, source.pages(b""), uses.take, plain=uses.take_plain, helpers=helpers, progress=progress
+    )
     whole = Whole.of(source, ending, uses.objects)
     # Which key a value needs is asked here, not what is in it; for one under KMS its envelope says that.
     apart = Examiner.of_cluster(source, request) if whole.below_prefix and whole.ended is None else None
@@ -298,8 +325,8 @@ def _next(request: UsageRequest, uses: _Uses, keys: Sequence[KeyUsage]) -> Remed
             again.scan_of(),
             "",
         )
-    if uses.stale_resources:
-        resource = next(iter(uses.stale_resources))
+    if uses.stale is not None:
+        resource = str(uses.stale.group_resource)
         command = ["kubectl", "get", resource, "-A", "-o", "json"]
         return Remedy(
             f"Have an API server write {resource} again, so that they need today's write key only; then look again",

@@ -84,7 +84,7 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, source: Source, ending: Ending, objects: int, *, everything: bool = True) -> Whole:
         """Return how a pass went that examined so many objects: of everything, or of a scope that may hold none."""
-        problems = [*source.problems, *ending.problems]
+        problems = [*source.problems, *ending.problems, *ending.lost]
         if ending.ended is not None:
             problems.append(f"{ending.ended.reason} before the end")
         # What could not be read is not absent.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.kms.pacing import Clock
 from etcdfix.encryption.kms.session import ATTEMPTS, FAILURE_KEPT_SECONDS, PluginSession
 from etcdfix.errors import KMSRefused, KMSUnreachable
+from tests.support.breaking_in import break_in
 
 OK = Health(PluginState.OK, "", "k")
 GONE = Health(PluginState.UNREACHABLE, "nobody there")
@@ -729,3 +731,27 @@ def test_so_many_controls_are_kept(start: Start, client: Scripted, monkeypatch: 
     session.begin_final()
     last_word(session, key(1))
     assert len(client.decrypts) == 1
+
+
+@pytest.mark.parametrize("deferring", [False, True])
+def test_a_signal_leaves_nothing_that_the_session_waits_for(
+    client: Scripted, tmp_path: Path, *, deferring: bool
+) -> None:
+    """A lock that is never given back would keep the session's threads, and whoever closes it, for ever."""
+    for place in itertools.count():
+        session = PluginSession(lambda: client, PluginReport("v2", "prov", f"unix://{tmp_path}"))
+        session.deferring = deferring
+
+        def use(session: PluginSession = session) -> None:
+            with contextlib.suppress(KMSPending):
+                session.unwrap(key(1))
+            session.abort()
+
+        heard = break_in(place, use)
+        closing = threading.Thread(target=session.close, daemon=True)
+        closing.start()
+        closing.join(2)
+        assert not closing.is_alive(), place
+        if not heard:
+            break
+    assert place

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.rescue_targets import targets_of
-from etcdfix.reports.saved_report import ReportedScope, ReportedSource, ReportedValue, SavedReport
+from etcdfix.reports.report_file import ReportFile
+from etcdfix.reports.saved_report import (
+    ReportedScope,
+    ReportedSource,
+    ReportedValue,
+    SavedFindings,
+    SavedReport,
+)
 
 LOST = ReportedValue(17, "sha256:0", "decrypt-failure", "wrong-key", "aescbc/v1/key1", "secrets")
 ONE, TWO = b"/registry/secrets/shop/one", b"/registry/secrets/shop/two"
@@ -16,8 +24,14 @@ WIDGET, MAP = b"/registry/example.com/widgets/shop/w", b"/registry/configmaps/sh
 def report(findings: dict[bytes, ReportedValue], prefix: str = "/registry") -> SavedReport:
     return SavedReport(
         path="report.json", sha256="sha256:1", generated_at="", source=ReportedSource(), encryption_config=None,
-        scope=ReportedScope(prefix), findings=findings, problems=(),
+        scope=ReportedScope(prefix), findings=saved(findings), problems=(),
     )  # fmt: skip
+
+
+def saved(findings: dict[bytes, ReportedValue]) -> SavedFindings:
+    said = [msgspec.to_builtins(value) | {"key": key.decode()} for key, value in findings.items()]
+    document = {"apiVersion": "etcdfix/v1alpha2", "kind": "ScanReport", "findings": said}
+    return SavedFindings(ReportFile(msgspec.json.encode(document)), len(said))
 
 
 def test_all_that_cannot_be_read_by_etcd_key() -> None:

@@ -753,3 +753,21 @@ def test_the_search_for_damage_has_a_bound_for_each_key(monkeypatch: pytest.Monk
         entries.append((str(number), 50 + number, bytes(value)))
     reporter, _result = scan(Records(*entries, ("z", 1, gcm("z"))), config=GCM)
     assert list(causes(reporter).values()) == ["ciphertext-damaged"] * 2 + ["associated-data-unknown"] * 2
+
+
+def test_a_source_that_is_lost_after_the_last_value_leaves_the_report_whole() -> None:
+    """Every value was examined; only the earlier revisions of a finding could not be looked at, which is counted."""
+
+    class Dies(MemorySource):
+        def before(self, key: bytes, revision: int) -> StoredValue | None:
+            raise SourceUnreachable("nobody answers")
+
+    value = aescbc(secret())
+    damaged = stored("/registry/secrets/shop/web", value[:-5], mod_revision=9, version=2)
+    reporter, result = scan(Dies([damaged]))
+    assert result.complete
+    assert (result.summary.readable_revisions, result.summary.readable_revisions_not_sought) == (0, 1)
+    (finding,) = reporter.findings.values()
+    (told,) = [one for one in finding.evidence if one.check == "earlier-revision"]
+    assert told.result == "not looked for"
+    assert "could not be read: nobody answers" in told.detail

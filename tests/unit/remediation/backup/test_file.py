@@ -7,8 +7,6 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -28,24 +26,10 @@ from etcdfix.remediation.audit.record import Link
 from etcdfix.remediation.backup import file as backup_file
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.backup.write import BackupPlan
-from etcdfix.remediation.durable import SafeDirectory, open_directory
-from tests.support.audit_logs import CLUSTER, KEY, OPERATOR, STORED, content, own_directory
+from etcdfix.remediation.durable import SafeDirectory
+from tests.support.audit_logs import CLUSTER, KEY, OPERATOR, STORED, content
 
 INTENT = Link(7, "ab" * 32)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = own_directory(tmp_path / "state")
-    for name in ("one", "two"):
-        own_directory(made / name)
-    return made
-
-
-@pytest.fixture
-def directories(folder: Path) -> Iterator[list[SafeDirectory]]:
-    with ExitStack() as stack:
-        yield [stack.enter_context(open_directory(folder / name)) for name in ("one", "two")]
 
 
 @pytest.fixture

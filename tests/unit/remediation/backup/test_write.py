@@ -6,7 +6,6 @@ import errno
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -56,20 +55,6 @@ from tests.support.durable_steps import (
 )
 
 INTENT = Link(7, "ab" * 32)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = own_directory(tmp_path / "state")
-    for name in ("one", "two"):
-        own_directory(made / name)
-    return made
-
-
-@pytest.fixture
-def directories(folder: Path) -> Iterator[list[SafeDirectory]]:
-    with ExitStack() as stack:
-        yield [stack.enter_context(open_directory(folder / name)) for name in ("one", "two")]
 
 
 @pytest.fixture

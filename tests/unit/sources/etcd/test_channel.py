@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from etcdfix.sources.connection import EtcdConnection
-from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_channel
+from etcdfix.sources.etcd.channel import (
+    FutureCancelledError,
+    FutureTimeoutError,
+    ReadOnlyChannel,
+    open_channel,
+)
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.etcd.tls import TLSMaterial
 from etcdfix.wire.descriptors import ReadMethod
@@ -79,7 +85,26 @@ def test_a_stream(etcd: ScriptedEtcd, channel: ReadOnlyChannel) -> None:
     create = message("WatchRequest")(create_request=message("WatchCreateRequest")(key=b"k", start_revision=1))
     answers = channel.stream(WATCH, iter([create]), timeout_seconds=5)
     assert next(answers).created
-    answers.cancel()
-    with pytest.raises(RpcError):
-        list(answers)
+    answers.close()
+    assert list(answers) == []
     assert [call.path for call in etcd.calls] == [WATCH.path]
+
+
+def test_an_answer_that_is_not_wanted_any_more(channel: ReadOnlyChannel) -> None:
+    answer = channel.start(RANGE, message("RangeRequest")(key=b"k"), timeout_seconds=5)
+    answer.cancel()
+    answer.cancel()
+    with pytest.raises(FutureCancelledError):
+        answer.result(timeout=5)
+
+
+def test_an_answer_that_does_not_come(etcd: ScriptedEtcd, channel: ReadOnlyChannel) -> None:
+    may_answer = threading.Event()
+    etcd.script = lambda _call: may_answer.wait(5) and None
+    answer = channel.start(RANGE, message("RangeRequest")(key=b"k"), timeout_seconds=5)
+    with pytest.raises(FutureTimeoutError):
+        answer.result(timeout=0.05)
+    assert not answer.done()
+    may_answer.set()
+    found, _ = answer.result(timeout=5)
+    assert (found.count, answer.done()) == (1, True)

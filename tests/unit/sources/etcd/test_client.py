@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,12 @@ import pytest
 from etcdfix.errors import ClusterMismatch, ConfigurationError, SourceDenied, SourceUnreachable
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import client as client_module
+from etcdfix.sources.etcd import threads
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed, FailureKind
+from etcdfix.sources.etcd.threads import anything_stuck
 from etcdfix.wire.etcd import ALARM, AUTHENTICATE, MEMBER_LIST, RANGE, STATUS, alarm_query, message
+from tests.support.breaking_in import break_in
 from tests.support.certificates import CertificateAuthority
 from tests.support.etcd_proxy import Refusal
 from tests.support.scripted_etcd import (
@@ -568,3 +574,38 @@ def test_a_watch_with_an_expired_token_brings_a_new_one(guarded: ScriptedEtcd, r
         assert read(client) == b"v"
     assert guarded.logins() == 2
     assert guarded.calls[-1].token == "token-2"
+
+
+# Signals: Python runs their handlers in the main thread, also in the middle of what gRPC does there.
+
+
+def read_and_watch(client: EtcdClient) -> None:
+    read(client)
+    with contextlib.closing(client.watch(iter([watch_request()]), timeout_seconds=5)) as answers:
+        assert next(answers).created
+        assert next(answers).events
+
+
+def wait_for_too_long(client: EtcdClient) -> None:
+    assert failing(client).failure.kind is FailureKind.SILENT
+
+
+def give_up_waiting(client: EtcdClient) -> None:
+    client.ask(RANGE, message("RangeRequest")(key=b"k"), timeout_seconds=5).cancel()
+
+
+@pytest.mark.parametrize("work", [read_and_watch, give_up_waiting, EtcdClient.close])
+def test_a_signal_breaks_into_nothing_that_others_wait_for(
+    etcd: ScriptedEtcd, monkeypatch: pytest.MonkeyPatch, work: Callable[[EtcdClient], None]
+) -> None:
+    """A lock that is never given back stops the thread of the connection: nothing is answered any more."""
+    monkeypatch.setattr(threads, "_stuck", [])  # what other tests left
+    for place in itertools.count():
+        with Connected(etcd.endpoint, command_timeout_seconds=2) as client:
+            heard = break_in(place, partial(work, client))
+            if work is not EtcdClient.close:
+                assert read(client) == b"v", place
+        assert not anything_stuck(), place
+        if not heard:
+            break
+    assert place

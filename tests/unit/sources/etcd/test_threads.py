@@ -4,12 +4,13 @@ import mmap
 import threading
 import time
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
 from etcdfix.errors import SourceUnreachable
 from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.etcd import channel as channel_module
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.sources.etcd.channel import ReadOnlyChannel
 from etcdfix.sources.etcd.client import EtcdClient
@@ -143,3 +144,54 @@ def test_a_channel_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
         EtcdClient(EtcdConnection(endpoints=("127.0.0.1:1",), dial_timeout_seconds=0.05), on_notice=print)
     assert anything_stuck()
     end.set()
+
+
+def watch_request() -> Any:
+    return message("WatchRequest")(create_request=message("WatchCreateRequest")(key=b"k", start_revision=1))
+
+
+def test_a_watch_whose_end_nobody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gRPC's thread died: the time of the stream goes by, and nothing is said of it."""
+    monkeypatch.setattr(channel_module, "_TELLING_SECONDS", 0.1)
+    end = threading.Event()
+
+    class Silent:
+        def __next__(self) -> NoReturn:
+            end.wait(10)
+            raise StopIteration
+
+        def cancel(self) -> None:
+            end.set()
+
+    def stream(*_arguments: object, timeout_seconds: float, **_options: object) -> Iterator[Any]:
+        return channel_module._answers(Silent, timeout_seconds)
+
+    with ScriptedEtcd({b"k": b"v"}) as etcd:
+        client = EtcdClient(EtcdConnection(endpoints=(etcd.endpoint,)), on_notice=print)
+        monkeypatch.setattr(ReadOnlyChannel, "stream", stream)
+        with pytest.raises(CallFailed, match=STANDS_STILL):
+            next(client.watch(iter([watch_request()]), timeout_seconds=0.1))
+        assert end.is_set()
+        with pytest.raises(CallFailed, match=STANDS_STILL):  # nobody is asked any more
+            client.call(RANGE, message("RangeRequest")(key=b"k"))
+        client.close()
+
+
+def test_a_watch_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gRPC has its own, and ours is not to be had: the stream is ended."""
+    with ScriptedEtcd({b"k": b"v"}) as etcd:
+        client = EtcdClient(EtcdConnection(endpoints=(etcd.endpoint,)), on_notice=print)
+        with monkeypatch.context() as patch:
+            patch.setattr(channel_module, "_draw", None)
+            start = threading.Thread.start
+
+            def begin(thread: threading.Thread) -> None:
+                if getattr(thread, "_target", start) is None:
+                    raise RuntimeError("can't start new thread")
+                start(thread)
+
+            patch.setattr(threading.Thread, "start", begin)
+            with pytest.raises(SourceUnreachable, match="too few threads"):
+                next(client.watch(iter([watch_request()]), timeout_seconds=5))
+        assert client.call(RANGE, message("RangeRequest")(key=b"k")).count == 1
+        client.close()

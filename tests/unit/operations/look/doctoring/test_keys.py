@@ -10,6 +10,7 @@ import pytest
 from etcdfix.encryption.kms.answers import PluginReport, PluginState
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import no_progress
+from etcdfix.examine_jobs import Helpers
 from etcdfix.operations.look.doctoring import keys as module
 from etcdfix.operations.look.doctoring.keys import MOST_TOLD, check_keys, check_plugins, examine_keys
 from etcdfix.reports.doctor_model import Check
@@ -19,6 +20,7 @@ from tests.support.cluster_index_runs import HOSTILE
 from tests.support.doctoring import states
 from tests.support.memory_source import MemorySource
 from tests.support.objects import KEY_1, KEY_2, aescbc, aesgcm, config_map, configuration, provider, secret
+from tests.support.pool_here import PoolHere
 
 SECRETS = "/registry/secrets/shop/"
 CONFIG = configuration(provider("aescbc", key1=KEY_1), {"identity": {}})
@@ -35,7 +37,7 @@ def looked_at(
 ) -> list[Check]:
     held = MemorySource(values, **source)
     examiner = Examiner.of(Reading(layout=StorageLayout(), configuration=config))
-    seen = examine_keys(held, examiner, no_progress)
+    seen = examine_keys(held, examiner, no_progress, None)
     found = check_keys(
         seen, config, held.problems, again, prefix="/registry/", limited_to="", no_encryption=no_encryption
     )
@@ -198,3 +200,24 @@ def test_where_kms_does_not_answer_too() -> None:
     down = PluginReport("v2", "vault", "unix:///k.sock", state=PluginState.UNREACHABLE, message="why")
     assert next(check_plugins(KMS, [down])).next_step.startswith(f"{MEMORY}See that it runs")
     assert next(check_plugins(KMS, [down], past=True)).next_step.startswith(FIRST_SCAN)
+
+
+@pytest.mark.parametrize("jobs", [2, 3, 8])
+@pytest.mark.parametrize("config", [CONFIG, None])
+def test_any_number_of_processes_says_the_same(
+    jobs: int, config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etcdfix.examine_jobs.WorkerPool", PoolHere)
+    monkeypatch.setattr("etcdfix.sources.pages.PAGE_VALUES", 3)
+    values = {**secrets(20), **secrets(9, b"9" * 16), **secrets(9, b"8" * 16, "other"), "/elsewhere": b"1"}
+    found = []
+    for number in (1, jobs):
+        held = MemorySource(values)
+        request = Reading(layout=StorageLayout(), configuration=config)
+        examiner = Examiner.of(request)
+        helpers = Helpers(examiner, request, held, number) if number > 1 else None
+        seen = examine_keys(held, examiner, no_progress, helpers)
+        checks = check_keys(seen, config, [], AGAIN, prefix="/registry/", limited_to="", no_encryption=False)
+        found.append((list(checks), seen.examined, seen.counts(), seen.enveloped))
+    assert found[0] == found[1]
+    assert found[0][1] == 38

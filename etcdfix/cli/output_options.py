@@ -1,0 +1,38 @@
+"""The options that say in which form a report is written, and where to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import click
+
+from etcdfix.cli.options import FILE, Decorator, option_group
+from etcdfix.cli.variables import variable_of
+
+
+def form_option(
+    forms: Collection[str], *, help_text: str = "Form of the report.", variable: bool = True
+) -> Decorator:
+    """Return a decorator that adds ``-o``.
+
+    Args:
+        forms: What it can be; the first where nobody says.
+        help_text: Its help.
+        variable: Whether it listens to a variable.
+    """
+    return click.option(
+        "-o", "--output", "output", type=click.Choice(list(forms)), default=next(iter(forms)), show_default=True,
+        envvar=variable_of("--output") if variable else None, help=help_text,
+    )  # fmt: skip
+
+
+def output_file_option(help_text: str = "Write to this file instead of standard output.") -> Decorator:
+    """Return a decorator that adds ``--output-file``."""
+    return click.option(
+        "--output-file", type=FILE, metavar="FILE", envvar=variable_of("--output-file"), help=help_text
+    )
+
+
+def report_options(forms: Collection[str]) -> Decorator:
+    """Return a decorator that adds ``-o`` and ``--output-file``."""
+    return option_group(form_option(forms), output_file_option())

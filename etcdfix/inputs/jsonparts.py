@@ -1,0 +1,166 @@
+"""A JSON document taken apart by its marks: however large it is, one piece of it is in memory.
+
+A list with one item a line is quick to take apart; any other layout is walked through, and of what is inside a piece
+strings and brackets are looked at alone. A piece proves to be JSON, or not, when it is decoded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from etcdfix.inputs.inputfile import Readable
+
+MOST_PIECE_BYTES: Final = 16 << 20
+"""An item of a list, a member, or any other piece that is decoded at once."""
+
+CUT: Final = "it is cut: its end is missing"
+
+_SPACE: Final = re.compile(rb"[ \t\r\n]*")
+_SCALAR: Final = re.compile(rb"[-+.0-9A-Za-z]+")
+# Possessive: a string of a gigabyte must not leave a place to go back to for each of its escapes.
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_MARK: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["{}\[\]]', re.DOTALL)
+_MOST_MEMBERS: Final = 100
+_MOST_NAME_BYTES: Final = 100
+# The layout of our own reports. A line feed inside a string is no JSON: where one stands, a line ends.
+_LINES: Final = re.compile(rb"\[\n {4}\{[^\n]*\},?\n")
+_LAST_LINE: Final = b"\n  ]"
+
+Span = tuple[int, int]
+"""Where a piece begins, and where it has ended."""
+
+
+class DocumentCut(msgspec.DecodeError):
+    """Raised when a document ends before its end."""
+
+
+def piece(raw: Readable, span: Span) -> bytes:
+    """Return the bytes of a piece.
+
+    Raises:
+        msgspec.ValidationError: It is too large to be decoded at once.
+    """
+    start, end = span
+    if end - start > MOST_PIECE_BYTES:
+        raise msgspec.ValidationError(
+            f"bytes {start} to {end} are one piece, which is larger than {MOST_PIECE_BYTES} bytes"
+        )
+    return bytes(raw[start:end])
+
+
+def members(raw: Readable) -> dict[bytes, Span]:
+    """Return where the value of each member of the document is.
+
+    Raises:
+        msgspec.DecodeError: It is no JSON object, it is cut, or it has a member twice.
+    """
+    found: dict[bytes, Span] = {}
+    at = _space(raw, _after(raw, _space(raw, 0), b"{"))
+    while raw[at : at + 1] != b"}":
+        name = _STRING.match(raw, at)
+        if name is None and raw[at : at + 1] == b'"':
+            raise DocumentCut(CUT)
+        if name is None or name.end() - at > _MOST_NAME_BYTES or len(found) >= _MOST_MEMBERS:
+            raise _unexpected(raw, at)
+        start = _space(raw, _after(raw, _space(raw, name.end()), b":"))
+        end = _end_of(raw, start)
+        if name[0][1:-1] in found:
+            raise msgspec.DecodeError(f"it has {name[0].decode(errors='replace')[:80]} twice")
+        found[name[0][1:-1]] = start, end
+        at = _space(raw, end)
+        if raw[at : at + 1] == b",":
+            at = _space(raw, at + 1)
+        elif raw[at : at + 1] != b"}":
+            raise _unexpected(raw, at)
+    if _space(raw, at + 1) != len(raw):
+        raise _unexpected(raw, _space(raw, at + 1))
+    return found
+
+
+def items(raw: Readable, span: Span, what: str) -> Iterator[Span]:
+    """Yield where each item of a list is.
+
+    Args:
+        raw: The document.
+        span: Where the list is.
+        what: Its name, in the plural.
+
+    Raises:
+        msgspec.MsgspecError: It is no list, or no JSON between its items.
+    """
+    start, end = span
+    if raw[start : start + 1] != b"[":
+        raise msgspec.ValidationError(f"its {what} are no list")
+    at = _space(raw, start + 1)
+    by_line = _LINES.match(raw, start) is not None
+    while at < end - 1:
+        stop = _end_of_line(raw, at, end) if by_line else _end_of(raw, at)
+        yield at, stop
+        at = _space(raw, stop)
+        if at < end - 1:
+            at = _space(raw, _after(raw, at, b","))
+            if at == end - 1:
+                raise _unexpected(raw, at)
+
+
+def _end_of_line(raw: Readable, start: int, end: int) -> int:
+    """Return where an item ends that fills its line but for the comma behind it."""
+    stop = raw.find(b"\n", start, end)
+    stop = end if stop < 0 else stop
+    return stop - 1 if raw[stop - 1 : stop] == b"," else stop
+
+
+def _end_of(raw: Readable, start: int) -> int:
+    """Return where a JSON value ends; of what is inside it, strings and brackets are looked at alone."""
+    first = raw[start : start + 1]
+    if first == b'"':
+        text = _STRING.match(raw, start)
+        if text is None:
+            raise DocumentCut(CUT)
+        return text.end()
+    if first not in (b"{", b"["):
+        scalar = _SCALAR.match(raw, start)
+        if scalar is None:
+            raise _unexpected(raw, start)
+        return scalar.end()
+    if _LINES.match(raw, start):
+        end = raw.find(_LAST_LINE, start)
+        if end < 0:
+            raise DocumentCut(CUT)
+        return end + len(_LAST_LINE)
+    depth = 0
+    for mark in _MARK.finditer(raw, start):
+        at, end = mark.span()
+        if end - at > 1:  # a string
+            continue
+        if raw[at] in b"{[":
+            depth += 1
+        elif raw[at] in b"}]":
+            depth -= 1
+            if not depth:
+                return end
+        else:
+            break
+    raise DocumentCut(CUT)
+
+
+def _space(raw: Readable, at: int) -> int:
+    space = _SPACE.match(raw, at)
+    assert space is not None  # it takes nothing too
+    return space.end()
+
+
+def _after(raw: Readable, at: int, mark: bytes) -> int:
+    if raw[at : at + 1] != mark:
+        raise _unexpected(raw, at)
+    return at + 1
+
+
+def _unexpected(raw: Readable, at: int) -> msgspec.DecodeError:
+    if at >= len(raw):
+        return DocumentCut(CUT if at else "it is empty")
+    return msgspec.DecodeError(f"it is no JSON at byte {at}")

@@ -1,0 +1,295 @@
+"""Healthy values among many of a lost key that look like them: same envelope, same size, same nonce. None may go.
+
+What was said of one value, in a scan, a plan, a dry run or a pass over everything, must never be said of another.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from etcdfix.reports.planfile import load_plan
+from etcdfix.verdicts.deletability import AcceptRisk
+from tests.integration.cli.test_delete_plan import planned
+from tests.support.attacks import (
+    EVERY_FLAG,
+    LOCAL,
+    OTHER,
+    TRUE,
+    WRONG,
+    Attacked,
+    config_map,
+    declared,
+    every_flag_but,
+    seal,
+    secret,
+)
+from tests.support.change_runs import Ran, candidate_config
+from tests.support.etcd_proxy import EtcdProxy
+from tests.support.objects import IDENTITY, provider
+from tests.support.thorough import THOROUGH, some
+
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
+
+LOST = [f"db-{number}" for number in range(4)]
+PLACES = {"first": ("aa-0", 0), "in the middle": ("db-2a", 2), "last": ("zz-0", 4)}
+"""Name of the healthy value, and how many of the others are written before it."""
+
+
+def twice(kind: str, *materials: bytes) -> dict[str, object]:
+    """Return a provider whose keys all have the name key1."""
+    return {kind: {"keys": [provider(kind, key1=one)[kind]["keys"][0] for one in materials]}}
+
+
+class Crowd(NamedTuple):
+    """Values that nothing reads, and one among them that is healthy.
+
+    Attributes:
+        lost: Etcd keys of those under a key that is nowhere.
+        healthy: Etcd key of the other.
+    """
+
+    lost: list[bytes]
+    healthy: bytes
+
+
+def written(registry: Attacked, kind: str, name: str, key: bytes) -> bytes:
+    at = registry.key(f"shop/{name}")
+    registry.etcd.put(at, seal(kind, secret(name), at, key))
+    return at
+
+
+def crowd(registry: Attacked, kind: str, place: str) -> Crowd:
+    """Write values under one name and two keys; one of the two is lost."""
+    name, before = PLACES[place]
+    lost = [written(registry, kind, one, OTHER) for one in LOST[:before]]
+    healthy = written(registry, kind, name, TRUE)
+    return Crowd(lost + [written(registry, kind, one, OTHER) for one in LOST[before:]], healthy)
+
+
+def configure(registry: Attacked, kind: str, how: str) -> None:
+    """Let today's configuration have the healthy value's key in this way."""
+    wrong = provider(kind, key1=WRONG)
+    match how:
+        case "under another name":
+            registry.rules(("secrets", (provider(kind, key1=WRONG, key2=TRUE), IDENTITY)))
+        case "in another rule":
+            registry.rules(
+                ("secrets", (wrong, IDENTITY)), ("configmaps", (provider(kind, key1=TRUE), IDENTITY))
+            )
+        case "under the same name":
+            registry.rules(("secrets", (twice(kind, WRONG, TRUE), IDENTITY)))
+        case _:
+            registry.rules(("secrets", (wrong, IDENTITY)))
+
+
+HAD: list[tuple[str, str]] = [
+    ("under another name", "can cure this (key-renamed: "),
+    ("in another rule", "can cure this (key-renamed: "),
+    ("under the same name", "the object is readable"),
+]
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "had"), some(list(itertools.product(PLACES, LOCAL, HAD)), of=5, turn=1)
+)
+def test_one_whose_key_is_there_among_those_whose_key_is_not(
+    registry: Attacked, kind: str, place: str, had: tuple[str, str]
+) -> None:
+    how, says = had
+    found = crowd(registry, kind, place)
+    configure(registry, kind, how)
+    plan = planned(registry)
+    assert {entry.key.encode() for entry in load_plan(plan).entries} == set(found.lost)
+    lost = declared(f"{kind}/v1/key1")
+    every = (*EVERY_FLAG, *lost)
+    if how != "under the same name":
+        registry.refuses([found.healthy], *EVERY_FLAG, says=[says], hint="fix the configuration")
+    for more in ((), ("--plan", str(plan))):
+        refused(registry.delete(found.healthy, *every, *more))
+    # The last one may have been written under either of two keys of one name, and the other one opens something.
+    for at in found.lost[: -1 if how == "under the same name" else None]:
+        ran = registry.delete(at, *lost, "--accept-risk", "unproven-damage", "--plan", str(plan))
+        assert (ran.code, registry.stored(at)) == (0, None), ran.err
+        # With each that goes it looks more like the rest.
+        refused(registry.delete(found.healthy, *every, "--plan", str(plan)))
+    refused(registry.delete(found.healthy, *every))
+    assert registry.stored(found.healthy) is not None
+
+
+def refused(ran: Ran, says: str = "") -> None:
+    assert (ran.code, ran.out) == (4, ""), ran
+    assert says in ran.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "how", "says"), some([(kind, *had) for kind in LOCAL for had in (HAD[0], HAD[2])], of=2)
+)
+def test_replaced_between_dry_run_and_deletion(registry: Attacked, kind: str, how: str, says: str) -> None:
+    """By a healthy one with the same envelope, nonce and size; nothing tells them apart but what comes out."""
+    found = crowd(registry, kind, "in the middle")
+    configure(registry, kind, how)
+    plan = planned(registry)
+    flags = (*EVERY_FLAG, *declared(f"{kind}/v1/key1"))
+    at = found.lost[2]
+    before = registry.stored(at)
+    for more in ((), ("--plan", str(plan))):
+        ran = registry.delete(at, *flags, *more, "--dry-run")
+        assert ran.code == 0, ran.err
+    written(registry, kind, LOST[2], TRUE)
+    after = registry.stored(at)
+    assert before is not None
+    assert after is not None
+    assert (len(after), after[:35]) == (len(before), before[:35])
+    assert after != before
+    with registry.nothing_changes():
+        ran = registry.delete(at, *flags, "--plan", str(plan))
+        refused(ran)
+        assert ("the plan has" if how == "under another name" else says) in ran.err
+        refused(registry.delete(at, *flags))
+        ran = registry.delete(at, *EVERY_FLAG)
+        assert says in ran.err
+
+
+@pytest.mark.parametrize("moment", range(40) if THOROUGH else random.Random(5).sample(range(40), 6))
+def test_replaced_while_a_deletion_looks(registry: Attacked, moment: int) -> None:
+    """Before any of the questions that a deletion asks etcd; what was put there stays, whatever the command says."""
+    found = crowd(registry, "aesgcm", "in the middle")
+    configure(registry, "aesgcm", "under the same name")
+    at, healthy = found.lost[2], seal("aesgcm", secret(LOST[2]), found.lost[2])
+    asked: list[str] = []
+
+    def before(path: str, _request: bytes) -> None:
+        if len(asked) == moment:
+            registry.etcd.put(at, healthy)
+        asked.append(path)
+
+    with EtcdProxy(registry.etcd.endpoint, before=before) as proxy:
+        registry.endpoints = proxy.endpoint
+        ran = registry.delete(at, *EVERY_FLAG, *declared("aesgcm/v1/key1"))
+    if len(asked) <= moment:
+        assert (ran.code, registry.stored(at)) == (0, None), ran.err
+        return
+    assert registry.stored(at) == healthy
+    (sent,) = [number for number, path in enumerate(asked) if path.endswith("/Txn")][-1:] or [len(asked)]
+    if moment <= sent:
+        assert ran.code == 4, ran
+
+
+@pytest.mark.parametrize(("kind", "how"), some([(kind, how) for kind in LOCAL for how, _ in HAD], of=4))
+def test_a_key_that_comes_back_between_dry_run_and_deletion(registry: Attacked, kind: str, how: str) -> None:
+    keys = registry.secrets(kind, LOST)
+    configure(registry, kind, "nowhere")
+    plan = planned(registry)
+    flags = (*EVERY_FLAG, *declared(f"{kind}/v1/key1"), "--plan", str(plan))
+    assert registry.delete(keys[0], *flags, "--dry-run").code == 0
+    configure(registry, kind, how)
+    with registry.nothing_changes():
+        for at in keys[:3]:
+            refused(registry.delete(at, *flags))
+            refused(registry.delete(at, *flags[:-2]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"), some(list(itertools.product(("aesgcm", "secretbox"), PLACES)), of=3, turn=1)
+)
+def test_one_that_can_be_repaired_among_those_of_a_lost_key(
+    registry: Attacked, kind: str, place: str
+) -> None:
+    """Its nonce is off by a bit: noise under every key, as all around it, and whole once that is put back."""
+    found = crowd(registry, kind, place)
+    registry.keyed(kind, TRUE)
+    value = bytearray(registry.stored(found.healthy) or b"")
+    value[len(f"k8s:enc:{kind}:v1:key1:") + 5] ^= 8
+    registry.etcd.put(found.healthy, bytes(value))
+    lost = declared(f"{kind}/v1/key1")
+    plan = planned(registry)
+    for more in ((), ("--plan", str(plan))):
+        with registry.nothing_changes():
+            ran = registry.delete(found.healthy, *every_flag_but(AcceptRisk.ONLY_COPY), *lost, *more)
+        refused(ran)
+        assert "repair" in ran.err
+    for at in found.lost:
+        assert registry.delete(at, *lost, "--dry-run").code == 0
+        with registry.nothing_changes():
+            assert registry.repair(at).code == 4
+    ran = registry.repair(found.healthy)
+    assert ran.code == 0, ran.err
+    refused(registry.delete(found.healthy, *EVERY_FLAG, *lost))
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+def test_equal_envelopes_in_two_resources(registry: Attacked, kind: str) -> None:
+    """One rule has the bytes, one has not; names, sizes, nonces and even stored bytes are the same."""
+    registry.rules(
+        ("secrets", (provider(kind, key1=WRONG), IDENTITY)),
+        ("configmaps", (provider(kind, key1=TRUE), IDENTITY)),
+    )
+    lost, healthy = [], []
+    for name in LOST:
+        at, there = registry.key(f"shop/{name}"), registry.key(f"shop/{name}", "configmaps")
+        sealed = seal(kind, config_map(name), there)
+        registry.etcd.put_all([(there, sealed), (at, sealed)])
+        lost.append(at)
+        healthy.append(there)
+    plan = planned(registry)
+    assert load_plan(plan).entries == ()
+    for at in healthy[:2]:
+        refused(registry.delete(at, *EVERY_FLAG, *declared(f"{kind}/v1/key1"), "--plan", str(plan)))
+    registry.refuses(healthy[2:], *EVERY_FLAG, says=["the object is readable"], hint="through the API")
+    # The copies are under a key that is there, if in another rule: nothing makes them go.
+    registry.refuses(
+        lost[:2], *EVERY_FLAG, says=["can cure this (key-renamed: "], hint="fix the configuration"
+    )
+
+
+def test_a_restore_over_a_healthy_one(registry: Attacked) -> None:
+    """An earlier revision reads; the present value looks as those around it, and its key is only named otherwise."""
+    name, at = "db-2a", registry.key("shop/db-2a")
+    registry.etcd.put(at, seal("aesgcm", secret(name), at, WRONG))
+    earlier = registry.mod_revision(at)
+    found = crowd(registry, "aesgcm", "in the middle")
+    assert found.healthy == at
+    newest = written(registry, "aesgcm", "newest", WRONG)
+    configure(registry, "aesgcm", "under another name")
+    given = (
+        "--from-revision",
+        str(earlier),
+        at.decode(),
+        "--replace-mod-revision",
+        str(registry.mod_revision(at)),
+    )
+    with registry.nothing_changes():
+        refused(registry.restore(*given, *every_flag_but(of=())), "key-renamed")
+    registry.rules(("secrets", (provider("aesgcm", key1=WRONG), IDENTITY)))
+    # Only where its key is nowhere any more may it make room.
+    registry.etcd.delete(newest)
+    with registry.nothing_changes():
+        refused(registry.restore(*given, *every_flag_but(of=())), "wrong-key")
+
+
+@pytest.mark.parametrize("how", ["under the same name", "nowhere"])
+def test_a_reencryption_among_many(registry: Attacked, tmp_path: Path, how: str) -> None:
+    """Only what a candidate opens and today's configuration does not is written anew."""
+    found = crowd(registry, "aesgcm", "last")
+    configure(registry, "aesgcm", how)
+    written(registry, "aesgcm", "zz-newest", WRONG)
+    candidate = candidate_config(tmp_path, provider("aesgcm", key1=TRUE))
+    with registry.nothing_changes():
+        for at in found.lost[:2]:
+            refused(registry.reencrypt(at, candidate, "--accept-no-api-server"), "candidate")
+        if how == "under the same name":
+            ran = registry.reencrypt(found.healthy, candidate, "--accept-no-api-server")
+            registry.refused(ran, "today's configuration opens", hint="kubectl replace")
+    if how == "nowhere":
+        kept = [registry.stored(at) for at in found.lost]
+        ran = registry.reencrypt(found.healthy, candidate, "--accept-no-api-server")
+        assert ran.code == 0, ran.err
+        assert [registry.stored(at) for at in found.lost] == kept
+        refused(
+            registry.delete(found.healthy, *EVERY_FLAG, *declared("aesgcm/v1/key1")), "the object is readable"
+        )

@@ -1,0 +1,186 @@
+"""Reports that one look at everything leads to, made by any number of processes: the same, but for the time."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix import examine_jobs
+from etcdfix.encryption.config import EncryptionConfiguration, load_configuration
+from etcdfix.encryption.kms.plugins import KMSPlugins
+from etcdfix.errors import EndedEarly
+from etcdfix.operations.look.copies import CopiesRequest, find_copies
+from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
+from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
+from etcdfix.remediation.places import RecordPaths
+from etcdfix.reports.formats.copies import COPIES_FORMATS
+from etcdfix.reports.formats.encryption import TRY_FORMATS, USAGE_FORMATS
+from etcdfix.scope import ScopeRequest
+from etcdfix.sources import mvcc, pages
+from etcdfix.sources.base import Source
+from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.storagekey import StorageLayout
+from tests.support.collecting import ALPHA
+from tests.support.kms_plugin import KMSPlugin, load_keks
+from tests.support.memory_source import MemorySource
+from tests.support.objects import KEY_1, KEY_2, aescbc, config_map, configuration, provider, secret
+from tests.support.pool_here import PoolHere
+
+JOBS = [2, 3, 8]
+CONFIGURATIONS = [None, "config-lost.yaml", "config-rotated.yaml"]
+NAMED = ("/registry/secrets/shop/s-3", "/registry/secrets/shop/s-4", "/registry/secrets/shop/absent")
+Report = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def small_pages_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examine_jobs, "WorkerPool", PoolHere)
+    monkeypatch.setattr(pages, "PAGE_VALUES", 3)
+    monkeypatch.setattr(mvcc, "PAGE_RECORDS", 7)
+    monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: Path("/nonexistent/etcdfix"))
+
+
+def usage(
+    source: Source,
+    config: EncryptionConfiguration | None,
+    jobs: int,
+    plugins: KMSPlugins | None = None,
+    **_settings: Any,
+) -> dict[str, Any]:
+    request = UsageRequest(layout=StorageLayout(), configuration=config)
+    found = encryption_usage(
+        source, request, open_snapshot=lambda _: MemorySource(), plugins=plugins, jobs=jobs
+    )
+    return shown(USAGE_FORMATS, found.report)
+
+
+def tried(
+    source: Source,
+    config: EncryptionConfiguration | None,
+    jobs: int,
+    plugins: KMSPlugins | None = None,
+    scope: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    candidates = (NamedCandidate("rotated", load_configuration(ALPHA / "config-rotated.yaml")),)
+    request = TryRequest(
+        layout=StorageLayout(), configuration=config, candidates=candidates, scope=ScopeRequest(scope)
+    )
+    return shown(TRY_FORMATS, try_candidates(source, request, plugins=plugins, jobs=jobs).report)
+
+
+def copies(
+    source: Source,
+    config: EncryptionConfiguration | None,
+    jobs: int,
+    plugins: KMSPlugins | None = None,
+    scope: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    request = CopiesRequest(
+        layout=StorageLayout(),
+        configuration=config,
+        scope=ScopeRequest(scope),
+        records=RecordPaths(audit_log=Path("/nonexistent/etcdfix/log")),
+    )
+    return shown(COPIES_FORMATS, find_copies(source, request, plugins=plugins, jobs=jobs).report)
+
+
+def shown(formats: Any, report: Any) -> dict[str, Any]:
+    stream = io.BytesIO()
+    formats["json"](report, stream, 100)
+    document: dict[str, Any] = json.loads(stream.getvalue())
+    del document["generated_at"]
+    return document
+
+
+REPORTS: list[Report] = [usage, tried, copies]
+
+
+@pytest.mark.parametrize("report", REPORTS)
+@pytest.mark.parametrize("config", CONFIGURATIONS)
+def test_a_damaged_cluster(report: Report, config: str | None) -> None:
+    read = None if config is None else load_configuration(ALPHA / config)
+    found = []
+    for jobs in (1, *JOBS):
+        with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
+            found.append(report(source, read, jobs))
+    assert found[1:] == found[:1] * len(JOBS)
+
+
+@pytest.fixture(scope="module")
+def kms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    folder = tmp_path_factory.mktemp("kms")
+    with (
+        KMSPlugin("v2", folder / "1.sock", load_keks(ALPHA / "kms1.keys")) as new,
+        KMSPlugin("v1", folder / "2.sock", load_keks(ALPHA / "kms2.keys")) as old,
+    ):
+        yield {"kmsnew": new.endpoint, "kmsold": old.endpoint}
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_a_damaged_cluster_with_its_plugins(report: Report, kms: dict[str, str]) -> None:
+    found = []
+    for jobs in (1, *JOBS):
+        with ExitStack() as stack:
+            source = stack.enter_context(SnapshotSource(ALPHA / "snapshot.db.gz"))
+            plugins = stack.enter_context(KMSPlugins(kms, max_rate=0, patience_seconds=2))
+            found.append(report(source, load_configuration(ALPHA / "config-rotated.yaml"), jobs, plugins))
+    assert found[1:] == found[:1] * len(JOBS)
+
+
+ROTATING = configuration(provider("aescbc", key1=KEY_1, key2=KEY_2))
+
+
+def cluster() -> MemorySource:
+    """Return stale values, cut ones, and some of a key that nobody has."""
+    keys = (KEY_1, KEY_2, b"3" * 16)
+    values = {"/registry/configmaps/shop/plain": config_map("plain")}
+    for number in range(40):
+        name = f"s-{number}"
+        value = aescbc(secret(name), keys[number % 3], name=f"key{number % 3 + 1}")
+        values[f"/registry/secrets/shop/{name}"] = value[:-5] if number % 10 == 9 else value
+    return MemorySource(values)
+
+
+@pytest.mark.parametrize("report", REPORTS)
+@pytest.mark.parametrize("scope", [(), ("secrets",), NAMED, ("/registry/secrets/shop/s-3", "configmaps")])
+def test_what_is_named_is_told_also_where_it_is_plain(report: Report, scope: tuple[str, ...]) -> None:
+    found = [report(cluster(), ROTATING, jobs, scope=scope) for jobs in (1, *JOBS)]
+    assert found[1:] == found[:1] * len(JOBS)
+    if report is copies and NAMED[0] in scope:
+        state = {one["key"]: one["state"] for one in found[0]["objects"]}
+        assert state[NAMED[0]] == "readable"
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_a_worker_that_was_lost_is_named(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Losing(PoolHere):
+        def __init__(self, *arguments: Any, **settings: Any) -> None:
+            super().__init__(*arguments, **settings)
+            self.lost.append("a worker process was ended by SIGKILL")
+
+    one = report(cluster(), ROTATING, 1)
+    monkeypatch.setattr(examine_jobs, "WorkerPool", Losing)
+    less = report(cluster(), ROTATING, 2)
+    assert not less["complete"]
+    assert "a worker process was ended by SIGKILL" in less["incomplete_reasons"]
+    assert not any(key["safe_to_remove"] for key in less.get("keys", ()))
+    for name in ("keys", "safe_to_remove", "complete", "incomplete_reasons"):
+        one.pop(name, None), less.pop(name, None)
+    assert one == less
+
+
+def test_what_was_named_and_not_reached_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted: of a named value that was read and not yet examined, nothing is said."""
+
+    def interrupted(*_: object) -> None:
+        raise EndedEarly("ended by SIGTERM", 143)
+
+    source = cluster()
+    monkeypatch.setattr("etcdfix.examine.Examiner.examine_each", interrupted)
+    assert copies(source, ROTATING, 1, scope=NAMED[:1])["objects"] == []

@@ -185,7 +185,7 @@ class _Knowledge(msgspec.Struct, frozen=True, array_like=True):
 class _Question(msgspec.Struct, frozen=True, array_like=True):
     knowledge: tuple[_Knowledge, ...]
     kind: bytes
-    page: bytes
+    page: memoryview  # of the question's bytes, where one is read: a page is large
 
     def __repr__(self) -> str:
         return f"_Question({len(self.page)} bytes)"
@@ -416,7 +416,8 @@ class Helpers:
             )
             for opener in self._providers.values()
         )
-        return _encode(_Question(knowledge, *pass_on(page)))
+        kind, raw = pass_on(page)
+        return _encode(_Question(knowledge, kind, memoryview(raw)))
 
     def _told(
         self, page: Page, answer: _Answer, counts: PlainCounts | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from types import UnionType
@@ -26,7 +27,8 @@ class Spool(Generic[V]):
     """
 
     def __init__(self, kind: type[V] | UnionType) -> None:
-        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115 - lives as long as we
+        self._memory = bytearray()
+        self._file: IO[bytes] | None = None  # instead of the memory, once there is too much for that
         self._encode_into = msgspec.msgpack.Encoder().encode_into
         self._decoder = msgspec.msgpack.Decoder(kind)
         # In this order: what was read and not dropped yet, what the file holds, what is not written yet.
@@ -46,7 +48,9 @@ class Spool(Generic[V]):
 
     def close(self) -> None:
         """Forget everything."""
-        self._file.close()
+        self._memory.clear()
+        if self._file is not None:
+            self._file.close()
 
     def append(self, value: V) -> None:
         """Add a value.
@@ -61,15 +65,34 @@ class Spool(Generic[V]):
         tail[before:start] = (len(tail) - start).to_bytes(_SIZE_BYTES)
         if len(tail) >= _WRITTEN_BYTES:
             try:
-                self._file.seek(self._end)
-                self._file.write(tail)
-                self._file.flush()  # a full disk shows here, and what was written is written over
-            except OSError:
+                self._write()
+            except OSError:  # a part that was written is written over
                 del tail[before:]
                 raise
             self._end += len(tail)
             tail.clear()
         self.count += 1
+
+    def _write(self) -> None:
+        """Write what is not written yet; where there is no room for it, all that is written stays where it is."""
+        if self._file is None and self._end + len(self._tail) <= _MEMORY_BYTES:
+            self._memory += self._tail
+            return
+        if self._file is None:
+            # What Python has for this loses what it holds where the file does not take it.
+            file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - lives as long as we
+            try:
+                _write_whole(file, self._memory, 0)
+            except OSError:
+                file.close()
+                raise
+            self._file, self._memory = file, bytearray()
+        _write_whole(self._file, self._tail, self._end)
+
+    def _read(self, size: int) -> bytes:
+        if self._file is None:
+            return bytes(self._memory[self._read_at : self._read_at + size])
+        return os.pread(self._file.fileno(), size, self._read_at)
 
     def peek(self) -> V:
         """Return the first value that has not been dropped yet; there must be one."""
@@ -94,9 +117,8 @@ class Spool(Generic[V]):
         while left < size:
             more = min(self._end - self._read_at, max(_READ_BYTES, size - left))
             if more:
-                self._file.seek(self._read_at)
-                part = self._file.read(more)
-                self._read_at += more
+                part = self._read(more)
+                self._read_at += len(part)
             else:
                 part = bytes(self._tail)
                 self._tail.clear()
@@ -117,3 +139,9 @@ class Spool(Generic[V]):
             value = self.peek()
             self.drop()
             yield value
+
+
+def _write_whole(file: IO[bytes], data: bytearray, offset: int) -> None:
+    written = 0
+    while written < len(data):
+        written += os.pwrite(file.fileno(), data[written:], offset + written)

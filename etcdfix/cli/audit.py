@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from textwrap import indent
 from typing import Any, Final
@@ -39,8 +39,6 @@ from etcdfix.remediation.audit.record_line import Event
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.reports.tables import table_lines, width_for
 from etcdfix.text.safetext import safe_json, safe_text
-
-_Command = Callable[..., Any]
 
 VERIFY_EXIT_CODES = {
     0: "whole",

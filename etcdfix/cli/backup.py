@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -26,8 +26,6 @@ from etcdfix.operations.look.backups import (
 )
 from etcdfix.reports.backup_model import BackupPruning
 from etcdfix.reports.formats.backups import FORMATS, Document, write_backups
-
-_Command = Callable[..., Any]
 
 LIST_EXIT_CODES = {
     0: "listed",

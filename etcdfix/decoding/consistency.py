@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from google.protobuf.message import DecodeError as UpbDecodeError
 
 from etcdfix.decoding.protobuf.strict import Node, Step, render_path
 from etcdfix.decoding.quantity import parse_int64, quantity_error
@@ -36,10 +38,24 @@ ROLLBACK_VERSIONS: Final = frozenset(
 )
 """Whose conversion reads that annotation."""
 
-# How many values of a kind are remembered as good, and up to which size: equal ones are frequent
-# (managedFields of replicas, "100m"). Emptied when full, so that memory does not grow with the cluster.
+# How many values of a kind are remembered as good, up to which size, and how many bytes together: equal ones are
+# frequent (managedFields of replicas, "100m"). Emptied when full, so that memory does not grow with the cluster.
 _MAX_REMEMBERED: Final = 2048
-_MAX_REMEMBERED_BYTES: Final = 2048
+_MAX_REMEMBERED_SIZE: Final = 8192
+_MAX_REMEMBERED_BYTES: Final = 4 << 20
+
+# Messages that Pods of one template, and their template, share to the byte: each is read once.
+_TEMPLATE_PARTS: Final = frozenset(
+    f"k8s.io.api.core.v1.{name}"
+    for name in (
+        "EnvVarSource",
+        "PodSecurityContext",
+        "Probe",
+        "ProjectedVolumeSource",
+        "ResourceRequirements",
+        "SecurityContext",
+    )
+)
 
 _INT_OR_STRING_TYPES: Final = frozenset({0, 1})
 _APIEXTENSIONS: Final = "k8s.io.apiextensions_apiserver."
@@ -48,10 +64,14 @@ Check = Callable[[Any], bool]
 
 
 class _Remembered(set[Any]):
+    size = 0
+
     def remember(self, item: bytes | str) -> None:
-        if len(item) <= _MAX_REMEMBERED_BYTES:
-            if len(self) >= _MAX_REMEMBERED:
+        if len(item) <= _MAX_REMEMBERED_SIZE:
+            self.size += len(item)
+            if len(self) >= _MAX_REMEMBERED or self.size > _MAX_REMEMBERED_BYTES:
                 self.clear()
+                self.size = len(item)
             self.add(item)
 
 
@@ -224,12 +244,38 @@ def wire_fields(schema: Schema, message: str) -> list[WireField]:
     return fields
 
 
+def quick_fields(schema: Schema, message: str) -> list[WireField]:
+    """Do what :func:`wire_fields` does, and leave the parts of a Pod's template unread, as bytes."""
+    return [
+        field._replace(type="bytes") if field.type in _TEMPLATE_PARTS else field
+        for field in wire_fields(schema, message)
+    ]
+
+
+def parse_whole(parse: Callable[[bytes], Any], raw: bytes) -> Any | None:
+    """Parse a message of which every byte is one that the server wrote so; None where only the strict path can tell.
+
+    What the schema does not know is dropped; so where the bytes come out as they went in, nothing else was there.
+    """
+    try:
+        message = parse(raw)
+    except UpbDecodeError:
+        return None
+    message.DiscardUnknownFields()
+    return message if message.SerializeToString(deterministic=True) == raw else None
+
+
 class FastChecks:
-    """Makes the :class:`FastCheck` of each kind; shares between kinds what they have in common."""
+    """Makes the :class:`FastCheck` of each kind; shares between kinds what they have in common.
+
+    Attributes:
+        classes: The classes of the messages that are checked, their fields as :func:`quick_fields` has them.
+    """
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._compiler = _Compiler(schema)
+        self.classes = MessageClasses(partial(quick_fields, schema), "kubernetes")
+        self._compiler = _Compiler(schema, self.classes)
         self._extracts = MessageClasses(self._extract_fields, "extract")
 
     def make(self, message: str) -> FastCheck | None:
@@ -247,7 +293,7 @@ class FastChecks:
     def _extract_fields(self, message: str) -> list[WireField]:
         body = message.startswith(_BODY)
         message = message.removeprefix(_BODY)
-        fields = wire_fields(self._schema, message)
+        fields = quick_fields(self._schema, message)
         type_ = self._schema.message(message)
         if type_.special == "quantity":
             return fields
@@ -276,7 +322,9 @@ class FastCheck:
 
     def __call__(self, message: Any, metadata: Any, raw: bytes) -> bool:
         """Check a message parsed from ``raw``, the bytes it serializes to, and its ``metadata``."""
-        for entry in metadata.managedFields:
+        for entry in metadata.managedFields[
+            :
+        ]:  # a list: protobuf's own iterator ends by an exception, which is slow
             fields = entry.fieldsV1
             if fields not in _good_json and not _holds_json(fields):
                 return False
@@ -304,8 +352,9 @@ class _Recursive(Exception):
 class _Compiler:
     """Makes functions that look where Quantities and raw JSON can be, and nowhere else."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, classes: MessageClasses) -> None:
         self._schema = schema
+        self._classes = classes
         self._open: set[str] = set()
         self._done: dict[str, Check | None] = {}
 
@@ -331,9 +380,25 @@ class _Compiler:
             made = _holds_json
         else:
             made = self._check_fields(type_.fields)
+        if name in _TEMPLATE_PARTS:
+            made = self._check_unread(name, made)
         self._open.remove(name)
         self._done[name] = made
         return made
+
+    def _check_unread(self, name: str, inner: Check | None) -> Check:
+        good = _Remembered()
+
+        def check_part(raw: bytes) -> bool:
+            if raw in good:
+                return True
+            message = parse_whole(self._classes[name].FromString, raw)
+            if message is None or (inner is not None and not inner(message)):
+                return False
+            good.remember(raw)
+            return True
+
+        return check_part
 
     def _check_fields(self, fields: Iterable[Field]) -> Check | None:
         checks = []

@@ -32,8 +32,6 @@ from etcdfix.errors import (
     TransactionError,
     TransactionNotSent,
     TransactionRefused,
-    UnsafePlace,
-    why,
 )
 from etcdfix.model import Confidence, Outcome, ServerBehaviour, StoredValue
 from etcdfix.remediation.audit.log import AuditLog
@@ -56,11 +54,10 @@ from etcdfix.remediation.durable import (
 )
 from etcdfix.remediation.landmarks import Landmarks, find_elsewhere, sight
 from etcdfix.remediation.places import RecordPaths, lasting_warnings
-from etcdfix.remediation.preflight.members import AlarmKind, read_alarms
 from etcdfix.remediation.reconcile import judge_reading, open_intents_of, predict, reconcile_intent
 from etcdfix.remediation.sending import Sender
 from etcdfix.remediation.writer import Expected, TxnAnswer, Writer, evaluate_compare
-from etcdfix.rules import Rule, refuse
+from etcdfix.rules import refuse
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import shown_key
@@ -155,51 +152,6 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     doubtful: bool = False
     unknown_cluster: bool = False
     signals: tuple[str, ...] = ()
-
-
-def place_warnings(places: RecordPaths, *, backup: bool = True) -> tuple[str, ...]:
-    """Return what speaks against the places that were named, as far as they are there already; for the preview.
-
-    Args:
-        places: Where backups and the audit log go.
-        backup: There is something to back up; without, the default directory need not last.
-
-    Raises:
-        UnsafePlace: A default place would not last, or a place cannot be looked at.
-    """
-    chosen_places = places.directories if backup else places.backup_directories
-    named = [(path, bool(places.backup_directories)) for path in chosen_places]
-    named.append((places.log_path.parent, places.audit_log is not None))
-    found = [
-        warning
-        for path, chosen in named
-        if _is_directory(path)
-        for warning in lasting_warnings(path, places, named=chosen)
-    ]
-    return tuple(dict.fromkeys(found))
-
-
-def _is_directory(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError as exc:
-        raise UnsafePlace(f"directory {path}: {why(exc)}", path=path) from exc
-
-
-def require_space(client: EtcdClient) -> None:
-    """Refuse to put anything while etcd takes no more; a deletion it would still take.
-
-    Raises:
-        RefusedByRule: A member has raised the alarm.
-        SourceError: etcd could not be asked.
-    """
-    for alarm in read_alarms(client):
-        if alarm.kind is AlarmKind.NOSPACE:
-            raise refuse(
-                Rule.NO_SPACE,
-                f"member {alarm.label} has raised etcd's NOSPACE alarm: it takes no value until there is room",
-                hint="make room, then etcdctl alarm disarm; see etcd's page on maintenance",
-            )
 
 
 def preview_only(

@@ -58,3 +58,32 @@ def lasting_warnings(path: Path, places: RecordPaths, *, named: bool) -> tuple[s
         raise UnsafePlace(
             f"directory {path}: it cannot be told whether it would last: {why(exc)}", path=path
         ) from exc
+
+
+def place_warnings(places: RecordPaths, *, backup: bool = True) -> tuple[str, ...]:
+    """Return what speaks against the places that were named, as far as they are there already; for the preview.
+
+    Args:
+        places: Where backups and the audit log go.
+        backup: There is something to back up; without, the default directory need not last.
+
+    Raises:
+        UnsafePlace: A default place would not last, or a place cannot be looked at.
+    """
+    chosen_places = places.directories if backup else places.backup_directories
+    named = [(path, bool(places.backup_directories)) for path in chosen_places]
+    named.append((places.log_path.parent, places.audit_log is not None))
+    found = [
+        warning
+        for path, chosen in named
+        if _is_directory(path)
+        for warning in lasting_warnings(path, places, named=chosen)
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError as exc:
+        raise UnsafePlace(f"directory {path}: {why(exc)}", path=path) from exc

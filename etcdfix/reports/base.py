@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import BinaryIO, Self
 
 import msgspec
@@ -82,6 +82,11 @@ class Output:
                 self._write(part)
         else:
             self._write(text)
+
+    def lines(self, texts: Iterable[str]) -> None:
+        """Write several."""
+        for text in texts:
+            self.line(text)
 
     def table(
         self,

@@ -247,10 +247,13 @@ class DatabaseFile:
             yield memoryview(self.image)[at : min(at + _MAPPED_BLOCK, self.size)]
 
     def start_hashing(self) -> None:
-        """Begin the work of :meth:`integrity` in a thread."""
+        """Begin the work of :meth:`integrity` in a thread; where the system allows none, that does all of it."""
         if self._hasher is None and self._integrity is None:
             self._hasher = threading.Thread(target=self._keep_hash, name="etcdfix-hash", daemon=True)
-            self._hasher.start()
+            try:
+                self._hasher.start()
+            except RuntimeError:
+                self._hasher = None
 
     def _keep_hash(self) -> None:
         integrity = self._hash()

@@ -21,7 +21,7 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient, Pending
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.sources.etcd.history import compacted_revision, watch_history, watch_superseded
-from etcdfix.sources.etcd.paging import PageSize, after, bounds_of
+from etcdfix.sources.etcd.paging import PageSize, RangeEnd, after, bounds_of
 from etcdfix.sources.pages import Page, values_of
 from etcdfix.sources.rangepage import RangePage, stored_of
 from etcdfix.storagekey import display
@@ -146,24 +146,25 @@ class LiveSource(Closing):
             prefix = self._everything
             self._tell_limits()
         first, end = bounds_of(prefix)
-        start = first
-        pending: Pending | None = self._ask(start, end)
+        start, reach = first, RangeEnd(end)
+        pending: Pending | None = self._ask(start, reach.guess)
         try:
             while pending is not None:
                 if pending.request.revision != self._revision:
                     # Another read met a compaction meanwhile; one source is one revision.
                     pending.cancel()
-                    pending = self._ask(start, end)
+                    pending = self._ask(start, reach.guess)
                 try:
                     found, raw = self._client.answer(pending)
                     self._require_member(found)
                 except CallFailed as failed:
                     pending = None
+                    reach.widen()
                     again = self._recover(failed.failure, prefix, start, end)
                     if again is None:
                         return
                     start = again
-                    pending = self._ask(start, end)
+                    pending = self._ask(start, reach.guess)
                     continue
                 pending = None
                 values = found.kvs
@@ -171,13 +172,24 @@ class LiveSource(Closing):
                     self._note_revision(found.header.revision, prefix, whole_range=True)
                 else:
                     self._note_revision(found.header.revision, values[0].key if values else start)
-                if not values:
-                    return
-                self._page.learn(len(raw), len(values))
-                if found.more:
-                    start = after(values[-1].key)
-                    pending = self._ask(start, end)
-                yield RangePage(raw, values)
+                whole = reach.guess == end
+                if values and found.more:
+                    last = values[-1].key
+                    start = after(last)
+                    self._page.learn(len(raw), len(values))
+                    # What has no cluster id is not etcd, and kine takes the end of a range for that of a prefix.
+                    if found.header.cluster_id:
+                        reach.learn(values[0].key, last, len(values), found.count, self._page.limit)
+                    pending = self._ask(start, reach.guess)
+                elif not whole:
+                    # Not from the bound on: what follows the last key that was seen leaves out none.
+                    start = after(values[-1].key) if values else start
+                    reach.widen()
+                    pending = self._ask(start, reach.guess)
+                page = RangePage(raw, values)
+                del found, raw, values  # the page may let go of either
+                if len(page):
+                    yield page
         finally:
             if pending is not None:
                 pending.cancel()

@@ -38,6 +38,7 @@ _KEY: Final = slice(None, -_TAIL)
 _REVISION: Final = slice(-_TAIL, -8)
 _MAIN: Final = slice(-_TAIL, -_TAIL + 8)
 _PLACE: Final = slice(-8, None)
+_BEFORE_ALL: Final = bytes(REVISION_KEY_SIZE)
 _REVISION_AND_PLACE: Final = struct.Struct(">Q9xQ")
 
 _BATCH: Final = 4096
@@ -128,7 +129,7 @@ class RevisionIndex:
         self._image: Image = tree.image
         self._on_damage = on_damage
         self._records = SortedRecords()
-        self._last = bytes(REVISION_KEY_SIZE)
+        self._last = _BEFORE_ALL
         self.built = False
 
     def newest_main(self) -> int:
@@ -153,65 +154,70 @@ class RevisionIndex:
             return
         self._records.close()
         self._records = SortedRecords()
-        self._last = bytes(REVISION_KEY_SIZE)
+        self._last = _BEFORE_ALL
         records: list[bytes] = []
-        for leaf in self._tree.leaves(self._bucket):
-            mark = len(records)
-            if not self._in_order:
-                self._last = bytes(REVISION_KEY_SIZE)
-            if not self._add_regular_leaf(leaf, records.append):
-                del records[mark:]
-                records += self._irregular_leaf(leaf)
-            if mark > _BATCH:
-                self._records.extend(records)
-                records.clear()
+        leaves = iter(self._tree.leaves(self._bucket))
+        while (leaf := self._add_regular_leaves(leaves, records)) is not None:
+            records += self._irregular_leaf(leaf)
         self._records.extend(records)
         self._records.finish()
         self.built = True
 
-    def _add_regular_leaf(self, leaf: Page, append: Callable[[bytes], None]) -> bool:
-        """Add the index records of a leaf page as etcd writes it; False at the first thing out of the ordinary.
+    def _add_regular_leaves(self, leaves: Iterator[Page], records: list[bytes]) -> Page | None:
+        """Add the index records of leaf pages as etcd writes them.
 
         This loop runs once per kept revision and decides the speed of a scan, hence one pass without calls.
         bbolt writes keys and values of a page side by side in the order of the elements
         (``internal/common/inode.go``, ``WriteInodeToPage``), which checks all bounds with one comparison.
+
+        Returns:
+            The first page with something out of the ordinary, of which nothing was added; None after the last page.
         """
-        image = self._image
-        at = leaf.offset + HEADER_SIZE
-        end = leaf.end
-        expected = at + leaf.count * ELEMENT_SIZE
+        image, in_order, append = self._image, self._in_order, records.append
         last = self._last
-        for flags, pos, key_size, value_size in LEAF_ELEMENT.iter_unpack(image[at:expected]):
-            start = at + pos
-            if start != expected or flags:
-                return False
-            value = start + key_size
-            expected = value + value_size
-            if expected > end:
-                return False
-            # 0x74 is "t", 0x5f is "_", 0x0a the tag of the record's key.
-            if key_size != 17 and (key_size != 18 or image[start + 17] != 0x74):
-                return False
-            revision = image[start : start + 17]
-            if revision <= last or revision[8] != 0x5F or value_size < 3 or image[value] != 0x0A:
-                return False
-            length = image[value + 1]
-            value += 2
-            if length > 0x7F:
-                length += (image[value] << 7) - 0x80
-                if length > 0x3FFF:
-                    return False
-                value += 1
-            key = image[value : value + length]
-            if value + length > expected or not key or b"\x00" in key:
-                return False
-            append(key + _TERMINATOR + revision + at.to_bytes(8, "big"))
-            last = revision
-            at += 16
-        if last[0] > 0x7F:
-            return False
-        self._last = last
-        return True
+        for leaf in leaves:
+            mark = len(records)
+            if mark > _BATCH:
+                self._records.extend(records)
+                records.clear()
+                mark = 0
+            self._last = last = last if in_order else _BEFORE_ALL
+            end = leaf.end
+            at = leaf.offset + HEADER_SIZE
+            expected = at + leaf.count * ELEMENT_SIZE
+            for flags, pos, key_size, value_size in LEAF_ELEMENT.iter_unpack(image[at:expected]):
+                start = at + pos
+                if start != expected or flags:
+                    break
+                value = start + key_size
+                expected = value + value_size
+                if expected > end:
+                    break
+                # 0x74 is "t", 0x5f is "_", 0x0a the tag of the record's key.
+                if key_size != 17 and (key_size != 18 or image[start + 17] != 0x74):
+                    break
+                revision = image[start : start + 17]
+                if revision <= last or revision[8] != 0x5F or value_size < 3 or image[value] != 0x0A:
+                    break
+                length = image[value + 1]
+                value += 2
+                if length > 0x7F:
+                    length += (image[value] << 7) - 0x80
+                    if length > 0x3FFF:
+                        break
+                    value += 1
+                key = image[value : value + length]
+                if value + length > expected or not key or b"\x00" in key:
+                    break
+                append(key + _TERMINATOR + revision + at.to_bytes(8, "big"))
+                last = revision
+                at += 16
+            else:
+                if last[0] <= 0x7F:
+                    continue
+            del records[mark:]
+            return leaf
+        return None
 
     def _irregular_leaf(self, leaf: Page) -> list[bytes]:
         """Return the index records of any leaf page, reporting what cannot be used."""

@@ -27,7 +27,7 @@ def pass_on(page: Page) -> tuple[bytes, bytes]:
 
 
 def passed_on(
-    kind: bytes, raw: bytes, image: Image, read_with_care: Callable[[int], StoredValue | None]
+    kind: bytes, raw: bytes | memoryview, image: Image, read_with_care: Callable[[int], StoredValue | None]
 ) -> Page:
     """Return the page that another process has passed on.
 
@@ -38,5 +38,5 @@ def passed_on(
         read_with_care: Told which records are not as etcd writes nearly all, by their places.
     """
     if kind == _RECORDS:
-        return RecordPage(image, raw, read_with_care)
+        return RecordPage(image, bytes(raw), read_with_care)
     return RangePage(raw) if kind == _RANGE else ValuesPage(_decode(raw))

@@ -20,7 +20,7 @@ class RangePage:
         messages: Its key-value messages, where it was parsed already.
     """
 
-    def __init__(self, answer: bytes, messages: Sequence[Any] | None = None) -> None:
+    def __init__(self, answer: bytes | memoryview, messages: Sequence[Any] | None = None) -> None:
         self._answer = answer
         self._messages = messages
         self._left = iter(range(0))
@@ -48,7 +48,7 @@ class RangePage:
     def raw(self) -> bytes:
         """See :class:`~etcdfix.sources.pages.Page`."""
         self._messages = None  # nearly always nobody asks for a value any more
-        return self._answer
+        return bytes(self._answer)
 
     def _parsed(self) -> Sequence[Any]:
         if self._messages is None:

@@ -31,7 +31,7 @@ _UNDER_WAY: Final = 2
 _AHEAD: Final = 4
 """Pieces for each worker that may be given out before the first of them was yielded."""
 
-_AHEAD_BYTES: Final = 48 << 20
+_AHEAD_BYTES: Final = 16 << 20
 """Once the frames of these have so many bytes, only a worker that would stand idle is given more."""
 
 

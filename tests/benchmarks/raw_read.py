@@ -9,14 +9,14 @@ import sys
 
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
-from etcdfix.sources.etcd.paging import PageSize, after, bounds_of
+from etcdfix.sources.etcd.paging import PageSize, RangeEnd, after, bounds_of
 from etcdfix.wire.etcd import RANGE, message
 
 PAGE_SECONDS = 60.0
 
 
 def read_all(endpoint: str) -> tuple[int, int]:
-    """Read as a scan does: pages of the same sizes, the next one asked for before the last is looked at.
+    """Read as a scan does: pages of the same sizes and ranges, the next one asked for before the last is looked at.
 
     Returns:
         The number of keys, and the bytes of all answers.
@@ -25,23 +25,30 @@ def read_all(endpoint: str) -> tuple[int, int]:
     page = PageSize()
     keys = size = revision = 0
     start, end = bounds_of(b"")
+    reach = RangeEnd(end)
     try:
-        more = True
         pending = client.ask(
             RANGE,
             message("RangeRequest")(key=start, range_end=end, limit=page.limit),
             timeout_seconds=PAGE_SECONDS,
         )
-        while more:
+        while True:
             found, answer = client.answer(pending)
             revision = revision or found.header.revision
-            keys, size, more = keys + len(found.kvs), size + len(answer), found.more
-            if more:
+            keys, size = keys + len(found.kvs), size + len(answer)
+            if not found.more and reach.guess == end:
+                break
+            start = after(found.kvs[-1].key) if found.kvs else start
+            if found.more:
                 page.learn(len(answer), len(found.kvs))
-                request = message("RangeRequest")(
-                    key=after(found.kvs[-1].key), range_end=end, limit=page.limit, revision=revision
-                )
-                pending = client.ask(RANGE, request, timeout_seconds=PAGE_SECONDS)
+                first, last = found.kvs[0].key, found.kvs[-1].key
+                reach.learn(first, last, len(found.kvs), found.count, page.limit)
+            else:
+                reach.widen()
+            request = message("RangeRequest")(
+                key=start, range_end=reach.guess, limit=page.limit, revision=revision
+            )
+            pending = client.ask(RANGE, request, timeout_seconds=PAGE_SECONDS)
     finally:
         client.close()
     return keys, size

@@ -235,7 +235,7 @@ def test_nothing_that_goes_through_the_pipe_is_shown() -> None:
     setup = examine_jobs._Setup(
         "", None, "", (examine_jobs._Rule(("secrets",), (provider,)),), False, (), (), (), (), None
     )
-    question = examine_jobs._Question((), b"v", key)
+    question = examine_jobs._Question((), b"v", memoryview(key))
     for shown in (provider, setup, question):
         assert "0123456789" not in repr(shown)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import random
-from typing import Any
 
 import msgspec
 import pytest
@@ -52,25 +52,41 @@ def test_a_value_larger_than_what_is_read_at_once() -> None:
     values.close()
 
 
-def test_a_full_disk_costs_the_value_that_found_no_room_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("in_memory", [1, 300], ids=["in a file", "at the first of the file"])
+def test_a_full_disk_costs_the_value_that_found_no_room_and_no_other(
+    monkeypatch: pytest.MonkeyPatch, in_memory: int
+) -> None:
+    """Also where the file is made just then, and takes a part of what was in memory before."""
     monkeypatch.setattr(spool, "_WRITTEN_BYTES", 100)
+    monkeypatch.setattr(spool, "_MEMORY_BYTES", in_memory)
     values = Spool(Record)
-    file: Any = values._file
-    write = file.write
     values.append(Record(1, bytes(200)))
     values.append(Record(2))
+    write = os.pwrite
 
-    def half(data: bytes) -> None:
-        write(data[: len(data) // 2])
+    def half(descriptor: int, data: bytes, offset: int) -> int:
+        write(descriptor, data[: len(data) // 2], offset)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(file, "write", half)
+    monkeypatch.setattr(os, "pwrite", half)
     for _ in range(3):
         with pytest.raises(OSError, match="No space"):
             values.append(Record(3, bytes(200)))
     assert values.count == 2
     assert values.peek().number == 1
-    monkeypatch.setattr(file, "write", write)
+    monkeypatch.setattr(os, "pwrite", write)
     values.append(Record(4, bytes(200)))
     assert drained(values) == [1, 2, 4]
+    values.close()
+
+
+def test_what_is_written_in_parts_is_written_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "_WRITTEN_BYTES", 100)
+    monkeypatch.setattr(spool, "_MEMORY_BYTES", 1)
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda descriptor, data, offset: write(descriptor, data[:7], offset))
+    values = Spool(Record)
+    for number in range(20):
+        values.append(Record(number, bytes(200)))
+    assert drained(values) == list(range(20))
     values.close()

@@ -13,11 +13,9 @@ Format: ``apimachinery/pkg/runtime/serializer/protobuf/protobuf.go`` (completion
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 import msgspec
-from google.protobuf.message import DecodeError as UpbDecodeError
 
 from etcdfix.decoding.consistency import (
     ROLLBACK_ANNOTATION,
@@ -27,7 +25,7 @@ from etcdfix.decoding.consistency import (
     broken_json,
     check_rollback,
     inconsistencies,
-    wire_fields,
+    parse_whole,
 )
 from etcdfix.decoding.protobuf.envelope import Envelope, parse_envelope
 from etcdfix.decoding.protobuf.strict import Decoded, Node, StrictDecoder
@@ -35,7 +33,6 @@ from etcdfix.decoding.registry import INTERNAL_VERSION, RegisteredKind, Registry
 from etcdfix.decoding.schema import Schema
 from etcdfix.errors import ConversionFailed, KindUnknown
 from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
-from etcdfix.wire.descriptors import MessageClasses
 
 ENCODING: Final = "protobuf"
 
@@ -71,7 +68,6 @@ class ProtobufDecoder:
         self._schema = schema
         self._registry = registry
         self._strict = StrictDecoder(schema)
-        self._classes = MessageClasses(partial(wire_fields, schema), "kubernetes")
         self._checks = FastChecks(schema)
         # By the kind that a key promises, then by everything that stands before the length of ``raw``.
         self._fast_paths: dict[tuple[str, str], dict[bytes, _FastPath]] = {}
@@ -142,7 +138,7 @@ class ProtobufDecoder:
         return _FastPath(
             gvk=registered.gvk,
             readable_until=self._registry.readable_until(*registered.gvk),
-            parse=self._classes[registered.message].FromString,
+            parse=self._checks.classes[registered.message].FromString,
             check=check,
             may_roll_back=registered.gvk in ROLLBACK_VERSIONS,
         )
@@ -276,12 +272,8 @@ def _prove_healthy(path: _FastPath, data: bytes, start: int) -> DecodedObject | 
     if not size or data[end:] != _TAIL:
         return None
     raw = data[start:end]
-    try:
-        message = path.parse(raw)
-    except UpbDecodeError:
-        return None
-    message.DiscardUnknownFields()
-    if message.SerializeToString(deterministic=True) != raw:
+    message = parse_whole(path.parse, raw)
+    if message is None:
         return None
     metadata = message.metadata
     if not path.check(message, metadata, raw):

@@ -29,8 +29,9 @@ from etcdfix.operations.change.preview import looked_at_lines
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.audit.record import Result, Verb
-from etcdfix.remediation.commit import ChangeOutcome, place_warnings
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.places import place_warnings
 from etcdfix.remediation.preflight.cached_reads import RescuedCopies
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight, check_deletion

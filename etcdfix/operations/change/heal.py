@@ -39,11 +39,12 @@ from etcdfix.operations.change.heal_look import (
 )
 from etcdfix.operations.change.heal_sender import HealSender, intent_detail
 from etcdfix.remediation.audit.record import Result, Verb
-from etcdfix.remediation.commit import ChangeOutcome, place_warnings
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.patcher import now_text
+from etcdfix.remediation.places import place_warnings
 from etcdfix.remediation.preflight.cluster import Cluster, find_cluster
-from etcdfix.remediation.preflight.target import read_target
+from etcdfix.remediation.preflight.target import read_target, require_write_key
 from etcdfix.remediation.rescue.store import Origin, RescueStore
 from etcdfix.rescued import newest_first, read_index
 from etcdfix.rules import Rule, refuse
@@ -163,11 +164,7 @@ def run_heal(
         SourceError: etcd could not be asked; likewise.
     """
     step("check: configuration")
-    if not cluster.configured:
-        raise refuse(
-            Rule.NO_CONFIGURATION, "no encryption configuration was given, so today's write key is unknown",
-            hint="--encryption-config FILE: the one that the API servers use today",
-        )  # fmt: skip
+    require_write_key(cluster)
     if request.api is None:
         raise refuse(
             Rule.NO_API_SERVER, "no API server was named, and an API server it is that heals",

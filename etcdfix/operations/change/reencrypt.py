@@ -28,11 +28,9 @@ from etcdfix.operations.change.sealing import (
 )
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.commit import (
-    ChangeOutcome,
-    place_warnings,
-)
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.places import place_warnings
 from etcdfix.remediation.preflight.api_servers import check_api_servers
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import KeyReading
@@ -40,6 +38,7 @@ from etcdfix.remediation.preflight.target import (
     check_writable,
     read_target,
     require_alive,
+    require_write_key,
 )
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
@@ -117,11 +116,7 @@ def run_reencrypt(
     """
     key = request.key
     step("check: configuration")
-    if not cluster.configured:
-        raise refuse(
-            Rule.NO_CONFIGURATION, "no encryption configuration was given, so today's write key is unknown",
-            hint="--encryption-config FILE: the one that the API servers use today",
-        )  # fmt: skip
+    require_write_key(cluster)
     target = read_target(cluster, key, request.accepted, step)
     landmarks, reading, stored = target
     step("check: examine")

@@ -25,8 +25,9 @@ from etcdfix.operations.change.execute_change import (
 from etcdfix.readable_revision import newest_kept, reads
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.commit import ChangeOutcome, place_warnings
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.places import place_warnings
 from etcdfix.remediation.preflight.api_servers import check_api_servers
 from etcdfix.remediation.preflight.cluster import Cluster, require_everything
 from etcdfix.remediation.preflight.members import KeyReading

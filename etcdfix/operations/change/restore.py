@@ -40,13 +40,10 @@ from etcdfix.operations.change.source_checks import (
 from etcdfix.remediation.audit.record import Intent, Result, Verb
 from etcdfix.remediation.audit.search import wrote
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.commit import (
-    ChangeOutcome,
-    place_warnings,
-    require_space,
-)
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import Landmark
+from etcdfix.remediation.places import place_warnings
 from etcdfix.remediation.preflight.api_servers import check_api_servers, require_api
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cluster
 from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
@@ -57,7 +54,12 @@ from etcdfix.remediation.preflight.members import (
 )
 from etcdfix.remediation.preflight.noencryption import check_no_encryption
 from etcdfix.remediation.preflight.release import check_release
-from etcdfix.remediation.preflight.target import check_alarms, check_expectations, check_members
+from etcdfix.remediation.preflight.target import (
+    check_alarms,
+    check_expectations,
+    check_members,
+    require_space,
+)
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination

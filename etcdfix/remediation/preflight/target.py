@@ -9,7 +9,6 @@ from typing import NamedTuple
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.commit import require_space
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.landmarks import Landmarks
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cluster
@@ -26,6 +25,7 @@ from etcdfix.remediation.preflight.members import (
 )
 from etcdfix.remediation.preflight.release import check_release
 from etcdfix.rules import Rule, refuse
+from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
@@ -43,6 +43,19 @@ def require_configuration(cluster: Cluster) -> None:
             "no encryption configuration was given, so nothing can be proven",
             hint="--encryption-config FILE; where nothing is encrypted at rest: --no-encryption",
         )
+
+
+def require_write_key(cluster: Cluster) -> None:
+    """Refuse where nobody said how API servers encrypt today.
+
+    Raises:
+        RefusedByRule: No configuration was given.
+    """
+    if not cluster.configured:
+        raise refuse(
+            Rule.NO_CONFIGURATION, "no encryption configuration was given, so today's write key is unknown",
+            hint="--encryption-config FILE: the one that the API servers use today",
+        )  # fmt: skip
 
 
 def moved_meanwhile(key: bytes) -> RefusedByRule:
@@ -241,6 +254,22 @@ def read_target(cluster: Cluster, key: bytes, accepted: Acceptances, step: Step)
     step("check: expectations")
     check_expectations(stored, accepted)
     return Target(landmarks, reading, stored)
+
+
+def require_space(client: EtcdClient) -> None:
+    """Refuse to put anything while etcd takes no more; a deletion it would still take.
+
+    Raises:
+        RefusedByRule: A member has raised the alarm.
+        SourceError: etcd could not be asked.
+    """
+    for alarm in read_alarms(client):
+        if alarm.kind is AlarmKind.NOSPACE:
+            raise refuse(
+                Rule.NO_SPACE,
+                f"member {alarm.label} has raised etcd's NOSPACE alarm: it takes no value until there is room",
+                hint="make room, then etcdctl alarm disarm; see etcd's page on maintenance",
+            )
 
 
 def check_writable(

@@ -44,8 +44,7 @@ def write_backups(document: Document, stream: BinaryIO, form: str) -> None:
 
 
 def _lines(output: Output, lines: Iterable[str]) -> None:
-    for line in lines:
-        output.line(line)
+    output.lines(lines)
 
 
 def _write_list(listed: BackupList, output: Output) -> None:

@@ -83,8 +83,7 @@ def write_page_text(page: CausePage, stream: BinaryIO) -> None:
         head_lines(page.about),
         *(["", f"## {s.title}", "", *_LINK.sub(r"\1", s.text).split("\n")] for s in page.sections),
     ]
-    for line in plain_lines(line for part in parts for line in part):
-        output.line(line)
+    output.lines(plain_lines(line for part in parts for line in part))
 
 
 def plain_lines(markdown: Iterator[str]) -> Iterator[str]:

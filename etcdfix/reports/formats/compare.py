@@ -48,8 +48,7 @@ def write_table(report: ComparisonReport, stream: BinaryIO, max_rows: int) -> No
         state = "compared" if copy.compared else f"NOT COMPARED: {shown(copy.reason)}"
         where = shown(copy.path or copy.endpoint or "-")
         rows.append((shown(copy.label), where, str(copy.revision or "-"), told, state))
-    for text in aligned(rows):
-        line(text)
+    output.lines(aligned(rows))
     if report.method == "hash":
         line("  By hash (HashKV): a CRC-32 of all that a member stores; --read-keys reads every key instead.")
     elif report.why_keys:
@@ -122,8 +121,7 @@ def _differences(report: ComparisonReport, output: Output, max_rows: int) -> Non
             output.line()
             output.line(f"{row.change.value.upper()}")
             last = row.change
-        for text in _row(row):
-            output.line(text)
+        output.lines(_row(row))
     if report.differing > max_rows:
         output.line(
             f"  … {report.differing - max_rows} of {counted(report.differing, 'key')} not shown; "

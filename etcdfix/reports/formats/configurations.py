@@ -109,8 +109,7 @@ def write_merge(report: EncryptionMergeReport, stream: BinaryIO) -> None:
             (f"{number}.", shown(_key(key.transformer, key.key_fingerprint)), _origin(key.file))
             for number, key in enumerate(rule.keys, start=1)
         ]
-        for text in aligned(rows):
-            output.line(text)
+        output.lines(aligned(rows))
     output.line()
     if report.audit_record is not None:
         record = report.audit_record

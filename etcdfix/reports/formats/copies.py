@@ -56,8 +56,7 @@ def write_table(report: CopiesReport, stream: BinaryIO, max_rows: int) -> None:
     output = Output(stream)
     line = output.line
     output.prose(_counts(report))
-    for text in head_lines(report.at_stake, report.do_not_restart, report.next):
-        line(text)
+    output.lines(head_lines(report.at_stake, report.do_not_restart, report.next))
     line()
     line(introduction(report))
     for place in report.places:

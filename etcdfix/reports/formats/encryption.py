@@ -35,10 +35,8 @@ def write_usage(report: EncryptionUsageReport, stream: BinaryIO, max_rows: int) 
     if safe:
         more = [f"{len(safe) - max_rows} more"] if len(safe) > max_rows else []
         output.prose(f"Safe to remove: {'; '.join([*safe[:max_rows], *more])}")
-    for text in incomplete(report):
-        line(text)
-    for text in head_lines("", "", report.next):
-        line(text)
+    output.lines(incomplete(report))
+    output.lines(head_lines("", "", report.next))
     line()
     line(introduction(report))
     line()
@@ -148,10 +146,8 @@ def write_what_if(report: WhatIfReport, stream: BinaryIO, max_rows: int) -> None
         else "nothing changes"
     )
     line(f"Of {counted(report.values, 'value')}: {', '.join(told) if told else nothing}")
-    for text in incomplete(report):
-        line(text)
-    for text in head_lines("", "", report.next):
-        line(text)
+    output.lines(incomplete(report))
+    output.lines(head_lines("", "", report.next))
     for warning in report.warnings:
         output.prose(f"warning: {shown(warning)}")
     line()
@@ -225,10 +221,8 @@ def write_try(report: EncryptionTryReport, stream: BinaryIO, max_rows: int) -> N
     ):
         if number:
             line(f"Of the report's findings {number} {'is' if number == 1 else 'are'} {words}")
-    for text in incomplete(report):
-        line(text)
-    for text in head_lines("", "", report.next):
-        line(text)
+    output.lines(incomplete(report))
+    output.lines(head_lines("", "", report.next))
     line()
     line(introduction(report))
     line()

@@ -57,8 +57,7 @@ def write_table(report: ExplainReport, stream: BinaryIO) -> None:
     output = Output(stream)
     line = output.line
     output.prose(_headline(report))
-    for text in head_lines(report.at_stake, report.do_not_restart, report.next):
-        line(text)
+    output.lines(head_lines(report.at_stake, report.do_not_restart, report.next))
     line()
     line(introduction(report))
     for title, lines in _sections(report, max(output.width - len(_INDENT), 0)):
@@ -74,14 +73,12 @@ def write_table(report: ExplainReport, stream: BinaryIO) -> None:
                 line(text)
     if not report.complete:
         line()
-        for text in incomplete(report):
-            line(text)
+        output.lines(incomplete(report))
     remedies = _remedies(report)
     if remedies:
         line()
         line("What to do, the least destructive first")
-        for text in steps((way.action, way.command, way.note) for way in remedies):
-            line(text)
+        output.lines(steps((way.action, way.command, way.note) for way in remedies))
     if report.deletion_withheld:
         output.prose(f"No deletion: {safe_text(report.deletion_withheld)}.", "  ")
     if report.cause_page:

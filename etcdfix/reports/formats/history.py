@@ -29,18 +29,15 @@ def write_table(report: HistoryReport, stream: BinaryIO) -> None:
     output = Output(stream)
     line = output.line
     line(_counts(report))
-    for text in head_lines(report.at_stake, report.do_not_restart, report.next):
-        line(text)
+    output.lines(head_lines(report.at_stake, report.do_not_restart, report.next))
     line()
     line(introduction(report))
     line(_bounds(report))
     if report.log is not None:
-        for text in _about_log(report.log):
-            line(text)
+        output.lines(_about_log(report.log))
     for paragraph in _merged(report):
         line()
-        for text in paragraph:
-            line(text)
+        output.lines(paragraph)
     if report.left_out:
         line()
         line(
@@ -52,8 +49,7 @@ def write_table(report: HistoryReport, stream: BinaryIO) -> None:
         line("etcd keeps no times: those above are stated by the object itself.")
     if not report.complete:
         line()
-        for text in incomplete(report):
-            line(text)
+        output.lines(incomplete(report))
 
 
 def _about_log(log: HistoryLog) -> Iterator[str]:

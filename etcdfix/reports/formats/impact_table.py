@@ -31,8 +31,7 @@ STOPS = {"yes": "STOPS", "no": "goes on", "perhaps": "may stop"}
 def write_table(report: ImpactReport, stream: BinaryIO, max_rows: int) -> None:
     """Write the report as text; each list stops at ``max_rows`` and says how much there is more."""
     output = Output(stream)
-    for line in _lines(report, max_rows):
-        output.line(line)
+    output.lines(_lines(report, max_rows))
 
 
 def _lines(report: ImpactReport, max_rows: int) -> Iterator[str]:

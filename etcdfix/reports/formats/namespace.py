@@ -24,8 +24,7 @@ _LONGEST_CONDITION = 300
 def write_table(report: NamespaceReport, stream: BinaryIO, max_rows: int) -> None:
     """Write the report as text; each list stops at ``max_rows`` and says how much there is more."""
     output = Output(stream)
-    for line in _lines(report, max_rows):
-        output.line(line)
+    output.lines(_lines(report, max_rows))
 
 
 def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:

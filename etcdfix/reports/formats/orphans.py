@@ -29,7 +29,8 @@ _NEXT = {
 
 def write_table(report: OrphansReport, stream: BinaryIO, max_rows: int) -> None:
     """Write the groups as text, up to ``max_rows`` of them."""
-    line = Output(stream).line
+    output = Output(stream)
+    line = output.line
     if report.groups:
         line(f"{counted(report.count, 'key')} of {_size(report.size)} belong to nobody")
     else:
@@ -48,8 +49,7 @@ def write_table(report: OrphansReport, stream: BinaryIO, max_rows: int) -> None:
             last = group.reason
         sure = "" if group.confidence == "certain" else f"({group.confidence})"
         row = (shown(group.prefix), counted(group.count, "key"), _size(group.size), sure)
-        for text in aligned([row]):
-            line(text)
+        output.lines(aligned([row]))
         for example in group.examples:
             line(f"      {shown(example)}")
         if group.examples and group.count > len(group.examples):
@@ -75,8 +75,7 @@ def write_table(report: OrphansReport, stream: BinaryIO, max_rows: int) -> None:
             "seen; not everything could be read"
         )
     line()
-    for text in incomplete(report):
-        line(text)
+    output.lines(incomplete(report))
     if reasons:
         line("What to do next")
         for number, reason in enumerate(reasons, start=1):

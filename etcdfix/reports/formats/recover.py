@@ -50,10 +50,8 @@ def write_recover(report: EncryptionRecoverReport, stream: BinaryIO, max_rows: i
     output = Output(stream)
     for sentence in _headline(report):
         output.prose(sentence)
-    for text in incomplete(report):
-        output.line(text)
-    for text in head_lines("", "", report.next):
-        output.line(text)
+    output.lines(incomplete(report))
+    output.lines(head_lines("", "", report.next))
     output.line()
     output.line(introduction(report))
     if report.configurations:

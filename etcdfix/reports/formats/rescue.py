@@ -22,8 +22,7 @@ _OUTCOMES: Final = frozenset(Outcome)
 def write_table(report: RescueReport, stream: BinaryIO) -> None:
     """Write what is saved in numbers, what to do next, the kinds, the servers, and the objects that are not saved."""
     output = Output(stream)
-    for text in _head(report):
-        output.line(text)
+    output.lines(_head(report))
     output.line()
     heads = ("KIND", "OBJECTS", "SAVED", "BEFORE", "OLDER", "READABLE", "NOT HELD", "REFUSED", "NOT ASKED")
     output.table(heads, [_kind_row(kind) for kind in report.kinds])
@@ -41,8 +40,7 @@ def write_table(report: RescueReport, stream: BinaryIO) -> None:
     output.table(
         ("API SERVER", "ASKED", "REQUESTS", "GAVE", "WHAT IT LACKS"), rows, key="WHAT IT LACKS", prose=True
     )
-    for text in _not_saved(report):
-        output.line(text)
+    output.lines(_not_saved(report))
     if report.warnings:
         output.line()
         for warning in report.warnings:

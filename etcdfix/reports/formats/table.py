@@ -91,11 +91,9 @@ class TableReporter(Reporter):
                 warnings=self._warnings + self._count - bad - summary.undetermined,
             )
         )
-        for text in head_lines(summary.at_stake, summary.do_not_restart, summary.next):
-            line(text)
+        self._output.lines(head_lines(summary.at_stake, summary.do_not_restart, summary.next))
         line()
-        for text in _introduction(self._header, conclusion.source):
-            line(text)
+        self._output.lines(_introduction(self._header, conclusion.source))
         line()
         if self._rows:
             self._table(_WIDE_COLUMNS if self._wide else _COLUMNS, self._rows, key="KEY")
@@ -107,8 +105,7 @@ class TableReporter(Reporter):
                 )
             line()
         self._counts(summary)
-        for text in _result(conclusion, self._count, self._warnings):
-            line(text)
+        self._output.lines(_result(conclusion, self._count, self._warnings))
         if self._first_damaged_name is not None:
             line(
                 f"Keys whose own name may be damaged: {self._damaged_names} (-o json or -o yaml shows each). "
@@ -123,8 +120,9 @@ class TableReporter(Reporter):
             for stake in summary.by_severity[:_MOST_STAKES]:
                 what = f"{stake.resource}.{stake.group}" if stake.group else stake.resource
                 text = f"{stake.severity}, {counted(stake.count, 'value')} of {what}: {stake.now} {stake.at_restart}"
-                for part in wrap(safe_text(text), _WIDTH, initial_indent="  ", subsequent_indent="    "):
-                    line(part)
+                self._output.lines(
+                    wrap(safe_text(text), _WIDTH, initial_indent="  ", subsequent_indent="    ")
+                )
             if len(summary.by_severity) > _MOST_STAKES:
                 line(f"  and {len(summary.by_severity) - _MOST_STAKES} more: by_severity of -o json")
         steps = next_steps(summary, of_kine=conclusion.source.type == "kine")

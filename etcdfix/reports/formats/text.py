@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 from etcdfix.reports.base import Aligned, fit
-from etcdfix.reports.copies_model import CopiesReport
-from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
-from etcdfix.reports.explain_model import ExplainReport
-from etcdfix.reports.history_model import HistoryReport
-from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
-from etcdfix.reports.recover_model import EncryptionRecoverReport
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
-_WIDEST = 72
+if TYPE_CHECKING:  # half of all reports: only their names are needed here
+    from etcdfix.reports.copies_model import CopiesReport
+    from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
+    from etcdfix.reports.explain_model import ExplainReport
+    from etcdfix.reports.history_model import HistoryReport
+    from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
+    from etcdfix.reports.recover_model import EncryptionRecoverReport
 
-Report = (
-    CopiesReport
-    | EncryptionRecoverReport
-    | EncryptionTryReport
-    | EncryptionUsageReport
-    | ExplainReport
-    | HistoryReport
-    | ImpactReport
-    | NamespaceReport
-    | OrphansReport
-    | WhatIfReport
-)
+    Report = (
+        CopiesReport
+        | EncryptionRecoverReport
+        | EncryptionTryReport
+        | EncryptionUsageReport
+        | ExplainReport
+        | HistoryReport
+        | ImpactReport
+        | NamespaceReport
+        | OrphansReport
+        | WhatIfReport
+    )
+
+_WIDEST = 72
 
 
 def shown(value: object) -> str:

@@ -26,6 +26,7 @@ from etcdfix.remediation.commit import Change
 from etcdfix.remediation.durable import default_audit_log, default_directory
 from etcdfix.remediation.landmarks import Landmarks
 from etcdfix.remediation.places import RecordPaths
+from etcdfix.remediation.preflight import target as target_module
 from etcdfix.remediation.preflight.members import ActiveAlarm, AlarmKind
 from etcdfix.remediation.writer import _message
 from etcdfix.sources.live import LiveSource
@@ -601,15 +602,15 @@ def test_nothing_is_put_while_etcd_has_no_space(
     registry: Registry, monkeypatch: pytest.MonkeyPatch, kind: AlarmKind
 ) -> None:
     alarm = ActiveAlarm(kind=kind, member_id=0xA1, name="one")
-    monkeypatch.setattr(commit_module, "read_alarms", lambda _client: (alarm,))
+    monkeypatch.setattr(target_module, "read_alarms", lambda _client: (alarm,))
     with registry.cluster() as cluster:
         if kind is not AlarmKind.NOSPACE:
-            commit_module.require_space(cluster.client)
+            target_module.require_space(cluster.client)
             return
         with pytest.raises(
             RefusedByRule, match=r"member one \(a1\) has raised etcd's NOSPACE alarm"
         ) as caught:
-            commit_module.require_space(cluster.client)
+            target_module.require_space(cluster.client)
     assert caught.value.rule == "no-space"
 
 
@@ -708,14 +709,14 @@ def test_place_that_cannot_be_looked_at(tmp_path: Path, place: dict[str, int]) -
         else RecordPaths((path.parent,), tmp_path / "audit.jsonl")
     )
     with pytest.raises(UnsafePlace, match="File name too long") as caught:
-        commit_module.place_warnings(found)
+        places_module.place_warnings(found)
     assert caught.value.exit_code == 4
 
 
 def test_place_of_which_nobody_knows_whether_it_lasts(tmp_path: Path) -> None:
     found = RecordPaths((tmp_path,), tmp_path / "audit.jsonl", etcd_data=tmp_path / ("a" * 300))
     with pytest.raises(UnsafePlace, match="it cannot be told whether it would last: File name too long"):
-        commit_module.place_warnings(found)
+        places_module.place_warnings(found)
 
 
 def test_bytes_to_put_are_in_no_repr() -> None:
@@ -751,15 +752,15 @@ def test_default_place_on_the_disk_of_etcd_is_refused_and_a_named_one_warned_of(
     for path in (directory, log_directory):
         own_directory(path)
     named = structs.replace(default, etcd_data=tmp_path)
-    warnings = " ".join(commit_module.place_warnings(named))
+    warnings = " ".join(places_module.place_warnings(named))
     assert f"{directory} is on the disk of etcd" in warnings
     assert f"{log_directory} is on the disk of etcd" in warnings
     for unnamed in ({"backup_directories": ()}, {"audit_log": None}):
         with pytest.raises(UnsafePlace, match="the default directory will not do"):
-            commit_module.place_warnings(structs.replace(named, **unnamed))
+            places_module.place_warnings(structs.replace(named, **unnamed))
     # Where there is nothing to back up, only the log has to last.
     log_alone = structs.replace(named, backup_directories=())
-    assert str(directory) not in " ".join(commit_module.place_warnings(log_alone, backup=False))
+    assert str(directory) not in " ".join(places_module.place_warnings(log_alone, backup=False))
 
 
 def _lasts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,10 +185,11 @@ class Fast:
     """The fast check of one kind, with what it needs to be called."""
 
     def __init__(self, message: str) -> None:
-        check = FastChecks(SCHEMA).make(message)
+        checks = FastChecks(SCHEMA)
+        check = checks.make(message)
         assert check is not None
         self.check: FastCheck = check
-        self.parse = MessageClasses(lambda name: wire_fields(SCHEMA, name), "test")[message].FromString
+        self.parse = checks.classes[message].FromString
 
     def __call__(self, raw: bytes) -> bool:
         message: Any = self.parse(raw)
@@ -231,6 +232,72 @@ def test_fast_check_remembers_only_what_was_good() -> None:
     other_name = block(1, object_meta(b"another")) + good[len(block(1, object_meta(b"p"))) :]
     assert fast(other_name)
     assert len(fast.check._good) == 1
+
+
+def probe(port: bytes, *, last: bytes = b"") -> bytes:
+    """A Pod with a liveness probe; ``last`` stands behind what the probe has."""
+    http_get = block(1, b"/healthz") + block(2, port)
+    return pod(block(2, block(1, b"c") + block(10, block(1, block(2, http_get)) + number(3, 1) + last)))
+
+
+def projected(path: bytes, *, last: bytes = b"") -> bytes:
+    """A Pod with a projected volume; ``last`` stands behind what it has."""
+    source = block(4, block(3, path))
+    volume = block(26, block(1, source) + number(2, 420) + last)
+    return pod(block(1, block(1, b"kube-api-access-1") + block(2, volume)))
+
+
+def environment(path: bytes, *, last: bytes = b"") -> bytes:
+    """A Pod with a variable from a field; ``last`` stands behind that."""
+    value_from = block(1, block(1, b"v1") + block(2, path)) + last
+    return pod(block(2, block(1, b"c") + block(7, block(1, b"NAME") + block(3, value_from))))
+
+
+HTTP = number(1, 1) + number(2, 0) + block(3, b"http")
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        (probe(HTTP), probe(number(1, 2) + HTTP[2:])),
+        (probe(HTTP), probe(block(3, b"http") + number(1, 1))),
+        (probe(HTTP), probe(HTTP[:-1] + b"\xff")),
+        (probe(HTTP), probe(HTTP, last=number(99, 1))),
+        (probe(HTTP), probe(HTTP, last=number(3, 1))),
+        (probe(HTTP), probe(HTTP, last=b"\x7a\x05")),
+        (projected(b"token"), projected(b"t\xff")),
+        (projected(b"token"), projected(b"token", last=number(99, 1))),
+        (projected(b"token"), projected(b"token", last=block(1, block(9, b"")))),
+        (environment(b"metadata.name"), environment(b"\xff")),
+        (environment(b"metadata.name"), environment(b"metadata.name", last=number(99, 1))),
+        (
+            environment(b"a", last=block(2, block(2, b"cpu") + block(3, block(1, b"1")))),
+            environment(b"a", last=block(2, block(2, b"cpu") + block(3, block(1, b"one")))),
+        ),
+    ],
+)
+def test_fast_check_of_what_pods_share(good: bytes, bad: bytes) -> None:
+    fast = Fast(POD)
+    for _ in range(2):
+        assert fast(good)
+        assert not fast(bad)
+    # in a template
+    daemon_set = Fast(DAEMON_SET)
+    start = len(block(1, object_meta(b"p")))
+    for raw, expected in ((good, True), (bad, False)):
+        template = block(2, block(1, object_meta(b"t")) + raw[start:])
+        assert daemon_set(block(1, object_meta(b"d")) + block(2, template)) is expected
+
+
+def test_what_pods_share_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = Fast(POD)
+    assert fast(projected(b"token"))
+    monkeypatch.setattr(consistency, "parse_whole", None)
+    assert fast(projected(b"token"))
+    # In another Pod, beside something new, too.
+    resources = container(entry(1, b"cpu", block(1, b"1")))
+    with pytest.raises(TypeError):
+        fast(projected(b"token") + block(2, resources))
 
 
 def test_fast_check_of_raw_json() -> None:
@@ -284,13 +351,20 @@ def test_messages_that_contain_themselves_have_no_fast_check() -> None:
 
 def test_what_is_remembered_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consistency, "_MAX_REMEMBERED", 3)
-    monkeypatch.setattr(consistency, "_MAX_REMEMBERED_BYTES", 10)
+    monkeypatch.setattr(consistency, "_MAX_REMEMBERED_SIZE", 10)
+    monkeypatch.setattr(consistency, "_MAX_REMEMBERED_BYTES", 12)
     remembered = consistency._Remembered()
     for item in ("a", "b", "c", "long enough to be left out"):
         remembered.remember(item)
     assert remembered == {"a", "b", "c"}
     remembered.remember("d")
     assert remembered == {"d"}
+    remembered.remember("e" * 10)
+    assert remembered == {"d", "e" * 10}
+    remembered.remember("ff")
+    assert remembered == {"ff"}
+    remembered.remember("g" * 10)
+    assert remembered == {"ff", "g" * 10}
 
 
 def test_an_int_or_string_of_another_type_does_not_survive_parsing() -> None:

@@ -7,6 +7,7 @@ import hashlib
 import mmap
 import os
 import tempfile
+import threading
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
@@ -84,6 +85,19 @@ def test_hashing_in_a_thread_gives_the_same(tmp_path: Path, image: bytes) -> Non
     file.start_hashing()
     file.start_hashing()
 
+    assert file.integrity().sha256 == hashlib.sha256(image[:-32]).hexdigest()
+    file.close()
+
+
+def test_hashing_without_a_thread_gives_the_same(
+    tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", none_left)
+    file = opened(tmp_path, image)
+    file.start_hashing()
     assert file.integrity().sha256 == hashlib.sha256(image[:-32]).hexdigest()
     file.close()
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import channel, history, paging
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.sources.live import LiveSource
+from etcdfix.storagekey import display
 from tests.support.etcd_proxy import RANGE, Refusal
 from tests.support.scripted_etcd import (
     COMPACTED,
@@ -175,6 +177,74 @@ def test_what_is_written_during_a_scan_is_not_seen(etcd: ScriptedEtcd) -> None:
         assert found | set(rest) == set(pairs(45))
         assert rest[key(41)] == pairs(45)[key(41)]
         assert source.get(PREFIX + b"new") is None
+
+
+def scattered() -> dict[bytes, bytes]:
+    """Keys in clumps, so that no guess from one page is right for long."""
+    chance = random.Random(11)
+    keys = {PREFIX + b"%02d/%s/%x" % (n % 7, b"k" * (n % 5), chance.randrange(16**6)) for n in range(700)}
+    return {key: key[::-1] for key in keys | {PREFIX + b"a" * n for n in range(1, 60)}}
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+@pytest.mark.parametrize("prefix", [PREFIX, b"", PREFIX + b"0"])
+def test_ranges_end_before_the_last_key_and_nothing_is_left_out(prefix: bytes) -> None:
+    pairs = scattered()
+    with ScriptedEtcd({**pairs, b"zz": b"after"}) as server, live(server) as source:
+        found = [(stored.key, stored.value) for stored in source.current(prefix)]
+        assert found == sorted(p for p in {**pairs, b"zz": b"after"}.items() if p[0].startswith(prefix))
+        assert source.describe().segments == (Segment("", source.describe().revision),)
+        assert source.problems == []
+        asked = server.ranges()
+    _, end = paging.bounds_of(prefix)
+    guessed = [request for request in asked if request.range_end != end]
+    assert asked[0].range_end == end
+    assert len(guessed) > len(found) / 30
+    assert len(asked) < len(found) / 10 * 2 + 2
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_a_member_without_a_cluster_id_is_asked_for_whole_ranges_only() -> None:
+    with ScriptedEtcd(scattered(), cluster_id=0) as server, live(server) as source:
+        assert len(values(source)) == len(scattered())
+        assert {request.range_end for request in server.ranges()} == {b"/registry0"}
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_a_compaction_while_a_range_is_guessed() -> None:
+    with ScriptedEtcd(scattered()) as server, live(server) as source:
+        scan = source.current(PREFIX)
+        found = [next(scan).key for _ in range(300)]
+        server.store.put(b"/other", b"")
+        server.store.compact()
+        found += [stored.key for stored in scan]
+        assert found == sorted(scattered())
+        first, second = source.describe().segments
+        assert second.from_key in map(display, scattered())
+        assert first.revision < second.revision
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_what_is_lost_after_a_short_guess_is_lost_after_the_last_key_that_was_read() -> None:
+    short = 0
+
+    def fail_after_one(call: Call) -> Refusal | None:
+        nonlocal short
+        if call.path != RANGE or short == 0:
+            return None
+        return PERMISSION_DENIED
+
+    keys = sorted(scattered())
+    with ScriptedEtcd(scattered()) as server, live(server) as source:
+        server.script = fail_after_one
+        read = []
+        for stored in source.current(PREFIX):
+            read.append(stored.key)
+            asked = server.ranges()
+            # The one before the last had a guess, and now its whole range is asked for again.
+            short = len(asked) > 2 and asked[-2].range_end != b"/registry0" == asked[-1].range_end
+        assert read == keys[: len(read)] != keys
+        assert any(f"lost after key {display(read[-1])}" in problem for problem in source.problems)
 
 
 def test_nothing_there() -> None:

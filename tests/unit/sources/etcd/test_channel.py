@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import platform
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -108,3 +112,25 @@ def test_an_answer_that_does_not_come(etcd: ScriptedEtcd, channel: ReadOnlyChann
     may_answer.set()
     found, _ = answer.result(timeout=5)
     assert (found.count, answer.done()) == (1, True)
+
+
+COUNT_HEAPS = """
+import ctypes, sys, threading
+import etcdfix.sources.etcd.channel
+held = []
+threads = [threading.Thread(target=lambda: held.append(bytearray(100_000))) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+file = libc.fopen(sys.argv[1].encode(), b"w")
+libc.malloc_info(0, ctypes.c_void_p(file))
+libc.fclose(ctypes.c_void_p(file))
+"""
+
+
+@pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="only glibc has several heaps")
+def test_all_threads_share_one_heap(tmp_path: Path) -> None:
+    told = tmp_path / "heaps"
+    subprocess.run([sys.executable, "-c", COUNT_HEAPS, str(told)], check=True, timeout=60)
+    assert told.read_text().count("<heap nr=") == 1

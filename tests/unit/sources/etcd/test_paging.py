@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from etcdfix.sources.etcd.paging import (
     FIRST_LIMIT,
     GOOD_PAGES,
     LARGEST_LIMIT,
+    NO_BOUND,
+    PAGES_AHEAD,
     SMALLEST_LIMIT,
     TARGET_BYTES,
     PageSize,
+    RangeEnd,
     after,
     bounds_of,
 )
@@ -90,3 +95,80 @@ def test_one_huge_value_does_not_slow_the_rest_for_ever() -> None:
     for _ in range(20 * GOOD_PAGES):
         page.learn(1000, 10)
     assert page.limit == LARGEST_LIMIT
+
+
+MANY = 1_000_000
+"""Keys that a range holds, as etcd has counted: too many to be counted for each page."""
+
+
+def learned(first: bytes, last: bytes, *, keys: int = 10, limit: int = 10, end: bytes = b"/z") -> bytes:
+    reach = RangeEnd(end)
+    reach.learn(first, last, keys, MANY, limit)
+    return reach.guess
+
+
+def test_a_range_ends_as_far_on_as_some_pages_should_reach() -> None:
+    assert learned(b"/k/a000", b"/k/a001") == b"/k/a00" + bytes([0x31 + PAGES_AHEAD]) + b"\0\0\0\0\0\0\x01"
+
+
+def test_larger_pages_reach_further() -> None:
+    assert (
+        learned(b"/k/a000", b"/k/a001", limit=40)
+        == b"/k/a00" + bytes([0x31 + 4 * PAGES_AHEAD]) + bytes(6) + b"\x01"
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "end", "guess"),
+    [
+        (b"/k/a", b"/k/z", b"/z", b"/k0"),  # further than all that begins as both do
+        (b"/k/a", b"/k/z", b"/k/z0", b"/k/z0"),
+        (b"/k/a", b"/k/z", b"/k0", b"/k0"),
+        (b"/k/a", b"/k/z", NO_BOUND, b"/k0"),
+        (b"\xff", b"\xff\xff\xff", NO_BOUND, NO_BOUND),
+        (b"a", b"z", NO_BOUND, NO_BOUND),  # no bytes in common
+        (b"a", b"z", b"zz", b"zz"),
+        (b"/k/a", b"/k/a\0", b"/z", b"/k/a" + bytes(7) + b"\x01"),
+    ],
+)
+def test_a_guess_has_bounds(first: bytes, last: bytes, end: bytes, guess: bytes) -> None:
+    assert learned(first, last, end=end) == guess
+
+
+def test_one_key_does_not_tell_how_far_apart_keys_are() -> None:
+    assert learned(b"/k/a", b"/k/a", keys=1) == b"/z"
+
+
+def test_a_guess_is_above_the_last_key_and_not_behind_the_end() -> None:
+    chance = random.Random(4)
+    for _ in range(5000):
+        first, last, end = sorted(
+            {bytes(chance.choices(b"\0\x01/ab\xfe\xff", k=chance.randint(1, 12))) for _ in range(9)}
+        )[:3]
+        guess = learned(first, last, end=end, keys=chance.randint(1, 9), limit=chance.randint(1, 10_000))
+        assert last < guess <= end
+        guess = learned(first, last, end=NO_BOUND)
+        assert guess == NO_BOUND or guess > last
+
+
+def test_a_guess_stays_while_enough_is_known_to_follow() -> None:
+    reach = RangeEnd(b"/z")
+    reach.learn(b"/a", b"/b", 10, 10 + PAGES_AHEAD * 10, 10)
+    assert reach.guess == b"/z"  # not too far: nothing was guessed
+    reach.learn(b"/k/a000", b"/k/a001", 10, MANY, 10)
+    guess = reach.guess
+    for left in (10, PAGES_AHEAD * 10):
+        reach.learn(b"/k/b0", b"/k/b1", 10, 10 + left, 10)
+        assert reach.guess == guess
+    for left in (9, PAGES_AHEAD * 10 + 1):
+        reach.learn(b"/k/a%03d" % left, b"/k/a%03d" % (left + 1), 10, 10 + left, 10)
+        assert reach.guess != guess
+        guess = reach.guess
+    reach.widen()
+    assert reach.guess == b"/z"
+
+
+def test_the_rest_of_a_range_needs_no_guess() -> None:
+    reach = RangeEnd(b"/z")
+    reach.learn(b"/k/a", b"/k/b", 10, 15, 10)
+    assert reach.guess == b"/z"

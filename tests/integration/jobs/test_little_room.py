@@ -1,0 +1,184 @@
+"""A scan with four jobs under a lost key where there is no room to keep what waits, or for further processes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.support.job_runs import (
+    JOBS,
+    Command,
+    Ended,
+    adopting,
+    configuration_file,
+    local_etcd,
+    without_loss,
+    without_times,
+)
+from tests.support.objects import KEY_2, aesgcm, namespace_object, secret
+from tests.support.thorough import some
+
+pytestmark = pytest.mark.etcd
+
+FINDINGS, INCOMPLETE, SOURCE = 1, 3, 5
+LOST: Final = 6_000
+"""Of a lost key: what waits of them takes more than is kept in memory."""
+
+# <linux/prctl.h>, <linux/capability.h>: to read what root may, and nothing else of root's.
+_PR_SET_KEEPCAPS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE = 8, 47, 2
+_CAPABILITY_VERSION_3: Final = 0x2008_0522
+_MAY_READ: Final = (1, 2)
+USER: Final = 61_000
+ROOM: Final = (0, 64, 400)
+"""KiB of a temporary directory; all that waits needs more."""
+
+
+class Ground:
+    """A store whose key is lost, and what a scan of it with one job and all the room says."""
+
+    def __init__(self, endpoint: str, folder: Path) -> None:
+        self.snapshot = folder / "snapshot.db"
+        self.temporary = folder / "temporary"
+        self.temporary.mkdir()
+        self.arguments: tuple[str | Path, ...] = (
+            "scan", "-o", "json", "--endpoints", endpoint, "--encryption-config", configuration_file(folder),
+        )  # fmt: skip
+        self.expected = self.alone(self.arguments)
+
+    def alone(self, arguments: Sequence[str | Path]) -> dict[str, Any]:
+        return without_times(Command(self.temporary, (*arguments, "--jobs", "1")).finish(120).document)
+
+    def scan(self, *more: str | Path, jobs: int = JOBS, temporary: Path | None = None, **how: Any) -> Command:
+        return Command(temporary or self.temporary, (*self.arguments, "--jobs", str(jobs), *more), **how)
+
+
+def lost_pairs() -> Iterator[tuple[bytes, bytes]]:
+    yield b"/registry/namespaces/kube-system", namespace_object("kube-system")
+    for number in range(LOST):
+        key = f"/registry/secrets/shop/s-{number:05}"
+        yield key.encode(), aesgcm(secret(f"s-{number:05}"), key, KEY_2)
+
+
+@pytest.fixture(scope="module")
+def ground() -> Iterator[Ground]:
+    # Other users must reach it.
+    with adopting(), local_etcd() as start_etcd, tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        server = start_etcd()
+        server.put_all(lost_pairs())
+        found = Ground(server.endpoint, Path(folder))
+        assert found.expected["summary"]["decrypt_failures"] == LOST
+        assert found.expected["summary"]["key_loss"]
+        server.etcdctl("snapshot", "save", found.snapshot)
+        for path in (found.snapshot, *found.arguments[-1:]):
+            Path(path).chmod(0o644)
+        yield found
+
+
+@contextmanager
+def small(folder: Path, kibibytes: int) -> Iterator[Path]:
+    """Mount a file system of this size; of size 0 one that is full."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={max(kibibytes, 4)}k,mode=1777", "none", str(folder)]
+    if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        place = folder / "temporary"
+        place.mkdir()
+        if not kibibytes:
+            with (folder / "filled").open("wb") as stream:
+                stream.write(bytes(shutil.disk_usage(folder).free))
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def check_honest(ended: Ended, ground: Ground) -> None:
+    """Fail unless the report says all that it would with more room, or that it does not, and why."""
+    assert "Traceback" not in ended.err
+    if ended.code == FINDINGS:
+        assert without_times(ended.document) == ground.expected
+        return
+    assert ended.code in {INCOMPLETE, SOURCE, 6}
+    assert ended.err
+    if ended.out and ended.out.rstrip().endswith(b"}"):
+        document = ended.document
+        assert not document["complete"]
+        assert document["incomplete_reasons"]
+        known = {finding["key"]: finding["cause"] for finding in ground.expected["findings"]}
+        assert all(known[finding["key"]] == finding["cause"] for finding in document["findings"])
+        if document["summary"]["keys"] == ground.expected["summary"]["keys"]:
+            assert without_loss(document)["summary"]["by_cause"] == ground.expected["summary"]["by_cause"]
+
+
+@pytest.mark.parametrize(("kibibytes", "jobs"), some([(s, j) for s in ROOM for j in (JOBS, 1)], of=2))
+def test_a_small_file_system(ground: Ground, tmp_path: Path, kibibytes: int, jobs: int) -> None:
+    """Also for the report: it goes to another one."""
+    with small(tmp_path / "small", kibibytes) as place:
+        check_honest(ground.scan(jobs=jobs, temporary=place).finish(120), ground)
+
+
+def test_a_small_file_system_for_the_report_too(ground: Ground, tmp_path: Path) -> None:
+    """No report is better than a part of one that looks whole."""
+    with small(tmp_path / "small", 400) as place:
+        target = place.parent / "report.json"
+        ended = ground.scan("--output-file", target, temporary=place).finish(120)
+        assert "Traceback" not in ended.err
+        assert ended.code not in {0, FINDINGS}
+        assert "No space left on device" in ended.err
+        assert [entry.name for entry in place.parent.iterdir()] == ["temporary"]
+
+
+def few_processes(user: int, most: int) -> Callable[[], None]:
+    """Return what makes a child somebody who may have so many processes and threads: root may have any number."""
+    capability = sum(1 << number for number in _MAY_READ)
+    head = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
+    sets = struct.pack("=6I", capability, capability, capability, 0, 0, 0)
+
+    def become() -> None:
+        libc = ctypes.CDLL(None)
+        libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0)
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+        libc.capset(head, sets)
+        for number in _MAY_READ:  # this checkout may lie where others cannot read
+            libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, number, 0, 0)
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+
+    return become
+
+
+@pytest.mark.parametrize("where", ["etcd", "file"])
+@pytest.mark.parametrize("most", some([1, 2, 4, 8, 16, 24, 60], of=4))
+def test_a_user_who_may_have_few_processes(ground: Ground, where: str, most: int) -> None:
+    """The kernel's own limit: threads count as well. What needs none is done in the first process."""
+    if os.getuid() != 0:
+        pytest.skip("only root can be somebody else")
+    arguments, expected = ground.arguments, ground.expected
+    if where == "file":
+        arguments = ("scan", "-o", "json", "--snapshot", ground.snapshot, *arguments[-2:])
+        expected = ground.alone(arguments)
+    temporary = ground.temporary.parent / f"of-{where}-{most}"
+    temporary.mkdir(mode=0o777)
+    os.chown(temporary, USER + most, USER + most)
+    options = {"preexec_fn": few_processes(USER + most, most)}
+    ended = Command(temporary, (*arguments, "--jobs", str(JOBS)), options).finish(120)
+    if where == "etcd" and most < 10:
+        assert ended.code == SOURCE
+        assert ended.out == b""
+        assert "the system gives this process too few threads" in ended.err
+        return
+    assert ended.code in {FINDINGS, INCOMPLETE}, ended.err
+    assert without_loss(ended.document) == without_loss(expected)

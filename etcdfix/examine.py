@@ -21,12 +21,11 @@ from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, KNOWN_PROVIDERS, Envelope, parse_envelope
 from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, KMSPending, stored_key_id
-from etcdfix.encryption.noise import SameNoise
 from etcdfix.encryption.peek import LookInto, PeekRequest, Structures, peek
 from etcdfix.encryption.repairs import is_never_near, nearly_behind_plugin, unsearched
+from etcdfix.encryption.same_look import SameLook
 from etcdfix.encryption.transformer import (
     Transformers,
-    TransformFailed,
     no_plugin,
 )
 from etcdfix.errors import DecodeError, KindUnknown
@@ -37,7 +36,6 @@ from etcdfix.model import (
     Look,
     Outcome,
     Peek,
-    PeekState,
     Plaintext,
     RepairProof,
     ServerBehaviour,
@@ -93,16 +91,16 @@ def _ends_inside_its_envelope(value: bytes) -> bool:
 
 
 class _OneOfMany(NamedTuple):
-    """What was said of one value that shows noise, and is said of every other one like it."""
+    """What was said of one value that does not open, and is said of every other one that looks the same."""
 
-    noise: SameNoise
+    look: SameLook
     failure: TransformFailure
     seen: Observation
     found: Examination
 
 
 _MOST_ALIKE: Final = 8
-"""So many envelopes of one resource are told apart; hostile values can all have different ones."""
+"""So many kinds of one resource are told apart; hostile values can all be of their own."""
 _MOST_RESOURCES: Final = 1_000
 
 
@@ -279,14 +277,16 @@ class Examiner:
             plain = decoded = None
             try:
                 if transformers is not None:
-                    plain = transformers.from_storage(data, key)
-                    data = plain.data
-                    decoded = decode(data)
+                    opened = transformers.read(data, key)
+                    if isinstance(opened, Plaintext):
+                        plain = opened
+                        data = plain.data
+                        decoded = decode(data)
+                    else:
+                        problem = opened
                 elif not reader.is_closed(data):
                     plain = Plaintext(data, "identity", stale=False)
                     decoded = decode(data)
-            except TransformFailed as error:
-                problem = error.failure
             except DecodeError as error:
                 problem = error
             except KMSPending as error:
@@ -312,7 +312,7 @@ class Examiner:
                             revisions = counted[place] = []
                         revisions.append(stored.mod_revision)
                         continue
-                    opened = self._note_opened(reader, plain, stored.mod_revision)
+                    span = self._note_opened(reader, plain, stored.mod_revision)
                     self._last_opened = stored, data
                     yield (
                         stored,
@@ -328,7 +328,7 @@ class Examiner:
                             decoded,
                             plain.kms_key_id,
                             reader.rule,
-                            opened.key_fingerprints,
+                            span.key_fingerprints,
                         ),
                     )
                     continue
@@ -375,27 +375,31 @@ class Examiner:
     def _like_another(
         self, reader: ResourceReader, stored: StoredValue, failure: TransformFailure
     ) -> Examination | None:
-        """Return what a value is that shows the same noise as another one; None where it has to be looked at."""
-        for noise, failed, seen, found in self._alike.get(reader, ()):
-            if (failed is failure or failed == failure) and noise.holds(stored.value):
-                where = self.layout.split(
-                    stored.key, reader.directory, reader.shared, namespaced=reader.namespaced
-                )
-                self._last_seen = stored, seen
-                return Examination(
-                    stored,
-                    reader.directory,
-                    where.namespace,
-                    where.name,
-                    found.transformer,
-                    False,
-                    False,
-                    found.verdict,
-                    None,
-                    "",
-                    reader.rule,
-                    found.key_fingerprints,
-                )
+        """Return what a value is that looks the same as another one; None where it has to be looked at."""
+        for like, failed, seen, found in self._alike.get(reader, ()):
+            if failed is not failure and failed != failure:
+                continue
+            peek = like.of_another(stored.value, stored.key, self._look_into(reader))
+            if peek is None:
+                continue
+            self._last_seen = stored, seen if peek is seen.peek else msgspec.structs.replace(seen, peek=peek)
+            where = self.layout.split(
+                stored.key, reader.directory, reader.shared, namespaced=reader.namespaced
+            )
+            return Examination(
+                stored,
+                reader.directory,
+                where.namespace,
+                where.name,
+                found.transformer,
+                False,
+                False,
+                found.verdict,
+                None,
+                "",
+                reader.rule,
+                found.key_fingerprints,
+            )
         return None
 
     def _remember(
@@ -405,7 +409,7 @@ class Examiner:
         own, failure, data = reader.transformers, seen.transform_failure, found.stored.value
         if own is None or self.transformers is None or failure is None:
             return
-        if seen.peek is None or seen.peek.state is PeekState.RIGHT_KEY or not reader.owner_known:
+        if seen.peek is None or not reader.owner_known:
             return
         # What a name says beside its namespace, or a repair of the prefix, would be of that value alone.
         if reader.directory.codec is StorageCodec.NOT_AN_OBJECT or not is_never_near(
@@ -415,17 +419,15 @@ class Examiner:
         if len(self._alike) >= _MOST_RESOURCES:
             self._alike.clear()
         known = self._alike.setdefault(reader, [])
-        if len(known) >= _MOST_ALIKE or any(
-            one.failure == failure and data.startswith(one.noise.start) for one in known
-        ):
+        if len(known) >= _MOST_ALIKE:
             return
         resource = reader.directory.group_resource
-        noise = SameNoise.of(
-            data, envelope.body_offset, resource, self.transformers, self._structures(reader)
-        )
-        if noise is not None:
+        structures = self._structures(reader)
+        body = envelope.body_offset
+        look = SameLook.of(data, found.stored.key, body, resource, self.transformers, structures, seen.peek)
+        if look is not None:
             stored = msgspec.structs.replace(found.stored, value=b"")
-            known.append(_OneOfMany(noise, failure, seen, msgspec.structs.replace(found, stored=stored)))
+            known.append(_OneOfMany(look, failure, seen, msgspec.structs.replace(found, stored=stored)))
 
     def _judge_closely(
         self,

@@ -30,6 +30,7 @@ from etcdfix.spool import Spool
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
+from etcdfix.verdicts.kinds import Kinds
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -50,8 +51,6 @@ MOST_SEARCHED = 1_000
 # So many values are asked about ahead of the one whose answer is awaited.
 _WINDOW = 512
 _WINDOW_BYTES = 8 << 20
-# So many kinds of examinations that were put aside are told apart; hostile values can all be of their own.
-_MOST_KINDS = 1_000
 
 
 WAITING = "waiting"
@@ -288,13 +287,17 @@ class _Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class _Doubtful:
-    """Examinations that were put aside, in the order in which they came; what many have in common is kept once."""
+    """Examinations that were put aside, in the order in which they came; what many have in common is kept once.
+
+    Attributes:
+        kind: Of the one that :meth:`peek` returned last; None where it was kept whole.
+    """
 
     def __init__(self) -> None:
         self._spool = Spool(_Kept)
-        self._numbers: dict[tuple[object, ...], int] = {}
-        self._kinds: list[Examination] = []
+        self._kinds = Kinds()
         self._first: Examination | None = None
+        self.kind: int | None = None
 
     @property
     def count(self) -> int:
@@ -311,61 +314,23 @@ class _Doubtful:
         Raises:
             OSError: There is no room for it; those before it are kept.
         """
-        number = self._number_of(found)
+        number = self._kinds.number_of(found)
         if number is None:
             self._spool.append(_Kept(0, whole=found))
         else:
             self._spool.append(_Kept(number, found.stored, found.namespace, found.name))
 
-    def _number_of(self, found: Examination) -> int | None:
-        """Return which kind it is of; None where it has much for itself, or there are too many kinds."""
-        if found.decoded is not None or found.repair is not None:
-            return None
-        like = (
-            found.verdict,
-            found.directory,
-            found.transformer,
-            found.opened,
-            found.stale,
-            found.kms_key_id,
-            found.rule,
-            found.key_fingerprints,
-            found.keys_untried,
-        )
-        number = self._numbers.get(like)
-        if number is None and len(self._kinds) < _MOST_KINDS:
-            number = self._numbers[like] = len(self._kinds)
-            self._kinds.append(
-                msgspec.structs.replace(found, stored=msgspec.structs.replace(found.stored, value=b""))
-            )
-        return number
-
     def peek(self) -> Examination:
         """Return the first that has not been dropped yet; there must be one."""
         if self._first is None:
             kept = self._spool.peek()
-            self._first = kept.whole if kept.stored is None else self._of_kind(kept, kept.stored)
+            if kept.stored is None:
+                self.kind, self._first = None, kept.whole
+            else:
+                self.kind = kept.kind
+                self._first = self._kinds.examination(kept.kind, kept.stored, kept.namespace, kept.name)
             assert self._first is not None  # one of the two always is there
         return self._first
-
-    def _of_kind(self, kept: _Kept, stored: StoredValue) -> Examination:
-        kind = self._kinds[kept.kind]
-        return Examination(
-            stored,
-            kind.directory,
-            kept.namespace,
-            kept.name,
-            kind.transformer,
-            kind.opened,
-            kind.stale,
-            kind.verdict,
-            None,
-            kind.kms_key_id,
-            kind.rule,
-            kind.key_fingerprints,
-            None,
-            kind.keys_untried,
-        )
 
     def drop(self) -> None:
         """Let go of the one that :meth:`peek` returned."""
@@ -397,6 +362,7 @@ class Examining:
         self._doubtful = (_Doubtful(), _Doubtful())
         self._window: deque[tuple[StoredValue, Examination | None]] = deque()
         self._is_beyond: Callable[[bytes], bool] = _never
+        self._may_change_of_kind: dict[tuple[_Doubtful, int], bool] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -522,12 +488,13 @@ class Examining:
             if now is not None:
                 yield now
         # Every value that could open has: what is said now is the last word.
+        self._may_change_of_kind.clear()
         if self._plugins is not None:
             self._plugins.final = True
         try:
             while (spool := self._next_doubtful()) is not None:
                 found = spool.peek()
-                if self._may_change(found):
+                if self._may_change(found, spool):
                     found = self._wait_and_search(found.stored)
                 spool.drop()
                 yield found
@@ -553,21 +520,35 @@ class Examining:
         self._searched.update(keys)
         return all(self._searched[key] <= MOST_SEARCHED for key in keys)
 
-    def _may_change(self, found: Examination) -> bool:
-        """Say whether the last look may come to something else than the first, now that everything has been seen."""
-        searched = found.stored.key == self._target
-        repairs = bool(self._to_be_repaired(found))
-        return searched or repairs or _behind_plugin(found) or self._is_key_right(found)
+    def _may_change(self, found: Examination, spool: _Doubtful) -> bool:
+        """Say whether the last look may come to something else than the first, now that everything has been seen.
+
+        Where no plugin is asked, all of a kind are of one answer: which keys are right is known, and stays so.
+        """
+        if found.stored.key == self._target:
+            return True
+        if self._plugins is not None or spool.kind is None:
+            return self._may_change_alone(found)
+        place = spool, spool.kind
+        known = self._may_change_of_kind.get(place)
+        if known is None:
+            known = self._may_change_of_kind[place] = self._may_change_alone(found)
+        return known
+
+    def _may_change_alone(self, found: Examination) -> bool:
+        return bool(self._to_be_repaired(found)) or _behind_plugin(found) or self._is_key_right(found)
 
     def _is_key_right(self, found: Examination) -> bool:
         """Say whether the value's encryption key is there: it opens other values, or a look at this one showed it."""
         return found.verdict.key_proven or self._opened.opened(found.encryption_keys)
 
     def _next_doubtful(self) -> _Doubtful | None:
-        filled = [spool for spool in self._doubtful if spool.count]
-        if len(filled) == len(self._doubtful):
-            return min(filled, key=lambda spool: spool.peek().stored.key)
-        return filled[0] if filled else None
+        first, later = self._doubtful
+        if not later.count:
+            return first if first.count else None
+        if not first.count:
+            return later
+        return first if first.peek().stored.key <= later.peek().stored.key else later
 
     def _try(self, stored: StoredValue) -> Examination | None:
         """Examine a value without waiting; None when a plugin has not answered, or could not just now."""

@@ -30,7 +30,7 @@ class Spool(Generic[V]):
     def __init__(self, kind: type[V] | UnionType) -> None:
         self._memory = bytearray()
         self._file: IO[bytes] | None = None  # instead of the memory, once there is too much for that
-        self._encode = msgspec.msgpack.Encoder().encode
+        self._encode_into = msgspec.msgpack.Encoder().encode_into
         self._decoder = msgspec.msgpack.Decoder(kind)
         # In this order: what was read and not dropped yet, what the file holds, what is not written yet.
         self._head = b""
@@ -59,11 +59,11 @@ class Spool(Generic[V]):
         Raises:
             OSError: There is no room for it; those before it are kept.
         """
-        record = self._encode(value)
         tail = self._tail
         before = len(tail)
-        tail += len(record).to_bytes(_SIZE_BYTES)
-        tail += record
+        start = before + _SIZE_BYTES
+        self._encode_into(value, tail, start)
+        tail[before:start] = (len(tail) - start).to_bytes(_SIZE_BYTES)
         if len(tail) >= _WRITTEN_BYTES:
             try:
                 self._write()
@@ -98,11 +98,15 @@ class Spool(Generic[V]):
     def peek(self) -> V:
         """Return the first value that has not been dropped yet; there must be one."""
         if self._first is None:
-            start = self._have(_SIZE_BYTES)
-            size = int.from_bytes(self._head[start : start + _SIZE_BYTES])
-            start = self._have(_SIZE_BYTES + size) + _SIZE_BYTES
-            self._first_end = start + size
-            self._first = self._decoder.decode(self._head[start : start + size])
+            head, start = self._head, self._head_at + _SIZE_BYTES
+            end = start + int.from_bytes(head[start - _SIZE_BYTES : start])
+            if start > len(head) or end > len(head):
+                start = self._have(_SIZE_BYTES) + _SIZE_BYTES
+                size = int.from_bytes(self._head[start - _SIZE_BYTES : start])
+                start = self._have(_SIZE_BYTES + size) + _SIZE_BYTES
+                head, end = self._head, start + size
+            self._first_end = end
+            self._first = self._decoder.decode(head[start:end])
         return self._first
 
     def _have(self, size: int) -> int:

@@ -31,6 +31,8 @@ START_SIZE = 256
 # Where the first block is damaged, what follows has to be seen as far as the uid.
 START_SIZE_CBC = 1024
 LEAST_VISIBLE = 15
+NOISE_SIZE = 8
+"""So many bytes tell nearly all noise."""
 
 _LEAST_BITS_PROTOBUF = 128
 _LEAST_BITS_TEXT = 120
@@ -43,6 +45,7 @@ _JSON_TEXT = re.compile(rb'\{"[\x20-\x7e]{62}')
 _YAML_TEXT = re.compile(rb"[\x20-\x7e\r\n]{64}")
 _YAML_WORD = re.compile(rb'"?[A-Za-z][A-Za-z0-9_-]*"?:[ \r\n]')
 _MEMBER = b'":'
+_LEAST_MEMBERS = 2
 # As the three texts begin: what begins otherwise is none of them.
 _TEXT_HEAD = re.compile(rb'\{"|[\x20-\x7e\r\n]{8}|\xd9\xd9\xf7')
 # JSON, YAML, CBOR, and the two places at which text is looked for behind a damaged block.
@@ -63,6 +66,7 @@ _CBOR_MAP_HEAD = math.log2(256 / 25)
 _ALPHANUMERIC = math.log2(256 / 62)
 
 _UID = rb"\x2a\x24[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_UID_SEEN = re.compile(_UID)
 _UID_BITS = 16 + 32 * 4 + 4 * 8
 # From the third block on: the rest of the header, lengths, the rest of the name, generateName, namespace, selfLink.
 _HEADER_REST = rb"(?:[\x20-\x7e]|\x12[\x00-\x7f]){0,96}?"
@@ -100,7 +104,7 @@ class _Literal(NamedTuple):
 
 class _Block(NamedTuple):
     start: int
-    text: int
+    text: bytes
     encoding: str
 
 
@@ -134,13 +138,16 @@ class Structures:
                     text = _CBOR_TAG + bytes([0xA0 | members]) + b"\x44kind" + name
                     literals.add(_Literal(text, "cbor", _LEAST_BITS_TEXT))
         self._tried = math.log2(len(literals)) + _SHAPES
-        self._later_blocks = sorted(
-            {
-                _Block(start, int.from_bytes(literal.text[start : start + _BLOCK_SIZE]), literal.encoding)
-                for literal in literals
-                for start in range(_BLOCK_SIZE, len(literal.text) - _BLOCK_SIZE + 1, _BLOCK_SIZE)
-            }
-        )
+        later = {
+            _Block(start, literal.text[start : start + _BLOCK_SIZE], literal.encoding)
+            for literal in literals
+            for start in range(_BLOCK_SIZE, len(literal.text) - _BLOCK_SIZE + 1, _BLOCK_SIZE)
+        }
+        self._later_blocks: dict[int, list[tuple[int, str]]] = {}
+        for start, text, encoding in sorted(later):
+            self._later_blocks.setdefault(start, []).append((int.from_bytes(text), encoding))
+        self._later_bytes = bytes({byte for block in later for byte in block.text})
+        self._later_tried = math.log2(len(later)) + _SHAPES
         self._by_head: dict[int, list[_Literal]] = {}
         # Those that no other one is the beginning of, and what each shows where no bit of it is wrong.
         self._texts: list[bytes] = []
@@ -164,7 +171,7 @@ class Structures:
         """Say at once of nearly all noise that nothing would be recognised, however much of it is seen.
 
         Args:
-            seen: The first bytes, eight or more.
+            seen: The first bytes, :data:`NOISE_SIZE` or more.
         """
         head = int.from_bytes(seen[:4])
         for first in self._by_head:
@@ -189,16 +196,19 @@ class Structures:
 
     def _later_block(self, seen: bytes) -> RecognisedStart | None:
         """Return what one whole block behind the first shows: it is as long as what a start needs at least."""
-        blocks: dict[int, int] = {}
-        for start in range(_BLOCK_SIZE, len(seen) - _BLOCK_SIZE + 1, _BLOCK_SIZE):
-            blocks[start] = int.from_bytes(seen[start : start + _BLOCK_SIZE])
         best = None
-        for start, text, encoding in self._later_blocks:
-            wrong = (blocks[start] ^ text).bit_count() if start in blocks else _LEAST_BITS_PROTOBUF
-            if wrong <= WRONG_BITS_ALLOWED and (best is None or wrong < best.wrong_bits):
-                bits = _LEAST_BITS_PROTOBUF - _ways_to_be_wrong(_LEAST_BITS_PROTOBUF)
-                tried = math.log2(len(self._later_blocks)) + _SHAPES
-                best = RecognisedStart(encoding, bits - tried, wrong, behind=True)
+        for start, known in self._later_blocks.items():
+            block = seen[start : start + _BLOCK_SIZE]
+            # A byte that stands in none of them has a wrong bit in each: so nearly all noise is told.
+            strange = len(block.translate(None, self._later_bytes))
+            if len(block) < _BLOCK_SIZE or strange > WRONG_BITS_ALLOWED:
+                continue
+            bits = int.from_bytes(block)
+            for text, encoding in known:
+                wrong = (bits ^ text).bit_count()
+                if wrong <= WRONG_BITS_ALLOWED and (best is None or wrong < best.wrong_bits):
+                    shown = _LEAST_BITS_PROTOBUF - _ways_to_be_wrong(_LEAST_BITS_PROTOBUF)
+                    best = RecognisedStart(encoding, shown - self._later_tried, wrong, behind=True)
         return best
 
     def _found(self, encoding: str, size: int, wrong_bits: int) -> RecognisedStart:
@@ -235,16 +245,19 @@ class Structures:
 
     @staticmethod
     def _metadata(seen: bytes) -> RecognisedStart | None:
-        if _METADATA.match(seen, 2 * _BLOCK_SIZE) is None:
+        # The whole is tried only where its end is there at all.
+        if _UID_SEEN.search(seen, 2 * _BLOCK_SIZE) is None or _METADATA.match(seen, 2 * _BLOCK_SIZE) is None:
             return None
         return RecognisedStart("protobuf", _UID_BITS - _METADATA_PLACES - _SHAPES, 0, behind=True)
 
     @staticmethod
     def _json_behind(seen: bytes) -> RecognisedStart | None:
+        if seen.count(_MEMBER) < _LEAST_MEMBERS:
+            return None
         for start, allowed in ((_BLOCK_SIZE, 1), (2 * _BLOCK_SIZE, 0)):
             text = seen[start : start + _TEXT_SIZE]
             wrong = sum(not 0x20 <= byte <= 0x7E for byte in text)
-            if len(text) == _TEXT_SIZE and wrong <= allowed and text.count(_MEMBER) >= 2:
+            if len(text) == _TEXT_SIZE and wrong <= allowed and text.count(_MEMBER) >= _LEAST_MEMBERS:
                 ways = math.log2(1 + allowed * _TEXT_SIZE * (256 / 95 - 1))
                 return RecognisedStart("json", _TEXT_SIZE * _PRINTABLE - ways - _SHAPES, wrong, behind=True)
         return None

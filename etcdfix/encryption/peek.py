@@ -10,6 +10,7 @@ Plaintext never leaves this package: it is handed to the callback, and not kept.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -43,7 +44,9 @@ class PeekRequest(msgspec.Struct, frozen=True):
         return f"PeekRequest({len(self.data)} bytes, thorough={self.thorough})"
 
 
-class _Seen(NamedTuple):
+class Shown(NamedTuple):
+    """What a key shows of a value where that is no noise."""
+
     candidate: Candidate
     start: RecognisedStart
 
@@ -85,14 +88,7 @@ def peek(
     if request.thorough and place.provider == ProviderType.KMS:
         elsewhere, not_asked = _behind_other_plugins(request.data, place, own, transformers, readers)
         candidates += elsewhere
-    best: _Seen | None = None
-    for candidate in candidates:
-        start = search.recognise(candidate)
-        if start is None:
-            continue
-        seen = _Seen(candidate, start)
-        if best is None or seen.rank > best.rank:
-            best = seen
+    best = surest((candidate, search.recognise(candidate)) for candidate in candidates)
     found = None
     if best is not None:
         found = _described(best, search, request, place, look)
@@ -107,6 +103,12 @@ def peek(
         name_may_go_on=place.name_may_go_on,
         not_asked=not_asked,
     )
+
+
+def surest(tried: Iterable[tuple[Candidate, RecognisedStart | None]]) -> Shown | None:
+    """Return the key of those that were tried that is right, and what it shows; None where all show noise."""
+    shown = (Shown(candidate, start) for candidate, start in tried if start is not None)
+    return max(shown, key=lambda one: one.rank, default=None)
 
 
 def _behind_other_plugins(
@@ -139,7 +141,7 @@ def _kms_version(data: bytes) -> bytes:
     return data.split(b":", 4)[3]
 
 
-def _described(best: _Seen, search: Search, request: PeekRequest, place: Place, look: LookInto) -> Peek:
+def _described(best: Shown, search: Search, request: PeekRequest, place: Place, look: LookInto) -> Peek:
     """Return what the key that is right shows, and what was done to the value where that is asked for."""
     candidate = best.candidate
     opened = candidate.cipher.read(candidate.body, request.key)

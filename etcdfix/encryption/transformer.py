@@ -43,6 +43,9 @@ _NO_KEY_ERRORS = {
 }
 _NOT_ASKED = "the KMS plugin that this value needs was not asked"
 
+# Of each key a cipher says one of few things; many keys of one name can say them in many ways.
+_MOST_SAID = 1_000
+
 PluginFor = Callable[[KMSProvider], KMSPlugin | None]
 
 
@@ -97,7 +100,8 @@ def no_plugin(_provider: KMSProvider) -> None:
     """Return no plugin: values of KMS providers are then undetermined."""
 
 
-_Quick = Callable[[bytes, bytes], Plaintext | None]
+_Quick = Callable[[bytes, bytes], Plaintext | Attempt | None]
+"""Returns None where the exact road is needed to know more."""
 
 
 class _Keyed:
@@ -116,8 +120,6 @@ class _Keyed:
             for key in provider.keys
         ]
         self._ciphers = [cipher_of(self.type, key.material.expose()) for key in provider.keys]
-        # What a cipher says is one of few things.
-        self._named: dict[tuple[int, Attempt], Attempt] = {}
 
     def quick(self, *, later: bool) -> Iterator[tuple[bytes, _Quick]]:
         for index, key in enumerate(self.keys):
@@ -128,10 +130,10 @@ class _Keyed:
         skip, read, authenticated = len(key.prefix), cipher.read, cipher.authenticated
         transformer, fingerprint = key.transformer, key.key_fingerprint
 
-        def quick(data: bytes, etcd_key: bytes) -> Plaintext | None:
+        def quick(data: bytes, etcd_key: bytes) -> Plaintext | Attempt:
             plaintext = read(data[skip:], etcd_key)
             if isinstance(plaintext, Attempt):
-                return None
+                return plaintext
             return Plaintext(plaintext, transformer, stale, "", fingerprint, authenticated)
 
         return quick
@@ -145,20 +147,15 @@ class _Keyed:
             if not isinstance(result, Attempt):
                 fingerprint = key.key_fingerprint
                 return Plaintext(result, key.transformer, index != 0, "", fingerprint, cipher.authenticated)
-            failures.append(self._failed(index, result))
+            failures.append(
+                msgspec.structs.replace(
+                    result, transformer=key.transformer, key_fingerprint=key.key_fingerprint
+                )
+            )
         if not failures:
             name, errors = transformer_name(self.type, "v1", ""), (_NO_KEY_ERRORS[self.type],)
             failures.append(Attempt(FailureReason.NO_KEY_MATCHED, errors, transformer=name))
         return failures
-
-    def _failed(self, index: int, result: Attempt) -> Attempt:
-        named = self._named.get((index, result))
-        if named is None:
-            key = self.keys[index]
-            named = self._named[index, result] = msgspec.structs.replace(
-                result, transformer=key.transformer, key_fingerprint=key.key_fingerprint
-            )
-        return named
 
 
 class _KMS:
@@ -225,6 +222,7 @@ class ResourceTransformers:
         "_identity_stale",
         "_providers",
         "_quick",
+        "_said",
         "has_identity",
         "keys",
         "kms_readers",
@@ -237,6 +235,7 @@ class ResourceTransformers:
         self.kms_readers = tuple(provider.reader for provider in providers if isinstance(provider, _KMS))
         self._providers = tuple(providers)
         self._failed: TransformFailure | None = None
+        self._said: dict[tuple[tuple[bytes, Attempt], ...], TransformFailure] = {}
         self._quick = tuple(
             quick for index, provider in enumerate(providers) for quick in provider.quick(later=index != 0)
         )
@@ -255,15 +254,40 @@ class ResourceTransformers:
             TransformFailed: No configured provider opens the value.
             KMSPending: A plugin has not answered yet.
         """
+        result = self.read(data, key)
+        if isinstance(result, Plaintext):
+            return result
+        raise TransformFailed(result)
+
+    def read(self, data: bytes, key: bytes) -> Plaintext | TransformFailure:
+        """Do what :meth:`from_storage` does, and return why no provider opens the value: there may be a million such.
+
+        Raises:
+            KMSPending: A plugin has not answered yet.
+        """
+        said: list[tuple[bytes, Attempt]] = []
         if data.startswith(ENCRYPTED_PREFIX):
             for prefix, quick in self._quick:
                 if data.startswith(prefix):
-                    plaintext = quick(data, key)
-                    if plaintext is not None:
-                        return plaintext
+                    result = quick(data, key)
+                    if isinstance(result, Plaintext):
+                        return result
+                    if result is not None:
+                        said.append((prefix, result))
         elif self.has_identity:
             return Plaintext(data, IDENTITY, self._identity_stale)
-        return self.search(data, key)
+        if not said:
+            return self.search(data, key)
+        # Local keys whose names the value begins with have all been asked: what comes of it are these few words.
+        place = tuple(said)
+        failed = self._said.get(place)
+        if failed is None:
+            found = self.search(data, key)
+            assert isinstance(found, TransformFailure)  # every key that could open it has been asked
+            if len(self._said) >= _MOST_SAID:
+                self._said.clear()
+            failed = self._said[place] = found
+        return failed
 
     @contextmanager
     def learning_nothing(self) -> Iterator[None]:
@@ -284,11 +308,10 @@ class ResourceTransformers:
             if data.startswith(reader.prefix)
         )
 
-    def search(self, data: bytes, key: bytes) -> Plaintext:
-        """Do what :meth:`from_storage` does, step by step as the API server does it.
+    def search(self, data: bytes, key: bytes) -> Plaintext | TransformFailure:
+        """Do what :meth:`read` does, step by step as the API server does it.
 
         Raises:
-            TransformFailed: No configured provider opens the value.
             KMSPending: A plugin has not answered yet.
         """
         failures: list[Attempt] = []
@@ -301,9 +324,9 @@ class ResourceTransformers:
             failures += result
         if not failures:
             if self.rule is None:
-                raise TransformFailed(TransformFailure(FailureReason.IDENTITY_REFUSED, _REFUSED_ERROR))
-            raise TransformFailed(TransformFailure(FailureReason.NO_PROVIDER_MATCHED, _NO_PREFIX_ERROR))
-        raise TransformFailed(self._failure(tuple(failures)))
+                return TransformFailure(FailureReason.IDENTITY_REFUSED, _REFUSED_ERROR)
+            return TransformFailure(FailureReason.NO_PROVIDER_MATCHED, _NO_PREFIX_ERROR)
+        return self._failure(tuple(failures))
 
     def _failure(self, attempts: tuple[Attempt, ...]) -> TransformFailure:
         """Return what comes of several failures; of a lost key it is the same for every value."""

@@ -20,9 +20,7 @@ from etcdfix.reports.model import Finding, FindingEvidence, SharedWords
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.text.safetext import key_base64
 from etcdfix.verdicts.examination import Examination
-
-MOST_KINDS: Final = 1_000
-"""So many kinds of findings are told apart; in damaged or hostile data every value can bring a new one."""
+from etcdfix.verdicts.kinds import Kinds
 
 _ID_DIGITS: Final = 10
 
@@ -31,7 +29,7 @@ class OneOfMany(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False
     """What one value has for itself, and the number of its kind.
 
     Attributes:
-        kind: As :class:`Alike` counts them.
+        kind: As :class:`~etcdfix.verdicts.kinds.Kinds` counts them.
         key: Etcd key.
         mod_revision: Of the key, as the next three.
         create_revision: Revision at which this generation of the key began.
@@ -144,11 +142,19 @@ def may_be_one_of_many(found: Examination) -> bool:
     return found.repair is None and found.decoded is None
 
 
+def with_evidence(found: Examination, more: tuple[Evidence, ...]) -> Examination:
+    """Return an examination with further evidence."""
+    if not more:
+        return found
+    verdict = msgspec.structs.replace(found.verdict, evidence=(*found.verdict.evidence, *more))
+    return msgspec.structs.replace(found, verdict=verdict)
+
+
 class Alike:
     """Tells the kinds of findings apart that may belong to a lost key. Memory does not depend on how many there are."""
 
     def __init__(self) -> None:
-        self._numbers: dict[tuple[object, ...], int] = {}
+        self._told_apart = Kinds()
         self._kinds: list[_Kind] = []
         self._words = CommonWords()
 
@@ -168,25 +174,12 @@ class Alike:
             readable: An earlier revision that still reads.
             baseline: It was known before.
         """
-        if not may_be_one_of_many(found):
-            return None
         stored = found.stored
-        like = (
-            found.verdict,
-            found.directory,
-            found.transformer,
-            found.rule,
-            found.key_fingerprints,
-            found.kms_key_id,
-            found.keys_untried,
-            not found.namespace,  # decides what is at stake
-        )
-        number = self._numbers.get(like)
+        number = self._told_apart.number_of(found)
         if number is None:
-            if len(self._kinds) >= MOST_KINDS:
-                return None
-            number = self._numbers[like] = len(self._kinds)
-            self._kinds.append(self._kind_of(found))
+            return None
+        if number == len(self._kinds):
+            self._kinds.append(self._kind_of(self._told_apart.first(number)))
         else:
             self._kinds[number].count(stored.key, stored.mod_revision)
         return OneOfMany(
@@ -206,7 +199,6 @@ class Alike:
         )
 
     def _kind_of(self, found: Examination) -> _Kind:
-        found = msgspec.structs.replace(found, stored=msgspec.structs.replace(found.stored, value=b""))
         finding, shared = shortened(finding_from(found, ()), self._words, 0)
         stored = found.stored
         return _Kind(
@@ -264,17 +256,9 @@ class Alike:
 
     def examination(self, one: OneOfMany) -> Examination:
         """Return the examination of a value, without the bytes of that; no way out of a lost key depends on these."""
-        found = self._kinds[one.kind].found
-        verdict = found.verdict
-        if one.evidence:
-            verdict = msgspec.structs.replace(verdict, evidence=(*verdict.evidence, *one.evidence))
-        return msgspec.structs.replace(
-            found,
-            stored=StoredValue(one.key, b"", one.mod_revision, one.create_revision, one.version, one.lease),
-            namespace=one.namespace,
-            name=one.name,
-            verdict=verdict,
-        )
+        stored = StoredValue(one.key, b"", one.mod_revision, one.create_revision, one.version, one.lease)
+        found = self._told_apart.examination(one.kind, stored, one.namespace, one.name)
+        return with_evidence(found, one.evidence)
 
     def kinds_of(self, lost: Iterable[Place]) -> frozenset[int]:
         """Return the kinds of which the values belong to one of these keys."""

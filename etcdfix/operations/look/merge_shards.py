@@ -20,7 +20,7 @@ from etcdfix.model import Outcome
 from etcdfix.operations.look.concluding import conclude
 from etcdfix.operations.look.scan import FAILING, SAMPLE, ScanResult
 from etcdfix.operations.look.shards import key_in, span_in
-from etcdfix.reports.alike import MOST_KINDS, CommonWords, shortened
+from etcdfix.reports.alike import CommonWords, shortened
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.finding import status_cause
 from etcdfix.reports.first_step import FirstStep
@@ -43,6 +43,7 @@ from etcdfix.reports.shard import Seen, ShardFile, open_shard
 from etcdfix.reports.tally import Tally
 from etcdfix.storagekey import ResourcePrefix, display, most_frequent
 from etcdfix.text.safetext import WITHHELD, key_base64, safe_text
+from etcdfix.verdicts.kinds import MOST_KINDS
 
 _SWITCHES: Final = ("--no-kms", "--no-encryption")
 _MOST_NAMED: Final = 10

@@ -23,7 +23,7 @@ from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_kee
 from etcdfix.operations.look.in_scope import pages_in, shown_scope
 from etcdfix.operations.look.shards import ShardRequest, beyond, pages_of, shown_shard, span_of
 from etcdfix.readable_revision import ReadableRevisions, Sought
-from etcdfix.reports.alike import Alike, OneOfMany, may_be_one_of_many, shown_digest
+from etcdfix.reports.alike import Alike, OneOfMany, may_be_one_of_many, shown_digest, with_evidence
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.baseline import Baseline
 from etcdfix.reports.earlier_revision import readable_way
@@ -55,6 +55,8 @@ from etcdfix.storagekey import ResourcePrefix, StorageLayout, display, likely_pr
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.judge import Verdict
+from etcdfix.verdicts.kinds import MOST_KINDS
 from etcdfix.verdicts.severity import Rank, stake_of
 
 if TYPE_CHECKING:
@@ -189,6 +191,7 @@ class _Gathering:
         # Of a shard nobody knows at its end either.
         self._deciding = request.shard is None
         self._alike = Alike()
+        self._with_told: dict[tuple[Verdict, Evidence], Verdict] = {}
         self._first_step = FirstStep()
         self.findings = 0
 
@@ -220,10 +223,12 @@ class _Gathering:
     def _decide(self, lost: Collection[Place]) -> None:
         """Publish what waited; what belongs to a lost key has no remedies of its own."""
         kinds = self._alike.kinds_of(lost)
+        listed = set(kinds)
         for held in self._undecided.drain():
             if isinstance(held, OneOfMany) and held.kind in kinds:
                 finding, shared = self._alike.published(held)
-                self._list_cause(self._alike.directory(held.kind), finding)
+                if held.kind in listed and not self._list_cause(self._alike.directory(held.kind), finding):
+                    listed.discard(held.kind)  # no other one of its kind will be
                 self._reporter.finding_of_lost_key(finding, shared)
             else:
                 self._publish(self._whole(held))
@@ -238,12 +243,14 @@ class _Gathering:
         )
         return msgspec.structs.replace(whole, finding=finding)
 
-    def _list_cause(self, directory: ResourcePrefix, finding: Finding) -> None:
+    def _list_cause(self, directory: ResourcePrefix, finding: Finding) -> bool:
+        """List what the API server would show for a finding; say whether it could show any more like it."""
         if finding.apiserver != ServerBehaviour.CORRUPT or not self.tally.lists_more(directory):
-            return
+            return False
         shown = status_cause(finding)
         if shown is not None:
             self.tally.list_cause(directory, shown)
+        return True
 
     def _publish(self, held: _Held) -> None:
         finding = held.finding
@@ -301,7 +308,7 @@ class _Gathering:
         if found.verdict is PLAIN:  # it waited for a plugin
             self.tally.add(found)
             return
-        if view.draining and is_finding(found):
+        if view.draining and self._held.count and is_finding(found):
             self.report_until(found.stored.key)
         found = self._without_neighbour(found)
         outcome = found.verdict.outcome
@@ -318,7 +325,7 @@ class _Gathering:
             self.new[outcome] += 1
         sought = self._readable.of(found)
         record = self._record(found, sought, baseline=known)
-        if view.waiting and not view.draining and not self.out_of_order:
+        if not view.draining and not self.out_of_order and view.waiting:
             try:
                 self._held.append(record)
             except OSError:
@@ -335,7 +342,7 @@ class _Gathering:
         if readable is not None:
             own = (*own, told) if told is not None else own
         elif told is not None:
-            found = _with_evidence(found, (told,))
+            found = self._with_more(found, told)
         places, one, new = places_of(found), None, True
         if places and self._deciding:
             kinds = len(self._alike)
@@ -347,7 +354,7 @@ class _Gathering:
             self._note_loss(found, places, readable)
         if one is not None:
             return one
-        held = self._held_of(_with_evidence(found, own), readable, baseline=baseline)
+        held = self._held_of(with_evidence(found, own), readable, baseline=baseline)
         if self._request.shard is None or not places or not may_be_one_of_many(found):
             return held
         keys = MayBeLost([key for _, _, key in places], len(own))
@@ -400,9 +407,11 @@ class _Gathering:
 
     def _warnings_of_name(self, found: Examination) -> tuple[Evidence, ...]:
         """Warn of a key whose name nothing bears out: it should have been changed before, and was not."""
+        if found.stored.version == 1 or self._predecessors_asked >= _MOST_PREDECESSORS:
+            return ()
         verdict = found.verdict
         doubtful = verdict.cause in _NAME_IN_DOUBT or any(e.check == KEY_NAME_CHECK for e in verdict.evidence)
-        if not doubtful or found.stored.version == 1 or self._predecessors_asked >= _MOST_PREDECESSORS:
+        if not doubtful:
             return ()
         self._predecessors_asked += 1
         try:
@@ -418,6 +427,16 @@ class _Gathering:
         )
         return (warning,)
 
+    def _with_more(self, found: Examination, told: Evidence) -> Examination:
+        """Return an examination with what was said of its earlier revisions; of many that is one and the same."""
+        place = found.verdict, told
+        verdict = self._with_told.get(place)
+        if verdict is None:
+            verdict = with_evidence(found, (told,)).verdict
+            if len(self._with_told) < MOST_KINDS:
+                self._with_told[place] = verdict
+        return msgspec.structs.replace(found, verdict=verdict)
+
     def _told_of_earlier(self, sought: Sought) -> Evidence | None:
         """Say whether etcd still keeps an earlier revision of a value that reads, or that this was not looked for."""
         if sought.revision is not None:
@@ -432,13 +451,6 @@ class _Gathering:
             return None
         self.readable_not_sought += 1
         return Evidence(_READABLE_CHECK, "not looked for", f"{sought.not_sought}; etcdfix explain KEY looks")
-
-
-def _with_evidence(found: Examination, more: tuple[Evidence, ...]) -> Examination:
-    if not more:
-        return found
-    verdict = msgspec.structs.replace(found.verdict, evidence=(*found.verdict.evidence, *more))
-    return msgspec.structs.replace(found, verdict=verdict)
 
 
 def run_scan(

@@ -7,6 +7,7 @@ temporary file, already encoded, and the document is put together at the end: me
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from etcdfix.reports.plan_model import DeletionPlan
 
 _encoder: Final = msgspec.json.Encoder()
+_LINES_AT_ONCE: Final = 100
 
 
 def _encode(value: Any) -> bytes:
@@ -35,8 +37,12 @@ def kind_line(kind: str, value: Any) -> bytes:
         kind: What it is.
         value: A struct or a mapping with at least one field.
     """
-    head = b'{"apiVersion":"%s","kind":"%s",' % (API_VERSION.encode(), kind.encode())
-    return head + _encode(value)[1:] + b"\n"
+    return b"%b%b\n" % (_line_head(kind), _encode(value)[1:])
+
+
+@functools.cache
+def _line_head(kind: str) -> bytes:
+    return b'{"apiVersion":"%s","kind":"%s",' % (API_VERSION.encode(), kind.encode())
 
 
 class _Spool:
@@ -154,9 +160,18 @@ class JSONLinesReporter(Reporter):
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
+        # Findings of lost keys come one after the other at the end, perhaps a million: each a call to the system.
+        self._unwritten: list[bytes] = []
 
     def _line(self, kind: str, value: Any) -> None:
+        self._write_out()
         self._stream.write(kind_line(kind, value))
+
+    def _write_out(self) -> None:
+        if self._unwritten:
+            lines = b"".join(self._unwritten)
+            self._unwritten.clear()
+            self._stream.write(lines)
 
     def begin(self, header: Header) -> None:
         """Write the ScanHeader line."""
@@ -168,10 +183,13 @@ class JSONLinesReporter(Reporter):
 
     def finding_of_lost_key(self, finding: Finding, _shared: SharedWords) -> None:
         """Write one as it is: the summary has the rest."""
-        self.finding(finding)
+        self._unwritten.append(kind_line("Finding", finding))
+        if len(self._unwritten) >= _LINES_AT_ONCE:
+            self._write_out()
 
     def end(self, conclusion: Conclusion) -> None:
         """Write the Status lines, which are Kubernetes' own objects, and the ScanSummary."""
+        self._write_out()
         for status in conclusion.statuses:
             self._stream.write(_encode(status) + b"\n")
         self._line("ScanSummary", {"source": conclusion.source, **_after(conclusion)})

@@ -244,3 +244,23 @@ def test_a_start_without_a_wrong_bit_is_found_as_if_all_were_compared() -> None:
     for data in [text[:cut] + tail for text in texts for tail in tails for cut in (len(text), 16, 40)]:
         assert structures.recognise(data) == slow.recognise(data)
         assert structures.recognise_blocks(data) == slow.recognise_blocks(data)
+
+
+def test_bytes_of_no_known_start_rule_out_what_has_too_many_wrong_bits_and_nothing_else() -> None:
+    structures, slow = Structures(PAIRS), Structures(PAIRS)
+    slow._later_bytes = bytes(range(256))  # no byte is strange
+    source = random.Random(9)
+    strange = [byte for byte in range(256) if byte not in structures._later_bytes]
+    recognised = 0
+    for start, known in structures._later_blocks.items():
+        for text, _ in known:
+            for wrong in range(1, 11):
+                data = bytearray(source.randbytes(start) + text.to_bytes(16) + source.randbytes(900))
+                for at in source.sample(range(start, start + 16), wrong):
+                    near = [data[at] ^ 1 << bit for bit in range(8)]
+                    data[at] = next((byte for byte in near if byte in strange), near[0])
+                for seen in (bytes(data), bytes(data[: start + 16]), bytes(data[: start + 15])):
+                    found = structures._later_block(seen)
+                    assert found == slow._later_block(seen)
+                    recognised += found is not None
+    assert recognised > 200

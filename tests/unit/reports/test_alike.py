@@ -15,6 +15,7 @@ from etcdfix.reports.key_loss import places_of
 from etcdfix.reports.model import FindingEvidence
 from etcdfix.reports.remedies import ways_out
 from etcdfix.text.commands import RepeatedOptions
+from etcdfix.verdicts import kinds
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import LOST_KEY
 from etcdfix.verdicts.examination import Examination
@@ -117,7 +118,7 @@ def test_two_texts_never_share_an_id(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_number_of_kinds_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alike, "MOST_KINDS", 2)
+    monkeypatch.setattr(kinds, "MOST_KINDS", 2)
     many = Alike()
     assert [many.one(failing(message=str(n))) is not None for n in (0, 1, 2, 0)] == [True, True, False, True]
 

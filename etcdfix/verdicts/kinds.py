@@ -1,0 +1,78 @@
+"""What many examinations have in common, told apart and kept once: of a lost encryption key there may be millions.
+
+A kind says nothing of a value that was not examined itself: it is found after the examination, and saves the room.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from etcdfix.model import StoredValue
+from etcdfix.verdicts.examination import Examination
+
+MOST_KINDS: Final = 1_000
+"""So many kinds are told apart; in damaged or hostile data every value can bring a new one."""
+
+
+class Kinds:
+    """Tells the kinds of examinations apart. Memory does not depend on how many examinations there are."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[object, ...], int] = {}
+        self._firsts: list[Examination] = []
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    def number_of(self, found: Examination) -> int | None:
+        """Return which kind an examination is of, counted from 0 as they come.
+
+        None where it has more for itself than its record, namespace and name, or there are too many kinds.
+        """
+        if found.decoded is not None or found.repair is not None:
+            return None
+        like = (
+            found.verdict,
+            found.directory,
+            found.transformer,
+            found.opened,
+            found.stale,
+            found.kms_key_id,
+            found.rule,
+            found.key_fingerprints,
+            found.keys_untried,
+            not found.namespace,  # decides what is at stake
+        )
+        number = self._numbers.get(like)
+        if number is None and len(self._firsts) < MOST_KINDS:
+            number = self._numbers[like] = len(self._firsts)
+            self._firsts.append(
+                msgspec.structs.replace(found, stored=msgspec.structs.replace(found.stored, value=b""))
+            )
+        return number
+
+    def first(self, number: int) -> Examination:
+        """Return the first examination of a kind, without the bytes of its value."""
+        return self._firsts[number]
+
+    def examination(self, number: int, stored: StoredValue, namespace: str, name: str) -> Examination:
+        """Return an examination of a kind again, from what is its own."""
+        kind = self._firsts[number]
+        return Examination(
+            stored,
+            kind.directory,
+            namespace,
+            name,
+            kind.transformer,
+            kind.opened,
+            kind.stale,
+            kind.verdict,
+            None,
+            kind.kms_key_id,
+            kind.rule,
+            kind.key_fingerprints,
+            None,
+            kind.keys_untried,
+        )

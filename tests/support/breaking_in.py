@@ -35,7 +35,7 @@ def break_in(place: int, work: Callable[[], object]) -> bool:
             if left == -1:
                 signal.raise_signal(signal.SIGTERM)
 
-    with _heard():
+    with heard():
         sys.settrace(trace)
         try:
             work()
@@ -48,7 +48,8 @@ def break_in(place: int, work: Callable[[], object]) -> bool:
 
 
 @contextmanager
-def _heard() -> Iterator[None]:
+def heard() -> Iterator[None]:
+    """Let SIGTERM raise :class:`Heard`."""
     before = signal.signal(signal.SIGTERM, _hear)
     try:
         yield

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from etcdfix.temporary import temporary_directory, temporary_file
-from tests.support.breaking_in import break_in
+from tests.support.breaking_in import Heard, heard
 
 
 @pytest.fixture
@@ -39,19 +42,20 @@ def test_without_a_buffer_all_is_written_at_once(place: Path) -> None:
 # The signal is heard when the file is there, and then nobody holds it: Python closes it, and says so.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("nameless", [True, False], ids=["no name at all", "a name for a moment"])
-def test_a_signal_leaves_nothing(place: Path, monkeypatch: pytest.MonkeyPatch, *, nameless: bool) -> None:
-    """A file system without O_TMPFILE gives a file a name first."""
+@pytest.mark.parametrize("made", [temporary_directory, temporary_file])
+def test_a_signal_leaves_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch, made: Callable[[], object], *, nameless: bool
+) -> None:
+    """A file system without O_TMPFILE gives a file a name first; the directory is tried with one in any case."""
     monkeypatch.setattr(tempfile, "_O_TMPFILE_WORKS", nameless)
+    opened = os.open
 
-    def work() -> None:
-        monkeypatch.setattr(tempfile, "tempdir", None)
-        temporary_file().close()
+    def interrupted(*where: Any, **how: Any) -> int:
+        descriptor = opened(*where, **how)
+        signal.raise_signal(signal.SIGTERM)
+        return descriptor
 
-    reached, number = True, 0
-    open_before = len(list(Path("/proc/self/fd").iterdir()))
-    while reached:
-        reached = break_in(number, work)
-        assert list(place.iterdir()) == []
-        assert len(list(Path("/proc/self/fd").iterdir())) == open_before
-        number += 1
-    assert number > 10  # Python looked for signals in between
+    monkeypatch.setattr(os, "open", interrupted)
+    with heard(), pytest.raises(Heard):
+        made()
+    assert list(place.iterdir()) == []

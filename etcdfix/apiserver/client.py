@@ -18,10 +18,8 @@ import os
 import re
 import ssl
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from enum import StrEnum
-from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -31,6 +29,7 @@ import msgspec
 from etcdfix.apiserver.patience import AGAIN, PASSING
 from etcdfix.errors import AuthorizationRefused, EtcdfixError, KubeconfigInvalid, KubernetesClientMissing, why
 from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
+from etcdfix.side_by_side import run_within
 
 _Result = TypeVar("_Result")
 
@@ -338,38 +337,6 @@ def open_access(
 
     (found,) = run_within([load], timeout_seconds)
     return require_done(found, timeout_seconds)
-
-
-def run_within(
-    calls: Sequence[Callable[[], _Result]], seconds: float
-) -> list[_Result | BaseException | None]:
-    """Make calls side by side, for a bounded time.
-
-    In threads, because neither a plugin of the kubeconfig nor a server that sends byte by byte knows our limit. This
-    pool's threads are daemons: Python does not wait for one at its end.
-
-    Returns:
-        For each call what it returned, what it raised (as a value, never as a traceback, which could show what the
-        package quotes), or None where it was not done in time.
-    """
-    if not calls:
-        return []
-    pool = ThreadPool(len(calls))
-    failures: list[list[BaseException]] = [[] for _ in calls]
-    waiting = [
-        pool.apply_async(call, error_callback=raised.append)
-        for call, raised in zip(calls, failures, strict=True)
-    ]
-    pool.close()
-    deadline = time.monotonic() + seconds
-    found: list[_Result | BaseException | None] = []
-    for result, raised in zip(waiting, failures, strict=True):
-        result.wait(max(0.0, deadline - time.monotonic()))
-        if not result.ready():
-            found.append(None)
-        else:
-            found.append(raised[0] if raised else result.get())
-    return found
 
 
 def require_done(found: _Result | BaseException | None, seconds: float) -> _Result:

@@ -19,7 +19,6 @@ from etcdfix.apiserver.client import (
     RefusalReason,
     Server,
     open_access,
-    run_within,
     without_user,
 )
 from etcdfix.apiserver.reach import ONLY_READY, Reached, listed_by, reach
@@ -27,6 +26,7 @@ from etcdfix.apiserver.servers import DEFAULT_TIMEOUT_SECONDS, APIAccess
 from etcdfix.closing import Closing
 from etcdfix.errors import AuthorizationRefused, EtcdfixError, SourceUnreachable
 from etcdfix.model import ClusterIdentity
+from etcdfix.side_by_side import run_within
 
 _Result = TypeVar("_Result")
 

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from etcdfix.apiserver.authorization import Authorization, authorize
-from etcdfix.apiserver.client import Server, require_done, run_within
+from etcdfix.apiserver.client import Server, require_done
 from etcdfix.apiserver.fleet import Fleet, require_servers
 from etcdfix.apiserver.loaded import Loaded, loaded_configuration
 from etcdfix.apiserver.memory import Memory, Remembered, remember, served_versions
@@ -22,6 +22,7 @@ from etcdfix.apiserver.patience import pause_seconds
 from etcdfix.apiserver.revision import Standing, revision_seen_by
 from etcdfix.apiserver.servers import ServerAnswer
 from etcdfix.errors import EtcdfixError
+from etcdfix.side_by_side import run_within
 from etcdfix.storagekey import api_path
 
 _Result = TypeVar("_Result")

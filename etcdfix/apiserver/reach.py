@@ -11,10 +11,11 @@ from typing import Final
 import msgspec
 
 from etcdfix.apiserver.authorization import check_cluster
-from etcdfix.apiserver.client import Access, NoReply, RefusalReason, Server, run_within
+from etcdfix.apiserver.client import Access, NoReply, RefusalReason, Server
 from etcdfix.apiserver.objects import NOT_UNDERSTOOD
 from etcdfix.errors import AuthorizationRefused
 from etcdfix.model import ClusterIdentity
+from etcdfix.side_by_side import run_within
 
 ONLY_READY: Final = (
     "service default/kubernetes lists only API servers that got ready, and one port for all of them: name others with "

@@ -22,11 +22,11 @@ from etcdfix.apiserver.client import (
     NoReply,
     RefusalReason,
     open_access,
-    run_within,
 )
 from etcdfix.apiserver.objects import METADATA_LIST
 from etcdfix.apiserver.servers import DEFAULT_TIMEOUT_SECONDS, APIAccess
 from etcdfix.errors import EtcdfixError
+from etcdfix.side_by_side import run_within
 
 SECONDS = 60.0
 """So long is looked, where not all is well before."""

@@ -26,7 +26,6 @@ from etcdfix.apiserver.client import (
     Server,
     open_access,
     require_done,
-    run_within,
     without_user,
 )
 from etcdfix.apiserver.objects import Answer, APIObject, Said, look_for
@@ -34,6 +33,7 @@ from etcdfix.apiserver.reach import listed_by, reach
 from etcdfix.errors import AuthorizationRefused, ConfigurationError, EtcdfixError
 from etcdfix.model import ClusterIdentity
 from etcdfix.rules import Rule, refuse
+from etcdfix.side_by_side import run_within
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
 """For everything together, plugins of the kubeconfig included; one request may take a third of it."""

@@ -15,7 +15,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server, run_within
+from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server
+from etcdfix.side_by_side import run_within
 
 HEALED_AT: Final = "etcdfix.io/healed-at"
 """The annotation: a server leaves an object alone that a change does not change."""

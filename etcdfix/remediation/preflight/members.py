@@ -16,13 +16,14 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from etcdfix.errors import ClusterMismatch, ConfigurationError, MemberListUnusable
 from etcdfix.model import StoredValue
+from etcdfix.side_by_side import run_within
 from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_channel, settle
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
@@ -434,10 +435,14 @@ class _Asking:
         Raises:
             ClusterMismatch: One of them belongs to another cluster.
         """
-        if not endpoints:
-            return []
-        with ThreadPoolExecutor(max_workers=min(len(endpoints), _MOST_AT_ONCE)) as pool:
-            return list(pool.map(self._ask, endpoints))
+        answers: list[_Asked] = []
+        calls = [partial(self._ask, endpoint) for endpoint in endpoints]
+        for asked in run_within(calls, None, most=_MOST_AT_ONCE):
+            if isinstance(asked, BaseException):
+                raise asked
+            assert asked is not None  # each was waited for
+            answers.append(asked)
+        return answers
 
     def _ask(self, endpoint: Endpoint) -> _Asked:
         try:

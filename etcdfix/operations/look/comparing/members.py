@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.apiserver.client import run_within
 from etcdfix.errors import SourceError
 from etcdfix.remediation.preflight.members import CopyState, MemberCopy, MemberSurvey, survey_members
+from etcdfix.side_by_side import run_within
 from etcdfix.sources.etcd.failures import CallFailed
 from etcdfix.sources.etcd.hashkv import HASHING_SECONDS, StoreHash, read_hash
 from etcdfix.sources.live import LiveSource

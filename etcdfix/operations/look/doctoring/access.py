@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from etcdfix.apiserver.authorization import VERBS, authorize_all, check_cluster
-from etcdfix.apiserver.client import Access, RefusalReason, open_access, require_done, run_within
+from etcdfix.apiserver.client import Access, RefusalReason, open_access, require_done
 from etcdfix.apiserver.servers import DEFAULT_TIMEOUT_SECONDS, APIAccess
 from etcdfix.errors import AuthorizationRefused, KubeconfigInvalid, KubernetesClientMissing
 from etcdfix.model import ClusterIdentity
 from etcdfix.operations.look.doctoring.check import fail, ok, told_by, unknown, warn
 from etcdfix.reports.base import fit
 from etcdfix.reports.doctor_model import Check, State
+from etcdfix.side_by_side import run_within
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed
 from etcdfix.sources.etcd.paging import bounds_of

@@ -34,9 +34,10 @@ _LESS_AFTER_A_TIME_OUT: Final = 8
 """A page that took too long is divided by this: three time-outs in a row lead to single keys."""
 
 _HISTORY_ATTEMPTS: Final = 3
+"""A compaction or a lost member before the first revision has come makes it start afresh, this often in all."""
+
 _SUPERSEDED_SECONDS: Final = 600.0
 """For everything that was written since the compaction: a busy cluster writes for ten minutes before it compacts."""
-"""A compaction or a lost member before the first revision has come makes it start afresh, this often in all."""
 
 
 def _ignore(_notice: str) -> None:

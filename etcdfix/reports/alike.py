@@ -137,11 +137,6 @@ def shortened(finding: Finding, words: CommonWords, own: int) -> tuple[Finding, 
     return short, shared
 
 
-def may_be_one_of_many(found: Examination) -> bool:
-    """Say whether all that is said of a value may be said of many, but for what every value has for itself."""
-    return found.repair is None and found.decoded is None
-
-
 def with_evidence(found: Examination, more: tuple[Evidence, ...]) -> Examination:
     """Return an examination with further evidence."""
     if not more:

@@ -173,10 +173,10 @@ class Alike:
         number = self._told_apart.number_of(found)
         if number is None:
             return None
-        if number == len(self._kinds):
-            self._kinds.append(self._kind_of(self._told_apart.first(number)))
-        else:
+        if number < len(self._kinds):
             self._kinds[number].count(stored.key, stored.mod_revision)
+        while number >= len(self._kinds):  # one, or more after a signal
+            self._kinds.append(self._kind_of(self._told_apart.first(len(self._kinds))))
         return OneOfMany(
             number,
             stored.key,

@@ -52,10 +52,11 @@ class Kinds:
         )
         number = self._numbers.get(like)
         if number is None and len(self._firsts) < MOST_KINDS:
-            number = self._numbers[like] = len(self._firsts)
+            number = len(self._firsts)
             self._firsts.append(
                 msgspec.structs.replace(found, stored=msgspec.structs.replace(found.stored, value=b""))
             )
+            self._numbers[like] = number  # last: after a signal no number leads nowhere, or to another kind
         return number
 
     def first(self, number: int) -> Examination:

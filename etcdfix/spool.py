@@ -62,38 +62,44 @@ class Spool(Generic[V]):
         tail = self._tail
         before = len(tail)
         start = before + _SIZE_BYTES
-        self._encode_into(value, tail, start)
-        tail[before:start] = (len(tail) - start).to_bytes(_SIZE_BYTES)
+        try:
+            self._encode_into(value, tail, start)
+            size = (len(tail) - start).to_bytes(_SIZE_BYTES)
+        except BaseException:  # a signal too: what comes behind half a value would be read as something else
+            del tail[before:]
+            raise
+        tail[before:start] = size
+        self.count += 1
         if len(tail) >= _WRITTEN_BYTES:
             try:
                 self._write()
             except OSError:  # a part that was written is written over
                 del tail[before:]
+                self.count -= 1
                 raise
             self._end += len(tail)
             tail.clear()
-        self.count += 1
 
     def _write(self) -> None:
         """Write what is not written yet; where there is no room for it, all that is written stays where it is."""
         if self._file is None and self._end + len(self._tail) <= _MEMORY_BYTES:
-            self._memory += self._tail
+            self._memory[self._end :] = self._tail  # after a signal it may be there already
             return
         if self._file is None:
             # What Python has for this loses what it holds where the file does not take it.
             file = temporary_file(buffering=0)
             try:
                 _write_whole(file, self._memory, 0)
-            except OSError:
+            except BaseException:
                 file.close()
                 raise
             self._file, self._memory = file, bytearray()
         _write_whole(self._file, self._tail, self._end)
 
-    def _read(self, size: int) -> bytes:
+    def _read(self, start: int, size: int) -> bytes:
         if self._file is None:
-            return bytes(self._memory[self._read_at : self._read_at + size])
-        return os.pread(self._file.fileno(), size, self._read_at)
+            return bytes(self._memory[start : start + size])
+        return os.pread(self._file.fileno(), size, start)
 
     def peek(self) -> V:
         """Return the first value that has not been dropped yet; there must be one."""
@@ -114,18 +120,18 @@ class Spool(Generic[V]):
         left = len(self._head) - self._head_at
         if left >= size:
             return self._head_at
-        parts = [self._head[self._head_at :]]
-        while left < size:
-            more = min(self._end - self._read_at, max(_READ_BYTES, size - left))
-            if more:
-                part = self._read(more)
-                self._read_at += len(part)
-            else:
-                part = bytes(self._tail)
-                self._tail.clear()
+        parts, read_at = [self._head[self._head_at :]], self._read_at
+        while left < size and read_at < self._end:
+            part = self._read(read_at, min(self._end - read_at, max(_READ_BYTES, size - left)))
             parts.append(part)
+            read_at += len(part)
             left += len(part)
-        self._head, self._head_at = b"".join(parts), 0
+        if left < size:
+            parts.append(bytes(self._tail))
+        # All at once: a signal must not come between what was read and where to go on.
+        self._head, self._head_at, self._read_at = b"".join(parts), 0, read_at
+        if left < size:
+            self._tail.clear()
         return 0
 
     def drop(self) -> None:

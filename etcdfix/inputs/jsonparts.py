@@ -1,7 +1,8 @@
 """A JSON document taken apart by its marks: however large it is, one piece of it is in memory.
 
 A list with one item a line is quick to take apart; any other layout is walked through, and of what is inside a piece
-strings and brackets are looked at alone. A piece proves to be JSON, or not, when it is decoded.
+strings and brackets are looked at alone. What begins in the layout of our own reports and goes on in another one is
+refused. A piece proves to be JSON, or not, when it is decoded.
 """
 
 from __future__ import annotations
@@ -66,16 +67,16 @@ def members(raw: Readable) -> dict[bytes, Span]:
             raise DocumentCut(CUT)
         if name is None or name.end() - at > _MOST_NAME_BYTES or len(found) >= _MOST_MEMBERS:
             raise _unexpected(raw, at)
-        start = _space(raw, _after(raw, _space(raw, name.end()), b":"))
-        end = _end_of(raw, start)
-        if name[0][1:-1] in found:
+        known = msgspec.json.decode(name[0], type=str).encode()
+        if known in found:
             raise msgspec.DecodeError(f"it has {name[0].decode(errors='replace')[:80]} twice")
-        found[name[0][1:-1]] = start, end
-        at = _space(raw, end)
-        if raw[at : at + 1] == b",":
-            at = _space(raw, at + 1)
-        elif raw[at : at + 1] != b"}":
-            raise _unexpected(raw, at)
+        start = _space(raw, _after(raw, _space(raw, name.end()), b":"))
+        found[known] = start, _end_of(raw, start)
+        at = _space(raw, found[known][1])
+        if raw[at : at + 1] != b"}":
+            at = _space(raw, _after(raw, at, b","))
+            if raw[at : at + 1] == b"}":
+                raise _unexpected(raw, at)
     if _space(raw, at + 1) != len(raw):
         raise _unexpected(raw, _space(raw, at + 1))
     return found

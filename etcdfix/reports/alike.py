@@ -137,11 +137,6 @@ def shortened(finding: Finding, words: CommonWords, own: int) -> tuple[Finding, 
     return short, shared
 
 
-def may_be_one_of_many(found: Examination) -> bool:
-    """Say whether all that is said of a value may be said of many, but for what every value has for itself."""
-    return found.repair is None and found.decoded is None
-
-
 def with_evidence(found: Examination, more: tuple[Evidence, ...]) -> Examination:
     """Return an examination with further evidence."""
     if not more:
@@ -178,10 +173,10 @@ class Alike:
         number = self._told_apart.number_of(found)
         if number is None:
             return None
-        if number == len(self._kinds):
-            self._kinds.append(self._kind_of(self._told_apart.first(number)))
-        else:
+        if number < len(self._kinds):
             self._kinds[number].count(stored.key, stored.mod_revision)
+        while number >= len(self._kinds):  # one, or more after a signal
+            self._kinds.append(self._kind_of(self._told_apart.first(len(self._kinds))))
         return OneOfMany(
             number,
             stored.key,

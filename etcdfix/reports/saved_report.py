@@ -115,7 +115,6 @@ class SavedFindings(Mapping[bytes, ReportedValue]):
 
     Attributes:
         counts: How many findings there are of each outcome, the readable ones too.
-        cut: The report is one of lines, and ends before its end.
 
     Raises:
         ConfigurationError: There are too many.
@@ -127,7 +126,6 @@ class SavedFindings(Mapping[bytes, ReportedValue]):
         self._decode = msgspec.json.Decoder(_SavedFinding).decode
         self._starts, self._sizes, self._hashes = array("Q"), array("I"), array("q")
         self.counts: Counter[str] = Counter()
-        self.cut = False
         try:
             for start, raw in report.placed_findings():
                 self._take(start, raw)
@@ -139,7 +137,6 @@ class SavedFindings(Mapping[bytes, ReportedValue]):
         except DocumentCut:
             if not report.in_lines:
                 raise
-            self.cut = True
         # By the last bits of its hash, at the next free place: the number of a finding and one, 0 for none.
         self._slots = array("I", bytes(4 << (2 * len(self)).bit_length()))
         for number, hashed in enumerate(self._hashes):

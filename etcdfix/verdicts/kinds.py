@@ -16,6 +16,11 @@ MOST_KINDS: Final = 1_000
 """So many kinds are told apart; in damaged or hostile data every value can bring a new one."""
 
 
+def may_be_one_of_many(found: Examination) -> bool:
+    """Say whether an examination has no more for itself than its record, namespace and name."""
+    return found.repair is None and found.decoded is None
+
+
 class Kinds:
     """Tells the kinds of examinations apart. Memory does not depend on how many examinations there are."""
 
@@ -31,7 +36,7 @@ class Kinds:
 
         None where it has more for itself than its record, namespace and name, or there are too many kinds.
         """
-        if found.decoded is not None or found.repair is not None:
+        if not may_be_one_of_many(found):
             return None
         like = (
             found.verdict,
@@ -47,10 +52,11 @@ class Kinds:
         )
         number = self._numbers.get(like)
         if number is None and len(self._firsts) < MOST_KINDS:
-            number = self._numbers[like] = len(self._firsts)
+            number = len(self._firsts)
             self._firsts.append(
                 msgspec.structs.replace(found, stored=msgspec.structs.replace(found.stored, value=b""))
             )
+            self._numbers[like] = number  # last: after a signal no number leads nowhere, or to another kind
         return number
 
     def first(self, number: int) -> Examination:

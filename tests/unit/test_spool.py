@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
 
 import msgspec
 import pytest
@@ -90,3 +95,65 @@ def test_what_is_written_in_parts_is_written_whole(monkeypatch: pytest.MonkeyPat
         values.append(Record(number, bytes(200)))
     assert drained(values) == list(range(20))
     values.close()
+
+
+class _Signal:
+    """Raises once as a signal does: when a function of the spool begins, or has come back from C."""
+
+    def __init__(self, moment: int) -> None:
+        self._left = moment
+        self.heard = False
+
+    def __call__(self, frame: FrameType, event: str, _arg: object) -> None:
+        if event not in {"call", "c_return"} or frame.f_code.co_filename != spool.__file__:
+            return
+        self._left -= 1
+        assert self._left > -10_000, "it goes on for ever"
+        if self._left == 0:
+            raise KeyboardInterrupt
+
+    def cuts(self, work: Callable[[], object]) -> bool:
+        """Do something, and say whether it was cut short."""
+        sys.setprofile(self)
+        try:
+            work()
+        except KeyboardInterrupt:
+            self.heard = True
+            return True
+        finally:
+            sys.setprofile(None)
+        return False
+
+
+@pytest.mark.parametrize("in_memory", [0, 90, 1 << 20], ids=["in a file", "later in a file", "in memory"])
+def test_a_signal_at_any_moment_costs_at_most_the_value_that_is_just_added(
+    monkeypatch: pytest.MonkeyPatch, in_memory: int
+) -> None:
+    monkeypatch.setattr(spool, "_WRITTEN_BYTES", 40)
+    monkeypatch.setattr(spool, "_READ_BYTES", 30)
+    monkeypatch.setattr(spool, "_MEMORY_BYTES", in_memory)
+    for moment in itertools.count(1):
+        signal = _Signal(moment)
+        values, came = Spool(Record), list[int]()
+        cut = set[int]()
+
+        def take() -> None:
+            while signal.cuts(values.peek):  # noqa: B023 - called in this turn of the loop alone
+                pass
+            came.append(values.peek().number)  # noqa: B023
+            while signal.cuts(values.drop):  # noqa: B023
+                pass
+
+        for number in range(12):
+            if signal.cuts(partial(values.append, Record(number, bytes(number)))):
+                cut.add(number)
+            if number % 3 == 2:
+                take()
+        while values.count:
+            take()
+        values.close()
+        assert came == sorted(set(came)), moment
+        assert {*came, *cut} == set(range(12)), moment
+        if not signal.heard:
+            break
+    assert moment > 100

@@ -23,7 +23,7 @@ from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_kee
 from etcdfix.operations.look.in_scope import pages_in, shown_scope
 from etcdfix.operations.look.shards import ShardRequest, beyond, pages_of, shown_shard, span_of
 from etcdfix.readable_revision import ReadableRevisions, Sought
-from etcdfix.reports.alike import Alike, OneOfMany, may_be_one_of_many, shown_digest, with_evidence
+from etcdfix.reports.alike import Alike, OneOfMany, shown_digest, with_evidence
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.baseline import Baseline
 from etcdfix.reports.earlier_revision import readable_way
@@ -56,7 +56,7 @@ from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.judge import Verdict
-from etcdfix.verdicts.kinds import MOST_KINDS
+from etcdfix.verdicts.kinds import MOST_KINDS, may_be_one_of_many
 from etcdfix.verdicts.severity import Rank, stake_of
 
 if TYPE_CHECKING:

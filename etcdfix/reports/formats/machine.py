@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from etcdfix.reports.plan_model import DeletionPlan
 
 _encoder: Final = msgspec.json.Encoder()
-_LINES_AT_ONCE: Final = 100
 
 
 def _encode(value: Any) -> bytes:
@@ -160,18 +159,9 @@ class JSONLinesReporter(Reporter):
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        # Findings of lost keys come one after the other at the end, perhaps a million: each a call to the system.
-        self._unwritten: list[bytes] = []
 
     def _line(self, kind: str, value: Any) -> None:
-        self._write_out()
         self._stream.write(kind_line(kind, value))
-
-    def _write_out(self) -> None:
-        if self._unwritten:
-            lines = b"".join(self._unwritten)
-            self._unwritten.clear()
-            self._stream.write(lines)
 
     def begin(self, header: Header) -> None:
         """Write the ScanHeader line."""
@@ -183,13 +173,10 @@ class JSONLinesReporter(Reporter):
 
     def finding_of_lost_key(self, finding: Finding, _shared: SharedWords) -> None:
         """Write one as it is: the summary has the rest."""
-        self._unwritten.append(kind_line("Finding", finding))
-        if len(self._unwritten) >= _LINES_AT_ONCE:
-            self._write_out()
+        self.finding(finding)
 
     def end(self, conclusion: Conclusion) -> None:
         """Write the Status lines, which are Kubernetes' own objects, and the ScanSummary."""
-        self._write_out()
         for status in conclusion.statuses:
             self._stream.write(_encode(status) + b"\n")
         self._line("ScanSummary", {"source": conclusion.source, **_after(conclusion)})

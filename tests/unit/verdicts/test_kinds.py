@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -62,3 +64,29 @@ def test_the_number_of_kinds_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(kinds, "MOST_KINDS", 1)
     told = Kinds()
     assert [told.number_of(failing(message=text)) for text in ("a", "b", "a")] == [0, None, 0]
+
+
+@pytest.mark.parametrize("moment", range(1, 8))
+def test_after_a_signal_no_value_is_taken_for_one_of_another_kind(moment: int) -> None:
+    """It is heard when a function begins, or has come back from C."""
+    left = moment
+
+    def signal(frame: FrameType, event: str, _arg: object) -> None:
+        nonlocal left
+        if event in {"call", "c_return"} and frame.f_code.co_filename == kinds.__file__:
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+
+    told, one, other = Kinds(), failing(), failing(rule="configmaps")
+    sys.setprofile(signal)
+    try:
+        told.number_of(one)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    for found in (other, one):
+        number = told.number_of(found)
+        assert number is not None
+        assert told.examination(number, found.stored, found.namespace, found.name) == found

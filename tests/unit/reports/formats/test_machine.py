@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from etcdfix.model import Evidence, Outcome, ServerBehaviour
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.formats.machine import JSONLinesReporter, JSONReporter, YAMLReporter
-from etcdfix.reports.model import Finding, ScanReport
+from etcdfix.reports.model import Finding, ScanReport, SharedWords
 from etcdfix.reports.schema import finding_schema, report_schema
 from etcdfix.sources.base import Segment
 from etcdfix.verdicts.causes import Cause
@@ -269,6 +269,8 @@ def test_lines_are_written_as_they_come() -> None:
     assert stream.getvalue().count(b"\n") == 1
     reporter.finding(finding_from(examination()))
     assert stream.getvalue().count(b"\n") == 2
+    reporter.finding_of_lost_key(finding_from(examination()), SharedWords("words", "wrong-key", "said", []))
+    assert stream.getvalue().count(b"\n") == 3
     assert b"ScanSummary" not in stream.getvalue()
 
 

@@ -81,10 +81,12 @@ class View:
 
     Attributes:
         draining: Everything was seen; what waited is taken now, in the order of the keys where something is wrong.
+        ended: The pass was ended early, or the source was lost: no more is to be asked of the source.
     """
 
     def __init__(self, examiner: Examiner, run: Examining) -> None:
         self.draining = False
+        self.ended = False
         self._run = run
         self.plaintext = examiner.plaintext
 
@@ -262,13 +264,14 @@ def _drain(
     run: Examining, view: View, take: Take, ending: Ending, *, progress: Progress, whole: bool
 ) -> Ending:
     """Take what waited; return how the whole pass ended."""
-    view.draining = True
+    view.draining, view.ended = True, ending != Ending()
     try:
         for found in progress(run.drain(), WAITING, run.waiting):
             take(found, view)
     except KeyboardInterrupt as exc:
         if whole:
             raise
+        view.ended = True
         run.abort()
         for found in run.drain():
             take(found, view)

@@ -85,6 +85,7 @@ _NAME_IN_DOUBT = frozenset(
 )
 # Each is a question to etcd; of many keys in one state, these tell enough.
 _MOST_PREDECESSORS = 1000
+_ENDED: Final = Sought(None, "the scan was ended early")
 _READABLE_CHECK = "earlier-revision"
 _MERGE = Remedy(
     "Merge the reports of all shards: only the whole tells what to do first",
@@ -323,7 +324,7 @@ class _Gathering:
             self.tally.known_findings += 1
         elif outcome in self.new:
             self.new[outcome] += 1
-        sought = self._readable.of(found)
+        sought = _ENDED if view.ended else self._readable.of(found)
         record = self._record(found, sought, baseline=known)
         if not view.draining and not self.out_of_order and view.waiting:
             try:

@@ -771,3 +771,30 @@ def test_a_source_that_is_lost_after_the_last_value_leaves_the_report_whole() ->
     (told,) = [one for one in finding.evidence if one.check == "earlier-revision"]
     assert told.result == "not looked for"
     assert "could not be read: nobody answers" in told.detail
+
+
+@pytest.mark.parametrize("where", ["source", "lost", "waiting"])
+def test_a_scan_that_was_ended_asks_for_no_earlier_revisions(where: str) -> None:
+    """Each takes etcd a tenth of a second and more, and nobody waits for it any more."""
+    end: BaseException = KeyboardInterrupt() if where != "lost" else SourceUnreachable("nobody answers")
+    asked: list[bytes] = []
+
+    class Ends(Records):
+        def current(self, prefix: bytes = b"") -> Iterator[StoredValue]:
+            yield from super().current(prefix)
+            if prefix == b"" and where != "waiting":
+                raise end
+
+        def before(self, key: bytes, revision: int) -> StoredValue | None:
+            asked.append(key)
+            if where == "waiting":
+                raise end
+            return None
+
+    source = Ends(*((name, 50, gcm(name, OTHER)) for name in "abc"))
+    reporter, result = scan(source, config=GCM)
+    assert code(result) == (ExitCode.INCOMPLETE if where == "lost" else ExitCode.INTERRUPTED)
+    assert len(asked) == (where == "waiting")
+    rest = "bc" if where == "waiting" else "abc"  # the one that was at hand is not told
+    assert causes(reporter) == dict.fromkeys(rest, "wrong-key")
+    assert (result.summary.keys, result.summary.readable_revisions_not_sought) == (len(rest), len(rest))

@@ -15,11 +15,12 @@ import pytest
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner
-from etcdfix.examine_all import _Doubtful, examine_all, no_progress
+from etcdfix.examine_all import examine_all, no_progress
 from etcdfix.model import Outcome
 from etcdfix.remediation.preflight.similar_values import Alike, look_at_all
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.kinds import Kinds
 from tests.support.attacks import LOCAL, config_map, seal, secret
 from tests.support.decoders import shared_decoder
 from tests.support.memory_source import MemorySource, stored
@@ -160,7 +161,7 @@ def test_nothing_is_said_of_a_value_because_of_others_that_look_like_it(
 ) -> None:
     remembered = list(said(seed))
     monkeypatch.setattr(Examiner, "_remember", lambda *_: None)
-    monkeypatch.setattr(_Doubtful, "_number_of", lambda *_: None)
+    monkeypatch.setattr(Kinds, "number_of", lambda *_: None)
     assert list(said(seed)) == remembered
 
 

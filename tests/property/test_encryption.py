@@ -78,11 +78,12 @@ def encrypted(draw: st.DrawFn) -> tuple[str, str, bytes, bytes, bytes]:
 
 
 def result(reader: ResourceTransformers, data: bytes, etcd_key: bytes, *, exact: bool) -> object:
-    read = reader.search if exact else reader.from_storage
+    if exact:
+        return reader.search(data, etcd_key)
     try:
-        return read(data, etcd_key)
+        return reader.from_storage(data, etcd_key)
     except TransformFailed as failed:
-        return failed.failure, failed.message
+        return failed.failure
 
 
 @given(encrypted())

@@ -30,7 +30,7 @@ from etcdfix.spool import Spool
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
-from etcdfix.verdicts.kinds import Kinds
+from etcdfix.verdicts.kinds import Kinds, Part
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -279,16 +279,6 @@ def _drain(
     return ending
 
 
-class _Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An examination that was put aside: what is its own, and the number of its kind; or all of it."""
-
-    kind: int
-    stored: StoredValue | None = None
-    namespace: str = ""
-    name: str = ""
-    whole: Examination | None = None
-
-
 class _Doubtful:
     """Examinations that were put aside, in the order in which they came; what many have in common is kept once.
 
@@ -297,7 +287,7 @@ class _Doubtful:
     """
 
     def __init__(self) -> None:
-        self._spool = Spool(_Kept)
+        self._spool = Spool(Part)
         self._kinds = Kinds()
         self._first: Examination | None = None
         self.kind: int | None = None
@@ -317,22 +307,13 @@ class _Doubtful:
         Raises:
             OSError: There is no room for it; those before it are kept.
         """
-        number = self._kinds.number_of(found)
-        if number is None:
-            self._spool.append(_Kept(0, whole=found))
-        else:
-            self._spool.append(_Kept(number, found.stored, found.namespace, found.name))
+        self._spool.append(self._kinds.part(found))
 
     def peek(self) -> Examination:
         """Return the first that has not been dropped yet; there must be one."""
         if self._first is None:
-            kept = self._spool.peek()
-            if kept.stored is None:
-                self.kind, self._first = None, kept.whole
-            else:
-                self.kind = kept.kind
-                self._first = self._kinds.examination(kept.kind, kept.stored, kept.namespace, kept.name)
-            assert self._first is not None  # one of the two always is there
+            part = self._spool.peek()
+            self.kind, self._first = part.kind, self._kinds.whole(part)
         return self._first
 
     def drop(self) -> None:

@@ -8,7 +8,6 @@ cannot share it: so it is after a deletion and its undo. Of anything else nothin
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from contextlib import nullcontext
 from enum import Enum
@@ -161,7 +160,7 @@ def kept_of_history(
     found: Examination | None = None
     same_object = False
     at = generation = 0
-    last = b""
+    last: bytes | None = None
     gone = True
     for kept in source.history(key):
         if newest is not None and kept.revision.main > newest.mod_revision:
@@ -172,12 +171,11 @@ def kept_of_history(
         gone = stored is None
         if stored is None:
             continue
-        digest = hashlib.sha256(stored.value).digest()
         if stored.create_revision != generation:
-            goes_on = stored.version == 1 and digest == last and tells_apart(stored.value)
+            goes_on = stored.version == 1 and stored.value == last and tells_apart(stored.value)
             same_object = same_object and goes_on
             generation = stored.create_revision
-        last = digest
+        last = stored.value
         if newest_fails and newest is not None and stored.mod_revision == newest.mod_revision:
             continue
         examination = examiner.examine(stored)

@@ -195,8 +195,8 @@ def builtin_directories() -> tuple[ResourcePrefix, ...]:
 
 
 @cache
-def _by_path() -> dict[str, ResourcePrefix]:
-    return {directory.path: directory for directory in builtin_directories()}
+def _by_path() -> dict[bytes, ResourcePrefix]:
+    return {directory.path.encode(): directory for directory in builtin_directories()}
 
 
 NOT_AN_OBJECT = ResourcePrefix(
@@ -257,13 +257,12 @@ class StorageLayout:
         first = display(segments[0])
         if first in _BOOKKEEPING:
             return NOT_AN_OBJECT, key
-        path = display(b"/".join(segments[:2]))
         if first == "ranges":
             return self._allocator(display(b"/".join(segments))), key
-        for candidate in (first, path):
-            directory = _by_path().get(candidate)
-            if directory is not None and len(key) > len(self.prefix_bytes) + len(candidate):
-                return directory, self.directory_prefix(directory)
+        for path in (segments[0], b"/".join(segments[:2])):
+            directory = _by_path().get(path)
+            if directory is not None and len(key) > len(self.prefix_bytes) + len(path):
+                return directory, key[: len(self.prefix_bytes) + len(path) + 1]
         if "." in first and len(segments) > 2:
             shared = self.prefix_bytes + b"/".join(segments[:2]) + b"/"
             return custom_directory(first, display(segments[1])), shared

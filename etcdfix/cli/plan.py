@@ -109,7 +109,7 @@ def command(
 
 def plan_exit_code(plan: DeletionPlan) -> ExitCode:
     """Map a plan to its exit code. An incomplete one is never 0 or 1."""
-    outcomes = {entry.outcome for entry in plan.entries} | {left.why for left in plan.left_out}
+    outcomes = {group.outcome for group in plan.groups} | {left.why for left in plan.left_out}
     if not plan.complete or _UNDETERMINED in outcomes:
         return ExitCode.INCOMPLETE
     if outcomes - _SETTLED:

@@ -32,6 +32,7 @@ from etcdfix.sources.base import Source
 from etcdfix.verdicts.examination import Examination
 
 _PODS: Final = "pods"
+_WORST_FIRST: Final = {risk: -place for place, risk in enumerate(Risk)}
 
 
 def assess(
@@ -86,7 +87,7 @@ def assess(
     warnings = warnings_about(index, node)
     reasons = reasons_for(index, node, collection, secret, users, finalizers, by_api=by_api is not None)
     reasons += warnings
-    reasons.sort(key=lambda reason: -list(Risk).index(reason.risk))
+    reasons.sort(key=lambda reason: _WORST_FIRST[reason.risk])
     return Assessment(
         object=ref,
         exists=index.exists(node),
@@ -236,7 +237,9 @@ def _stated_uids(index: ImpactIndex, node: int) -> Counter[str]:
     stated: Counter[str] = Counter()
     for dependent in index.dependents(node):
         stated.update({owner.uid for owner in index.owners(dependent) if owner.node == node and owner.uid})
-    stated.update(edge.uid for edge in index.users(node) if edge.uid)
+    for edge in index.users(node):
+        if edge.uid:
+            stated[edge.uid] += 1
     return stated
 
 

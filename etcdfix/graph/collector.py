@@ -40,6 +40,7 @@ _BY_NAME: Final = "; that this is its owner is told by API group and name alone"
 CRD_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 _RAN: Final = "a controller manager that ran before the damage"
 _NOBODY: Final = -1
+_NOTHING: Final = dict.fromkeys(Action, 0)
 _NOT_SERVED: Final = "as soon as its own kind is served: no readable CRD has it"
 
 
@@ -113,14 +114,14 @@ class _Collector:
         """Play it through."""
         if self._concerns_nobody():
             removed = self._index.ref(next(iter(self._removed)))
-            return Collection(removed, (), dict.fromkeys(Action, 0), {}, unlistable=self._blind)
+            return Collection(removed, (), dict(_NOTHING), {}, unlistable=self._blind)
         self._spread(deque(self._fates))
         found = list(self._decisions)
         self._spread(self._pending() if self._listable else self._waiting_owners())
         foreground = self._foreground()
         decisions = [self._decisions[node] for node in found]
         deleted = [node for node in found if self._decisions[node].action is Action.CASCADE_DELETED]
-        counts = dict.fromkeys(Action, 0) | Counter(decision.action for decision in decisions)
+        counts = _NOTHING | Counter(decision.action for decision in decisions)
         by_resource = Counter(self._decisions[node].object.full_resource for node in deleted)
         first = next(iter(self._removed))
         return Collection(

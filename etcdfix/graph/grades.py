@@ -395,8 +395,7 @@ def inferred_finalizers(index: ImpactIndex, node: int) -> tuple[LostFinalizer, .
     A claim that something refers to is in use, so its protection is more than likely.
     """
     ref = index.ref(node)
-    used = next(index.users(node), None) is not None
-    confidence = Confidence.LIKELY if used else Confidence.POSSIBLE
+    confidence = Confidence.LIKELY if index.users(node) else Confidence.POSSIBLE
     usual = _USUAL.get((ref.group, ref.resource), ())
     if (ref.group, ref.resource) == ("", "pods") and _may_be_of_a_job(index, ref):
         usual = ("batch.kubernetes.io/job-tracking",)

@@ -124,8 +124,9 @@ class ImpactIndex:
         self.layout = layout
         self.kinds = kinds
         # One object is looked at in many ways before the next.
-        self._placed = lru_cache(maxsize=_PLACES_KEPT)(self._place)
+        self._placed = lru_cache(maxsize=_PLACES_KEPT)(self._place_of_node)
         self._referred = lru_cache(maxsize=_PLACES_KEPT)(self._refer)
+        self._last_users: tuple[int, tuple[Edge, ...]] = -1, ()
         self.namespaces: dict[int, NamespaceDetails] = {}
         self.unavailable_apis: dict[str, str] = {}
         self.unreadable_crds: tuple[tuple[str, str], ...] = ()
@@ -167,27 +168,21 @@ class ImpactIndex:
 
     def ref(self, node: int) -> ObjectRef:
         """Return a node's name, taken apart."""
-        return self.ref_of(self.key(node))
+        return self._referred(node)
 
     def ref_of(self, key: bytes) -> ObjectRef:
         """Return a key's name, taken apart, whether or not anybody has it."""
-        return self._referred(key)
+        return _ref(key, *self._place(key))
 
-    def _refer(self, key: bytes) -> ObjectRef:
-        directory, namespace, name = self._placed(key)
-        return ObjectRef(
-            key=display(key),
-            key_base64=key_base64(key),
-            group=directory.group,
-            resource=directory.resource,
-            kind=directory.kind,
-            namespace=namespace,
-            name=name,
-        )
+    def _refer(self, node: int) -> ObjectRef:
+        return _ref(self.key(node), *self.place(node))
 
     def place(self, node: int) -> tuple[ResourcePrefix, str, str]:
         """Return a node's directory, namespace ("" for none) and name."""
-        return self._placed(self.key(node))
+        return self._placed(node)
+
+    def _place_of_node(self, node: int) -> tuple[ResourcePrefix, str, str]:
+        return self._place(self.key(node))
 
     def _place(self, key: bytes) -> tuple[ResourcePrefix, str, str]:
         directory, shared = self.layout.locate(key)
@@ -342,8 +337,13 @@ class ImpactIndex:
 
     # -- edges
 
-    def users(self, node: int) -> Iterator[Edge]:
-        """Yield the uses of a node, those included that leave its namespace or its name open."""
+    def users(self, node: int) -> tuple[Edge, ...]:
+        """Return the uses of a node, those included that leave its namespace or its name open."""
+        if self._last_users[0] != node:
+            self._last_users = node, tuple(self._users(node))
+        return self._last_users[1]
+
+    def _users(self, node: int) -> Iterator[Edge]:
         yield from self._named(node)
         for key in unscoped_keys(self._tables.keys[node]):
             unscoped = self._tables.numbers.get(key)
@@ -457,6 +457,18 @@ class ImpactIndex:
             _guess(flags),
             _served(flags),
         )
+
+
+def _ref(key: bytes, directory: ResourcePrefix, namespace: str, name: str) -> ObjectRef:
+    return ObjectRef(
+        key=display(key),
+        key_base64=key_base64(key),
+        group=directory.group,
+        resource=directory.resource,
+        kind=directory.kind,
+        namespace=namespace,
+        name=name,
+    )
 
 
 def _guess(flags: int) -> Guess:

@@ -111,11 +111,10 @@ class _Search:
         # What the same key held before somebody deleted it and made another object is no evidence against this one.
         self._another = assessment.last_known.basis == _EARLIER
         self._seen = _NOT_SEEN if self._another else assessment.last_known
-        self._is_openshift = any(_there(index, key) for key in RULES.openshift_signs)
 
     def everything(self) -> Iterator[Recreation]:
         for recreation in self._all():
-            if self._is_openshift or not recreation.recreated_by.openshift:
+            if not recreation.recreated_by.openshift or _is_openshift(self._index):
                 yield recreation
 
     def _all(self) -> Iterator[Recreation]:
@@ -189,6 +188,8 @@ class _Search:
 
     def _by_labels(self) -> Iterator[Recreation]:
         known = self._assessment.last_known
+        if not known.labels and not known.annotations:
+            return
         for label in labels_of(known.labels, known.annotations, self._path):
             confidence = Confidence.POSSIBLE if self._another else label.confidence
             yield Recreation(MAKERS[label.recreated_by], confidence, f"it was marked {label}")
@@ -258,6 +259,10 @@ class _Search:
         if not self._seen.revision:
             return False
         return rule.owned or bool(rule.type and self._seen.type != rule.type)
+
+
+def _is_openshift(index: ImpactIndex) -> bool:
+    return any(_there(index, key) for key in RULES.openshift_signs)
 
 
 def _there(index: ImpactIndex, key: str) -> bool:
@@ -440,8 +445,10 @@ class Neighbours:
     def ruler(self, place: Place) -> tuple[Maker, int, int] | None:
         """Return who has labelled nearly all readable siblings, how many, and of how many."""
         siblings = self._siblings.get(place)
-        for maker, count in siblings.makers.most_common(1) if siblings is not None else ():
-            if siblings is not None and count >= max(_FEW, _NEARLY_ALL * siblings.count):
+        if siblings is None or not siblings.makers:
+            return None
+        for maker, count in siblings.makers.most_common(1):
+            if count >= max(_FEW, _NEARLY_ALL * siblings.count):
                 return MAKERS[maker], count, siblings.count
         return None
 

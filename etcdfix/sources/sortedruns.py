@@ -106,8 +106,8 @@ class SortedRecords:
     def blocks(self, lower: bytes, upper: bytes | None) -> Iterator[list[bytes]]:
         """Yield the records from ``lower`` on and below ``upper`` (None: to the end), in order, in lists."""
         # The last block that starts below the bound may end inside the range.
-        begin = max(bisect_left(self._blocks, lower, key=_first) - 1, 0)
-        end = len(self._blocks) if upper is None else bisect_left(self._blocks, upper, key=_first)
+        begin = max(bisect_left(self._blocks, (lower,)) - 1, 0)
+        end = len(self._blocks) if upper is None else bisect_left(self._blocks, (upper,))
         for block in self._blocks[begin:end]:
             records = self._read(block)
             start = bisect_left(records, lower)
@@ -134,10 +134,6 @@ class SortedRecords:
         self._file.close()
         if self._run_file is not None:
             self._run_file.close()
-
-
-def _first(block: _Block) -> bytes:
-    return block.first
 
 
 def _unwritable(error: OSError) -> SourceError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -188,16 +188,13 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
 
     def delete(self, key: bytes) -> str:
         """Return the dry run of a deletion, on the live etcd that was read, or the default one for a file; or ""."""
-        words = [
-            "etcdfix",
-            "delete",
-            *key_arguments(key),
-            *self._live,
-            *self.layout,
-            *self._deciding,
-            *self.changing,
-        ]
-        return self._change([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
+        return self.deletions()(key)
+
+    def deletions(self) -> Callable[[bytes], str]:
+        """Return what makes :meth:`delete` of one key after the other."""
+        words = [*self._live, *self.layout, *self._deciding, *self.changing]
+        rest = self._change([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
+        return lambda key: rest and f"etcdfix delete {quote_command(key_arguments(key))} {rest}"
 
     def reencrypt(self, key: bytes, candidate: str) -> str:
         """Return the dry run that rewrites a value which a candidate configuration opens, on the live etcd.

@@ -21,6 +21,16 @@ def may_be_one_of_many(found: Examination) -> bool:
     return found.repair is None and found.decoded is None
 
 
+class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What one examination has for itself, and the number of its kind; or all of it, where it has more."""
+
+    kind: int | None
+    stored: StoredValue | None = None
+    namespace: str = ""
+    name: str = ""
+    whole: Examination | None = None
+
+
 class Kinds:
     """Tells the kinds of examinations apart. Memory does not depend on how many examinations there are."""
 
@@ -62,6 +72,20 @@ class Kinds:
     def first(self, number: int) -> Examination:
         """Return the first examination of a kind, without the bytes of its value."""
         return self._firsts[number]
+
+    def part(self, found: Examination) -> Part:
+        """Return what has to be kept of an examination, for :meth:`whole`."""
+        number = self.number_of(found)
+        if number is None:
+            return Part(None, whole=found)
+        return Part(number, found.stored, found.namespace, found.name)
+
+    def whole(self, part: Part) -> Examination:
+        """Return an examination of which :meth:`part` was kept."""
+        if part.kind is not None and part.stored is not None:
+            return self.examination(part.kind, part.stored, part.namespace, part.name)
+        assert part.whole is not None  # one of the two always is there
+        return part.whole
 
     def examination(self, number: int, stored: StoredValue, namespace: str, name: str) -> Examination:
         """Return an examination of a kind again, from what is its own."""

@@ -161,12 +161,15 @@ def build_plan(
         gathered.leave_out_unseen(source.problems)
         index = builder.finish(source.problems)
         readable = ReadableRevisions.of_many(source, examiner, live=not file)
-        write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid, file, readable)
+        delete = request.same_again.deletions()
+        write = _Writer(
+            index, source, examiner, reader, neighbours, keys, request, uid, file, readable, delete
+        )
 
         def drafts() -> Iterator[PlanEntry]:
             for one in progress(gathered.broken(similar), "broken objects", gathered.broken_count):
                 entry = write.draft(one)
-                groups.add(one.found)
+                groups.add(one)
                 makers[entry.recreated_by, entry.comes_back, entry.recreate_how] += 1
                 yield entry
 
@@ -275,6 +278,13 @@ def _place(examiner: Examiner, key: bytes) -> Place:
     return Place(directory.path, where.namespace)
 
 
+class _Terms(msgspec.Struct, frozen=True):
+    """What the deletion of an object asks for beyond its command, and why it is refused; "" where it is not."""
+
+    needs: list[str]
+    refused: str
+
+
 class _Writer(msgspec.Struct, frozen=True):
     """Looks at one broken object after the other."""
 
@@ -288,6 +298,8 @@ class _Writer(msgspec.Struct, frozen=True):
     uid: str | None
     generations: bool
     readable: ReadableRevisions
+    delete: Callable[[bytes], str]
+    terms_of_kind: dict[int, _Terms] = msgspec.field(default_factory=dict)
 
     def draft(self, broken: Broken) -> PlanEntry:
         """Return the entry of one object, without its turn.
@@ -313,8 +325,7 @@ class _Writer(msgspec.Struct, frozen=True):
         recreation = who_recreates(index, node, self.neighbours, assessment)
         users, stopped = users_of(assessment)
         cause = found.verdict.cause
-        doubts = self.keys.doubts_about(found)
-        needed = needed_for(found, doubts)
+        terms = self._terms_of(broken)
         entry = PlanEntry(
             order=0,
             key=display(stored.key),
@@ -342,8 +353,8 @@ class _Writer(msgspec.Struct, frozen=True):
             protected=protected_reason(found.directory.group_resource, found.namespace),
             risk=assessment.risk.value,
             reasons=list(assessment.reasons[:_MOST_REASONS]),
-            needs=_needs(found, needed),
-            refused=_advice(found, doubts, needed, self.request.same_again) if needed.refused else "",
+            needs=terms.needs,
+            refused=terms.refused,
             command=self._command(stored),
             repair=found.repair.words if found.repair is not None and is_repairable(found) else "",
         )
@@ -356,6 +367,18 @@ class _Writer(msgspec.Struct, frozen=True):
         printable: PlanEntry = _printable(entry)
         return printable
 
+    def _terms_of(self, broken: Broken) -> _Terms:
+        terms = self.terms_of_kind.get(broken.kind) if broken.kind is not None else None
+        if terms is None:
+            found = broken.found
+            doubts = self.keys.doubts_about(found)
+            needed = needed_for(found, doubts)
+            refused = _advice(found, doubts, needed, self.request.same_again) if needed.refused else ""
+            terms = _Terms(_needs(found, needed), refused)
+            if broken.kind is not None:
+                self.terms_of_kind[broken.kind] = terms
+        return terms
+
     def _sought(self, found: Examination) -> int:
         """Return a revision at which the same object can be read, looked for as a scan does; 0 for none."""
         revision = self.readable.of(found).revision
@@ -366,7 +389,7 @@ class _Writer(msgspec.Struct, frozen=True):
         # A deletion refuses a plan that cannot say which cluster it is of.
         if self.request.plan_file and self.uid:
             words += ["--plan", self.request.plan_file]
-        command = self.request.same_again.delete(stored.key)
+        command = self.delete(stored.key)
         return f"{command} {quote_command(words)}" if command else ""
 
 
@@ -382,11 +405,18 @@ class _Groups:
 
     def __init__(self) -> None:
         self._groups: dict[tuple[Outcome, Cause | None, tuple[KeyName, ...]], _Group] = {}
+        self._of_kind: dict[int, _Group] = {}
 
-    def add(self, found: Examination) -> None:
+    def add(self, broken: Broken) -> None:
         """Count one."""
-        place = (found.verdict.outcome, found.verdict.cause, found.encryption_keys)
-        self._groups.setdefault(place, _Group(found)).count += 1
+        group = self._of_kind.get(broken.kind) if broken.kind is not None else None
+        if group is None:
+            found = broken.found
+            place = (found.verdict.outcome, found.verdict.cause, found.encryption_keys)
+            group = self._groups.setdefault(place, _Group(found))
+            if broken.kind is not None:
+                self._of_kind[broken.kind] = group
+        group.count += 1
 
     def published(self, keys: KeyCounter, again: RepeatedOptions) -> list[PlanGroup]:
         """Return the groups, the largest first."""

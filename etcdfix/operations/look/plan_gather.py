@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -21,21 +21,29 @@ from etcdfix.temporary import temporary_directory
 from etcdfix.text.safetext import key_base64, safe_text
 from etcdfix.verdicts.deletability import FAILED, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.kinds import Kinds, Part
 
 _BROKEN: Final = FAILED | {Outcome.INCONSISTENT, Outcome.UNDETERMINED}
 
 
-class Broken(msgspec.Struct, frozen=True):
+class Broken(NamedTuple):
     """One object that may be deleted.
 
     Attributes:
         found: What it is; its value is let go of, for there may be many.
+        kind: The number of all that differ from it in record, namespace and name alone; None for none.
         value_sha256: ``sha256:<hex>`` of the stored bytes.
-        similarity: What it has in common with what a newer cluster may have written.
         closed: Nothing came out of its value.
     """
 
     found: Examination
+    kind: int | None
+    value_sha256: str
+    closed: bool
+
+
+class _Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    part: Part
     value_sha256: str
     similarity: Similarity | None
     closed: bool
@@ -55,7 +63,8 @@ class Gathered:
         self._reported = reported
         # By the number of a finding.
         self._seen = bytearray(len(reported))
-        self._broken = Spool(Broken)
+        self._broken = Spool(_Kept)
+        self._kinds = Kinds()
         self._left_out = SortedRows(LeftOut)
         self.not_in_report = 0
 
@@ -84,7 +93,7 @@ class Gathered:
             found, stored=msgspec.structs.replace(found.stored, value=b""), decoded=None
         )
         try:
-            self._broken.append(Broken(bare, value, similarity, not came_out(found)))
+            self._broken.append(_Kept(self._kinds.part(bare), value, similarity, not came_out(found)))
         except OSError as exc:
             raise SourceError(
                 f"temporary file for broken objects, in {temporary_directory()}: {exc.strerror or exc}",
@@ -117,13 +126,12 @@ class Gathered:
         A release that was named may prove that the kind is gone; that stays.
         """
         for one in self._broken.drain():
-            counts = similar.of(one.found, one.similarity)
-            if counts.points_at_us and not in_our_tables(one.found):
-                self._leave_out(
-                    one.found.stored.key, "newer-than-known", f"{counts}: that is {NOT_THE_OBJECT}"
-                )
+            found = self._kinds.whole(one.part)
+            counts = similar.of(found, one.similarity)
+            if counts.points_at_us and not in_our_tables(found):
+                self._leave_out(found.stored.key, "newer-than-known", f"{counts}: that is {NOT_THE_OBJECT}")
             else:
-                yield one
+                yield Broken(found, one.part.kind, one.value_sha256, one.closed)
 
     def left_out(self) -> Sequence[LeftOut]:
         """Return what is left out, in the order of the etcd keys; nothing can be taken after this."""

@@ -15,7 +15,6 @@ import pytest
 from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, SourceUnreachable
-from etcdfix.examine_all import _Kept
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.reports.baseline import load_baseline
@@ -26,6 +25,7 @@ from etcdfix.sources.pages import Page
 from etcdfix.spool import Spool
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions
+from etcdfix.verdicts.kinds import Part
 from tests.support.collecting import CollectingReporter
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
@@ -701,7 +701,7 @@ def test_order_is_given_up_where_there_is_no_room_and_that_is_said(monkeypatch: 
     full = OSError(28, "No space left on device")
 
     def append(spool: Any, value: Any) -> None:
-        if not isinstance(value, StoredValue | _Kept):
+        if not isinstance(value, StoredValue | Part):
             raise full
         original(spool, value)
 

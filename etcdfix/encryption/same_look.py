@@ -115,8 +115,8 @@ class SameLook:
             structures: As for the look.
             peek: What a look that was not thorough said of it.
         """
-        place = place_of(data, transformers)
-        if place is None or place.provider == ProviderType.KMS or not _is_certain(data, body):
+        place = place_of(data, transformers) if _is_certain(data, body) else None
+        if place is None or place.provider == ProviderType.KMS:
             return None
         candidates = list(local_candidates(data, place, transformers.for_resource(resource), transformers))
         tried = [_Tried.of(candidate, data, structures) for candidate in candidates]

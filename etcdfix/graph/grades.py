@@ -7,6 +7,7 @@ Kubernetes' own repository are named as their projects document them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from etcdfix.graph.index import ImpactIndex
@@ -163,20 +164,25 @@ def reasons_for(
 
 def warnings_about(index: ImpactIndex, node: int) -> list[RiskReason]:
     """Return what was not seen, or cannot be read, and could depend on an object or use it."""
-    warnings = [("incomplete", f"not everything was seen: {text}") for text in index.problems[:3]]
     broken = sum(index.unreadable_by_path().values()) - index.unreadable(node)
+    return list(_warnings(tuple(index.problems[:3]), broken, index.opaque, index.truncated))
+
+
+@lru_cache(maxsize=8)
+def _warnings(problems: tuple[str, ...], broken: int, opaque: int, truncated: int) -> tuple[RiskReason, ...]:
+    warnings = [("incomplete", f"not everything was seen: {text}") for text in problems]
     if broken:
         text = (
             f"{_objects(broken, 'other ')} cannot be read: whether they use it, or depend on it, is not known"
         )
         warnings.append(("unreadable-others", text))
-    if index.opaque:
-        text = f"{_objects(index.opaque)} cannot be looked into: whether they use it, or depend on it, is not known"
+    if opaque:
+        text = f"{_objects(opaque)} cannot be looked into: whether they use it, or depend on it, is not known"
         warnings.append(("not-looked-into", text))
-    if index.truncated:
-        text = f"{_objects(index.truncated)} with more references than are followed may use it too"
+    if truncated:
+        text = f"{_objects(truncated)} with more references than are followed may use it too"
         warnings.append(("not-looked-into", text))
-    return [RiskReason(Risk.LOW, code, text) for code, text in warnings]
+    return tuple(RiskReason(Risk.LOW, code, text) for code, text in warnings)
 
 
 def _protected_reasons(ref: ObjectRef) -> list[RiskReason]:

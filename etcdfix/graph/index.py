@@ -32,7 +32,7 @@ from etcdfix.graph.tables import (
 )
 from etcdfix.graph.uses import Role, Use, unscoped_keys
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout, display
-from etcdfix.text.safetext import key_base64
+from etcdfix.text.safetext import key_base64, shown_key
 
 ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
@@ -127,6 +127,8 @@ class ImpactIndex:
         self._placed = lru_cache(maxsize=_PLACES_KEPT)(self._place_of_node)
         self._referred = lru_cache(maxsize=_PLACES_KEPT)(self._refer)
         self._last_users: tuple[int, tuple[Edge, ...]] = -1, ()
+        # Neighbours mostly lie in one directory.
+        self._last_directory: tuple[ResourcePrefix, bytes] | None = None
         self.namespaces: dict[int, NamespaceDetails] = {}
         self.unavailable_apis: dict[str, str] = {}
         self.unreadable_crds: tuple[tuple[str, str], ...] = ()
@@ -185,9 +187,14 @@ class ImpactIndex:
         return self._place(self.key(node))
 
     def _place(self, key: bytes) -> tuple[ResourcePrefix, str, str]:
-        directory, shared = self.layout.locate(key)
-        if directory.codec is StorageCodec.CUSTOM_RESOURCE:
-            directory = self.kinds.custom(directory)
+        last = self._last_directory
+        if last is not None and key.startswith(last[1]) and shown_key(key) == key:
+            directory, shared = last
+        else:
+            directory, shared = self.layout.locate(key)
+            if directory.codec is StorageCodec.CUSTOM_RESOURCE:
+                directory = self.kinds.custom(directory)
+            self._last_directory = (directory, shared) if shared != key else None
         where = self.layout.split(key, directory, shared, namespaced=directory.namespaced)
         return directory, where.namespace, where.name
 

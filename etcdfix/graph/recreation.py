@@ -44,6 +44,13 @@ _OWNERS: Final = {(rule.group, rule.kind, rule.makes): rule.recreated_by for rul
 _NAMES: Final = {
     path: [rule for rule in RULES.names if rule.path == path] for path in {rule.path for rule in RULES.names}
 }
+# Most names fit no rule of their path: one look tells.
+_NAMED: Final = {
+    path: re.compile(
+        "|".join(part for rule in rules for part in (rule.pattern, *map(re.escape, rule.names)) if part)
+    )
+    for path, rules in _NAMES.items()
+}
 _TOKENS: Final = MAKERS["token-controller"]
 _LONGEST_NAME: Final = 120
 _ENDPOINTS: Final = "services/endpoints"
@@ -230,7 +237,10 @@ class _Search:
     # -- names
 
     def _by_names(self) -> Iterator[Recreation]:
-        for rule in _NAMES.get(self._path, ()):
+        named = _NAMED.get(self._path)
+        if named is None or named.fullmatch(self._ref.name) is None:
+            return
+        for rule in _NAMES[self._path]:
             if rule.namespace in ("", self._ref.namespace):
                 recreation = self._by_rule(rule)
                 if recreation is not None:

@@ -40,6 +40,7 @@ _MAIN: Final = slice(-_TAIL, -_TAIL + 8)
 _PLACE: Final = slice(-8, None)
 _BEFORE_ALL: Final = bytes(REVISION_KEY_SIZE)
 _REVISION_AND_PLACE: Final = struct.Struct(">Q9xQ")
+_WHOLE_REVISION_AND_PLACE: Final = struct.Struct(">QxQQ")
 
 _BATCH: Final = 4096
 PAGE_RECORDS: Final = 1024
@@ -306,15 +307,13 @@ class RevisionIndex:
         self.build()
         for block in self._kept(key):
             for record in block:
-                parsed = parse_revision_key(record[_REVISION])
-                assert parsed is not None
+                main, sub, at = _WHOLE_REVISION_AND_PLACE.unpack(record[-_TAIL:])
                 if self._is_tombstone(record):
-                    yield KeptRevision(parsed[0], None)
+                    yield KeptRevision(Revision(main, sub), None)
                     continue
-                place = _REVISION_AND_PLACE.unpack(record[-_TAIL:])
-                stored = next(read_places(self._image, [place]), None) or self._read_with_care(record)
+                stored = next(read_places(self._image, [(main, at)]), None) or self._read_with_care(record)
                 if stored is not None:
-                    yield KeptRevision(parsed[0], stored)
+                    yield KeptRevision(Revision(main, sub), stored)
 
     def superseded(self, *, at_revision: int | None = None) -> Iterator[StoredValue]:
         """Yield every kept value but the one that its key had at a main revision (None: the newest)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -52,9 +52,8 @@ from etcdfix.reports.plan_model import (
 from etcdfix.reports.planfile import sealed
 from etcdfix.reports.saved_report import SavedReport
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import key_base64, quote_command, safe_text
+from etcdfix.text.safetext import quote_command, safe_text
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import (
     IDENTITY,
@@ -133,7 +132,7 @@ def build_plan(
     _check_same(report, uid, request, examiner)
     reader = ContentReader(examiner)
     keys, similar = KeyCounter(), SimilarValues(examiner)
-    places = {_place(examiner, key) for key in report.findings}
+    places = _places(examiner, report.findings)
     neighbours = Neighbours(places)
     description = source.describe()
     # A live etcd tells of earlier generations only by a watch for each key; a file has them at hand.
@@ -161,10 +160,12 @@ def build_plan(
         gathered.leave_out_unseen(source.problems)
         index = builder.finish(source.problems)
         readable = ReadableRevisions.of_many(source, examiner, live=not file)
-        delete = request.same_again.deletions()
+        # A deletion refuses a plan that cannot say which cluster it is of.
+        named = f" {quote_command(['--plan', request.plan_file])}" if request.plan_file and uid else ""
         write = _Writer(
-            index, source, examiner, reader, neighbours, keys, request, uid, file, readable, delete
-        )
+            index, source, examiner, reader, neighbours, keys, request, file, readable,
+            request.same_again.deletions(), named,
+        )  # fmt: skip
 
         def drafts() -> Iterator[PlanEntry]:
             for one in progress(gathered.broken(similar), "broken objects", gathered.broken_count):
@@ -270,12 +271,16 @@ def _check_same(report: SavedReport, uid: str | None, request: PlanRequest, exam
         )
 
 
-def _place(examiner: Examiner, key: bytes) -> Place:
-    directory, shared = examiner.layout.locate(key)
-    custom = examiner.readers.custom_resource(directory)
-    namespaced = directory.namespaced if custom is None else custom.scope == "Namespaced"
-    where = examiner.layout.split(key, directory, shared, namespaced=namespaced)
-    return Place(directory.path, where.namespace)
+def _places(examiner: Examiner, keys: Iterable[bytes]) -> set[Place]:
+    places: set[Place] = set()
+    match: bytes | tuple[()] = ()
+    for key in keys:
+        if not key.startswith(match):  # as for an examination, one directory after the other
+            reader = examiner.readers.reader_for(key)
+            match = reader.match
+        where = examiner.layout.split(key, reader.directory, reader.shared, namespaced=reader.namespaced)
+        places.add(Place(reader.directory.path, where.namespace))
+    return places
 
 
 class _Terms(msgspec.Struct, frozen=True):
@@ -295,10 +300,10 @@ class _Writer(msgspec.Struct, frozen=True):
     neighbours: Neighbours
     keys: KeyCounter
     request: PlanRequest
-    uid: str | None
     generations: bool
     readable: ReadableRevisions
     delete: Callable[[bytes], str]
+    naming_plan: str
     terms_of_kind: dict[int, _Terms] = msgspec.field(default_factory=dict)
 
     def draft(self, broken: Broken) -> PlanEntry:
@@ -328,8 +333,8 @@ class _Writer(msgspec.Struct, frozen=True):
         terms = self._terms_of(broken)
         entry = PlanEntry(
             order=0,
-            key=display(stored.key),
-            key_base64=key_base64(stored.key),
+            key=assessment.object.key,
+            key_base64=assessment.object.key_base64,
             group=found.directory.group,
             resource=found.directory.resource,
             namespace=found.namespace,
@@ -385,12 +390,8 @@ class _Writer(msgspec.Struct, frozen=True):
         return revision.at if revision is not None and revision.same_object else 0
 
     def _command(self, stored: StoredValue) -> str:
-        words = ["--expect-mod-revision", str(stored.mod_revision)]
-        # A deletion refuses a plan that cannot say which cluster it is of.
-        if self.request.plan_file and self.uid:
-            words += ["--plan", self.request.plan_file]
         command = self.delete(stored.key)
-        return f"{command} {quote_command(words)}" if command else ""
+        return f"{command} --expect-mod-revision {stored.mod_revision}{self.naming_plan}" if command else ""
 
 
 class _Group(msgspec.Struct):

@@ -364,7 +364,8 @@ def in_order(drafts: Iterable[PlanEntry]) -> Sequence[PlanEntry]:
     def read() -> Iterator[PlanEntry]:
         rest = (entry for entry in everything if entry.key not in tried)
         for turn, entry in enumerate(chain(first, rest), start=1):
-            yield msgspec.structs.replace(entry, order=turn)
+            msgspec.structs.force_setattr(entry, "order", turn)  # of a row that was read just now
+            yield entry
 
     return Rows(len(everything), read)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from etcdfix.reports.plan_model import DeletionPlan
 
 _encoder: Final = msgspec.json.Encoder()
+_PIECE_BYTES: Final = 1 << 20
 
 
 def _encode(value: Any) -> bytes:
@@ -54,6 +55,18 @@ class _Spool:
         if self._file is None:
             self._file = temporary_file()
         self._file.write(line + b"\n")
+
+    def take_joined(self, between: bytes) -> Iterator[bytes]:
+        """Yield all lines in large pieces, with this in the place of what ends a line, and let go of the file."""
+        if self._file is None:
+            return
+        with self._file as file:
+            file.seek(0)
+            end = b""  # of the last line: nothing stands behind that
+            while piece := file.read(_PIECE_BYTES):
+                lines = end + piece
+                end = b"\n" if lines.endswith(b"\n") else b""
+                yield lines.removesuffix(end).replace(b"\n", between)
 
     def take(self) -> Iterator[bytes]:
         """Yield every line, without its end, and let go of the file."""
@@ -121,9 +134,13 @@ class JSONReporter(_DocumentReporter):
         write(b"{")
         for name, value in self._before(conclusion).items():
             write(b'\n  "%s": %s,' % (name.encode(), _encode(value)))
-        write(b'\n  "findings": ')
-        _write_list(self._stream, self._spool.take())
-        write(b',\n  "statuses": ')
+        write(b'\n  "findings": [')
+        before = b"\n    "
+        for piece in self._spool.take_joined(b",\n    "):
+            write(before + piece)
+            before = b""
+        write(b"],\n" if before else b"\n  ],\n")
+        write(b'  "statuses": ')
         _write_list(self._stream, map(_encode, conclusion.statuses))
         for name, value in _after(conclusion).items():
             text = _encode(value)

@@ -6,6 +6,7 @@ import pytest
 
 from etcdfix.graph import builder
 from etcdfix.graph.index import Guess, ImpactIndex
+from etcdfix.storagekey import StorageLayout
 from tests.support.impact_objects import Cluster, node_of, owner
 
 WIDGET = owner("Widget", "w", api_version="example.com/v1")
@@ -169,3 +170,11 @@ def test_served_as_empty() -> None:
     assert index.serves_empty(node_of(index, empty))
     assert index.lost(node_of(index, empty))
     assert not index.serves_empty(node_of(index, broken))
+
+
+def test_a_withheld_key_lies_in_no_directory_of_its_neighbours() -> None:
+    index = Cluster().index()
+    index.layout = StorageLayout("/")
+    assert index.ref_of(b"/secrets/bootstrap/a").resource == "secrets"
+    withheld = index.ref_of(b"/secrets/bootstrap/0123456789ab")
+    assert (withheld.resource, withheld.name) == ("", "/secrets/bootstrap/<withheld>")

@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from etcdfix.model import Evidence, Outcome, ServerBehaviour
 from etcdfix.reports.finding import finding_from
+from etcdfix.reports.formats import machine
 from etcdfix.reports.formats.machine import JSONLinesReporter, JSONReporter, YAMLReporter
 from etcdfix.reports.model import Finding, ScanReport, SharedWords
 from etcdfix.reports.schema import finding_schema, report_schema
@@ -322,3 +323,12 @@ def test_output_ends_in_a_line_feed() -> None:
 def test_report_reads_back_into_its_own_types() -> None:
     report = msgspec.json.decode(write("json", sample()), type=ScanReport)
     assert report.findings[1] == finding_from(examination())
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1 << 20])
+def test_findings_are_copied_in_pieces_of_any_size(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    whole = write("json", sample())
+    monkeypatch.setattr(machine, "_PIECE_BYTES", size)
+    assert write("json", sample()) == whole
+    findings = json.loads(whole)["findings"]
+    assert whole.count(b'\n    {"key":') == len(findings) == len(document(sample(), "yaml")["findings"])

@@ -92,8 +92,8 @@ class _Collector:
         self._parents: dict[int, int] = {}
         self._unseen = 0
         counts = index.unlistable_counts(removed if by_api is None else ())
-        self._blind = {path: count for path, count in counts.items() if count}
         self._listable = [path for path, count in counts.items() if not count]
+        self._blind = {path: count for path, count in counts.items() if count} if self._listable else counts
         if by_api is not None:
             for node, fate in list(self._fates.items()):
                 fate.stays = holds_on(index, node)

@@ -187,16 +187,22 @@ class ImpactIndex:
         return self._place(self.key(node))
 
     def _place(self, key: bytes) -> tuple[ResourcePrefix, str, str]:
-        last = self._last_directory
-        if last is not None and key.startswith(last[1]) and shown_key(key) == key:
-            directory, shared = last
-        else:
-            directory, shared = self.layout.locate(key)
-            if directory.codec is StorageCodec.CUSTOM_RESOURCE:
-                directory = self.kinds.custom(directory)
-            self._last_directory = (directory, shared) if shared != key else None
+        directory, shared = self._located(key)
         where = self.layout.split(key, directory, shared, namespaced=directory.namespaced)
         return directory, where.namespace, where.name
+
+    def _located(self, key: bytes) -> tuple[ResourcePrefix, bytes]:
+        last = self._last_directory
+        if last is not None and key.startswith(last[1]) and shown_key(key) == key:
+            return last
+        directory, shared = self.layout.locate(key)
+        if directory.codec is StorageCodec.CUSTOM_RESOURCE:
+            directory = self.kinds.custom(directory)
+        self._last_directory = (directory, shared) if shared != key else None
+        return directory, shared
+
+    def _directory(self, node: int) -> ResourcePrefix:
+        return self._located(self.key(node))[0]
 
     def flags(self, node: int) -> int:
         """Return a node's flags (:data:`SEEN` …)."""
@@ -232,7 +238,7 @@ class ImpactIndex:
             self._unreadable = {}
             for node in self.nodes():
                 if self.unreadable(node):
-                    path = self.place(node)[0].path
+                    path = self._directory(node).path
                     self._unreadable[path] = self._unreadable.get(path, 0) + 1
         return self._unreadable
 
@@ -245,7 +251,7 @@ class ImpactIndex:
             found: dict[str, list[int]] = {}
             for node in self.nodes():
                 if self._keeps_from_being_listed(node):
-                    found.setdefault(self.place(node)[0].path, []).append(node)
+                    found.setdefault(self._directory(node).path, []).append(node)
             self._unlistable = {
                 path: tuple(sorted(nodes, key=self.relative)) for path, nodes in sorted(found.items())
             }
@@ -258,17 +264,20 @@ class ImpactIndex:
             without: Nodes that count as gone; a directory that nothing else is the reason for stays, with 0.
         """
         if self._unlistable_counts is None:
-            self._unlistable_counts = {path: len(nodes) for path, nodes in self.unlistable().items()}
+            paths = (
+                self._directory(node).path for node in self.nodes() if self._keeps_from_being_listed(node)
+            )
+            self._unlistable_counts = dict(sorted(Counter(paths).items()))
         counts = dict(self._unlistable_counts)
         for node in without:
             if self._keeps_from_being_listed(node):
-                counts[self.place(node)[0].path] -= 1
+                counts[self._directory(node).path] -= 1
         return counts
 
     def _keeps_from_being_listed(self, node: int) -> bool:
         if not self.exists(node) or not self.unreadable(node) or self.serves_empty(node):
             return False
-        directory = self.place(node)[0]
+        directory = self._directory(node)
         return bool(directory.kind) or self.crd_unreadable(directory)
 
     def without_crd(self, directory: ResourcePrefix) -> bool:

@@ -188,6 +188,10 @@ class Divisible(Source, Protocol):
         """
         ...
 
+    def has_several(self, key: bytes) -> bool:
+        """Say whether more than one revision of a key is kept, without reading their values."""
+        ...
+
 
 def has_keys(source: Source, layout: StorageLayout) -> bool:
     """Say whether any key starts with the storage prefix, or may: what could not be read is not absent."""

@@ -315,6 +315,11 @@ class RevisionIndex:
                 if stored is not None:
                     yield KeptRevision(Revision(main, sub), stored)
 
+    def has_several(self, key: bytes) -> bool:
+        """Say whether more than one revision of a key is kept."""
+        self.build()
+        return sum(map(len, self._kept(key))) > 1
+
     def superseded(self, *, at_revision: int | None = None) -> Iterator[StoredValue]:
         """Yield every kept value but the one that its key had at a main revision (None: the newest)."""
         self.build()

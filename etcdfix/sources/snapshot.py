@@ -352,6 +352,11 @@ class SnapshotSource(Closing):
         self._prepare()
         return self._index.history(key)
 
+    def has_several(self, key: bytes) -> bool:
+        """Say whether more than one revision of a key is kept, without reading their values."""
+        self._prepare()
+        return self._index.has_several(key)
+
     def superseded(self) -> Iterator[StoredValue]:
         """Yield every value that is still kept and is not the one that :meth:`current` yields, keys in byte order."""
         self._prepare()

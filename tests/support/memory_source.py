@@ -130,6 +130,10 @@ class MemorySource(Closing):
         if record is not None:
             yield KeptRevision(Revision(record.mod_revision, 0), record)
 
+    def has_several(self, key: bytes) -> bool:
+        """Say whether the history of a key has more than one revision."""
+        return len(list(self.history(key))) > 1
+
     def superseded(self) -> Iterator[StoredValue]:
         """Yield what the history of each key has besides the current value."""
         for key, record in self._records.items():

@@ -51,7 +51,7 @@ from etcdfix.reports.plan_model import (
 )
 from etcdfix.reports.planfile import sealed
 from etcdfix.reports.saved_report import SavedReport
-from etcdfix.sources.base import Source
+from etcdfix.sources.base import Divisible, Source
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command, safe_text
 from etcdfix.verdicts.causes import Cause
@@ -137,6 +137,8 @@ def build_plan(
     description = source.describe()
     # A live etcd tells of earlier generations only by a watch for each key; a file has them at hand.
     file = description.type != "etcd"
+    # Where only the present value is kept, there are none.
+    has_earlier = source.has_several if file and isinstance(source, Divisible) else lambda _key: file
     groups = _Groups()
     makers: Counter[tuple[str, str, str]] = Counter()
     builder = IndexBuilder(examiner, source)
@@ -163,7 +165,7 @@ def build_plan(
         # A deletion refuses a plan that cannot say which cluster it is of.
         named = f" {quote_command(['--plan', request.plan_file])}" if request.plan_file and uid else ""
         write = _Writer(
-            index, source, examiner, reader, neighbours, keys, request, file, readable,
+            index, source, examiner, reader, neighbours, keys, request, has_earlier, readable,
             request.same_again.deletions(), named,
         )  # fmt: skip
 
@@ -300,7 +302,7 @@ class _Writer(msgspec.Struct, frozen=True):
     neighbours: Neighbours
     keys: KeyCounter
     request: PlanRequest
-    generations: bool
+    generations: Callable[[bytes], bool]
     readable: ReadableRevisions
     delete: Callable[[bytes], str]
     naming_plan: str
@@ -323,7 +325,7 @@ class _Writer(msgspec.Struct, frozen=True):
             self.examiner,
             stored.key,
             reader=self.reader,
-            generations=self.generations,
+            generations=self.generations(stored.key),
             closed=stored if broken.closed else None,
         )
         assert assessment is not None  # same

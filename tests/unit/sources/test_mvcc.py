@@ -115,6 +115,9 @@ def test_history_is_complete_and_oldest_first() -> None:
     assert opened.history(b"/a/two") == [(3, 0, b"2"), (6, 0, None), (7, 0, b"5"), (8, 1, None)]
     assert opened.history(b"/a/one") == [(2, 0, b"1"), (5, 0, b"4"), (8, 0, b"6")]
     assert opened.history(b"/a") == []
+    assert [opened.index.has_several(key) for key in (b"/a/two", b"/a/one", b"/b/one", b"/a")] == [
+        True, True, False, False,
+    ]  # fmt: skip
 
 
 def test_superseded_is_everything_but_the_current_values() -> None:

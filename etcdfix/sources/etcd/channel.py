@@ -247,7 +247,9 @@ def _answers(begin: Callable[[], Any], timeout_seconds: float) -> Generator[Any,
     deadline = time.monotonic() + timeout_seconds
     stream: Any = None
     try:
-        with interruptions_held():  # what came meanwhile is raised when they end: the stream is ended then too
+        with (
+            interruptions_held()
+        ):  # what came meanwhile is raised when they end: the stream is ended then too
             stream = begin()
             try:
                 threading.Thread(target=_draw, args=(stream, wanted, came), daemon=True).start()

@@ -246,11 +246,9 @@ class ImpactIndex:
     def unreadable_by_path(self) -> dict[str, int]:
         """Return how many objects of each directory are proven broken or could not be judged."""
         if self._unreadable is None:
-            self._unreadable = {}
-            for node in self.nodes():
-                if self.unreadable(node):
-                    path = self.place(node)[0].path
-                    self._unreadable[path] = self._unreadable.get(path, 0) + 1
+            self._unreadable = Counter(
+                self.place(node)[0].path for node in self.nodes() if self.unreadable(node)
+            )
         return self._unreadable
 
     def unlistable(self) -> dict[str, tuple[int, ...]]:
@@ -329,10 +327,11 @@ class ImpactIndex:
     def by_uid(self, uid: str) -> list[int]:
         """Return the objects that have a uid."""
         if self._by_uid is None:
-            self._by_uid = {}
+            found: dict[bytes, list[int]] = {}
             for node, known in enumerate(self._tables.uids):
                 if known:
-                    self._by_uid.setdefault(known, []).append(node)
+                    found.setdefault(known, []).append(node)
+            self._by_uid = found  # whole: a signal may come in between, and the report is made once more
         return self._by_uid.get(_bytes(uid), [])
 
     def finalizers(self, node: int) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from etcdfix.reports.model import Finding, FindingEvidence, SharedWords
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.text.safetext import key_base64
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.kinds import Kinds
+from etcdfix.verdicts.kinds import Kinds, another
 
 _ID_DIGITS: Final = 10
 
@@ -64,7 +64,7 @@ class Counted(msgspec.Struct):
 
     Attributes:
         found: The first, without the bytes of its value.
-        more: How many came after it.
+        more: How many came after it; -1 where a signal came before that one itself was counted.
         first_mod_revision: The lowest of all.
         last_mod_revision: The highest of all.
         first_key: The first etcd key of all.
@@ -149,9 +149,9 @@ class Alike:
     """Tells the kinds of findings apart that may belong to a lost key. Memory does not depend on how many there are."""
 
     def __init__(self) -> None:
-        self._told_apart = Kinds()
-        self._kinds: list[_Kind] = []
         self._words = CommonWords()
+        self._told_apart = Kinds(self._kind_of)
+        self._kinds = self._told_apart.kept
 
     def one(
         self,
@@ -173,10 +173,7 @@ class Alike:
         number = self._told_apart.number_of(found)
         if number is None:
             return None
-        if number < len(self._kinds):
-            self._kinds[number].count(stored.key, stored.mod_revision)
-        while number >= len(self._kinds):  # one, or more after a signal
-            self._kinds.append(self._kind_of(self._told_apart.first(len(self._kinds))))
+        self._kinds[number].count(stored.key, stored.mod_revision)
         return OneOfMany(
             number,
             stored.key,
@@ -198,7 +195,7 @@ class Alike:
         stored = found.stored
         return _Kind(
             found,
-            0,
+            -1,
             stored.mod_revision,
             stored.mod_revision,
             stored.key,
@@ -207,13 +204,14 @@ class Alike:
             places_of(found),
         )
 
-    def __len__(self) -> int:
-        return len(self._kinds)
+    def is_first(self, one: OneOfMany) -> bool:
+        """Say whether the value that :meth:`one` was asked for last is the first of its kind."""
+        return not self._kinds[one.kind].more
 
     @property
     def counted(self) -> Sequence[Counted]:
         """Every kind, in the order of their first values."""
-        return self._kinds
+        return [kind for kind in self._kinds if kind.more >= 0]
 
     def directory(self, kind: int) -> ResourcePrefix:
         """Return where the values of a kind belong."""
@@ -252,7 +250,7 @@ class Alike:
     def examination(self, one: OneOfMany) -> Examination:
         """Return the examination of a value, without the bytes of that; no way out of a lost key depends on these."""
         stored = StoredValue(one.key, b"", one.mod_revision, one.create_revision, one.version, one.lease)
-        found = self._told_apart.examination(one.kind, stored, one.namespace, one.name)
+        found = another(self._kinds[one.kind].found, stored, one.namespace, one.name)
         return with_evidence(found, one.evidence)
 
     def kinds_of(self, lost: Iterable[Place]) -> frozenset[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -96,6 +98,33 @@ def test_kinds_are_told_apart_and_counted() -> None:
     assert many.kinds_of(()) == frozenset()
 
 
+@pytest.mark.parametrize("moment", range(1, 60))
+def test_after_a_signal_every_value_that_is_kept_is_counted_once(moment: int) -> None:
+    """The first of a kind is counted by whoever asked, and all others with their kind."""
+    left = moment
+
+    def signal(frame: FrameType, event: str, _arg: object) -> None:
+        nonlocal left
+        if event in {"call", "c_return"} and frame.f_code.co_filename in {alike.__file__, kinds.__file__}:
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+
+    many, firsts = Alike(), 0
+    sys.setprofile(signal)
+    try:
+        firsts += many.is_first(kept(many, failing("a")))
+    except KeyboardInterrupt:
+        in_report = 0
+    else:
+        in_report = 1
+    finally:
+        sys.setprofile(None)
+    for name in ("b", "c"):
+        firsts += many.is_first(kept(many, failing(name)))
+    assert firsts + sum(kind.more for kind in many.counted) == in_report + 2
+
+
 def test_the_words_of_two_resources_stand_once_and_have_the_same_id_in_every_report() -> None:
     many, other = Alike(), Alike()
     place = places_of(failing())[0]
@@ -103,7 +132,7 @@ def test_the_words_of_two_resources_stand_once_and_have_the_same_id_in_every_rep
     for found in (failing(), examination("/registry/configmaps/a/b", rule="secrets", evidence=evidence)):
         kept(many, found)
         kept(other, found)
-    assert len(many) == 2
+    assert len(many.counted) == 2
     assert len(many.shared(place)) == 1
     assert many.shared(place) == other.shared(place)
 

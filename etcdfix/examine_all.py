@@ -30,7 +30,7 @@ from etcdfix.spool import Spool
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
-from etcdfix.verdicts.kinds import Kinds, another
+from etcdfix.verdicts.kinds import Kinds
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -298,7 +298,7 @@ class _Doubtful:
 
     def __init__(self) -> None:
         self._spool = Spool(_Kept)
-        self._kinds: Kinds[Examination] = Kinds(lambda first: first)
+        self._kinds = Kinds()
         self._first: Examination | None = None
         self.kind: int | None = None
 
@@ -331,7 +331,7 @@ class _Doubtful:
                 self.kind, self._first = None, kept.whole
             else:
                 self.kind = kept.kind
-                self._first = another(self._kinds.kept[kept.kind], kept.stored, kept.namespace, kept.name)
+                self._first = self._kinds.examination(kept.kind, kept.stored, kept.namespace, kept.name)
             assert self._first is not None  # one of the two always is there
         return self._first
 

@@ -20,7 +20,7 @@ from etcdfix.reports.model import Finding, FindingEvidence, SharedWords
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.text.safetext import key_base64
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.kinds import Kinds, another
+from etcdfix.verdicts.kinds import Kinds
 
 _ID_DIGITS: Final = 10
 
@@ -64,7 +64,7 @@ class Counted(msgspec.Struct):
 
     Attributes:
         found: The first, without the bytes of its value.
-        more: How many came after it; -1 where a signal came before that one itself was counted.
+        more: How many came after it.
         first_mod_revision: The lowest of all.
         last_mod_revision: The highest of all.
         first_key: The first etcd key of all.
@@ -78,12 +78,12 @@ class Counted(msgspec.Struct):
 
     def count(self, key: bytes, mod_revision: int) -> None:
         """Count one more."""
-        self.more += 1
         if mod_revision > self.last_mod_revision:
             self.last_mod_revision = mod_revision
         elif mod_revision < self.first_mod_revision:
             self.first_mod_revision = mod_revision
         self.first_key = min(self.first_key, key)
+        self.more += 1
 
 
 class _Kind(Counted):
@@ -149,9 +149,9 @@ class Alike:
     """Tells the kinds of findings apart that may belong to a lost key. Memory does not depend on how many there are."""
 
     def __init__(self) -> None:
+        self._told_apart = Kinds()
+        self._kinds: list[_Kind] = []
         self._words = CommonWords()
-        self._told_apart = Kinds(self._kind_of)
-        self._kinds = self._told_apart.kept
 
     def one(
         self,
@@ -173,8 +173,10 @@ class Alike:
         number = self._told_apart.number_of(found)
         if number is None:
             return None
-        self._kinds[number].count(stored.key, stored.mod_revision)
-        return OneOfMany(
+        new = number >= len(self._kinds)
+        while number >= len(self._kinds):  # one, or more after a signal
+            self._kinds.append(self._kind_of(self._told_apart.first(len(self._kinds))))
+        one = OneOfMany(
             number,
             stored.key,
             stored.mod_revision,
@@ -189,13 +191,16 @@ class Alike:
             own,
             readable,
         )
+        if not new:  # last: after a signal none is counted that is in no report
+            self._kinds[number].count(stored.key, stored.mod_revision)
+        return one
 
     def _kind_of(self, found: Examination) -> _Kind:
         finding, shared = shortened(finding_from(found, ()), self._words, 0)
         stored = found.stored
         return _Kind(
             found,
-            -1,
+            0,
             stored.mod_revision,
             stored.mod_revision,
             stored.key,
@@ -204,14 +209,13 @@ class Alike:
             places_of(found),
         )
 
-    def is_first(self, one: OneOfMany) -> bool:
-        """Say whether the value that :meth:`one` was asked for last is the first of its kind."""
-        return not self._kinds[one.kind].more
+    def __len__(self) -> int:
+        return len(self._kinds)
 
     @property
     def counted(self) -> Sequence[Counted]:
         """Every kind, in the order of their first values."""
-        return [kind for kind in self._kinds if kind.more >= 0]
+        return self._kinds
 
     def directory(self, kind: int) -> ResourcePrefix:
         """Return where the values of a kind belong."""
@@ -250,7 +254,7 @@ class Alike:
     def examination(self, one: OneOfMany) -> Examination:
         """Return the examination of a value, without the bytes of that; no way out of a lost key depends on these."""
         stored = StoredValue(one.key, b"", one.mod_revision, one.create_revision, one.version, one.lease)
-        found = another(self._kinds[one.kind].found, stored, one.namespace, one.name)
+        found = self._told_apart.examination(one.kind, stored, one.namespace, one.name)
         return with_evidence(found, one.evidence)
 
     def kinds_of(self, lost: Iterable[Place]) -> frozenset[int]:

@@ -5,15 +5,12 @@ A kind says nothing of a value that was not examined itself: it is found after t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 import msgspec
 
 from etcdfix.model import StoredValue
 from etcdfix.verdicts.examination import Examination
-
-K = TypeVar("K")
 
 MOST_KINDS: Final = 1_000
 """So many kinds are told apart; in damaged or hostile data every value can bring a new one."""
@@ -24,20 +21,15 @@ def may_be_one_of_many(found: Examination) -> bool:
     return found.repair is None and found.decoded is None
 
 
-class Kinds(Generic[K]):
-    """Tells the kinds of examinations apart. Memory does not depend on how many examinations there are.
+class Kinds:
+    """Tells the kinds of examinations apart. Memory does not depend on how many examinations there are."""
 
-    Args:
-        keep: Makes what is kept of a kind from its first examination, which comes without the bytes of its value.
-
-    Attributes:
-        kept: Of each kind, by its number. After a signal it may have one more, which no number leads to.
-    """
-
-    def __init__(self, keep: Callable[[Examination], K]) -> None:
-        self._keep = keep
+    def __init__(self) -> None:
         self._numbers: dict[tuple[object, ...], int] = {}
-        self.kept: list[K] = []
+        self._firsts: list[Examination] = []
+
+    def __len__(self) -> int:
+        return len(self._firsts)
 
     def number_of(self, found: Examination) -> int | None:
         """Return which kind an examination is of, counted from 0 as they come.
@@ -59,29 +51,34 @@ class Kinds(Generic[K]):
             not found.namespace,  # decides what is at stake
         )
         number = self._numbers.get(like)
-        if number is None and len(self.kept) < MOST_KINDS:
-            number = len(self.kept)
-            stored = msgspec.structs.replace(found.stored, value=b"")
-            self.kept.append(self._keep(msgspec.structs.replace(found, stored=stored)))
+        if number is None and len(self._firsts) < MOST_KINDS:
+            number = len(self._firsts)
+            self._firsts.append(
+                msgspec.structs.replace(found, stored=msgspec.structs.replace(found.stored, value=b""))
+            )
             self._numbers[like] = number  # last: after a signal no number leads nowhere, or to another kind
         return number
 
+    def first(self, number: int) -> Examination:
+        """Return the first examination of a kind, without the bytes of its value."""
+        return self._firsts[number]
 
-def another(first: Examination, stored: StoredValue, namespace: str, name: str) -> Examination:
-    """Return an examination of the same kind as another one, from what is its own."""
-    return Examination(
-        stored,
-        first.directory,
-        namespace,
-        name,
-        first.transformer,
-        first.opened,
-        first.stale,
-        first.verdict,
-        None,
-        first.kms_key_id,
-        first.rule,
-        first.key_fingerprints,
-        None,
-        first.keys_untried,
-    )
+    def examination(self, number: int, stored: StoredValue, namespace: str, name: str) -> Examination:
+        """Return an examination of a kind again, from what is its own."""
+        kind = self._firsts[number]
+        return Examination(
+            stored,
+            kind.directory,
+            namespace,
+            name,
+            kind.transformer,
+            kind.opened,
+            kind.stale,
+            kind.verdict,
+            None,
+            kind.kms_key_id,
+            kind.rule,
+            kind.key_fingerprints,
+            None,
+            kind.keys_untried,
+        )

@@ -271,8 +271,9 @@ class Gathering:
             found = self._with_more(found, told)
         places, one, new = places_of(found), None, True
         if places and self._deciding:
+            kinds = len(self._alike)
             one = self._alike.one(found, own=own, readable=readable, baseline=baseline)
-            new = one is None or self._alike.is_first(one)
+            new = one is None or len(self._alike) > kinds
         if new:  # of a kind that is known, all are counted at the end
             self.tally.add(found)
         if places and (new or readable is not None):

@@ -12,17 +12,13 @@ import pytest
 from etcdfix.model import Evidence, Repair, RepairKind, RepairProof
 from etcdfix.verdicts import kinds
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.kinds import Kinds, another
+from etcdfix.verdicts.kinds import Kinds
 from tests.support.examinations import examination
 
 
 def failing(name: str = "web", **fields: Any) -> Examination:
     fields.setdefault("evidence", (Evidence("decrypt", "failed", "no such key"),))
     return examination(f"/registry/secrets/shop/{name}", **fields)
-
-
-def kinds_told() -> Kinds[Examination]:
-    return Kinds(lambda first: first)
 
 
 @pytest.mark.parametrize(
@@ -42,31 +38,31 @@ def kinds_told() -> Kinds[Examination]:
     ids=lambda fields: next(iter(fields)),
 )
 def test_whatever_is_not_a_values_own_makes_another_kind(other: dict[str, Any]) -> None:
-    told = kinds_told()
+    told = Kinds()
     assert told.number_of(failing()) == 0
     assert told.number_of(failing("another", mod_revision=99)) == 0
     assert told.number_of(msgspec.structs.replace(failing(), **other)) == 1
-    assert len(told.kept) == 2
+    assert len(told) == 2
 
 
 def test_an_examination_comes_back_as_it_was() -> None:
-    told = kinds_told()
+    told = Kinds()
     told.number_of(failing("first"))
     found = failing("second", mod_revision=12)
     number = told.number_of(found)
     assert number == 0
-    assert another(told.kept[number], found.stored, found.namespace, found.name) == found
-    assert told.kept[number].stored.value == b""
+    assert told.examination(number, found.stored, found.namespace, found.name) == found
+    assert told.first(number).stored.value == b""
 
 
 def test_a_repair_is_a_values_own() -> None:
     repair = Repair(RepairKind.BIT, "bit 1 of byte 2 is turned back", RepairProof.TAG)
-    assert kinds_told().number_of(msgspec.structs.replace(failing(), repair=repair)) is None
+    assert Kinds().number_of(msgspec.structs.replace(failing(), repair=repair)) is None
 
 
 def test_the_number_of_kinds_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinds, "MOST_KINDS", 1)
-    told = kinds_told()
+    told = Kinds()
     assert [told.number_of(failing(message=text)) for text in ("a", "b", "a")] == [0, None, 0]
 
 
@@ -82,7 +78,7 @@ def test_after_a_signal_no_value_is_taken_for_one_of_another_kind(moment: int) -
             if left == 0:
                 raise KeyboardInterrupt
 
-    told, one, other = kinds_told(), failing(), failing(rule="configmaps")
+    told, one, other = Kinds(), failing(), failing(rule="configmaps")
     sys.setprofile(signal)
     try:
         told.number_of(one)
@@ -93,4 +89,4 @@ def test_after_a_signal_no_value_is_taken_for_one_of_another_kind(moment: int) -
     for found in (other, one):
         number = told.number_of(found)
         assert number is not None
-        assert another(told.kept[number], found.stored, found.namespace, found.name) == found
+        assert told.examination(number, found.stored, found.namespace, found.name) == found

@@ -32,12 +32,15 @@ from etcdfix.graph.tables import (
 )
 from etcdfix.graph.uses import Role, Use, unscoped_keys
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout, display
-from etcdfix.text.safetext import key_base64, shown_key
+from etcdfix.text.safetext import key_base64
 
 ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
 
-_PLACES_KEPT: Final = 64
+_REFERRED_KEPT: Final = 64
+_PARENTS_KEPT: Final = 1024
+_ANY_NAME: Final = b"x"
+_MAY_BE_WITHHELD: Final = b"bootstrap"
 
 
 class NamespaceDetails(msgspec.Struct, frozen=True):
@@ -123,12 +126,11 @@ class ImpactIndex:
     def __init__(self, layout: StorageLayout, kinds: Kinds, tables: Tables) -> None:
         self.layout = layout
         self.kinds = kinds
+        # Keys that differ in their last part alone differ in their name alone.
+        self._placed = lru_cache(maxsize=_PARENTS_KEPT)(self._place_below)
         # One object is looked at in many ways before the next.
-        self._placed = lru_cache(maxsize=_PLACES_KEPT)(self._place_of_node)
-        self._referred = lru_cache(maxsize=_PLACES_KEPT)(self._refer)
+        self._referred = lru_cache(maxsize=_REFERRED_KEPT)(self._refer)
         self._last_users: tuple[int, tuple[Edge, ...]] = -1, ()
-        # Neighbours mostly lie in one directory.
-        self._last_directory: tuple[ResourcePrefix, bytes] | None = None
         self.namespaces: dict[int, NamespaceDetails] = {}
         self.unavailable_apis: dict[str, str] = {}
         self.unreadable_crds: tuple[tuple[str, str], ...] = ()
@@ -170,39 +172,49 @@ class ImpactIndex:
 
     def ref(self, node: int) -> ObjectRef:
         """Return a node's name, taken apart."""
-        return self._referred(node)
+        return self.ref_of(self.key(node))
 
     def ref_of(self, key: bytes) -> ObjectRef:
         """Return a key's name, taken apart, whether or not anybody has it."""
-        return _ref(key, *self._place(key))
+        return self._referred(key)
 
-    def _refer(self, node: int) -> ObjectRef:
-        return _ref(self.key(node), *self.place(node))
+    def _refer(self, key: bytes) -> ObjectRef:
+        directory, namespace, name = self._place(key)
+        return ObjectRef(
+            key=display(key),
+            key_base64=key_base64(key),
+            group=directory.group,
+            resource=directory.resource,
+            kind=directory.kind,
+            namespace=namespace,
+            name=name,
+        )
 
     def place(self, node: int) -> tuple[ResourcePrefix, str, str]:
         """Return a node's directory, namespace ("" for none) and name."""
-        return self._placed(node)
-
-    def _place_of_node(self, node: int) -> tuple[ResourcePrefix, str, str]:
         return self._place(self.key(node))
 
     def _place(self, key: bytes) -> tuple[ResourcePrefix, str, str]:
-        directory, shared = self._located(key)
-        where = self.layout.split(key, directory, shared, namespaced=directory.namespaced)
-        return directory, where.namespace, where.name
+        parent, slash, last = key.rpartition(b"/")
+        below = self._placed(parent + slash) if last and _MAY_BE_WITHHELD not in key else None
+        if below is None:
+            return self._take_apart(key)[1]
+        directory, namespace, beginning = below
+        return directory, namespace, beginning + display(last)
 
-    def _located(self, key: bytes) -> tuple[ResourcePrefix, bytes]:
-        last = self._last_directory
-        if last is not None and key.startswith(last[1]) and shown_key(key) == key:
-            return last
+    def _place_below(self, parent: bytes) -> tuple[ResourcePrefix, str, str] | None:
+        """Return directory, namespace and how the name begins of the keys right below; None where they differ."""
+        shared, (directory, namespace, name) = self._take_apart(parent + _ANY_NAME)
+        alike = parent.startswith(shared)
+        return (directory, namespace, name[: -len(_ANY_NAME)]) if alike else None
+
+    def _take_apart(self, key: bytes) -> tuple[bytes, tuple[ResourcePrefix, str, str]]:
+        """Return what the keys of a key's directory begin with, and its place."""
         directory, shared = self.layout.locate(key)
         if directory.codec is StorageCodec.CUSTOM_RESOURCE:
             directory = self.kinds.custom(directory)
-        self._last_directory = (directory, shared) if shared != key else None
-        return directory, shared
-
-    def _directory(self, node: int) -> ResourcePrefix:
-        return self._located(self.key(node))[0]
+        where = self.layout.split(key, directory, shared, namespaced=directory.namespaced)
+        return shared, (directory, where.namespace, where.name)
 
     def flags(self, node: int) -> int:
         """Return a node's flags (:data:`SEEN` …)."""
@@ -235,11 +247,9 @@ class ImpactIndex:
     def unreadable_by_path(self) -> dict[str, int]:
         """Return how many objects of each directory are proven broken or could not be judged."""
         if self._unreadable is None:
-            self._unreadable = {}
-            for node in self.nodes():
-                if self.unreadable(node):
-                    path = self._directory(node).path
-                    self._unreadable[path] = self._unreadable.get(path, 0) + 1
+            self._unreadable = Counter(
+                self.place(node)[0].path for node in self.nodes() if self.unreadable(node)
+            )
         return self._unreadable
 
     def unlistable(self) -> dict[str, tuple[int, ...]]:
@@ -250,8 +260,8 @@ class ImpactIndex:
         if self._unlistable is None:
             found: dict[str, list[int]] = {}
             for node in self.nodes():
-                if self._keeps_from_being_listed(node):
-                    found.setdefault(self._directory(node).path, []).append(node)
+                if path := self._kept_from_being_listed(node):
+                    found.setdefault(path, []).append(node)
             self._unlistable = {
                 path: tuple(sorted(nodes, key=self.relative)) for path, nodes in sorted(found.items())
             }
@@ -264,21 +274,20 @@ class ImpactIndex:
             without: Nodes that count as gone; a directory that nothing else is the reason for stays, with 0.
         """
         if self._unlistable_counts is None:
-            paths = (
-                self._directory(node).path for node in self.nodes() if self._keeps_from_being_listed(node)
-            )
+            paths = filter(None, map(self._kept_from_being_listed, self.nodes()))
             self._unlistable_counts = dict(sorted(Counter(paths).items()))
         counts = dict(self._unlistable_counts)
         for node in without:
-            if self._keeps_from_being_listed(node):
-                counts[self._directory(node).path] -= 1
+            if path := self._kept_from_being_listed(node):
+                counts[path] -= 1
         return counts
 
-    def _keeps_from_being_listed(self, node: int) -> bool:
+    def _kept_from_being_listed(self, node: int) -> str:
+        """Return the directory whose LIST fails, or may fail, because of a node; "" for none."""
         if not self.exists(node) or not self.unreadable(node) or self.serves_empty(node):
-            return False
-        directory = self._directory(node)
-        return bool(directory.kind) or self.crd_unreadable(directory)
+            return ""
+        directory = self.place(node)[0]
+        return directory.path if directory.kind or self.crd_unreadable(directory) else ""
 
     def without_crd(self, directory: ResourcePrefix) -> bool:
         """Tell whether a directory is that of a custom resource that no readable CRD accounts for."""
@@ -320,10 +329,11 @@ class ImpactIndex:
     def by_uid(self, uid: str) -> list[int]:
         """Return the objects that have a uid."""
         if self._by_uid is None:
-            self._by_uid = {}
+            found: dict[bytes, list[int]] = {}
             for node, known in enumerate(self._tables.uids):
                 if known:
-                    self._by_uid.setdefault(known, []).append(node)
+                    found.setdefault(known, []).append(node)
+            self._by_uid = found  # whole: a signal may come in between, and the report is made once more
         return self._by_uid.get(_bytes(uid), [])
 
     def finalizers(self, node: int) -> tuple[str, ...]:
@@ -473,18 +483,6 @@ class ImpactIndex:
             _guess(flags),
             _served(flags),
         )
-
-
-def _ref(key: bytes, directory: ResourcePrefix, namespace: str, name: str) -> ObjectRef:
-    return ObjectRef(
-        key=display(key),
-        key_base64=key_base64(key),
-        group=directory.group,
-        resource=directory.resource,
-        kind=directory.kind,
-        namespace=namespace,
-        name=name,
-    )
 
 
 def _guess(flags: int) -> Guess:

@@ -17,12 +17,12 @@ import re
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 
 from etcdfix.errors import ConfigurationError, why
-from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, read_input
+from etcdfix.inputs.inputfile import open_regular, read_input, too_large
 from etcdfix.inputs.ownfiles import RESCUE_INDEX_NAME, RESCUED_NAME
 from etcdfix.model import GroupResource
 
@@ -31,6 +31,12 @@ FORMAT: Final = "etcdfix.rescued/1"
 
 MAX_OBJECT_BYTES: Final = 16 << 20
 """Of one answer: JSON takes more room than what etcd holds, where that is 1.5 MiB at most unless told otherwise."""
+
+MAX_INDEX_BYTES: Final = 1 << 30
+"""It is never shortened; a hundred thousand objects are 60 MB."""
+
+_MOST_LINE_BYTES: Final = 1 << 20
+"""The name of an object has 253 characters at most, and so has its namespace."""
 
 
 class Fit(StrEnum):
@@ -113,11 +119,13 @@ class RescueIndex(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         directory: Where it is, and the files with it.
         objects: One for each file, oldest first; several where a key was saved more than once.
+        size: Of its whole lines, in bytes.
         torn: Its last line is what a crash left of one.
     """
 
     directory: Path
     objects: tuple[SavedObject, ...] = ()
+    size: int = 0
     torn: bool = False
 
     def of(self, key: bytes) -> tuple[SavedObject, ...]:
@@ -164,29 +172,39 @@ def read_index(directory: Path) -> RescueIndex:
     """
     path = directory / INDEX_NAME
     try:
-        raw = read_input(path, most_bytes=MAX_REPORT_BYTES, follow=False)
+        with open_regular(path, follow=False) as stream:
+            return parse_index(stream, directory)
     except OSError as exc:
         hint = "name the --save-dir of etcdfix rescue" if exc.errno == errno.ENOENT else ""
         raise ConfigurationError(f"{path}: {why(exc).lower()}", hint=hint) from exc
-    return parse_index(raw, directory)
 
 
-def parse_index(raw: bytes, directory: Path) -> RescueIndex:
-    """Return what the bytes of an index say; see :func:`read_index`."""
-    whole, newline, rest = raw.rpartition(b"\n")
+def parse_index(stream: BinaryIO, directory: Path) -> RescueIndex:
+    """Return what the lines of an index say, from where the stream stands; see :func:`read_index`.
+
+    Raises:
+        OSError: It cannot be read, or is too large (EFBIG).
+    """
     decode = msgspec.json.Decoder(SavedObject).decode
-    objects = []
-    for number, line in enumerate(whole.split(b"\n") if newline else (), start=1):
+    objects: list[SavedObject] = []
+    size = 0
+    while line := stream.readline(_MOST_LINE_BYTES + 1):
+        if not line.endswith(b"\n") and len(line) <= _MOST_LINE_BYTES:
+            break
+        size += len(line)
+        if size > MAX_INDEX_BYTES:
+            raise too_large(MAX_INDEX_BYTES)
         try:
-            saved = decode(line)
+            # What is longer is no line, and no JSON without its end.
+            saved = decode(line if len(line) <= _MOST_LINE_BYTES else b"")
             _check(saved)
         except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as exc:
             raise ConfigurationError(
-                f"{directory / INDEX_NAME}: line {number} is not one of an index of saved objects",
+                f"{directory / INDEX_NAME}: line {len(objects) + 1} is not one of an index of saved objects",
                 hint="an index is only ever added to: look at what changed it",
             ) from exc
         objects.append(saved)
-    return RescueIndex(directory=directory, objects=tuple(objects), torn=rest != b"")
+    return RescueIndex(directory=directory, objects=tuple(objects), size=size, torn=line != b"")
 
 
 def _check(saved: SavedObject) -> None:

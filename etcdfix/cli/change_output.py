@@ -24,7 +24,6 @@ _TEXT: Final = "text"
 change_output_option = form_option(
     [_TEXT, "json", "yaml"],
     help_text="Form of what it came to, a refusal too. The preview stands on standard error in any form.",
-    variable=False,
 )
 
 

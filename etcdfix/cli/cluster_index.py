@@ -33,7 +33,7 @@ T = TypeVar("T")
 def output_options(formats: Sequence[str], *, help_text: str = "Form of the report.") -> Decorator:
     """Return a decorator that adds ``-o``, ``--output-file`` and ``--max-rows``."""
     return option_group(
-        form_option(formats, help_text=help_text, variable=False),
+        form_option(formats, help_text=help_text),
         output_file_option(),
         click.option(
             "--max-rows",

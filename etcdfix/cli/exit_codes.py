@@ -7,7 +7,8 @@ from enum import IntEnum
 from typing import TypeVar
 
 from etcdfix.model import Outcome
-from etcdfix.operations.look.scan import FAILING, ScanResult
+from etcdfix.operations.look.gathering import FAILING
+from etcdfix.operations.look.scan import ScanResult
 
 _Code = TypeVar("_Code", bound=int)
 

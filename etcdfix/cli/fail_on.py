@@ -6,7 +6,7 @@ import click
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import Outcome
-from etcdfix.operations.look.scan import FAILING
+from etcdfix.operations.look.gathering import FAILING
 
 _NONE = "none"
 

@@ -63,7 +63,6 @@ MEANINGS: dict[ExitCode, str] = {
 @form_option(
     WRITERS,
     help_text="Form of the output; name and wide are lists, wide with the verdict on each key.",
-    variable=False,
 )
 @click.option(
     "--omit-managed-fields",

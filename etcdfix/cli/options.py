@@ -74,7 +74,7 @@ def _parse_jobs(_context: click.Context, _parameter: click.Parameter, text: str)
     if re.fullmatch("[0-9]{1,3}", text) and 1 <= int(text) <= MOST_JOBS:
         return int(text)
     raise ConfigurationError(
-        f"--jobs {shown_word(text)} is no number of processes", hint=f"give 1 to {MOST_JOBS}, or auto"
+        f"--jobs {shown_word(text)!r} is no number of processes", hint=f"give 1 to {MOST_JOBS}, or auto"
     )
 
 

@@ -10,19 +10,16 @@ from etcdfix.cli.options import FILE, Decorator, option_group
 from etcdfix.cli.variables import variable_of
 
 
-def form_option(
-    forms: Collection[str], *, help_text: str = "Form of the report.", variable: bool = True
-) -> Decorator:
-    """Return a decorator that adds ``-o``.
+def form_option(forms: Collection[str], *, help_text: str = "Form of the report.") -> Decorator:
+    """Return a decorator that adds ``-o``. Its variable counts on every command that changes nothing.
 
     Args:
         forms: What it can be; the first where nobody says.
         help_text: Its help.
-        variable: Whether it listens to a variable.
     """
     return click.option(
         "-o", "--output", "output", type=click.Choice(list(forms)), default=next(iter(forms)), show_default=True,
-        envvar=variable_of("--output") if variable else None, help=help_text,
+        envvar=variable_of("--output"), help=help_text,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import FILE, parse_kubernetes_version, timeout_option
 from etcdfix.cli.output import require_output, say
-from etcdfix.cli.output_options import form_option
+from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import with_progress
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import destination
@@ -88,8 +88,8 @@ MEANINGS: dict[int, str] = {
     help="The API server's --etcd-prefix; a report says its own.",
 )  # fmt: skip
 @timeout_option
-@form_option(RESCUE_FORMATS, variable=False)
-@click.option("--output-file", type=FILE, metavar="FILE", help="Write the report to this file.")
+@form_option(RESCUE_FORMATS)
+@output_file_option("Write the report to this file.")
 def command(
     *,
     keys: tuple[str, ...],

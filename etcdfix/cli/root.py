@@ -10,6 +10,7 @@ import threading
 from typing import Any, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from etcdfix import __version__
 from etcdfix.cli.ending import ending_early
@@ -178,6 +179,7 @@ def _run(arguments: list[str]) -> int:
     except KeyboardInterrupt as exc:
         return _end_early(EndedEarly.of(exc), arguments)
     except click.ClickException as exc:
+        _blame_the_variable(exc)
         exc.show()
         return exc.exit_code
     except EtcdfixError as exc:
@@ -237,6 +239,19 @@ def _discard_output() -> None:
     """Keep Python's own shutdown from failing on the same stream once more."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _blame_the_variable(exc: click.ClickException) -> None:
+    """Have an error name the variable where a value came from one: nobody typed the option."""
+    if (
+        not isinstance(exc, click.BadParameter)
+        or exc.ctx is None
+        or exc.param is None
+        or exc.param.name is None
+    ):
+        return
+    if exc.ctx.get_parameter_source(exc.param.name) is ParameterSource.ENVIRONMENT:
+        exc.param_hint = f"the variable {exc.param.envvar}"
 
 
 def _say_error(message: str, hint: str) -> None:

@@ -120,7 +120,7 @@ def read_input(
     with _opened(path, follow=follow, standard_input=standard_input, check=check) as stream:
         raw = stream.read(most_bytes + 1)
     if len(raw) > most_bytes:
-        raise _too_large(most_bytes)
+        raise too_large(most_bytes)
     return raw
 
 
@@ -167,7 +167,7 @@ def mapped_input(
             while piece := stream.read(_PIECE_BYTES):
                 size += len(piece)
                 if size > most_bytes:
-                    raise _too_large(most_bytes)
+                    raise too_large(most_bytes)
                 with _room(path):
                     copy.write(piece)
         with _room(path):
@@ -191,5 +191,6 @@ def _room(path: Path) -> Iterator[None]:
         raise OSError(exc.errno, said, str(path)) from exc
 
 
-def _too_large(most_bytes: int) -> OSError:
+def too_large(most_bytes: int) -> OSError:
+    """Return what to raise for a file that is larger than its kind may be."""
     return OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes")

@@ -20,6 +20,11 @@ MOST_PIECE_BYTES: Final = 16 << 20
 
 CUT: Final = "it is cut: its end is missing"
 
+_UTF_8_MARK: Final = b"\xef\xbb\xbf"
+_UTF_16_MARKS: Final = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"{\0": "UTF-16LE", b"\0{": "UTF-16BE"}
+_GZIP: Final = b"\x1f\x8b"
+_NO_OBJECT: Final = {b"[": "a list", b'"': "one value (a string)", b"n": "one value (null)",
+                     b"t": "one value (true)", b"f": "one value (false)"}  # fmt: skip
 _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 _SCALAR: Final = re.compile(rb"[-+.0-9A-Za-z]+")
 # Possessive: a string of a gigabyte must not leave a place to go back to for each of its escapes.
@@ -37,6 +42,33 @@ Span = tuple[int, int]
 
 class DocumentCut(msgspec.DecodeError):
     """Raised when a document ends before its end."""
+
+
+class OtherFormError(msgspec.DecodeError):
+    """Raised when a document would have to be turned into JSON of UTF-8 first.
+
+    Attributes:
+        hint: How.
+    """
+
+    def __init__(self, raw: Readable, what: str, hint: str) -> None:
+        super().__init__(f"it begins with {bytes(raw[:2]).hex(' ')}: it is {what}")
+        self.hint = hint
+
+
+def beginning(raw: Readable) -> int:
+    """Return where the text of a document begins: after the mark of UTF-8 that some editors and shells put first.
+
+    Raises:
+        OtherFormError: It is compressed, or in another encoding.
+    """
+    first = bytes(raw[:2])
+    if first == _GZIP:
+        raise OtherFormError(raw, "compressed (gzip), expected JSON", "unpack it first: gunzip FILE.gz")
+    if first in _UTF_16_MARKS:
+        convert = f"convert it first: iconv -f {_UTF_16_MARKS[first]} -t UTF-8 FILE > NEW"
+        raise OtherFormError(raw, "UTF-16, expected UTF-8", convert)
+    return len(_UTF_8_MARK) if raw[: len(_UTF_8_MARK)] == _UTF_8_MARK else 0
 
 
 def piece(raw: Readable, span: Span) -> bytes:
@@ -57,10 +89,16 @@ def members(raw: Readable) -> dict[bytes, Span]:
     """Return where the value of each member of the document is.
 
     Raises:
-        msgspec.DecodeError: It is no JSON object, it is cut, or it has a member twice.
+        msgspec.MsgspecError: It is no JSON object, it is cut, or it has a member twice.
     """
     found: dict[bytes, Span] = {}
-    at = _space(raw, _after(raw, _space(raw, 0), b"{"))
+    start = beginning(raw)
+    if start == len(raw):
+        raise DocumentCut("it is empty")
+    at = _space(raw, start)
+    if raw[at : at + 1] != b"{":
+        raise _no_object(raw, start, at)
+    at = _space(raw, at + 1)
     while raw[at : at + 1] != b"}":
         name = _STRING.match(raw, at)
         if name is None and raw[at : at + 1] == b'"':
@@ -161,7 +199,19 @@ def _after(raw: Readable, at: int, mark: bytes) -> int:
     return at + 1
 
 
+def _no_object(raw: Readable, start: int, at: int) -> msgspec.MsgspecError:
+    """Return what to raise for a document that may be JSON all the same."""
+    if len(raw) - start > MOST_PIECE_BYTES:
+        return msgspec.DecodeError(f"it is no JSON object at byte {at}")
+    try:
+        msgspec.json.decode(bytes(raw[start:]), type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return _unexpected(raw, at)
+    what = _NO_OBJECT.get(bytes(raw[at : at + 1]), "one value (a number)")
+    return msgspec.ValidationError(f"it is JSON, but {what}, expected an object")
+
+
 def _unexpected(raw: Readable, at: int) -> msgspec.DecodeError:
     if at >= len(raw):
-        return DocumentCut(CUT if at else "it is empty")
+        return DocumentCut(CUT)
     return msgspec.DecodeError(f"it is no JSON at byte {at}")

@@ -78,12 +78,12 @@ class Counted(msgspec.Struct):
 
     def count(self, key: bytes, mod_revision: int) -> None:
         """Count one more."""
-        self.more += 1
         if mod_revision > self.last_mod_revision:
             self.last_mod_revision = mod_revision
         elif mod_revision < self.first_mod_revision:
             self.first_mod_revision = mod_revision
         self.first_key = min(self.first_key, key)
+        self.more += 1
 
 
 class _Kind(Counted):
@@ -173,11 +173,10 @@ class Alike:
         number = self._told_apart.number_of(found)
         if number is None:
             return None
-        if number < len(self._kinds):
-            self._kinds[number].count(stored.key, stored.mod_revision)
+        new = number >= len(self._kinds)
         while number >= len(self._kinds):  # one, or more after a signal
             self._kinds.append(self._kind_of(self._told_apart.first(len(self._kinds))))
-        return OneOfMany(
+        one = OneOfMany(
             number,
             stored.key,
             stored.mod_revision,
@@ -192,6 +191,9 @@ class Alike:
             own,
             readable,
         )
+        if not new:  # last: after a signal none is counted that is in no report
+            self._kinds[number].count(stored.key, stored.mod_revision)
+        return one
 
     def _kind_of(self, found: Examination) -> _Kind:
         finding, shared = shortened(finding_from(found, ()), self._words, 0)

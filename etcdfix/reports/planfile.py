@@ -21,7 +21,7 @@ import msgspec
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.inputfile import MAX_PLAN_BYTES, Readable, mapped_input
-from etcdfix.inputs.jsonparts import Span, items, members, piece
+from etcdfix.inputs.jsonparts import OtherFormError, Span, items, members, piece
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.reports.model import API_VERSION, READ_VERSIONS
 from etcdfix.reports.plan_model import DeletionPlan, LeftOut, PlanEntry
@@ -84,7 +84,8 @@ def load_plan(path: Path) -> DeletionPlan:
         reason = "it is a symbolic link" if exc.errno == errno.ELOOP else exc.strerror
         raise ConfigurationError(f"{where}: {reason}", hint=_AGAIN) from exc
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
-        raise ConfigurationError(f"{where} is not a plan of etcdfix: {exc}", hint=_AGAIN) from exc
+        hint = exc.hint if isinstance(exc, OtherFormError) else _AGAIN
+        raise ConfigurationError(f"{where} is not a plan of etcdfix: {exc}", hint=hint) from exc
     if plan.content_sha256 != digest:
         raise ConfigurationError(f"{where} is not what was written: its digest does not fit", hint=_AGAIN)
     if time_of(plan.generated_at) is None:

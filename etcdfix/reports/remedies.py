@@ -117,8 +117,8 @@ KMS_ADVICE: Final[dict[Cause, tuple[str, str]]] = {
     Cause.KMS_UNPROVEN: (
         "See that the KMS plugin has this cluster's keyring, delete nothing, scan again",
         (
-            "Scan everything under its provider: one other value under the same key id that opens makes the verdict "
-            "certain."
+            "Scan everything under its provider: the verdict waits for other values under the same key id that open, "
+            "after a refusal for such as were written before and after this one."
         ),
     ),
 }

@@ -17,7 +17,17 @@ import msgspec
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, Readable, mapped_input
-from etcdfix.inputs.jsonparts import CUT, MOST_PIECE_BYTES, DocumentCut, Span, items, members, piece
+from etcdfix.inputs.jsonparts import (
+    CUT,
+    MOST_PIECE_BYTES,
+    DocumentCut,
+    OtherFormError,
+    Span,
+    beginning,
+    items,
+    members,
+    piece,
+)
 from etcdfix.model import Outcome
 from etcdfix.reports.model import API_VERSION
 from etcdfix.temporary import temporary_directory
@@ -87,12 +97,12 @@ class ReportFile:
         """
         self._raw = raw
         self.sha256 = f"sha256:{_digest(raw)}"
-        end = raw.find(b"\n")
-        self._first: Span = (0, end if end >= 0 else len(raw))
+        start, end = beginning(raw), raw.find(b"\n")
+        self._first: Span = (start, end if end >= 0 else len(raw))
         self._last: Span | None = None
         self._members: dict[bytes, Span] | None = None
         self.in_lines = True
-        first = bytes(raw[: min(self._first[1], MOST_PIECE_BYTES)]).rstrip()
+        first = bytes(raw[start : min(self._first[1], MOST_PIECE_BYTES)]).rstrip()
         if first.endswith(b"}") and len(first) < MOST_PIECE_BYTES and _is_header(first):
             _require_version(first, versions)
             return
@@ -224,7 +234,7 @@ def refused(option: str, path: Path, error: Exception) -> ConfigurationError:
         return ConfigurationError(f"{option} {path}: {error.strerror}", hint=_hint(error))
     # msgspec recurses into fields that nobody asked for, too.
     why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-    hint = error.hint if isinstance(error, _NotToGoOnFrom) else _WRITE_ONE
+    hint = error.hint if isinstance(error, _NotToGoOnFrom | OtherFormError) else _WRITE_ONE
     what = "is no report to go on from" if isinstance(error, _NotToGoOnFrom) else "is not a report of etcdfix"
     return ConfigurationError(f"{option} {path} {what}: {why}", hint=hint)
 

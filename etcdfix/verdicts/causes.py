@@ -256,11 +256,13 @@ _CATALOGUE = (
         Cause.KMS_UNPROVEN,
         (Outcome.UNDETERMINED,),
         "a KMS plugin's word alone",
-        "The plugin rejects the value, or what it answers does not open it; but no other value under the same "
-        "key id opened in this run, or the plugin does not call itself well. A plugin that points at the wrong "
-        "keyring answers like that for everything.",
-        "There was no positive control: no values written before and after it under this key id (KMS v1: under this "
-        "provider) opened, and the value does not show the plugin's answer to be right.",
+        "The plugin rejects the value, or what it answers does not open it; but the plugin does not call itself well, "
+        "or no other value under the same key id opened in this run, or it knows no key of a key id whose other "
+        "values it opened, or it refuses a value without others before and after it that open. A plugin that points "
+        "at the wrong keyring answers like that for everything.",
+        "There was no positive control that fits: under this key id (KMS v1: under this provider) nothing opened, or "
+        "for a refusal not what was written before and after it; or the plugin was unwell or contradicted itself. "
+        "And the value does not show the plugin's answer to be right.",
     ),
     CauseInfo(
         Cause.KMS_ENVELOPE_DAMAGED,

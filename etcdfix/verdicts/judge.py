@@ -193,7 +193,9 @@ def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
     right_key = is_right_key(seen.peek)
     undetermined = undetermined_cause(failure.attempts, right_key=right_key, neighbours=seen.neighbours)
     if undetermined is not None:
-        message = undetermined_message(undetermined, seen.envelope_transformer, failure.attempts)
+        message = undetermined_message(
+            undetermined, seen.envelope_transformer, failure.attempts, seen.neighbours
+        )
         transient = undetermined is Cause.KMS_UNREACHABLE
         settled = undetermined is not Cause.KMS_UNPROVEN
         return _undetermined(

@@ -58,8 +58,10 @@ def _cause_of(attempt: Attempt, *, right_key: bool, neighbours: Neighbours) -> C
     return Cause.KMS_UNPROVEN if refused and neighbours not in AROUND else None
 
 
-def undetermined_message(cause: Cause, transformer: str, attempts: tuple[Attempt, ...]) -> str:
-    """Return the sentence for a value of which a plugin's answers prove nothing."""
+def undetermined_message(
+    cause: Cause, transformer: str, attempts: tuple[Attempt, ...], neighbours: Neighbours
+) -> str:
+    """Return the sentence for a value of which a plugin's answers prove nothing; see :func:`undetermined_cause`."""
     match cause:
         case Cause.KMS_DENIED:
             return (
@@ -73,10 +75,13 @@ def undetermined_message(cause: Cause, transformer: str, attempts: tuple[Attempt
                 "whether that key is gone for ever, only a person can say"
             )
         case Cause.KMS_UNPROVEN:
-            said = next((f" ({a.kms_status})" for a in attempts if a.kms_status), "")
+            doubted = next(
+                a for a in attempts if _cause_of(a, right_key=False, neighbours=neighbours) is cause
+            )
+            said = f" ({doubted.kms_status})" if doubted.kms_status else ""
             return (
-                f"does not open with what the plugin of {transformer} answers{said}, and nothing shows that this "
-                "plugin is the right one and well: no other value under the same key id opened and still does"
+                f"does not open with what the plugin of {transformer} answers{said}, which proves nothing: "
+                f"{_doubt_of(doubted)}"
             )
         case _:
             asked = any(attempt.reason == "kms-unreachable" and attempt.error for attempt in attempts)
@@ -84,6 +89,23 @@ def undetermined_message(cause: Cause, transformer: str, attempts: tuple[Attempt
                 f"needs the plugin of {transformer}, which {'gave no answer' if asked else 'was not asked'}; "
                 "nothing is known about the value"
             )
+
+
+def _doubt_of(unproven: Attempt) -> str:
+    """Return what stands against an answer from which nothing follows."""
+    plugin = unproven.plugin
+    assert plugin is not None  # else nobody answered
+    under = "provider" if unproven.transformer.startswith("kms/v1/") else "key id"
+    if not plugin.healthy:
+        return "the plugin does not report itself healthy"
+    if not plugin.same_key:
+        return f"no other value under the same {under} opened in this run"
+    if unproven.kms_status in _UNKNOWN_KEY:
+        return "the plugin opened other values under the same key id, so it contradicts itself"
+    return (
+        f"other values under the same {under} opened, but it is not known that some written before this one and "
+        "some written after it did, and the key may have been replaced in between"
+    )
 
 
 def envelope_ruling(

@@ -40,6 +40,9 @@ ETCDFIX = (sys.executable, "-m", "etcdfix")
 PARTS = (100, 20, 5, 1)
 """Where it is asked how time grows, the largest size is divided by these: 10,000 keys to a million."""
 
+_FLAT_MB, _INDEX_BYTES = 40, 400
+"""``plan`` and ``impact``: what they need whatever is read, and for each object: its name, and what it refers to."""
+
 _SECONDS = {
     ETCDCTL: 0.012, RAW: 0.009, SHA256SUM: 0.005, AUGER: 0.01, PLAN: 0.3, IMPACT: 0.15,
     SCAN: 0.3, "healthy": 0.015, "lost": 0.2,
@@ -365,11 +368,17 @@ def bars(keys: int = 200_000, largest: int = 1_000_000) -> list[Bar]:
         Bar(f"lost-{largest}", under_lost, 2.5, healthy),
         *(Bar(f"lost-{largest}", name, 150) for name in (healthy, under_lost)),
         *(
-            Bar(f"work-{size}", name, 3.0, SCAN)
+            bar
             for size in sorted({keys, largest})
             for name in (PLAN, IMPACT)
+            for bar in (Bar(f"work-{size}", name, 3.0, SCAN), Bar(f"work-{size}", name, index_mb(size)))
         ),
     ]
+
+
+def index_mb(keys: int) -> float:
+    """Return the most that flat memory comes to where an index of all objects is held: so many bytes of each."""
+    return _FLAT_MB + _INDEX_BYTES * keys / 1e6
 
 
 def check(command: Command, timeout_seconds: float) -> float:

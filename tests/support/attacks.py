@@ -77,6 +77,11 @@ def seal(
     return f"k8s:enc:{kind}:v1:{name}:".encode() + body
 
 
+def of_one_name(kind: str, *materials: bytes) -> dict[str, Any]:
+    """Return a provider whose keys all have the name key1."""
+    return {kind: {"keys": [provider(kind, key1=one)[kind]["keys"][0] for one in materials]}}
+
+
 class Attacked(Registry):
     """A registry with nothing but a kube-system to begin with, which sees every change in all of etcd."""
 

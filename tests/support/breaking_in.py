@@ -27,7 +27,7 @@ def break_in(place: int, work: Callable[[], object]) -> bool:
     """
     left = place
 
-    def trace(frame: FrameType, event: str, _argument: Any) -> None:
+    def note(frame: FrameType, event: str, _argument: Any) -> None:
         nonlocal left
         # Python forgets a thread by itself, in a place from which nothing can be raised.
         if event == "call" and not frame.f_code.co_filename.endswith("_weakrefset.py"):
@@ -36,13 +36,13 @@ def break_in(place: int, work: Callable[[], object]) -> bool:
                 signal.raise_signal(signal.SIGTERM)
 
     with heard():
-        sys.settrace(trace)
+        sys.setprofile(note)
         try:
             work()
         except Heard:
             return True
         finally:
-            sys.settrace(None)
+            sys.setprofile(None)
     assert left >= 0, "the signal was lost"
     return False
 

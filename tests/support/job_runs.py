@@ -153,6 +153,47 @@ class Command:
         assert list(self.temporary.iterdir()) == []
 
 
+class Ground:
+    """A store in an etcd, and scans of it.
+
+    Args:
+        endpoint: Of the etcd.
+        folder: Gets the directory of temporary files, and the configuration that reads :func:`pairs`.
+        more: Options of every scan.
+        configuration: Another configuration.
+
+    Attributes:
+        folder: As given.
+        configuration: Of every scan.
+        temporary: Where scans have their temporary files.
+        alone: How a scan with one job ended.
+        expected: What the report of that one says, without times.
+    """
+
+    def __init__(self, endpoint: str, folder: Path, *more: str, configuration: Path | None = None) -> None:
+        self.folder = folder
+        self.configuration = configuration or configuration_file(folder)
+        self.temporary = folder / "temporary"
+        self.temporary.mkdir()
+        self._endpoint, self._more = endpoint, more
+        self.alone = self.scan(jobs=1).finish(120)
+        self.expected = without_times(self.alone.document)
+
+    def scan(
+        self,
+        *more: str | Path,
+        jobs: int = JOBS,
+        where: Sequence[str | Path] = (),
+        temporary: Path | None = None,
+        **how: Any,
+    ) -> Command:
+        """Start a scan, of another place where one is given."""
+        place: Sequence[str | Path] = where or ("--endpoints", self._endpoint)
+        read: Sequence[str | Path] = ("--encryption-config", self.configuration, *self._more)
+        words: Sequence[str | Path] = ("scan", "-o", "json", *place, *read, "--jobs", str(jobs), *more)
+        return Command(temporary or self.temporary, words, **how)
+
+
 @contextmanager
 def adopting() -> Iterator[None]:
     """Be the parent of whatever outlives its own parent below us, so that it can be seen."""

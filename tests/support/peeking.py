@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.kms.envelopes import KMSPlugin
 from etcdfix.encryption.peek import PeekRequest, Structures, peek
@@ -12,6 +14,7 @@ from tests.support.protobytes import block, object_meta, unknown
 
 # Test keys: they protect nothing.
 ONE, TWO, THREE = bytes(range(32)), bytes(range(32, 64)), bytes(range(64, 96))
+LOCAL = ("aescbc", "aesgcm", "secretbox")
 SECRETS = GroupResource("", "secrets")
 ETCD_KEY = b"/registry/secrets/shop/web"
 UID = b"99999999-8888-7777-6666-555555555555"
@@ -67,6 +70,22 @@ def transformers(text: str, plugin: KMSPlugin | None = None) -> Transformers:
 
     raw = f"apiVersion: v1\nkind: EncryptionConfig\nresources:\n{text}".encode()
     return Transformers.from_configuration(parse_configuration(raw, path="test"), plugin_for)
+
+
+def keys(**named: bytes) -> str:
+    """Return keys by name, as a configuration lists them."""
+    return ", ".join(f'{{name: "{n}", secret: {base64.b64encode(k).decode()}}}' for n, k in named.items())
+
+
+def rule(resource: str, **providers: str) -> str:
+    """Return a rule of a configuration: for each provider its keys."""
+    listed = ", ".join(f"{{{p}: {{keys: [{k}]}}}}" for p, k in providers.items())
+    return f"- {{resources: ['{resource}'], providers: [{listed}]}}\n"
+
+
+def every(**named: bytes) -> Transformers:
+    """Return all three local providers with the same keys, for secrets."""
+    return transformers(rule("secrets", **dict.fromkeys(LOCAL, keys(**named))))
 
 
 def look(plaintext: bytes) -> Look:

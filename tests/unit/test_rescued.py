@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from etcdfix import rescued
 from etcdfix.errors import ConfigurationError
 from etcdfix.rescued import (
     FORMAT,
@@ -105,6 +107,50 @@ def test_a_line_that_leads_elsewhere_is_refused(tmp_path: Path, fields: dict[str
 def test_what_is_no_index_is_refused(tmp_path: Path, line: bytes) -> None:
     (tmp_path / INDEX_NAME).write_bytes(line)
     with pytest.raises(ConfigurationError, match="line 1"):
+        read_index(tmp_path)
+
+
+def test_a_line_without_an_end_is_not_read_to_its_end(tmp_path: Path) -> None:
+    """It may be as long as the file, which may be a gigabyte."""
+    with (tmp_path / INDEX_NAME).open("wb") as index:
+        index.truncate(200 << 20)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ConfigurationError, match="line 1 is not one of an index"):
+            read_index(tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_line_that_is_too_long_is_none_whatever_it_holds(tmp_path: Path) -> None:
+    line = msgspec.json.encode(saved_object())
+    for tail in (b" " * (1 << 20) + b"\n", b" " * ((1 << 20) - len(line)) + line + b"\n"):
+        (tmp_path / INDEX_NAME).write_bytes(line + tail)
+        with pytest.raises(ConfigurationError, match="line 1 is not one of an index"):
+            read_index(tmp_path)
+
+
+def test_of_many_lines_one_is_read_at_once(tmp_path: Path) -> None:
+    """What they say is in memory, and not their bytes: spaces stand for what nobody asks for."""
+    saved = [saved_object(key=b"%s%d" % (KEY, number)) for number in range(40)]
+    lines = (msgspec.json.encode(one) + b" " * (512 << 10) + b"\n" for one in saved)
+    (tmp_path / INDEX_NAME).write_bytes(b"".join(lines))
+    tracemalloc.start()
+    try:
+        assert read_index(tmp_path).objects == tuple(saved)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_index_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_index(tmp_path, saved_object(), saved_object())
+    size = (tmp_path / INDEX_NAME).stat().st_size
+    monkeypatch.setattr(rescued, "MAX_INDEX_BYTES", size)
+    assert len(read_index(tmp_path).objects) == 2
+    monkeypatch.setattr(rescued, "MAX_INDEX_BYTES", size - 1)
+    with pytest.raises(ConfigurationError, match=f"it is larger than {size - 1} bytes"):
         read_index(tmp_path)
 
 

@@ -18,7 +18,8 @@ from etcdfix.errors import ConfigurationError, why
 from etcdfix.inputs.inputfile import SPOILED, STANDARD_INPUT, spoiled
 from etcdfix.model import Outcome
 from etcdfix.operations.look.concluding import conclude
-from etcdfix.operations.look.scan import FAILING, SAMPLE, ScanResult
+from etcdfix.operations.look.gathering import FAILING, SAMPLE
+from etcdfix.operations.look.scan import ScanResult
 from etcdfix.operations.look.shards import key_in, span_in
 from etcdfix.reports.alike import CommonWords, shortened
 from etcdfix.reports.base import Reporter

@@ -20,14 +20,12 @@ from etcdfix.apiserver.memory import Identity
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.closing import Closing
 from etcdfix.errors import NotDurable, why
-from etcdfix.inputs.inputfile import MAX_REPORT_BYTES
 from etcdfix.remediation.durable import (
     SafeDirectory,
     Step,
     announced,
     no_step,
     open_directory,
-    read_limited,
     refuse_foreign_file,
     write_fully,
 )
@@ -206,12 +204,12 @@ class RescueStore(Closing):
                 hint="wait for it, or choose another --save-dir",
             ) from exc
         try:
-            raw = read_limited(self._descriptor, limit=MAX_REPORT_BYTES)
+            with open(self._descriptor, "rb", closefd=False) as stream:
+                index = parse_index(stream, self.path)
         except OSError as exc:
             raise NotDurable(f"{_INDEX} {path}: {why(exc)}", path=path) from exc
-        index = parse_index(raw, self.path)
         self._by_key = index.by_key()
-        self._size = raw.rfind(b"\n") + 1
+        self._size = index.size
         if index.torn:
             self._cut(path)
             self.mended = True

@@ -24,6 +24,7 @@ from tests.support.attacks import (
     config_map,
     declared,
     every_flag_but,
+    of_one_name,
     seal,
     secret,
 )
@@ -259,10 +260,7 @@ def test_two_keys_of_one_name_in_a_rule(registry: Attacked, kind: str) -> None:
         (WRONG, TRUE, "the object is readable"),
         (WRONG, OTHER, "the configuration alone can cure this (wrong-key: "),
     ):
-        twice = {
-            kind: {"keys": [provider(kind, key1=material)[kind]["keys"][0] for material in (first, second)]}
-        }
-        registry.rules(("secrets", (twice, IDENTITY)))
+        registry.rules(("secrets", (of_one_name(kind, first, second), IDENTITY)))
         for key in keys:
             with registry.nothing_changes():
                 ran = registry.delete(key, *EVERY_FLAG)
@@ -272,8 +270,7 @@ def test_two_keys_of_one_name_in_a_rule(registry: Attacked, kind: str) -> None:
 
 def test_neighbours_under_another_key_of_the_same_name(registry: Attacked) -> None:
     """The key that wrote the value opens nothing else; what opens around it was written by its namesake."""
-    twice = provider("aesgcm", key1=WRONG)["aesgcm"]["keys"] + provider("aesgcm", key1=TRUE)["aesgcm"]["keys"]
-    registry.rules(("secrets", ({"aesgcm": {"keys": twice}}, IDENTITY)))
+    registry.rules(("secrets", (of_one_name("aesgcm", WRONG, TRUE), IDENTITY)))
     registry.secrets("aesgcm", ["before"], WRONG)
     at = registry.key("shop/between")
     registry.etcd.put(at, seal("aesgcm", secret("between"), b"tenant-7" + at, TRUE))

@@ -25,6 +25,7 @@ from tests.support.attacks import (
     config_map,
     declared,
     every_flag_but,
+    of_one_name,
     seal,
     secret,
 )
@@ -38,11 +39,6 @@ pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 LOST = [f"db-{number}" for number in range(4)]
 PLACES = {"first": ("aa-0", 0), "in the middle": ("db-2a", 2), "last": ("zz-0", 4)}
 """Name of the healthy value, and how many of the others are written before it."""
-
-
-def twice(kind: str, *materials: bytes) -> dict[str, object]:
-    """Return a provider whose keys all have the name key1."""
-    return {kind: {"keys": [provider(kind, key1=one)[kind]["keys"][0] for one in materials]}}
 
 
 class Crowd(NamedTuple):
@@ -82,7 +78,7 @@ def configure(registry: Attacked, kind: str, how: str) -> None:
                 ("secrets", (wrong, IDENTITY)), ("configmaps", (provider(kind, key1=TRUE), IDENTITY))
             )
         case "under the same name":
-            registry.rules(("secrets", (twice(kind, WRONG, TRUE), IDENTITY)))
+            registry.rules(("secrets", (of_one_name(kind, WRONG, TRUE), IDENTITY)))
         case _:
             registry.rules(("secrets", (wrong, IDENTITY)))
 

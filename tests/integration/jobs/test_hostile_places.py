@@ -17,10 +17,9 @@ import pytest
 from tests.support.collecting import REPOSITORY
 from tests.support.job_runs import (
     JOBS,
-    Command,
     Ended,
+    Ground,
     adopting,
-    configuration_file,
     local_etcd,
     pairs,
     without_loss,
@@ -31,21 +30,6 @@ from tests.support.objects import KEY_1
 pytestmark = pytest.mark.etcd
 FINDINGS, INCOMPLETE = 1, 3
 PLAINTEXT = b"never-to-be-shown"
-
-
-class Ground:
-    """A store, and what a scan of it with one job says."""
-
-    def __init__(self, endpoint: str, folder: Path) -> None:
-        self.temporary = folder / "temporary"
-        self.temporary.mkdir()
-        self.arguments = (
-            "scan", "-o", "json", "--endpoints", endpoint, "--encryption-config", configuration_file(folder),
-        )  # fmt: skip
-        self.expected = without_times(self.scan(jobs=1).finish().document)
-
-    def scan(self, *more: str | Path, jobs: int = JOBS, **how: Any) -> Command:
-        return Command(self.temporary, (*self.arguments, "--jobs", str(jobs), *more), **how)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ import pytest
 from tests.support.collecting import ALPHA
 from tests.support.etcd_server import EtcdServer
 from tests.support.job_runs import (
-    JOBS,
-    Command,
     Ended,
+    Ground,
     adopting,
-    configuration_file,
     kms_pairs,
     local_etcd,
     moments,
@@ -37,57 +34,46 @@ pytestmark = pytest.mark.etcd
 
 FINDINGS, INCOMPLETE, SOURCE = 1, 3, 5
 KMS_VALUES = 2_000
+SNAPSHOT = "snapshot.db"
 KEYS = ALPHA / "kms1.keys"
 LIMITS = ("--command-timeout", "500ms", "--dial-timeout", "500ms")
 
 
-@dataclass
-class Ground:
-    """A store, and a scan of it.
+class Timed(Ground):
+    """A store, and scans of it that take so long.
 
     Attributes:
-        life: Seconds that the scan takes.
-        expected: What its report says, without times.
+        life: Seconds that one takes.
     """
 
-    endpoint: str
-    start_etcd: Callable[..., EtcdServer]
-    snapshot: Path
-    temporary: Path
-    more: tuple[str | Path, ...]
-    life: float
-    expected: dict[str, Any]
-
-    def scan(self, *more: str | Path, endpoint: str = "") -> Command:
-        return Command(self.temporary, (*scan(endpoint or self.endpoint), *self.more, *more))
-
-
-def scan(endpoint: str, jobs: int = JOBS) -> tuple[str, ...]:
-    return ("scan", "-o", "json", "--endpoints", endpoint, "--jobs", str(jobs), *LIMITS)
+    def __init__(self, endpoint: str, folder: Path, *more: str, configuration: Path | None = None) -> None:
+        super().__init__(endpoint, folder, *more, *LIMITS, configuration=configuration)
+        began = time.monotonic()
+        together = self.scan().finish()
+        self.life = time.monotonic() - began
+        assert (together.code, together.err) == (self.alone.code, self.alone.err)
+        assert without_times(together.document) == self.expected
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+def start_etcd() -> Iterator[Callable[..., EtcdServer]]:
+    with adopting(), local_etcd() as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def ground(start_etcd: Callable[..., EtcdServer], tmp_path_factory: pytest.TempPathFactory) -> Timed:
     folder = tmp_path_factory.mktemp("ground")
-    temporary = folder / "temporary"
-    temporary.mkdir()
-    more = ("--encryption-config", configuration_file(folder))
-    with adopting(), local_etcd() as start_etcd:
-        server = start_etcd()
-        server.put_all(pairs())
-        server.etcdctl("snapshot", "save", folder / "snapshot.db")
-        alone = Command(temporary, (*scan(server.endpoint, 1), *more)).finish()
-        began = time.monotonic()
-        together = Command(temporary, (*scan(server.endpoint), *more)).finish()
-        life = time.monotonic() - began
-        assert (together.code, together.err) == (alone.code, alone.err) == (FINDINGS, "")
-        expected = without_times(alone.document)
-        assert without_times(together.document) == expected
-        yield Ground(server.endpoint, start_etcd, folder / "snapshot.db", temporary, more, life, expected)
+    server = start_etcd()
+    server.put_all(pairs())
+    server.etcdctl("snapshot", "save", folder / SNAPSHOT)
+    found = Timed(server.endpoint, folder)
+    assert (found.alone.code, found.alone.err) == (FINDINGS, "")
+    return found
 
 
 @pytest.mark.parametrize("moment", moments(50, 1, few=4))
-def test_a_worker_is_killed(ground: Ground, moment: float) -> None:
+def test_a_worker_is_killed(ground: Timed, moment: float) -> None:
     drawn = random.Random(moment)
     command = ground.scan()
     workers = command.wait_for_workers()
@@ -112,7 +98,7 @@ def test_a_worker_is_killed(ground: Ground, moment: float) -> None:
 
 
 @pytest.mark.parametrize("moment", moments(50, 2, few=4))
-def test_the_scan_is_killed(ground: Ground, tmp_path: Path, moment: float) -> None:
+def test_the_scan_is_killed(ground: Timed, tmp_path: Path, moment: float) -> None:
     target = tmp_path / "report.json"
     command = ground.scan("--output-file", target)
     time.sleep(moment * ground.life)
@@ -126,10 +112,10 @@ def test_the_scan_is_killed(ground: Ground, tmp_path: Path, moment: float) -> No
 
 
 @pytest.mark.parametrize("moment", moments(50, 3, few=3))
-def test_etcd_is_killed(ground: Ground, moment: float) -> None:
-    server = ground.start_etcd(snapshot=ground.snapshot)
+def test_etcd_is_killed(ground: Timed, start_etcd: Callable[..., EtcdServer], moment: float) -> None:
+    server = start_etcd(snapshot=ground.folder / SNAPSHOT)
     try:
-        command = ground.scan(endpoint=server.endpoint)
+        command = ground.scan(where=("--endpoints", server.endpoint))
         time.sleep(moment * ground.life)
         os.kill(process_of(server), signal.SIGKILL)
         ended = command.finish()
@@ -138,7 +124,7 @@ def test_etcd_is_killed(ground: Ground, moment: float) -> None:
     check_partial(ended, ground, INCOMPLETE)
 
 
-def check_partial(ended: Ended, ground: Ground, *codes: int) -> None:
+def check_partial(ended: Ended, ground: Timed, *codes: int) -> None:
     assert "Traceback" not in ended.err
     if ended.out and ended.document["complete"]:  # it was written when the scan was disturbed
         told = ended.document
@@ -174,7 +160,7 @@ ENDINGS: list[tuple[signal.Signals | None, int]] = [
 
 @pytest.mark.parametrize("moment", moments(50, 4, few=1))
 @pytest.mark.parametrize(("number", "code"), ENDINGS, ids=["ctrl-c", "sigterm", "sighup", "timeout"])
-def test_it_is_told_to_end(ground: Ground, moment: float, number: signal.Signals | None, code: int) -> None:
+def test_it_is_told_to_end(ground: Timed, moment: float, number: signal.Signals | None, code: int) -> None:
     seconds = moment * ground.life
     if number is None:
         command = ground.scan("--timeout", f"{1 + int(seconds * 1000)}ms")
@@ -197,24 +183,16 @@ def own_of_python(ended: Ended, number: signal.Signals | None) -> bool:
 
 
 @pytest.fixture(scope="module")
-def under_kms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+def under_kms(start_etcd: Callable[..., EtcdServer], tmp_path_factory: pytest.TempPathFactory) -> Timed:
     folder = tmp_path_factory.mktemp("under-kms")
-    temporary = folder / "temporary"
-    temporary.mkdir()
-    socket = folder / "kms.sock"
-    (folder / "config.yaml").write_text(KMS_CONFIGURATION.format(socket=socket))
-    more = ("--kms-max-rate", "0", "--encryption-config", folder / "config.yaml")
-    with adopting(), local_etcd() as start_etcd:
-        server = start_etcd()
-        server.put_all(kms_pairs(load_keks(KEYS), KMS_VALUES))
-        with PluginProcess("v2", socket, KEYS):
-            began = time.monotonic()
-            ended = Command(temporary, (*scan(server.endpoint), *more)).finish()
-            life = time.monotonic() - began
-        assert (ended.code, ended.err) == (0, "")
-        yield Ground(
-            server.endpoint, start_etcd, folder, temporary, more, life, without_times(ended.document)
-        )
+    socket, configuration = folder / "kms.sock", folder / "config.yaml"
+    configuration.write_text(KMS_CONFIGURATION.format(socket=socket))
+    server = start_etcd()
+    server.put_all(kms_pairs(load_keks(KEYS), KMS_VALUES))
+    with PluginProcess("v2", socket, KEYS):
+        found = Timed(server.endpoint, folder, "--kms-max-rate", "0", configuration=configuration)
+    assert (found.alone.code, found.alone.err) == (0, "")
+    return found
 
 
 KMS_CONFIGURATION = """
@@ -228,8 +206,8 @@ resources:
 
 
 @pytest.mark.parametrize("moment", moments(50, 5, few=3))
-def test_the_plugin_is_killed(under_kms: Ground, moment: float) -> None:
-    with PluginProcess("v2", under_kms.snapshot / "kms.sock", KEYS) as plugin:
+def test_the_plugin_is_killed(under_kms: Timed, moment: float) -> None:
+    with PluginProcess("v2", under_kms.folder / "kms.sock", KEYS) as plugin:
         command = under_kms.scan()
         time.sleep(moment * under_kms.life)
         plugin.kill()

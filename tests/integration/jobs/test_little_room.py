@@ -9,19 +9,18 @@ import shutil
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from tests.support.job_runs import (
     JOBS,
-    Command,
     Ended,
+    Ground,
     adopting,
-    configuration_file,
     local_etcd,
     without_loss,
     without_times,
@@ -40,27 +39,9 @@ _PR_SET_KEEPCAPS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE = 8, 47, 2
 _CAPABILITY_VERSION_3: Final = 0x2008_0522
 _MAY_READ: Final = (1, 2)
 USER: Final = 61_000
+SNAPSHOT: Final = "snapshot.db"
 ROOM: Final = (0, 64, 400)
 """KiB of a temporary directory; all that waits needs more."""
-
-
-class Ground:
-    """A store whose key is lost, and what a scan of it with one job and all the room says."""
-
-    def __init__(self, endpoint: str, folder: Path) -> None:
-        self.snapshot = folder / "snapshot.db"
-        self.temporary = folder / "temporary"
-        self.temporary.mkdir()
-        self.arguments: tuple[str | Path, ...] = (
-            "scan", "-o", "json", "--endpoints", endpoint, "--encryption-config", configuration_file(folder),
-        )  # fmt: skip
-        self.expected = self.alone(self.arguments)
-
-    def alone(self, arguments: Sequence[str | Path]) -> dict[str, Any]:
-        return without_times(Command(self.temporary, (*arguments, "--jobs", "1")).finish(120).document)
-
-    def scan(self, *more: str | Path, jobs: int = JOBS, temporary: Path | None = None, **how: Any) -> Command:
-        return Command(temporary or self.temporary, (*self.arguments, "--jobs", str(jobs), *more), **how)
 
 
 def lost_pairs() -> Iterator[tuple[bytes, bytes]]:
@@ -80,9 +61,9 @@ def ground() -> Iterator[Ground]:
         found = Ground(server.endpoint, Path(folder))
         assert found.expected["summary"]["decrypt_failures"] == LOST
         assert found.expected["summary"]["key_loss"]
-        server.etcdctl("snapshot", "save", found.snapshot)
-        for path in (found.snapshot, *found.arguments[-1:]):
-            Path(path).chmod(0o644)
+        server.etcdctl("snapshot", "save", found.folder / SNAPSHOT)
+        for path in (found.folder / SNAPSHOT, found.configuration):
+            path.chmod(0o644)
         yield found
 
 
@@ -166,15 +147,16 @@ def test_a_user_who_may_have_few_processes(ground: Ground, where: str, most: int
     """The kernel's own limit: threads count as well. What needs none is done in the first process."""
     if os.getuid() != 0:
         pytest.skip("only root can be somebody else")
-    arguments, expected = ground.arguments, ground.expected
+    place: tuple[str | Path, ...] = ()
+    expected = ground.expected
     if where == "file":
-        arguments = ("scan", "-o", "json", "--snapshot", ground.snapshot, *arguments[-2:])
-        expected = ground.alone(arguments)
-    temporary = ground.temporary.parent / f"of-{where}-{most}"
+        place = ("--snapshot", ground.folder / SNAPSHOT)
+        expected = without_times(ground.scan(jobs=1, where=place).finish(120).document)
+    temporary = ground.folder / f"of-{where}-{most}"
     temporary.mkdir(mode=0o777)
     os.chown(temporary, USER + most, USER + most)
     options = {"preexec_fn": few_processes(USER + most, most)}
-    ended = Command(temporary, (*arguments, "--jobs", str(JOBS)), options).finish(120)
+    ended = ground.scan(where=place, temporary=temporary, options=options).finish(120)
     if where == "etcd" and most < 10:
         assert ended.code == SOURCE
         assert ended.out == b""

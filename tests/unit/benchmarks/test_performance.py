@@ -13,6 +13,8 @@ import pytest
 from tests.benchmarks import performance
 from tests.benchmarks.comparisons import (
     GROUPS,
+    IMPACT,
+    PLAN,
     Command,
     Ground,
     IncompleteError,
@@ -78,6 +80,14 @@ def test_every_group_is_planned_and_every_bar_is_measured() -> None:
     assert {bar.comparison for bar in bars()} == plans
     assert [plan.name for plan in what_must_hold()][:2] == ["live-200000", "offline-200000"]
     assert all(plan.seconds() > 0 for plan in what_must_hold())
+
+
+@pytest.mark.parametrize(("size", "most"), [(200_000, 120), (1_000_000, 440)])
+def test_the_memory_of_a_plan_and_of_an_impact_has_a_bar_of_so_many_bytes_an_object(
+    size: int, most: int
+) -> None:
+    asked = {(bar.series, bar.most) for bar in bars() if bar.comparison == f"work-{size}" and not bar.against}
+    assert asked == {(PLAN, most), (IMPACT, most)}
 
 
 def plan(name: str, *commands: Command) -> Planned:

@@ -9,7 +9,8 @@ import pytest
 from etcdfix import errors
 from etcdfix.cli.exit_codes import MEANINGS, ExitCode, scan_exit_code
 from etcdfix.model import Outcome
-from etcdfix.operations.look.scan import FAILING, ScanResult
+from etcdfix.operations.look.gathering import FAILING
+from etcdfix.operations.look.scan import ScanResult
 from etcdfix.reports.model import Summary
 
 BAD = {Outcome.DECRYPT_FAILURE: 1, Outcome.INCONSISTENT: 0}

@@ -168,6 +168,40 @@ def test_readers_listen_as_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert target.exists()
 
 
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - CHANGING))
+def test_every_reader_listens_to_the_variables_of_form_and_file(name: str) -> None:
+    """Ten commands took the form from the variable, and sixteen did not. What merge writes are encryption keys."""
+    options = options_of(COMMANDS[name])
+    for long in {"--output", "--output-file"} & options.keys():
+        variable = "ETCDFIX_" + long[2:].replace("-", "_").upper()
+        expected = None if (name, long) == ("encryption merge", "--output-file") else variable
+        assert options[long].envvar == expected, long
+
+
+def test_a_form_by_variable_and_by_option(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ETCDFIX_SNAPSHOT", str(ALPHA / "snapshot.db.gz"))
+    monkeypatch.setenv("ETCDFIX_OUTPUT", "json")
+    key = "/registry/namespaces/default"
+    assert run(["get", key, "--no-encryption"]) == 0
+    assert capfd.readouterr().out.startswith("{")
+    assert run(["get", key, "--no-encryption", "-o", "yaml"]) == 0
+    assert not capfd.readouterr().out.startswith("{")
+
+
+def test_a_form_that_a_command_does_not_have_is_refused_with_the_name_of_the_variable(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ETCDFIX_OUTPUT", "jsonl")
+    words = ["orphans", "--snapshot", str(ALPHA / "snapshot.db.gz")]
+    assert run(words) == 2
+    told = capfd.readouterr()
+    assert "Invalid value for the variable ETCDFIX_OUTPUT: 'jsonl' is not one of 'table', 'json'." in told.err
+    assert run([*words, "-o", "jsonl"]) == 2
+    assert "ETCDFIX_OUTPUT" not in capfd.readouterr().err
+
+
 def test_a_release_that_was_exported_makes_nothing_deletable(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

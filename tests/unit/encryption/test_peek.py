@@ -23,6 +23,7 @@ from tests.support import encoders
 from tests.support.peeking import (
     ETCD_KEY,
     INFO,
+    LOCAL,
     NONCE12,
     NONCE16,
     ONE,
@@ -31,10 +32,13 @@ from tests.support.peeking import (
     STRUCTURES,
     THREE,
     TWO,
+    every,
     first_version,
     keyed,
+    keys,
     look,
     peeked,
+    rule,
     sealed,
     secret,
     seeded,
@@ -42,26 +46,11 @@ from tests.support.peeking import (
 )
 from tests.support.played_plugins import OneAnswer
 
-LOCAL = ("aescbc", "aesgcm", "secretbox")
 BOUND = ("aesgcm",)
 NONCE_SIZES = {"aescbc": 16, "aesgcm": 12, "secretbox": 24}
 TAG_AT = {"aesgcm": -16, "secretbox": len(b"k8s:enc:secretbox:v1:key1:") + 24}
 CONFIGMAPS = GroupResource("", "configmaps")
 OTHER_PREFIX = b"/other/secrets/shop/web"
-
-
-def keys(**named: bytes) -> str:
-    return ", ".join(f'{{name: "{n}", secret: {base64.b64encode(k).decode()}}}' for n, k in named.items())
-
-
-def rule(resource: str, **providers: str) -> str:
-    listed = ", ".join(f"{{{p}: {{keys: [{k}]}}}}" for p, k in providers.items())
-    return f"- {{resources: ['{resource}'], providers: [{listed}]}}\n"
-
-
-def every(**named: bytes) -> Transformers:
-    """All three providers with the same keys, for secrets."""
-    return transformers(rule("secrets", **dict.fromkeys(LOCAL, keys(**named))))
 
 
 RIGHT = every(key1=ONE)

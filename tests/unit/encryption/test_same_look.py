@@ -21,22 +21,16 @@ from tests.support.peeking import (
     STRUCTURES,
     THREE,
     TWO,
+    every,
     look,
     peeked,
     sealed,
     secret,
     seeded,
-    transformers,
 )
-from tests.unit.encryption.test_peek import keys, rule
 
 NAMES = ("key1", "key1:of", "2026-05-12T18:43:18Z")
 STARTS = (b"k8s:enc:aesgcm:v1:", b"k8s:enc:aescbc:v1:", b"k8s:enc:secretbox:v1:")
-
-
-def under(**named: bytes) -> Transformers:
-    every = keys(**named)
-    return transformers(rule("secrets", aesgcm=every, aescbc=every, secretbox=every))
 
 
 def same(data: bytes, found: Transformers, *, key: bytes = ETCD_KEY) -> SameLook | None:
@@ -65,7 +59,7 @@ def bodies(source: random.Random) -> list[bytes]:
 
 @pytest.mark.parametrize(
     "found",
-    [under(key1=TWO, key2=THREE), under(lost=TWO), under(**{"key1": TWO, "key1:of": THREE})],
+    [every(key1=TWO, key2=THREE), every(lost=TWO), every(**{"key1": TWO, "key1:of": THREE})],
     ids=["named", "missing", "longer"],
 )
 def test_what_is_said_of_one_is_said_of_the_others(found: Transformers) -> None:
@@ -92,7 +86,7 @@ def test_what_is_said_of_one_is_said_of_the_others(found: Transformers) -> None:
 
 @pytest.mark.parametrize("provider", ["aesgcm", "aescbc", "secretbox"])
 def test_a_value_whose_key_is_there_is_none_of_them(provider: str) -> None:
-    found = under(key1=TWO, key2=ONE)
+    found = every(key1=TWO, key2=ONE)
     noise = same(f"k8s:enc:{provider}:v1:key1:".encode() + b"\xff" * 200, found)
     assert noise is not None
     assert not holds(noise, sealed(provider))
@@ -101,7 +95,7 @@ def test_a_value_whose_key_is_there_is_none_of_them(provider: str) -> None:
 
 
 def test_nothing_is_said_where_the_envelope_alone_does_not_decide() -> None:
-    found = under(key1=TWO)
+    found = every(key1=TWO)
     assert same(b"no envelope" + b"\xff" * 200, found) is None
     assert same(seeded(), found) is None
     assert same(b"k8s:enc:aesgcm:v1:key1:more:" + b"\xff" * 200, found) is None
@@ -126,7 +120,7 @@ def damaged_in_every_byte(value: bytes) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("provider", ["aesgcm", "aescbc", "secretbox"])
 def test_of_a_key_that_has_another_name_only_whole_values_look_the_same(provider: str) -> None:
-    found = under(key2=TWO, new=ONE, key3=THREE)
+    found = every(key2=TWO, new=ONE, key3=THREE)
     value = renamed(provider)
     first = peeked(found, value, thorough=False)
     assert first.state is PeekState.RIGHT_KEY
@@ -141,7 +135,7 @@ def test_of_a_key_that_has_another_name_only_whole_values_look_the_same(provider
 
 
 def test_the_etcd_key_that_a_value_belongs_to_is_its_own() -> None:
-    found = under(new=ONE)
+    found = every(new=ONE)
     one = same(renamed("aescbc"), found)
     assert one is not None
     assert one.of_another(renamed("aescbc"), b"/registry/secrets/shop/other", look) is None
@@ -170,7 +164,7 @@ def test_the_etcd_key_that_a_value_belongs_to_is_its_own() -> None:
     ],
 )
 def test_what_is_no_whole_object_under_the_renamed_key_is_looked_at_alone(other: bytes) -> None:
-    found = under(key2=TWO, new=ONE)
+    found = every(key2=TWO, new=ONE)
     for provider in ("aesgcm", "aescbc", "secretbox"):
         one = same(renamed(provider), found)
         assert one is not None
@@ -178,7 +172,7 @@ def test_what_is_no_whole_object_under_the_renamed_key_is_looked_at_alone(other:
 
 
 def test_nothing_is_said_of_others_where_the_first_is_not_whole() -> None:
-    found = under(new=ONE)
+    found = every(new=ONE)
     for provider in ("aesgcm", "aescbc", "secretbox"):
         value = renamed(provider)
         assert same(value, found) is not None
@@ -194,7 +188,7 @@ def test_nothing_is_said_of_others_where_the_first_is_not_whole() -> None:
 
 
 def test_under_cbc_the_initialisation_vector_decides_about_the_start() -> None:
-    found = under(new=ONE)
+    found = every(new=ONE)
     one = same(renamed("aescbc"), found)
     assert one is not None
     value = b"k8s:enc:aescbc:v1:old:" + encoders.aescbc_body(PLAIN, ONE, NONCE16)

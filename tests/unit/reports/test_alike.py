@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -94,6 +96,32 @@ def test_kinds_are_told_apart_and_counted() -> None:
     assert many.kinds_of([place]) == {0, 1, 3}
     assert [words.message for words in many.shared(place)].count("something else") == 1
     assert many.kinds_of(()) == frozenset()
+
+
+@pytest.mark.parametrize("moment", range(1, 60))
+def test_after_a_signal_every_value_that_is_kept_is_counted_once(moment: int) -> None:
+    """The first of a kind is counted by whoever asked, and all others with their kind."""
+    left = moment
+
+    def signal(frame: FrameType, event: str, _arg: object) -> None:
+        nonlocal left
+        if event in {"call", "c_return"} and frame.f_code.co_filename in {alike.__file__, kinds.__file__}:
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+
+    many, firsts, in_report = Alike(), 0, 0
+    for name in ("a", "b", "c"):
+        known = len(many)
+        sys.setprofile(signal)
+        try:
+            in_report += many.one(failing(name)) is not None
+        except KeyboardInterrupt:
+            continue
+        finally:
+            sys.setprofile(None)
+        firsts += len(many) > known
+    assert firsts + sum(kind.more for kind in many.counted) == in_report
 
 
 def test_the_words_of_two_resources_stand_once_and_have_the_same_id_in_every_report() -> None:

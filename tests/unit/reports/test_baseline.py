@@ -111,7 +111,7 @@ def test_a_cut_jsonl_report_still_knows_its_whole_lines(tmp_path: Path) -> None:
         b'{"apiVersion": "etcdfix/v9", "kind":"ScanHeader"}\n',
         b'{"kind": "ScanReport", "findings": []}',
         b"apiVersion: etcdfix/v1alpha2\nkind: ScanReport\n",
-        b"\xff\xfe",
+        b"\xff\xff",
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:

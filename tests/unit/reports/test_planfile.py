@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import os
@@ -314,7 +315,10 @@ def _report(raw: bytes) -> bytes:
         (_with_counts, "is not a plan of etcdfix: Object contains unknown field `proofs`"),
         (_report, "says etcdfix/v1alpha2 ScanReport, expected etcdfix/v1alpha2 DeletionPlan"),
         (lambda _: b"", "is not a plan of etcdfix"),
-        (lambda _: b"\xff\xfe{}", "is not a plan of etcdfix"),
+        (lambda _: b"\xff\xff{}", "is not a plan of etcdfix: it is no JSON at byte 0"),
+        (lambda _: b"[]", "is not a plan of etcdfix: it is JSON, but a list"),
+        (gzip.compress, "is not a plan of etcdfix: it begins with 1f 8b: it is compressed (gzip)"),
+        (lambda raw: b"\xff\xfe" + raw, "is not a plan of etcdfix: it begins with ff fe: it is UTF-16"),
         (lambda _: b"[" * 100_000, "is not a plan of etcdfix"),
     ],
 )
@@ -326,6 +330,23 @@ def test_what_is_no_plan_is_refused(
     with pytest.raises(ConfigurationError, match="plan ") as caught:
         load_plan(path)
     assert message in caught.value.message
+
+
+def test_a_mark_of_utf_8_changes_nothing_of_a_plan(made: tuple[Path, StoredValue]) -> None:
+    path, _ = made
+    plan = load_plan(path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    again = load_plan(path)
+    assert again.content_sha256 == plan.content_sha256
+    assert list(again.entries) == list(plan.entries) != []
+
+
+def test_a_plan_in_another_form_says_how_to_turn_it_into_json(made: tuple[Path, StoredValue]) -> None:
+    path, _ = made
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(ConfigurationError) as caught:
+        load_plan(path)
+    assert "gunzip" in caught.value.hint
 
 
 @pytest.mark.parametrize(

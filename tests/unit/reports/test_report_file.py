@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from etcdfix.errors import ConfigurationError
 from etcdfix.inputs import jsonparts
 from etcdfix.inputs.jsonparts import DocumentCut
 from etcdfix.reports.report_file import open_report
+from etcdfix.reports.saved_report import load_report
 from tests.support.fleets import findings, write_report
 
 
@@ -95,7 +99,7 @@ def test_lines_that_end_after_one_of_them_are_cut(tmp_path: Path) -> None:
         ("", "it is empty"),
         ("\n", "it is cut"),
         ("words", "no JSON at byte 0"),
-        ("[]", "no JSON at byte 0"),
+        ("[]", "it is JSON, but a list"),
         ("{}", "its kind is missing"),
         ("{} {}", "no JSON at byte 3"),
         ('{"kind": "DeletionPlan"}', "its kind is DeletionPlan"),
@@ -120,6 +124,35 @@ def test_what_is_no_report_is_refused(tmp_path: Path, text: str, said: str) -> N
         taken_from(tmp_path, text)
     assert said in str(refused.value)
     assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_a_mark_of_utf_8_changes_nothing_of_a_report(tmp_path: Path, form: str) -> None:
+    """PowerShell's ``Out-File -Encoding utf8`` puts it there, and ends lines with two characters."""
+    raw = write_report(tmp_path / f"r.{form}", findings(3)).read_bytes()
+    as_written = taken_from(tmp_path, raw)
+    assert as_written[1]
+    for again in (b"\xef\xbb\xbf" + raw, b"\xef\xbb\xbf" + raw.replace(b"\n", b"\r\n")):
+        assert taken_from(tmp_path, again)[:3] == as_written[:3]
+        assert taken_from(tmp_path, again)[3] == f"sha256:{hashlib.sha256(again).hexdigest()}"
+
+
+def _utf_16(raw: bytes) -> bytes:
+    return raw.decode().encode("utf-16")
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+@pytest.mark.parametrize(("pack", "hint"), [(gzip.compress, "gunzip"), (_utf_16, "iconv")])
+def test_a_report_in_another_form_is_refused_with_what_to_do(
+    tmp_path: Path, form: str, pack: Callable[[bytes], bytes], hint: str
+) -> None:
+    path = write_report(tmp_path / f"r.{form}", findings(2))
+    path.write_bytes(pack(path.read_bytes()))
+    with pytest.raises(
+        ConfigurationError, match=r"is not a report of etcdfix: it begins with \w\w \w\w: "
+    ) as refused:
+        load_report(path)
+    assert hint in refused.value.hint
 
 
 START = (

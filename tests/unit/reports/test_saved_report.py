@@ -112,7 +112,7 @@ def test_one_document_that_was_cut_is_refused(files: tuple[Path, Path]) -> None:
         b"",
         b"{}",
         b"not json",
-        b"\xff\xfe",
+        b"\xff\xff",
         b"[" * 100_000,
         json.dumps(SMALLEST | {"kind": "Status"}).encode(),
     ],

@@ -847,7 +847,7 @@ def test_what_a_plugin_has_shown_is_evidence() -> None:
     unwell = judge(behind_plugin("kms-refused", status="INVALID_ARGUMENT", healthy=False))
     assert unwell.evidence[-1].detail.endswith("reports unhealthy")
     assert unwell.upstream_message == "as the server says it"
-    assert "answers (INVALID_ARGUMENT), and nothing shows" in unwell.message
+    assert "answers (INVALID_ARGUMENT), which proves nothing: the plugin does not report" in unwell.message
 
 
 def test_a_verdict_waits_where_more_could_still_be_found() -> None:

@@ -6,14 +6,19 @@ import pytest
 
 from etcdfix.model import Attempt, FailureReason, PluginRecord
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.kms import undetermined_cause
+from etcdfix.verdicts.kms import undetermined_cause, undetermined_message
 from etcdfix.verdicts.observation import Neighbours
 
 
 def attempt(
-    reason: str = "kms-refused", status: str = "", *, transformer: str = "kms/v2/p", same_key: int = 3
+    reason: str = "kms-refused",
+    status: str = "",
+    *,
+    transformer: str = "kms/v2/p",
+    same_key: int = 3,
+    healthy: bool = True,
 ) -> Attempt:
-    trust = PluginRecord(healthy=True, same_key=same_key, any_key=3)
+    trust = PluginRecord(healthy=healthy, same_key=same_key, any_key=3)
     return Attempt(FailureReason(reason), ("no",), status, trust, transformer)
 
 
@@ -40,3 +45,43 @@ def test_an_unknown_key_that_opened_others_is_a_contradiction_of_v2_alone(status
 @pytest.mark.parametrize("status", ["PERMISSION_DENIED", "UNAUTHENTICATED"])
 def test_who_may_not_ask_knows_nothing(status: str) -> None:
     assert cause_of(attempt(status=status), Neighbours.SAME_KEY) is Cause.KMS_DENIED
+
+
+_UNSEEN = "no other value under the same key id opened in this run"
+_REPLACED = "other values under the same key id opened, but it is not known that"
+_ITSELF = "the plugin opened other values under the same key id, so it contradicts itself"
+
+
+@pytest.mark.parametrize(
+    ("made", "neighbours", "doubt"),
+    [
+        (attempt(same_key=0), Neighbours.NONE, _UNSEEN),
+        (attempt("authentication-failed", same_key=0), Neighbours.NONE, _UNSEEN),
+        (attempt(same_key=0, transformer="kms/v1/p"), Neighbours.NONE, "no other value under the same provider opened"),
+        (attempt(healthy=False), Neighbours.SAME_KEY, "the plugin does not report itself healthy"),
+        (attempt(healthy=False, same_key=0), Neighbours.NONE, "the plugin does not report itself healthy"),
+        (attempt(status="NOT_FOUND", healthy=False), Neighbours.NONE, "the plugin does not report itself healthy"),
+        (attempt(status="NOT_FOUND"), Neighbours.SAME_KEY, _ITSELF),
+        (attempt(), Neighbours.NONE, _REPLACED),
+        (attempt("kms-key-invalid"), Neighbours.UNKNOWN, _REPLACED),
+        (attempt(transformer="kms/v1/p"), Neighbours.NONE, "other values under the same provider opened, but"),
+    ],
+    ids=range(10),
+)  # fmt: skip
+def test_the_words_for_what_is_unproven_are_those_of_the_evidence(
+    made: Attempt, neighbours: Neighbours, doubt: str
+) -> None:
+    """It was "no other value opened" whatever stood against the proof, with the evidence that some had beside it."""
+    said = undetermined_message(Cause.KMS_UNPROVEN, made.transformer, (made,), neighbours)
+    assert cause_of(made, neighbours) is Cause.KMS_UNPROVEN
+    assert doubt in said
+    assert [words in said for words in (_UNSEEN, _REPLACED, _ITSELF)].count(True) <= 1
+    assert (f"({made.kms_status})" in said) == bool(made.kms_status)
+
+
+def test_the_words_are_about_the_plugin_that_is_in_doubt() -> None:
+    """Of several providers with one name, the first may have been asked and be right as far as it goes."""
+    proven = attempt("authentication-failed", "")
+    doubted = attempt("authentication-failed", same_key=0)
+    named = undetermined_message(Cause.KMS_UNPROVEN, "kms/v2/p", (proven, doubted), Neighbours.NONE)
+    assert _UNSEEN in named

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -35,7 +35,6 @@ from tests.support.pool_here import PoolHere
 JOBS = [2, 3, 8]
 CONFIGURATIONS = [None, "config-lost.yaml", "config-rotated.yaml"]
 NAMED = ("/registry/secrets/shop/s-3", "/registry/secrets/shop/s-4", "/registry/secrets/shop/absent")
-Report = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(autouse=True)
@@ -46,48 +45,44 @@ def small_pages_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: Path("/nonexistent/etcdfix"))
 
 
-def usage(
-    source: Source,
-    config: EncryptionConfiguration | None,
-    jobs: int,
-    plugins: KMSPlugins | None = None,
-    **_settings: Any,
-) -> dict[str, Any]:
-    request = UsageRequest(layout=StorageLayout(), configuration=config)
-    found = encryption_usage(
-        source, request, open_snapshot=lambda _: MemorySource(), plugins=plugins, jobs=jobs
-    )
+class Asked(NamedTuple):
+    """What a report is about, and by how many processes it is made; the usage is always that of everything."""
+
+    source: Source
+    config: EncryptionConfiguration | None
+    jobs: int
+    plugins: KMSPlugins | None = None
+    scope: tuple[str, ...] = ()
+
+    def how(self) -> dict[str, Any]:
+        return {"plugins": self.plugins, "jobs": self.jobs}
+
+
+def usage(asked: Asked) -> dict[str, Any]:
+    request = UsageRequest(layout=StorageLayout(), configuration=asked.config)
+    found = encryption_usage(asked.source, request, open_snapshot=lambda _: MemorySource(), **asked.how())
     return shown(USAGE_FORMATS, found.report)
 
 
-def tried(
-    source: Source,
-    config: EncryptionConfiguration | None,
-    jobs: int,
-    plugins: KMSPlugins | None = None,
-    scope: tuple[str, ...] = (),
-) -> dict[str, Any]:
+def tried(asked: Asked) -> dict[str, Any]:
     candidates = (NamedCandidate("rotated", load_configuration(ALPHA / "config-rotated.yaml")),)
     request = TryRequest(
-        layout=StorageLayout(), configuration=config, candidates=candidates, scope=ScopeRequest(scope)
+        layout=StorageLayout(),
+        configuration=asked.config,
+        candidates=candidates,
+        scope=ScopeRequest(asked.scope),
     )
-    return shown(TRY_FORMATS, try_candidates(source, request, plugins=plugins, jobs=jobs).report)
+    return shown(TRY_FORMATS, try_candidates(asked.source, request, **asked.how()).report)
 
 
-def copies(
-    source: Source,
-    config: EncryptionConfiguration | None,
-    jobs: int,
-    plugins: KMSPlugins | None = None,
-    scope: tuple[str, ...] = (),
-) -> dict[str, Any]:
+def copies(asked: Asked) -> dict[str, Any]:
     request = CopiesRequest(
         layout=StorageLayout(),
-        configuration=config,
-        scope=ScopeRequest(scope),
+        configuration=asked.config,
+        scope=ScopeRequest(asked.scope),
         records=RecordPaths(audit_log=Path("/nonexistent/etcdfix/log")),
     )
-    return shown(COPIES_FORMATS, find_copies(source, request, plugins=plugins, jobs=jobs).report)
+    return shown(COPIES_FORMATS, find_copies(asked.source, request, **asked.how()).report)
 
 
 def shown(formats: Any, report: Any) -> dict[str, Any]:
@@ -98,6 +93,7 @@ def shown(formats: Any, report: Any) -> dict[str, Any]:
     return document
 
 
+Report = Callable[[Asked], dict[str, Any]]
 REPORTS: list[Report] = [usage, tried, copies]
 
 
@@ -108,7 +104,7 @@ def test_a_damaged_cluster(report: Report, config: str | None) -> None:
     found = []
     for jobs in (1, *JOBS):
         with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
-            found.append(report(source, read, jobs))
+            found.append(report(Asked(source, read, jobs)))
     assert found[1:] == found[:1] * len(JOBS)
 
 
@@ -129,7 +125,8 @@ def test_a_damaged_cluster_with_its_plugins(report: Report, kms: dict[str, str])
         with ExitStack() as stack:
             source = stack.enter_context(SnapshotSource(ALPHA / "snapshot.db.gz"))
             plugins = stack.enter_context(KMSPlugins(kms, max_rate=0, patience_seconds=2))
-            found.append(report(source, load_configuration(ALPHA / "config-rotated.yaml"), jobs, plugins))
+            rotated = load_configuration(ALPHA / "config-rotated.yaml")
+            found.append(report(Asked(source, rotated, jobs, plugins)))
     assert found[1:] == found[:1] * len(JOBS)
 
 
@@ -150,7 +147,7 @@ def cluster() -> MemorySource:
 @pytest.mark.parametrize("report", REPORTS)
 @pytest.mark.parametrize("scope", [(), ("secrets",), NAMED, ("/registry/secrets/shop/s-3", "configmaps")])
 def test_what_is_named_is_told_also_where_it_is_plain(report: Report, scope: tuple[str, ...]) -> None:
-    found = [report(cluster(), ROTATING, jobs, scope=scope) for jobs in (1, *JOBS)]
+    found = [report(Asked(cluster(), ROTATING, jobs, scope=scope)) for jobs in (1, *JOBS)]
     assert found[1:] == found[:1] * len(JOBS)
     if report is copies and NAMED[0] in scope:
         state = {one["key"]: one["state"] for one in found[0]["objects"]}
@@ -164,9 +161,9 @@ def test_a_worker_that_was_lost_is_named(report: Report, monkeypatch: pytest.Mon
             super().__init__(*arguments, **settings)
             self.lost.append("a worker process was ended by SIGKILL")
 
-    one = report(cluster(), ROTATING, 1)
+    one = report(Asked(cluster(), ROTATING, 1))
     monkeypatch.setattr(examine_jobs, "WorkerPool", Losing)
-    less = report(cluster(), ROTATING, 2)
+    less = report(Asked(cluster(), ROTATING, 2))
     assert not less["complete"]
     assert "a worker process was ended by SIGKILL" in less["incomplete_reasons"]
     assert not any(key["safe_to_remove"] for key in less.get("keys", ()))
@@ -183,4 +180,4 @@ def test_what_was_named_and_not_reached_is_not_told(monkeypatch: pytest.MonkeyPa
 
     source = cluster()
     monkeypatch.setattr("etcdfix.examine.Examiner.examine_each", interrupted)
-    assert copies(source, ROTATING, 1, scope=NAMED[:1])["objects"] == []
+    assert copies(Asked(source, ROTATING, 1, scope=NAMED[:1]))["objects"] == []

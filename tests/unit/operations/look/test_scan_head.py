@@ -191,7 +191,7 @@ def test_findings_behind_a_lost_key_stay_in_order_and_keep_their_remedies() -> N
 
 
 def test_without_room_to_wait_each_finding_keeps_its_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
-    from etcdfix.operations.look import scan as module
+    from etcdfix.operations.look import gathering as module
 
     class Full(module.Spool):  # type: ignore[name-defined,misc]
         def append(self, value: Any) -> None:

@@ -7,15 +7,17 @@ import os
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
+from etcdfix import rescued
 from etcdfix.apiserver.memory import Identity
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.errors import ConfigurationError, NotDurable, UnsafePlace
 from etcdfix.remediation.rescue import store as store_module
 from etcdfix.remediation.rescue.store import Origin, RescueStore
-from etcdfix.rescued import INDEX_NAME, SavedObject, read_index, read_saved
+from etcdfix.rescued import INDEX_NAME, RescueIndex, SavedObject, read_index, read_saved
 from tests.unit.test_rescued import body_of
 
 KEY = b"/registry/secrets/shop/db"
@@ -135,6 +137,20 @@ def test_a_line_that_could_not_be_made_durable_is_taken_back(folder: Path, step:
     assert len(read_index(folder).objects) == 2
 
 
+def test_an_index_that_is_too_large_is_refused_and_stays_whole(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lay behind the most that was read of it was taken for a torn line, and cut off."""
+    with RescueStore.open(folder) as store:
+        save(store)
+        save(store, NEWER, "18")
+    raw = (folder / INDEX_NAME).read_bytes()
+    monkeypatch.setattr(rescued, "MAX_INDEX_BYTES", len(raw) - 10)
+    with pytest.raises(NotDurable, match="it is larger than"):
+        RescueStore.open(folder)
+    assert (folder / INDEX_NAME).read_bytes() == raw
+
+
 def test_a_line_that_stays_torn_is_mended_by_the_next_run(folder: Path) -> None:
     with RescueStore.open(folder) as store:
         first, _ = save(store)
@@ -210,9 +226,9 @@ def test_an_index_that_is_none_is_left_as_it_is(folder: Path) -> None:
 
 
 def test_an_index_that_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_descriptor: int, *, limit: int) -> bytes:
+    def fail(_stream: BinaryIO, _directory: Path) -> RescueIndex:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(store_module, "read_limited", fail)
+    monkeypatch.setattr(store_module, "parse_index", fail)
     with pytest.raises(NotDurable, match="Input/output error"):
         RescueStore.open(folder)

@@ -221,7 +221,7 @@ def test_an_answer_that_should_carry_ids_and_does_not(etcd: ScriptedEtcd, path: 
     [
         (NO_LEADER, "asking {} instead"),
         (FUTURE_REVISION, "asking {} instead"),
-        (TIMED_OUT, "no answer for 0.0 s, trying again at {}"),
+        (TIMED_OUT, r"no answer for \d+\.\d s, trying again at {}"),
     ],
     ids=["no leader", "future", "silent"],
 )
@@ -234,7 +234,7 @@ def test_another_member_is_asked(
         assert [read(client), read(client)] == [b"v", b"v"]
         assert (len(first.ranges()), len(second.ranges())) == (1, 2)
         (notice,) = connected.notices
-    assert said.format(second.endpoint) in notice
+    assert re.search(said.format(re.escape(second.endpoint)), notice)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,115 @@
+"""Pages of a live etcd, whose ranges end where the next page is guessed to end: no key is left out, none comes twice.
+
+Each seed makes keys, sizes of values and pages, what is written and deleted between two pages, and at times a
+compaction. What was read is held against what was stored at the revision that the source says it read at.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.etcd import paging
+from etcdfix.sources.live import LiveSource
+from etcdfix.storagekey import display
+from tests.support.etcd_proxy import RANGE
+from tests.support.key_sets import random_keys
+from tests.support.scripted_etcd import Call, ScriptedEtcd, Store
+from tests.support.thorough import THOROUGH
+
+SEEDS = 2_000 if THOROUGH else 60
+
+
+class Case:
+    """What one seed makes of the etcd that stands.
+
+    Attributes:
+        prefix: What is read below.
+        seen: What kinds of requests there were.
+    """
+
+    def __init__(self, seed: int, server: ScriptedEtcd) -> None:
+        self._chance = random.Random(seed)
+        self._server = server
+        self.prefix = self._chance.choice([b"/registry/", b"", b"/\xff", b"\xff\xff"])
+        self._sizes = [1, 1, self._chance.choice([1, 40, 400])]
+        keys = random_keys(self._chance, self.prefix, 300)
+        around = [b"/", b"/registry.", b"/registry0", b"\xff", b"/\xfe\xff"]
+        server.store = Store({key: self._value() for key in (*keys, *around)})
+        server.calls.clear()
+        server.script = self._between_pages
+        self._keys = keys or [self.prefix + b"a"]
+        self._often = self._chance.choice([0.0, 0.3, 1.0])
+        self._compact_at = self._chance.choice([0, 0, 2, 3, 7])
+
+    def page_sizes(self, patch: pytest.MonkeyPatch) -> None:
+        """Make pages small, and ranges short."""
+        smallest = self._chance.randrange(1, 12)
+        patch.setattr(paging, "SMALLEST_LIMIT", smallest)
+        patch.setattr(paging, "LARGEST_LIMIT", smallest + self._chance.randrange(20))
+        patch.setattr(paging, "FIRST_LIMIT", self._chance.randrange(1, 20))
+        patch.setattr(paging, "TARGET_BYTES", self._chance.choice([200, 2_000]))
+        patch.setattr(paging, "PAGES_AHEAD", self._chance.choice([1, 2, 8]))
+
+    def expected(self, segments: list[tuple[str, int]]) -> Iterator[tuple[bytes, bytes, int]]:
+        """Yield key, value and revision of what should have been read: each key at the revision of its segment."""
+        places = {display(key): key for known in self._keys for key in (known, paging.after(known))}
+        starts = [places[text] if text else b"" for text, _ in segments]
+        for (_, revision), start, stop in zip(segments, starts, [*starts[1:], None], strict=True):
+            for key, record in self._server.store.at(revision).items():
+                if key.startswith(self.prefix) and start <= key and (stop is None or key < stop):
+                    yield key, record.value, record.mod_revision
+
+    def requests(self) -> Counter[str]:
+        """Return how many requests there were, and how often a range was guessed, and no more after that."""
+        asked = self._server.ranges()
+        end = paging.bounds_of(self.prefix)[1]
+        guessed = [request.range_end != end for request in asked]
+        short = sum(before and not now for before, now in pairwise(guessed))
+        return Counter(pages=len(asked), guesses=sum(guessed), short=short)
+
+    def _value(self) -> bytes:
+        return self._chance.randbytes(self._chance.choice(self._sizes))
+
+    def _between_pages(self, call: Call) -> None:
+        if call.path != RANGE or call.request.revision == 0:
+            return
+        store = self._server.store
+        while self._chance.random() < self._often * 0.7:
+            known = self._chance.choice(self._keys)
+            if self._chance.random() < 0.4:
+                store.delete(known)
+                continue
+            key = known if self._chance.random() < 0.5 else known + self._chance.randbytes(2)
+            self._keys.append(key)
+            store.put(key, self._value())
+        if len(self._server.ranges()) == self._compact_at:
+            store.put(self._keys[0], b"newer")
+            store.compact()
+
+
+def test_whatever_the_guesses_every_key_is_read_once() -> None:
+    requests: Counter[str] = Counter()
+    moved = 0
+    with ScriptedEtcd() as server:
+        connection = EtcdConnection(endpoints=(server.endpoint,))
+        for seed in range(SEEDS):
+            case = Case(seed, server)
+            with pytest.MonkeyPatch.context() as patch:
+                case.page_sizes(patch)
+                with LiveSource(connection) as source:
+                    found = [(one.key, one.value, one.mod_revision) for one in source.current(case.prefix)]
+                    described = source.describe()
+                    assert source.problems == [], seed
+            segments = [(one.from_key, one.revision) for one in described.segments]
+            assert found == list(case.expected(segments)), seed
+            requests += case.requests()
+            moved += len(segments) > 1
+    assert requests["guesses"] > requests["pages"] / 3
+    assert requests["short"] > SEEDS / 2
+    assert moved > SEEDS / 10

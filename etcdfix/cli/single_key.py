@@ -66,9 +66,13 @@ class Opened(NamedTuple):
         return report if report is not None else self._nothing(key, ended, incomplete=bool(problems))
 
     def _nothing(self, key: bytes, ended: EndedEarly | None, *, incomplete: bool) -> NoReturn:
-        say(f"nothing is stored under {display(key)}, and no revision of it is kept")
+        where = display(key)
+        if incomplete:
+            say(f"{where}: nothing of it was seen; not everything could be read")
+        else:
+            say(f"nothing is stored under {where}, and no revision of it is kept")
         layout = StorageLayout(self.inputs.etcd_prefix)
-        hint = why_missing(self.source, layout, key) if ended is None else ""
+        hint = why_missing(self.source, layout, key) if not incomplete else ""
         if hint:
             say_next(hint)
         code = int(ExitCode.INCOMPLETE if incomplete else ExitCode.SOURCE)

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.wire.etcd import message
+from etcdfix.wire.etcd import WATCH, message
 from tests.support.collecting import ALPHA, REPOSITORY
 from tests.support.etcd_places import NoEtcdError, Processes, find_tools
 from tests.support.etcd_proxy import RANGE, EtcdProxy
@@ -125,6 +125,34 @@ def test_other_readers_of_an_etcd_that_is_stopped_midway(stops: EtcdProxy, argum
     code, _out, err = finish(start(*arguments, "--endpoints", stops.endpoint, *LIMITS))
     assert code == 3
     assert "no answer for" in err
+
+
+@pytest.mark.parametrize("command", ["scan", "history", "copies"])
+def test_an_etcd_that_is_stopped_while_it_is_watched(
+    full: EtcdServer, proxy: EtcdProxy, reported: Path, command: str
+) -> None:
+    """A watch waits for what happens; it does not wait for a server that does not answer anything any more."""
+    pid, stopped, key = process_of(full), threading.Event(), "/registry/configmaps/shop/0000x"
+
+    def stop(path: str, _first: bytes) -> None:
+        if path == WATCH.path:
+            stopped.set()
+            os.kill(pid, signal.SIGSTOP)
+
+    full.compact()
+    proxy.before = stop
+    began = time.monotonic()
+    try:
+        code, _out, err = finish(
+            start(command, key, "--no-encryption", "--endpoints", proxy.endpoint, *LIMITS), 30
+        )
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert stopped.is_set()
+    assert time.monotonic() - began < 12
+    assert code in {3, 5} or command == "scan", err
+    assert re.search(r"no answer for [0-9.]+ s, to 3 requests in a row", err) or command == "scan"
+    assert "nothing is stored" not in err
 
 
 def test_a_time_out_of_the_whole(stops: EtcdProxy) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from etcdfix.interruptions import interruptions_held
+from etcdfix.interruptions import interruptions_held, whole_calls
+from tests.support import breaking_in
 
 RAISING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM]
 
@@ -145,3 +146,43 @@ def test_where_only_the_first_is_held_it_is_heard_in_the_end() -> None:
     with pytest.raises(KeyboardInterrupt):
         told_once()
     assert done == ["whole"]
+
+
+def test_a_whole_call_is_not_cut_in_two() -> None:
+    done: list[str] = []
+
+    def work(name: str, *, fails: bool = False) -> None:
+        done.append(f"{name} begun")
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        if fails:
+            raise ValueError(name)
+        done.append(f"{name} done")
+
+    with breaking_in.heard():
+        with pytest.raises(breaking_in.Heard), whole_calls(work) as whole:
+            whole("one")
+        assert done == ["one begun", "one done"]
+        with pytest.raises(breaking_in.Heard), whole_calls(work) as whole:
+            signal.raise_signal(signal.SIGTERM)  # between two calls it is heard at once
+        with pytest.raises(breaking_in.Heard), whole_calls(work) as whole:
+            whole("two", fails=True)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        with whole_calls(work) as whole:
+            whole("three")
+        assert done == ["one begun", "one done", "two begun", "three begun", "three done"]
+
+
+def test_a_whole_call_in_another_thread() -> None:
+    def work() -> None:
+        return
+
+    def look() -> None:
+        with whole_calls(work) as whole:
+            same.append(whole is work)
+
+    same: list[bool] = []
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert same == [True]

@@ -249,8 +249,15 @@ class Gathering:
             self.tally.known_findings += 1
         elif outcome in self.new:
             self.new[outcome] += 1
-        sought = _ENDED if view.ended else self._readable.of(found)
-        record = self._record(found, sought, baseline=known)
+        try:
+            sought = _ENDED if view.ended else self._readable.of(found)
+        except KeyboardInterrupt:
+            self._tell(self._record(found, _ENDED, baseline=known), view)  # it was examined
+            raise
+        self._tell(self._record(found, sought, baseline=known), view)
+
+    def _tell(self, record: _Waiting, view: View) -> None:
+        """Report a finding, or hold it back until it is its turn."""
         if not view.draining and not self.out_of_order and view.waiting:
             try:
                 self._held.append(record)

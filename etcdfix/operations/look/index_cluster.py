@@ -16,6 +16,7 @@ from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.drawing import GRAPH_DRAWING, ObjectDrawn
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.tables import UNDETERMINED
+from etcdfix.interruptions import whole_calls
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.reports.origin import report_origin
 from etcdfix.sources.base import Source
@@ -141,7 +142,9 @@ def index_cluster(
             kept.put(found, weight)
 
     helpers = Helpers(examiner, request, source, jobs, drawn=drawn) if jobs != 1 else None
-    ending = examine_all(examiner, source.pages(b""), take, helpers=helpers, progress=progress)
+    # Of a value that was taken by half, the index would speak of what it does not have.
+    with whole_calls(take) as taken:
+        ending = examine_all(examiner, source.pages(b""), taken, helpers=helpers, progress=progress)
     problems = [*source.problems, *ending.problems, *ending.lost]
     if ending.ended is not None:
         problems.append(f"{ending.ended.reason} before the end")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import threading
 import time
@@ -179,9 +180,19 @@ class ReadOnlyChannel:
         requests: Iterator[Any],
         *,
         timeout_seconds: float,
+        patience_seconds: float = math.inf,
+        on_silence: Callable[[], object] = bool,
         metadata: tuple[tuple[str, str], ...] = (),
     ) -> Generator[Any, None, None]:
         """Return the answers of a two-way stream, opened by the first; ``requests`` is drawn in a thread. Close it.
+
+        Args:
+            method: What is asked.
+            requests: Go up the stream.
+            timeout_seconds: Of the whole stream.
+            patience_seconds: Whenever nothing has come for so long, ``on_silence`` is called.
+            on_silence: What it raises ends the stream.
+            metadata: Goes with the first request.
 
         Raises:
             ValueError: The method is not on the list of read methods, or is one whose requests are looked at
@@ -198,7 +209,12 @@ class ReadOnlyChannel:
             request_serializer=message(method.request).SerializeToString,
             response_deserializer=message(method.response).FromString,
         )
-        return _answers(lambda: call(requests, timeout=timeout_seconds, metadata=metadata), timeout_seconds)
+        return _answers(
+            lambda: call(requests, timeout=timeout_seconds, metadata=metadata),
+            timeout_seconds,
+            patience_seconds,
+            on_silence,
+        )
 
     def close(self) -> None:
         """End the connection; requests under way are cancelled. One that does not end in time is left alone."""
@@ -240,7 +256,12 @@ def open_transport(endpoint: Endpoint, material: TLSMaterial, connection: EtcdCo
     return grpc.secure_channel(endpoint.target, credentials, [*options, *more])
 
 
-def _answers(begin: Callable[[], Any], timeout_seconds: float) -> Generator[Any, None, None]:
+def _answers(
+    begin: Callable[[], Any],
+    timeout_seconds: float,
+    patience_seconds: float = math.inf,
+    on_silence: Callable[[], object] = bool,
+) -> Generator[Any, None, None]:
     """Yield what comes down a stream, one by one as they are wanted; a thread of its own waits for each."""
     wanted: SimpleQueue[bool] = SimpleQueue()
     came: SimpleQueue[_Came] = SimpleQueue()
@@ -257,10 +278,15 @@ def _answers(begin: Callable[[], Any], timeout_seconds: float) -> Generator[Any,
                 raise no_threads("a stream needs one") from exc
         while True:
             wanted.put(True)
-            try:
-                found = came.get(timeout=max(deadline - time.monotonic(), 0) + _TELLING_SECONDS)
-            except Empty:
-                raise FutureTimeoutError from None
+            found: _Came | None = None
+            while found is None:
+                left = max(deadline - time.monotonic(), 0) + _TELLING_SECONDS
+                try:
+                    found = came.get(timeout=min(left, patience_seconds))
+                except Empty:
+                    if left <= patience_seconds:
+                        raise FutureTimeoutError from None
+                    on_silence()
             if found.error is not None:
                 raise found.error
             if found.ended:

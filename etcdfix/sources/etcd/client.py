@@ -258,7 +258,7 @@ class EtcdClient:
             except FutureTimeoutError:
                 if not self._shows_life(pending.member) and not pending.future.done():
                     pending.cancel()
-                    raise CallFailed(self._silence(pending, pending.member)) from None
+                    raise CallFailed(_silence(pending.member, pending.asked_at)) from None
             else:
                 return found
 
@@ -284,12 +284,6 @@ class EtcdClient:
             self._lost = failed.failure
             raise
 
-    def _silence(self, pending: Pending, member: _Member) -> Failure:
-        seconds = time.monotonic() - pending.asked_at
-        return Failure(
-            FailureKind.SILENT, f"{member.endpoint.text}: no answer for {seconds:.1f} s", QUORUM_HINT
-        )
-
     def call(self, method: ReadMethod, request: Any, *, timeout_seconds: float | None = None) -> Any:
         """Ask and wait; without a time-out of its own, the command time-out counts.
 
@@ -311,9 +305,19 @@ class EtcdClient:
                 token.
             ClusterMismatch: An answer comes from another cluster.
         """
-        member = self._current
+        member, waiting_since = self._current, time.monotonic()
+
+        def on_silence() -> None:
+            if not self._shows_life(member):
+                raise CallFailed(_silence(member, waiting_since))
+
         stream = self._channel(member).stream(
-            WATCH, requests, timeout_seconds=timeout_seconds, metadata=self._metadata()
+            WATCH,
+            requests,
+            timeout_seconds=timeout_seconds,
+            patience_seconds=self._patience_seconds,
+            on_silence=on_silence,
+            metadata=self._metadata(),
         )
         failure = Failure(FailureKind.UNREACHABLE, f"{member.endpoint.text}: the watch ended early")
         cause: Exception | None = None
@@ -324,6 +328,9 @@ class EtcdClient:
                     failure = classify_cancelled(found.cancel_reason, member.endpoint)
                     break
                 yield found
+                waiting_since = time.monotonic()
+        except CallFailed as failed:
+            failure, cause = failed.failure, failed
         except RpcError as exc:
             failure, cause = self._classify(exc, member, timeout_seconds), exc
         except FutureTimeoutError as exc:
@@ -331,7 +338,12 @@ class EtcdClient:
             self._lost = failure
         finally:
             stream.close()
-        if failure.kind is FailureKind.TOKEN_REFUSED:
+        if failure is self._lost:
+            raise CallFailed(failure) from cause
+        if failure.kind is FailureKind.SILENT:
+            self._current, _ = self._next_alive(member, waiting_since, 0)
+            failure = replace(failure, kind=FailureKind.UNREACHABLE)
+        elif failure.kind is FailureKind.TOKEN_REFUSED:
             self.log_in()
         elif failure.kind is not FailureKind.TIMED_OUT:
             self._current = self._after(member)
@@ -538,27 +550,41 @@ class EtcdClient:
         return self._send_again(pending, following)
 
     def _after_silence(self, pending: Pending) -> Pending:
-        """Ask the members in turn for a sign of life, a few times, and send a request again to the one that gives it.
+        """Send a request again to a member that gives a sign of life.
 
         Raises:
             CallFailed: Nobody answers; then nobody is asked any more.
         """
-        member = pending.member
+        self._current, pending.unanswered = self._next_alive(
+            pending.member, pending.asked_at, pending.unanswered
+        )
+        return self._send_again(pending, self._current)
+
+    def _next_alive(self, member: _Member, asked_at: float, unanswered: int) -> tuple[_Member, int]:
+        """Ask the members in turn for a sign of life, a few times; return who gives it.
+
+        Args:
+            member: It did not answer.
+            asked_at: Since when it is waited for, by the monotonic clock.
+            unanswered: So many requests in a row before.
+
+        Returns:
+            The member, and how many requests in a row stayed without an answer by now.
+
+        Raises:
+            CallFailed: Nobody answers; then nobody is asked any more.
+        """
         while True:
-            pending.unanswered += 1
-            failure = self._silence(pending, member)
-            if pending.unanswered >= max(_MOST_UNANSWERED, len(self._members)):
-                self._lost = replace(
-                    failure,
-                    message=f"{failure.message}, to {pending.unanswered} requests in a row",
-                )
+            unanswered += 1
+            failure = _silence(member, asked_at)
+            if unanswered >= max(_MOST_UNANSWERED, len(self._members)):
+                self._lost = replace(failure, message=f"{failure.message}, to {unanswered} requests in a row")
                 raise CallFailed(self._lost)
             member = self._after(member)
             where = f" at {member.endpoint.text}" if len(self._members) > 1 else ""
             self._on_notice(f"{failure.message}, trying again{where}")
             if self._shows_life(member):
-                self._current = member
-                return self._send_again(pending, member)
+                return member, unanswered
 
     def _send_again(self, pending: Pending, member: _Member) -> Pending:
         try:
@@ -600,6 +626,11 @@ class EtcdClient:
             cluster_ids=ids,
             hint="name the endpoints of one cluster only",
         )
+
+
+def _silence(member: _Member, asked_at: float) -> Failure:
+    seconds = time.monotonic() - asked_at
+    return Failure(FailureKind.SILENT, f"{member.endpoint.text}: no answer for {seconds:.1f} s", QUORUM_HINT)
 
 
 def _is_learner(member: _Member) -> bool:

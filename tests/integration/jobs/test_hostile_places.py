@@ -187,9 +187,12 @@ def test_the_reader_goes_early(ground: Ground) -> None:
 
 
 def is_code(name: str) -> bool:
-    """Whether Python opens this file to start: a module, or what an installation says of itself (.pth, pyvenv.cfg)."""
+    """Whether Python opens this to start: a module, what an installation says of itself (.pth, pyvenv.cfg), a folder.
+
+    Of a folder in which it looks for modules, it reads the names.
+    """
     installed = Path(name).is_relative_to(sys.prefix) or Path(name).is_relative_to(sys.base_prefix)
-    return installed or name.endswith((".py", ".pyc", ".so"))
+    return installed or name.endswith((".py", ".pyc", ".so")) or Path(name).is_dir()
 
 
 def test_secrets_are_in_no_place_of_a_worker(ground: Ground) -> None:

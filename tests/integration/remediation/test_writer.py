@@ -106,7 +106,7 @@ def put(
 
 
 def grant(etcd: EtcdServer) -> str:
-    return etcd.etcdctl("lease", "grant", "600").decode().split()[1]
+    return etcd.etcdctl("lease", "grant", "86400").decode().split()[1]
 
 
 def test_a_deletion_returns_what_was_there(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:

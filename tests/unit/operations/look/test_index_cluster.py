@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+import signal
+import sys
+from collections import Counter
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from etcdfix.errors import SourceError
+from etcdfix.operations.look.impact import impact_report
 from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, index_cluster
+from etcdfix.operations.look.namespace import concerns_namespace, namespace_report
+from etcdfix.operations.look.orphans import orphans_report
 from etcdfix.sources.pages import Page
 from etcdfix.storagekey import StorageLayout
-from tests.support.impact_objects import Cluster
+from tests.support.breaking_in import Heard, heard
+from tests.support.impact_objects import Cluster, owner
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import json_object
 
@@ -105,3 +114,49 @@ def test_keys_that_cannot_be_typed_are_given_as_bytes_too() -> None:
         ("\\xff", "L3JlZ2lzdHJ5L3NlY3JldHMvc2hvcC//"),
         ("a", None),
     ]
+
+
+def owned_by_each_other() -> Cluster:
+    cluster = Cluster()
+    cluster.namespace("shop", terminating=True)
+    cluster.define("example.com", "Widget")
+    for n in range(4):
+        cluster.secret(f"s{n}")
+        cluster.pod(f"p{n}", owners=(owner("ReplicaSet", "r1"),))
+        cluster.add("example.com/v1", "Widget", f"w{n}", "shop", owners=(owner("Pod", f"p{n}"),))
+    cluster.break_(cluster.secret("broken"))
+    return cluster
+
+
+def test_after_a_signal_at_any_moment_every_report_comes_out() -> None:
+    """It is heard when a function of the index begins, or has come back from C; each 31st of these moments is tried."""
+    cluster, layout = owned_by_each_other(), StorageLayout()
+    request, keys = ClusterIndexRequest(layout=layout, configuration=None), list(cluster.values)
+    left, ended = 0, Counter[bool]()
+
+    def at_its_moment(frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal left
+        if event in {"call", "c_return"} and "/graph/" in frame.f_code.co_filename:
+            left -= 1
+            if left == 0:
+                signal.raise_signal(signal.SIGTERM)
+
+    for moment in itertools.count(1, 31):
+        left, found = moment, None
+        with heard():
+            sys.setprofile(at_its_moment)
+            try:
+                found = index_cluster(cluster.source(), request, keep=concerns_namespace(layout, "shop"))
+            except Heard:
+                pass  # after the pass
+            finally:
+                sys.setprofile(None)
+        if found is not None:
+            ended[found.ended is not None] += 1
+            namespace_report(found, "shop")
+            orphans_report(found)
+            for key in keys:
+                impact_report(found, key.encode())
+        if left > 0:
+            break
+    assert ended[True] > 50

@@ -14,7 +14,6 @@ import pytest
 from etcdfix import examine_jobs
 from etcdfix.encryption.config import EncryptionConfiguration, load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.errors import EndedEarly
 from etcdfix.operations.look.copies import CopiesRequest, find_copies
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
@@ -170,14 +169,3 @@ def test_a_worker_that_was_lost_is_named(report: Report, monkeypatch: pytest.Mon
     for name in ("keys", "safe_to_remove", "complete", "incomplete_reasons"):
         one.pop(name, None), less.pop(name, None)
     assert one == less
-
-
-def test_what_was_named_and_not_reached_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interrupted: of a named value that was read and not yet examined, nothing is said."""
-
-    def interrupted(*_: object) -> None:
-        raise EndedEarly("ended by SIGTERM", 143)
-
-    source = cluster()
-    monkeypatch.setattr("etcdfix.examine.Examiner.examine_each", interrupted)
-    assert copies(Asked(source, ROTATING, 1, scope=NAMED[:1]))["objects"] == []

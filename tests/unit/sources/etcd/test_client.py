@@ -19,7 +19,7 @@ from etcdfix.sources.etcd import threads
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed, FailureKind
 from etcdfix.sources.etcd.threads import anything_stuck
-from etcdfix.wire.etcd import ALARM, AUTHENTICATE, MEMBER_LIST, RANGE, STATUS, alarm_query, message
+from etcdfix.wire.etcd import ALARM, AUTHENTICATE, MEMBER_LIST, RANGE, STATUS, WATCH, alarm_query, message
 from tests.support.breaking_in import break_in
 from tests.support.certificates import CertificateAuthority
 from tests.support.etcd_proxy import Refusal
@@ -325,6 +325,54 @@ def test_a_member_that_answers_nothing_any_more(etcd: ScriptedEtcd, ask: Any) ->
     assert seconds < 2
     assert len(connected.notices) == 2
     assert all(notice.endswith(", trying again") for notice in connected.notices)
+
+
+def watch_in_vain(client: EtcdClient) -> list[Any]:
+    """Watch with more time than one small answer gets."""
+    return list(client.watch(iter([watch_request()]), timeout_seconds=9))
+
+
+def test_a_watch_of_a_member_that_answers_nothing_any_more(etcd: ScriptedEtcd) -> None:
+    answer = threading.Event()
+    with (connected := Connected(etcd.endpoint, command_timeout_seconds=0.1)) as client:
+        etcd.script = hold(answer, WATCH.path, STATUS.path)
+        with pytest.raises(CallFailed) as caught:
+            watch_in_vain(client)
+        failure = caught.value.failure
+        assert failing(client).failure is failure
+        answer.set()
+    assert failure.kind is FailureKind.SILENT
+    told = re.search(r"no answer for ([0-9.]+) s, to 3 requests in a row", failure.message)
+    assert told is not None
+    assert 0.35 < float(told[1]) < 2
+    assert len(connected.notices) == 2
+    assert etcd.ranges() == []
+
+
+def test_a_watch_in_which_nothing_happens_goes_on_while_its_member_lives(etcd: ScriptedEtcd) -> None:
+    answer = threading.Event()
+    with (connected := Connected(etcd.endpoint, command_timeout_seconds=0.1)) as client:
+        etcd.script = hold(answer, WATCH.path)
+        threading.Timer(0.6, answer.set).start()
+        with contextlib.closing(client.watch(iter([watch_request()]), timeout_seconds=9)) as answers:
+            assert next(answers).created
+    assert len(etcd.requests(STATUS.path)) > 2
+    assert connected.notices == []
+
+
+def test_after_a_watch_without_an_answer_a_member_that_lives_is_asked(
+    pair: tuple[ScriptedEtcd, ScriptedEtcd],
+) -> None:
+    first, second = pair
+    answer = threading.Event()
+    with Connected(first.endpoint, second.endpoint, command_timeout_seconds=0.1) as client:
+        first.script = hold(answer, WATCH.path, STATUS.path)
+        with pytest.raises(CallFailed) as caught:
+            watch_in_vain(client)
+        assert caught.value.failure.kind is FailureKind.UNREACHABLE
+        assert read(client) == b"v"
+        answer.set()
+    assert (len(first.ranges()), len(second.ranges())) == (0, 1)
 
 
 def test_a_page_that_takes_long_is_waited_for_while_its_member_lives(etcd: ScriptedEtcd) -> None:

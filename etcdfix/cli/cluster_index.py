@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
+import msgspec
 
 from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.options import Decorator, option_group, what_to_read
@@ -88,6 +89,22 @@ def indexed_cluster(
         )
         yield found, stream
         stream.flush()
+
+
+def report_on(found: ClusterIndex, make: Callable[[ClusterIndex], T]) -> tuple[ClusterIndex, T]:
+    """Return what a report is made of, and the report; ended early, it is made once more of what is known by then.
+
+    Args:
+        found: What was looked at.
+        make: Makes the report; of a look that was ended it asks the source for nothing.
+    """
+    try:
+        return found, make(found)
+    except KeyboardInterrupt as exc:
+        ended = EndedEarly.of(exc)
+    found.index.problems.append(f"{ended.reason} before the end")
+    found = msgspec.structs.replace(found, ended=ended)
+    return found, make(found)
 
 
 def read_files(inputs: Inputs, options: dict[str, Any]) -> tuple[Path | None, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,6 +14,7 @@ from etcdfix.cli.cluster_index import (
     nothing_below,
     nothing_found,
     output_options,
+    report_on,
 )
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import wanted_key
@@ -74,7 +76,7 @@ def command(
     with indexed_cluster(options, output_file, keep, jobs=jobs) as (found, stream):
         if not found.below_prefix:
             nothing_below(found)
-        report = impact_report(found, wanted, policy=policy)
+        found, report = report_on(found, partial(impact_report, key=wanted, policy=policy))
         if report is None:
             _not_found(found, wanted)
         IMPACT_FORMATS[output](report, stream, max_rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,6 +14,7 @@ from etcdfix.cli.cluster_index import (
     nothing_below,
     nothing_found,
     output_options,
+    report_on,
 )
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import jobs_option, reading_options, source_options
@@ -64,7 +66,7 @@ def command(
     with indexed_cluster(options, output_file, keep, jobs=jobs) as (found, stream):
         if not found.below_prefix:
             nothing_below(found)
-        report = namespace_report(found, name)
+        found, report = report_on(found, partial(namespace_report, name=name))
         if report is None:
             _not_found(found, name)
         NAMESPACE_FORMATS[output](report, stream, max_rows)

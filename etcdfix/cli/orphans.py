@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.cluster_index import exit_code, indexed_cluster, nothing_below, output_options
+from etcdfix.cli.cluster_index import exit_code, indexed_cluster, nothing_below, output_options, report_on
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import jobs_option, reading_options, source_options
 from etcdfix.cli.output import say_incomplete
@@ -42,7 +42,7 @@ def command(*, output: str, output_file: Path | None, max_rows: int, jobs: Jobs,
     ):
         if not found.below_prefix:
             nothing_below(found)
-        report = orphans_report(found)
+        found, report = report_on(found, orphans_report)
         ORPHANS_FORMATS[output](report, stream, max_rows)
     say_incomplete(report.incomplete_reasons)
     return exit_code(found, complete=report.complete, findings=bool(report.groups))

@@ -12,7 +12,7 @@ from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
-from etcdfix.errors import ConfigurationError
+from etcdfix.errors import ConfigurationError, EndedEarly
 from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import STANDARD_OUTPUT, destination
 from etcdfix.operations.look.plan import PlanRequest, build_plan
@@ -54,8 +54,8 @@ def command(
     """Say of many broken objects what each is, who makes it again, and in which order to act. Reads only.
 
     Takes a saved scan, and looks around in the same cluster: name the same source and configuration as for the scan.
-    What is gone, changed or readable by now is left out, and said. Each object comes with the dry run of its
-    deletion; a deletion still takes one key.
+    What is gone, changed or readable by now is left out, and said; so is what was not looked at when the command was
+    ended early. Each object comes with the dry run of its deletion; a deletion still takes one key.
     """
     report = load_report(from_report, most_findings=MOST_OF_A_PLAN)
     inputs, configuration = what_to_read(options)
@@ -76,6 +76,7 @@ def command(
     inputs_used = (
         inputs.file, inputs.encryption_config, from_report, options.get("manifest"), *inputs.tls_files,
     )  # fmt: skip
+    endings: list[EndedEarly] = []
     with (
         open_source(inputs, say=say) as source,
         destination(output_file, inputs_used, private=True, may_replace_plan=output == "json") as stream,
@@ -96,6 +97,7 @@ def command(
                 ),
                 progress=progress_of(source),
                 jobs=jobs,
+                on_ended=endings.append,
             )
         if output == "json":
             write_plan_json(stream, plan)
@@ -104,7 +106,7 @@ def command(
         stream.flush()
     for problem in plan.incomplete_reasons:
         say(f"incomplete: {problem}")
-    return int(plan_exit_code(plan))
+    return endings[0].exit_code if endings else int(plan_exit_code(plan))
 
 
 def plan_exit_code(plan: DeletionPlan) -> ExitCode:

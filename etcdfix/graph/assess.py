@@ -135,11 +135,10 @@ def last_known(
         SourceError: The history cannot be read.
     """
     reader = reader or ContentReader(examiner)
-    found = (
-        _newest_object(source, examiner, index.key(node), generations=generations, closed=closed)
-        if source is not None
-        else None
-    )
+    found = None
+    if source is not None:
+        with source.aside():  # reports rest on the pass over everything
+            found = _newest_object(source, examiner, index.key(node), generations=generations, closed=closed)
     stated = _stated_uids(index, node)
     if found is not None:
         examination, at_revision, same_object = found

@@ -41,13 +41,12 @@ def cyclic_waits(index: ImpactIndex, inside: Iterable[int]) -> tuple[CyclicWait,
     Pods wait for their finalizers, everything else waits for the pods: whatever makes a pod wait for something else
     of its namespace closes a ring. What a foreign finalizer waits for is opaque; its name may tell.
     """
-    pods: list[int] = []
+    inside = list(inside)
+    pods = [node for node in inside if index.finalizers(node) and index.place(node)[0].path == _PODS]
     others = _Others()
-    for node in inside:
+    for node in inside if pods else ():
         directory, _, name = index.place(node)
-        if directory.path == _PODS:
-            pods.append(node)
-        else:
+        if directory.path != _PODS:
             others.add(node, directory, name)
     cycles = (
         cycle

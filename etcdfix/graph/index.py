@@ -37,7 +37,10 @@ from etcdfix.text.safetext import key_base64
 ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
 
-_PLACES_KEPT: Final = 64
+_REFERRED_KEPT: Final = 64
+_PARENTS_KEPT: Final = 1024
+_ANY_NAME: Final = b"x"
+_MAY_BE_WITHHELD: Final = b"bootstrap"
 
 
 class NamespaceDetails(msgspec.Struct, frozen=True):
@@ -123,9 +126,10 @@ class ImpactIndex:
     def __init__(self, layout: StorageLayout, kinds: Kinds, tables: Tables) -> None:
         self.layout = layout
         self.kinds = kinds
+        # Keys that differ in their last part alone differ in their name alone.
+        self._placed = lru_cache(maxsize=_PARENTS_KEPT)(self._place_below)
         # One object is looked at in many ways before the next.
-        self._placed = lru_cache(maxsize=_PLACES_KEPT)(self._place)
-        self._referred = lru_cache(maxsize=_PLACES_KEPT)(self._refer)
+        self._referred = lru_cache(maxsize=_REFERRED_KEPT)(self._refer)
         self.namespaces: dict[int, NamespaceDetails] = {}
         self.unavailable_apis: dict[str, str] = {}
         self.unreadable_crds: tuple[tuple[str, str], ...] = ()
@@ -174,7 +178,7 @@ class ImpactIndex:
         return self._referred(key)
 
     def _refer(self, key: bytes) -> ObjectRef:
-        directory, namespace, name = self._placed(key)
+        directory, namespace, name = self._place(key)
         return ObjectRef(
             key=display(key),
             key_base64=key_base64(key),
@@ -187,14 +191,29 @@ class ImpactIndex:
 
     def place(self, node: int) -> tuple[ResourcePrefix, str, str]:
         """Return a node's directory, namespace ("" for none) and name."""
-        return self._placed(self.key(node))
+        return self._place(self.key(node))
 
     def _place(self, key: bytes) -> tuple[ResourcePrefix, str, str]:
+        parent, slash, last = key.rpartition(b"/")
+        below = self._placed(parent + slash) if last and _MAY_BE_WITHHELD not in key else None
+        if below is None:
+            return self._take_apart(key)[1]
+        directory, namespace, beginning = below
+        return directory, namespace, beginning + display(last)
+
+    def _place_below(self, parent: bytes) -> tuple[ResourcePrefix, str, str] | None:
+        """Return directory, namespace and how the name begins of the keys right below; None where they differ."""
+        shared, (directory, namespace, name) = self._take_apart(parent + _ANY_NAME)
+        alike = parent.startswith(shared)
+        return (directory, namespace, name[: -len(_ANY_NAME)]) if alike else None
+
+    def _take_apart(self, key: bytes) -> tuple[bytes, tuple[ResourcePrefix, str, str]]:
+        """Return what the keys of a key's directory begin with, and its place."""
         directory, shared = self.layout.locate(key)
         if directory.codec is StorageCodec.CUSTOM_RESOURCE:
             directory = self.kinds.custom(directory)
         where = self.layout.split(key, directory, shared, namespaced=directory.namespaced)
-        return directory, where.namespace, where.name
+        return shared, (directory, where.namespace, where.name)
 
     def flags(self, node: int) -> int:
         """Return a node's flags (:data:`SEEN` …)."""
@@ -227,11 +246,9 @@ class ImpactIndex:
     def unreadable_by_path(self) -> dict[str, int]:
         """Return how many objects of each directory are proven broken or could not be judged."""
         if self._unreadable is None:
-            self._unreadable = {}
-            for node in self.nodes():
-                if self.unreadable(node):
-                    path = self.place(node)[0].path
-                    self._unreadable[path] = self._unreadable.get(path, 0) + 1
+            self._unreadable = Counter(
+                self.place(node)[0].path for node in self.nodes() if self.unreadable(node)
+            )
         return self._unreadable
 
     def unlistable(self) -> dict[str, tuple[int, ...]]:
@@ -242,8 +259,8 @@ class ImpactIndex:
         if self._unlistable is None:
             found: dict[str, list[int]] = {}
             for node in self.nodes():
-                if self._keeps_from_being_listed(node):
-                    found.setdefault(self.place(node)[0].path, []).append(node)
+                if path := self._kept_from_being_listed(node):
+                    found.setdefault(path, []).append(node)
             self._unlistable = {
                 path: tuple(sorted(nodes, key=self.relative)) for path, nodes in sorted(found.items())
             }
@@ -259,15 +276,16 @@ class ImpactIndex:
             self._unlistable_counts = {path: len(nodes) for path, nodes in self.unlistable().items()}
         counts = dict(self._unlistable_counts)
         for node in without:
-            if self._keeps_from_being_listed(node):
-                counts[self.place(node)[0].path] -= 1
+            if path := self._kept_from_being_listed(node):
+                counts[path] -= 1
         return counts
 
-    def _keeps_from_being_listed(self, node: int) -> bool:
+    def _kept_from_being_listed(self, node: int) -> str:
+        """Return the directory whose LIST fails, or may fail, because of a node; "" for none."""
         if not self.exists(node) or not self.unreadable(node) or self.serves_empty(node):
-            return False
+            return ""
         directory = self.place(node)[0]
-        return bool(directory.kind) or self.crd_unreadable(directory)
+        return directory.path if directory.kind or self.crd_unreadable(directory) else ""
 
     def without_crd(self, directory: ResourcePrefix) -> bool:
         """Tell whether a directory is that of a custom resource that no readable CRD accounts for."""
@@ -309,10 +327,11 @@ class ImpactIndex:
     def by_uid(self, uid: str) -> list[int]:
         """Return the objects that have a uid."""
         if self._by_uid is None:
-            self._by_uid = {}
+            found: dict[bytes, list[int]] = {}
             for node, known in enumerate(self._tables.uids):
                 if known:
-                    self._by_uid.setdefault(known, []).append(node)
+                    found.setdefault(known, []).append(node)
+            self._by_uid = found  # whole: a signal may come in between, and the report is made once more
         return self._by_uid.get(_bytes(uid), [])
 
     def finalizers(self, node: int) -> tuple[str, ...]:

@@ -14,8 +14,9 @@ Source: Kubernetes ``pkg/controller/namespace/deletion/namespaced_resources_dele
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -155,7 +156,8 @@ def namespace_state(
         if (left := [n for n in nodes if n not in without])
     }
     blockers = _blockers(index, inside, now)
-    elsewhere = _elsewhere(index, blind, name)
+    broken = _broken(index, inside)
+    elsewhere = _broken(index, _elsewhere(index, blind, name))
     frozen = unreadable and found is not None and not index.serves_empty(found)
     contents = _contents(index, inside, aggregated, blockers, blind, processed=not frozen)
     apis = {
@@ -176,25 +178,25 @@ def namespace_state(
         spec_finalizers=details.spec_finalizers,
         finalizers=index.finalizers(found) if found is not None else (),
         contents=contents,
-        stages=_stages(contents, blockers),
+        stages=_stages(index, contents, broken, blockers),
         order_lost=_PODS in blind,
         frozen=frozen,
         cycles=cyclic_waits(index, inside),
         missing_apis=apis | unknown | _missing_apis(contents),
         complete=not index.problems,
-        elsewhere=tuple(elsewhere[:_MOST_NAMED]),
+        elsewhere=_named(index, elsewhere),
         elsewhere_count=len(elsewhere),
         unavailable_apis=len(apis),
         left_behind=sum(c.count for c in contents if c.stays == Stays.NOT_SERVED),
         unknown_apis=len(unknown),
         judged=judged,
     )
-    return msgspec.structs.replace(state, certain=_is_certain(state, [*blockers, *elsewhere]))
+    reasons = {one.reason for one in blockers} | {one.reason for one in chain(broken, elsewhere)}
+    return msgspec.structs.replace(state, certain=_is_certain(state, reasons))
 
 
-def _is_certain(state: NamespaceState, blockers: list[Blocker]) -> bool:
+def _is_certain(state: NamespaceState, reasons: set[str]) -> bool:
     """Tell whether a namespace is held even if the API servers can read all that could not be judged here."""
-    reasons = {blocker.reason for blocker in blockers}
     if state.judged and "undetermined" not in reasons:
         return True
     if state.terminating and (state.own_finalizers or state.problems or "finalizers" in reasons):
@@ -224,9 +226,8 @@ def freed_by(index: ImpactIndex, removed: int) -> tuple[NamespaceState, ...]:
     return tuple(found)
 
 
-def _elsewhere(index: ImpactIndex, blind: Mapping[str, Iterable[int]], name: str) -> list[Blocker]:
-    """Return what outside of a namespace keeps it from finishing: pods first, since without them the order is lost."""
-    found = []
+def _elsewhere(index: ImpactIndex, blind: Mapping[str, Iterable[int]], name: str) -> Iterator[int]:
+    """Yield what outside of a namespace keeps it from finishing."""
     for path, nodes in blind.items():
         for node in nodes:
             directory, namespace, own = index.place(node)
@@ -236,8 +237,34 @@ def _elsewhere(index: ImpactIndex, blind: Mapping[str, Iterable[int]], name: str
                 else directory.namespaced is not False and namespace != name
             )
             if counts:
-                found.append(Blocker(index.ref(node), "unreadable" if index.lost(node) else "undetermined"))
-    return sorted(found, key=_urgency)
+                yield node
+
+
+class _Broken(NamedTuple):
+    """What cannot be read, in the order in which it is named: pods first, since without them the order is lost."""
+
+    after_pods: bool
+    doubtful: bool
+    key: bytes
+    node: int
+    reason: str
+
+
+def _broken(index: ImpactIndex, nodes: Iterable[int]) -> list[_Broken]:
+    """Return those of the nodes that cannot be read, in their order."""
+    found = []
+    for node in nodes:
+        if index.unreadable(node):
+            lost = "serves-empty" if index.serves_empty(node) else "unreadable"
+            reason = lost if index.lost(node) else "undetermined"
+            pod = index.place(node)[0].path == _PODS
+            found.append(_Broken(not pod, reason != "unreadable", index.relative(node), node, reason))
+    return sorted(found)
+
+
+def _named(index: ImpactIndex, broken: list[_Broken]) -> tuple[Blocker, ...]:
+    """Return those that are named: there may be many more, of which the number is enough."""
+    return tuple(Blocker(index.ref(one.node), one.reason) for one in broken[:_MOST_NAMED])
 
 
 def namespace_key(layout: StorageLayout, name: str) -> bytes:
@@ -272,9 +299,7 @@ def _contents(
     processed: bool,
 ) -> tuple[ResourceContent, ...]:
     # Recorded: an object of another namespace that cannot be read keeps the namespace, and its pods, but nothing else.
-    pods_stay = _PODS not in blind and any(
-        _is_pod(b.object) and b.reason in {"finalizers", "node"} for b in blockers
-    )
+    pods_stay = _PODS not in blind and any(_is_pod(b.object) for b in blockers)
     members: dict[str, list[int]] = {}
     for node in inside:
         members.setdefault(index.place(node)[0].path, []).append(node)
@@ -324,12 +349,11 @@ def is_served(index: ImpactIndex, directory: ResourcePrefix, aggregated: Collect
 
 
 def _blockers(index: ImpactIndex, inside: Iterable[int], now: str) -> list[Blocker]:
+    """Return what can be read and holds its namespace all the same."""
     blockers = []
     for node in inside:
         finalizers, since = index.finalizers(node), index.terminating_since(node)
         if index.unreadable(node):
-            lost = "serves-empty" if index.serves_empty(node) else "unreadable"
-            blockers.append(Blocker(index.ref(node), lost if index.lost(node) else "undetermined"))
             continue
         runs_on = index.node_of(node) if index.place(node)[0].path == _PODS else None
         host = index.place(runs_on)[2] if runs_on is not None else None
@@ -374,28 +398,22 @@ def node_state(index: ImpactIndex, node: int) -> str:
     return "ready" if index.ready(node) else "not-ready"
 
 
-def _stages(contents: tuple[ResourceContent, ...], blockers: list[Blocker]) -> tuple[DeletionStage, ...]:
-    waiting = {"finalizers", "node"}
-    broken = sorted((b for b in blockers if b.reason not in waiting), key=_urgency)
-    held = sorted(
-        (b for b in blockers if b.reason in waiting), key=lambda b: (not b.past_grace, b.reason != "node")
-    )
+def _stages(
+    index: ImpactIndex, contents: tuple[ResourceContent, ...], broken: list[_Broken], blockers: list[Blocker]
+) -> tuple[DeletionStage, ...]:
+    held = sorted(blockers, key=lambda b: (not b.past_grace, b.reason != "node"))
+    pods, rest = ([b for b in held if _is_pod(b.object) is pod] for pod in (True, False))
     plan = (
-        ("unreadable", [c for c in contents if c.unreadable], broken),
-        ("pods", [c for c in contents if _is_pod(c)], [b for b in held if _is_pod(b.object)]),
-        ("rest", [c for c in contents if not _is_pod(c)], [b for b in held if not _is_pod(b.object)]),
+        ("unreadable", [c for c in contents if c.unreadable], _named(index, broken), len(broken)),
+        ("pods", [c for c in contents if _is_pod(c)], tuple(pods[:_MOST_NAMED]), len(pods)),
+        ("rest", [c for c in contents if not _is_pod(c)], tuple(rest[:_MOST_NAMED]), len(rest)),
+        ("namespace", (), (), 0),
     )
-    stages = [(name, tuple(c), waits) for name, c, waits in plan if c]
-    stages.append(("namespace", (), []))
+    stages = [stage for stage in plan if stage[1] or stage[0] == "namespace"]
     return tuple(
-        DeletionStage(number, name, resources, tuple(waits[:_MOST_NAMED]), len(waits))
-        for number, (name, resources, waits) in enumerate(stages, start=1)
+        DeletionStage(number, name, tuple(resources), waits, count)
+        for number, (name, resources, waits, count) in enumerate(stages, start=1)
     )
-
-
-def _urgency(blocker: Blocker) -> tuple[bool, bool, str]:
-    """Return what sorts the blockers: only the first hundred are named, and without a pod the order is lost."""
-    return not _is_pod(blocker.object), blocker.reason != "unreadable", blocker.object.key
 
 
 def _is_pod(ref: ObjectRef | ResourceContent) -> bool:

@@ -259,6 +259,74 @@ def test_a_signal_to_other_readers(slow: tuple[EtcdProxy, threading.Event], argu
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["impact", "/registry/configmaps/shop/0000x"], ["namespace", "shop"]],
+    ids=lambda words: words[0],
+)
+def test_a_report_that_is_ended_after_everything_was_read(
+    full: EtcdServer, proxy: EtcdProxy, reported: Path, arguments: list[str]
+) -> None:
+    """What the object was is looked up then; the report is given without it."""
+    key, asked, go = BELOW + b"shop/0000x", threading.Event(), threading.Event()
+
+    def hold(path: str, first: bytes) -> None:
+        if path == RANGE and message("RangeRequest").FromString(first).key == key:
+            asked.set()
+            go.wait(30)
+
+    proxy.before = hold
+    reader = start(*arguments, "--no-encryption", "-o", "json", "--endpoints", proxy.endpoint)
+    assert asked.wait(30)
+    reader.send_signal(signal.SIGTERM)
+    code, out, err = finish(reader)
+    go.set()
+    assert (code, err) == (143, "etcdfix: incomplete: ended by SIGTERM before the end\n")
+    document = json.loads(out)
+    assert (document["complete"], document["incomplete_reasons"]) == (
+        False,
+        ["ended by SIGTERM before the end"],
+    )
+    assert "shop/0000x" in out
+
+
+@pytest.fixture
+def reported(full: EtcdServer, tmp_path: Path) -> Iterator[Path]:
+    """A scan's report of two broken objects, one on each page."""
+    keys = [BELOW + b"shop/0000x", BELOW + b"shop/2999x"]
+    full.put_all((key, b"broken") for key in keys)
+    report = tmp_path / "report.json"
+    code, _out, err = finish(
+        start("scan", "-o", "json", "--no-encryption", "--output-file", report, "--endpoints", full.endpoint)
+    )
+    assert (code, err) == (1, "")
+    yield report
+    for key in keys:
+        full.delete(key)
+
+
+@pytest.mark.parametrize("end", ["SIGINT", "--timeout"])
+def test_a_plan_that_is_ended_says_of_each_finding_that_it_was_not_looked_at(
+    slow: tuple[EtcdProxy, threading.Event], reported: Path, tmp_path: Path, end: str
+) -> None:
+    proxy, asked = slow
+    target = tmp_path / "plan.json"
+    plan = start(
+        "plan", "--from-report", reported, "--no-encryption", "--endpoints", proxy.endpoint, "-o", "json",
+        "--output-file", target, *(["--timeout", "4s"] if end == "--timeout" else []),
+    )  # fmt: skip
+    assert asked.wait(30)
+    if end == "SIGINT":
+        time.sleep(1.5)
+        plan.send_signal(signal.SIGINT)
+    reason = "interrupted before the end" if end == "SIGINT" else "ended by --timeout 4s before the end"
+    assert finish(plan) == (130 if end == "SIGINT" else 3, "", f"etcdfix: incomplete: {reason}\n")
+    document = json.loads(target.read_bytes())
+    assert (document["complete"], document["incomplete_reasons"]) == (False, [reason])
+    assert (document["entries"], document["steps"]) == ([], [])
+    assert [left["why"] for left in document["left_out"]] == ["undetermined"] * 2
+
+
 def test_the_cursor_comes_back(slow: tuple[EtcdProxy, threading.Event]) -> None:
     proxy, asked = slow
     terminal, theirs = pty.openpty()

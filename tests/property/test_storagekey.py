@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from etcdfix.decoding.customresource import CustomResourceInfo
+from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.kinds import Kinds
+from etcdfix.graph.tables import Tables
 from etcdfix.storagekey import (
     ResourcePrefix,
     StorageCodec,
@@ -92,3 +96,37 @@ def test_the_right_prefix_is_suggested(prefix: str, directory: ResourcePrefix, n
     layout = StorageLayout(prefix)
     key = layout.directory_prefix(directory) + name.encode()
     assert likely_prefixes([key]) == [layout.prefix.rstrip("/") or "/"]
+
+
+# Few words, so that keys have parents in common, and parents that mean more than one thing.
+WORDS = st.sampled_from(
+    ["pods", "services", "specs", "nodes", "ranges", "serviceips", "example.com", "things", "wides", "masterleases",
+     "apiregistration.k8s.io", "apiservices", "registry", "bootstrap", "0123456789abcdef", "a", "b", "", "\udce2"]
+)  # fmt: skip
+
+
+@example("/", [["pods", "bootstrap", "0123456789abcdef"]])
+@given(PREFIXES, st.lists(st.lists(WORDS, max_size=5), max_size=12))
+def test_a_place_in_the_index_is_what_its_key_alone_says(prefix: str, words: list[list[str]]) -> None:
+    layout = StorageLayout(prefix)
+    defined = {
+        ("example.com", plural): CustomResourceInfo(
+            "example.com", plural, "Thing", scope, ("v1",), ("v1",), "v1", "None"
+        )
+        for plural, scope in (("things", "Namespaced"), ("wides", "Cluster"))
+    }
+    kinds = Kinds(defined)
+    index = ImpactIndex(layout, kinds, Tables())
+    for parts in words:
+        tail = "/".join(parts).encode("utf-8", "surrogateescape")
+        for key in (tail, layout.prefix_bytes + tail):
+            directory, shared = layout.locate(key)
+            directory = kinds.custom(directory)
+            where = layout.split(key, directory, shared, namespaced=directory.namespaced)
+            found = index.ref_of(key)
+            assert (found.group, found.resource, found.kind) == (
+                directory.group,
+                directory.resource,
+                directory.kind,
+            )
+            assert (found.namespace, found.name) == (where.namespace, where.name)

@@ -204,8 +204,9 @@ class _Look:
         named = request.report is None
         self._named = {wanted.prefix for wanted in ranges if wanted.exact} if named else set()
         self._unseen = {wanted.prefix for wanted in ranges if wanted.exact}
-        # Values that are named; what is plain comes as counts, and of these each is wanted.
-        self._plain_named: dict[bytes, StoredValue] = {}
+        # Values that are named, each of which is wanted: what is plain comes as counts, what an interruption leaves
+        # does not come at all.
+        self._unsaid: dict[bytes, StoredValue] = {}
         self._file = source.describe().type != "etcd"
         only_keys = all(wanted.exact for wanted in ranges)
         self.by_history = self._file or (only_keys and len(ranges) <= _MOST_HISTORIES)
@@ -241,8 +242,8 @@ class _Look:
             helpers=helpers,
             progress=progress,
         )
-        for stored in self._plain_named.values() if ending.ended is None else ():
-            self._seek(self._examiner.examine(stored))
+        for stored in [*self._unsaid.values()]:
+            self._take(self._examiner.examine(stored))
         self.problems += [f"lost {display(key)}: permission denied" for key in denied if key in self._named]
         if ending.ended is None:
             for key in sorted(self._unseen.difference(denied)):
@@ -276,15 +277,15 @@ class _Look:
         for stored in values:
             self._unseen.discard(stored.key)
             if stored.key in self._named:
-                self._plain_named[stored.key] = stored
+                self._unsaid[stored.key] = stored
             yield stored
 
     def _take_plain(self, _counts: Sequence[PlainCount]) -> None:
         self._seen = True
 
-    def _take(self, found: Examination, _view: View) -> None:
+    def _take(self, found: Examination, _view: View | None = None) -> None:
         key, verdict = found.stored.key, found.verdict
-        self._plain_named.pop(key, None)
+        self._unsaid.pop(key, None)
         if verdict.outcome is Outcome.NOT_AN_OBJECT and key not in self._named:
             return
         self._seen = True

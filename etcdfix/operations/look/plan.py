@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.errors import ConfigurationError
+from etcdfix.errors import ConfigurationError, EndedEarly
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.examine_jobs import Drawn, Helpers, Jobs
@@ -111,8 +111,9 @@ def build_plan(
     progress: Progress = no_progress,
     now: Callable[[], datetime] = _now,
     jobs: Jobs = 1,
+    on_ended: Callable[[EndedEarly], object] = bool,
 ) -> DeletionPlan:
-    """Make the plan.
+    """Make the plan; one that a signal or ``--timeout`` ends leaves out as undetermined what was not looked at by then.
 
     Args:
         source: The cluster of the report, live or as a snapshot.
@@ -121,8 +122,10 @@ def build_plan(
         progress: Counts the values, and then the broken objects, for a display.
         now: The clock.
         jobs: How many processes examine values; the result is the same for any number.
+        on_ended: Told what ended it early.
 
     Raises:
+        KeyboardInterrupt: It was ended before anything was examined.
         ConfigurationError: The report is of another cluster, configuration or storage prefix.
         SourceError: The source cannot be read.
     """
@@ -141,6 +144,7 @@ def build_plan(
     groups = _Groups()
     makers: Counter[tuple[str, str, str]] = Counter()
     builder = IndexBuilder(examiner, source)
+    seen = False
     drawn: Drawn[PlanDrawn] = Drawn(examiner, PLAN_DRAWING, setup_of(builder.drawing_setup(), places))
     helpers = None
     if jobs != 1:
@@ -148,6 +152,8 @@ def build_plan(
     with closing(Gathered(report.findings)) as gathered:
 
         def take(found: Examination, _view: View) -> None:
+            nonlocal seen
+            seen = True
             own = drawn.of(found)
             builder.absorb(found, own.object)
             neighbours.absorb(found, own.neighbour)
@@ -155,27 +161,50 @@ def build_plan(
             similar.absorb(found, own.similarity)
             gathered.take(found, own.similarity)
 
-        ending = examine_all(
-            examiner, source.pages(b""), take, helpers=helpers, progress=progress, whole=True
-        )
-        gathered.leave_out_unseen(source.problems)
-        index = builder.finish(source.problems)
-        readable = ReadableRevisions.of_many(source, examiner, live=not file)
-        write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid, file, readable)
+        ended: EndedEarly | None = None
+        problems = list(report.problems)
+        entries: Sequence[PlanEntry] = ()
 
-        def drafts() -> Iterator[PlanEntry]:
+        def drafts(write: _Writer) -> Iterator[PlanEntry]:
+            nonlocal ended
             for one in progress(gathered.broken(similar), "broken objects", gathered.broken_count):
-                entry = write.draft(one)
+                try:
+                    entry = write.draft(one)
+                except KeyboardInterrupt as exc:
+                    ended = EndedEarly.of(exc)
+                    gathered.leave_out_rest(one)
+                    return
                 groups.add(one.found)
                 makers[entry.recreated_by, entry.comes_back, entry.recreate_how] += 1
                 yield entry
 
-        entries = in_order(drafts())
-    problems = [*report.problems, *source.problems, *ending.lost]
-    if index.opaque:
-        problems.append(f"{index.opaque} objects cannot be looked into")
-    if index.truncated:
-        problems.append(f"{index.truncated} objects have more references than are followed")
+        try:
+            ending = examine_all(
+                examiner, source.pages(b""), take, helpers=helpers, progress=progress, whole=True
+            )
+        except KeyboardInterrupt as exc:
+            if not seen:
+                raise
+            ended = EndedEarly.of(exc)
+            gathered.leave_out_all()
+            problems += source.problems
+        else:
+            gathered.leave_out_unseen(source.problems)
+            index = builder.finish(source.problems)
+            readable = ReadableRevisions.of_many(source, examiner, live=not file)
+            entries = in_order(
+                drafts(
+                    _Writer(index, source, examiner, reader, neighbours, keys, request, uid, file, readable)
+                )
+            )
+            problems += [*source.problems, *ending.lost]
+            if index.opaque:
+                problems.append(f"{index.opaque} objects cannot be looked into")
+            if index.truncated:
+                problems.append(f"{index.truncated} objects have more references than are followed")
+    if ended is not None:
+        problems.append(f"{ended.reason} before the end")
+        on_ended(ended)
     published_groups = groups.published(keys, request.same_again)
     steps = steps_for(entries, published_groups, shown_word(report.path), request.same_again)
     plan = DeletionPlan(

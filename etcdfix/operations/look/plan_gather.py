@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -22,6 +23,7 @@ from etcdfix.text.safetext import key_base64, safe_text
 from etcdfix.verdicts.deletability import FAILED, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
 
+_ENDED: Final = ("undetermined", "it was not looked at: the plan ended early")
 _BROKEN: Final = FAILED | {Outcome.INCONSISTENT, Outcome.UNDETERMINED}
 
 
@@ -124,6 +126,21 @@ class Gathered:
                 )
             else:
                 yield one
+
+    def leave_out_all(self) -> None:
+        """Leave out all that the report has: the pass was ended.
+
+        Who uses an object, and whether its encryption key is lost, the whole pass tells; and what was taken when it
+        was ended may have been taken by half.
+        """
+        self._left_out = SortedRows(LeftOut)
+        for number in range(len(self._reported)):
+            self._leave_out(self._reported.key(number), *_ENDED)
+
+    def leave_out_rest(self, begun: Broken) -> None:
+        """Leave out the object at which the plan was ended, and those that were not yielded yet."""
+        for one in chain((begun,), self._broken.drain()):
+            self._leave_out(one.found.stored.key, *_ENDED)
 
     def left_out(self) -> Sequence[LeftOut]:
         """Return what is left out, in the order of the etcd keys; nothing can be taken after this."""

@@ -20,6 +20,7 @@ _MAX_CELL: Final = 300
 _MAX_KEY: Final = 500
 _MAX_WHY: Final = 100
 _MOST_GROUPS: Final = 20
+_UNDETERMINED: Final = "undetermined"
 _UNPROVEN: Final = " (unproven)"
 _COMMANDS_SHOWN: Final = 3
 _EXAMPLES_LEFT_OUT: Final = 3
@@ -93,7 +94,7 @@ def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, jso
                 line(f"       {safe_text(command)}")
         if plan.entries:
             _commands(output, plan, json_file)
-    else:
+    elif plan.complete or all(left.why != _UNDETERMINED for left in plan.left_out):
         line()
         line("Nothing of the report is left to delete.")
 

@@ -245,14 +245,16 @@ def _answers(begin: Callable[[], Any], timeout_seconds: float) -> Generator[Any,
     wanted: SimpleQueue[bool] = SimpleQueue()
     came: SimpleQueue[_Came] = SimpleQueue()
     deadline = time.monotonic() + timeout_seconds
-    with interruptions_held():
-        stream = begin()
-        try:
-            threading.Thread(target=_draw, args=(stream, wanted, came), daemon=True).start()
-        except (RuntimeError, MemoryError) as exc:
-            stream.cancel()
-            raise no_threads("a stream needs one") from exc
+    stream: Any = None
     try:
+        with (
+            interruptions_held()
+        ):  # what came meanwhile is raised when they end: the stream is ended then too
+            stream = begin()
+            try:
+                threading.Thread(target=_draw, args=(stream, wanted, came), daemon=True).start()
+            except (RuntimeError, MemoryError) as exc:
+                raise no_threads("a stream needs one") from exc
         while True:
             wanted.put(True)
             try:
@@ -267,7 +269,8 @@ def _answers(begin: Callable[[], Any], timeout_seconds: float) -> Generator[Any,
     finally:
         with interruptions_held():
             wanted.put(False)
-            stream.cancel()
+            if stream is not None:
+                stream.cancel()
             del stream
 
 

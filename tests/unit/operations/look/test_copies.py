@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from etcdfix.model import Outcome
+from etcdfix.examine import Examiner
+from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.copies import CopiesRequest, find_copies
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.reports.copies_model import (
@@ -161,6 +163,39 @@ def test_a_readable_value_is_told_where_it_is_named_alone() -> None:
     assert one.copies[0].put_back == ""
     assert "changed through the API" in one.copies[0].note
     assert one.copies[0].save.startswith("etcdfix get")
+
+
+@pytest.mark.parametrize("value", [WHOLE, CUT], ids=["readable", "unreadable"])
+@pytest.mark.parametrize("at", ["the next value", "the first value", "the examination"])
+def test_what_is_named_and_was_read_is_told_after_an_interruption(
+    monkeypatch: pytest.MonkeyPatch, value: bytes, at: str
+) -> None:
+    class Interrupted(LiveHistory):
+        def current(self, prefix: bytes) -> Iterator[StoredValue]:
+            if not prefix.startswith(KEY):
+                yield from super().current(prefix)
+                return
+            if at == "the next value":
+                yield self._records[KEY + b"/below"]
+            raise KeyboardInterrupt
+
+    etcd = etcd_with(value)
+    etcd.put(KEY + b"/below", value)
+    examined = iter([at == "the examination"])
+    examine_each = Examiner.examine_each
+
+    def examine(*how: Any, **more: Any) -> Iterator[Any]:
+        if "first" not in more and next(examined, False):
+            raise KeyboardInterrupt
+        return examine_each(*how, **more)
+
+    monkeypatch.setattr(Examiner, "examine_each", examine)
+    report = look(Interrupted(etcd), KEY.decode())
+    one = next(one for one in report.objects if one.key == KEY.decode())
+    assert one.state is (ObjectState.READABLE if value is WHOLE else ObjectState.UNREADABLE)
+    assert report.at_stake.startswith("BREAKS-NOW") is (value is CUT)
+    assert report.incomplete_reasons == ["interrupted before the end"]
+    assert len({one.key for one in report.objects}) == report.count
 
 
 def test_many_keys_are_found_in_one_pass(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.errors import ConfigurationError, SourceError
+from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.graph.users import users_of
 from etcdfix.model import KeptRevision, Revision, StoredValue
@@ -344,6 +344,79 @@ def test_problems_of_report_and_source_make_a_plan_incomplete(tmp_path: Path) ->
     plan = build_plan(source, examiner_of(cluster, source), request_for(path))
     assert not plan.complete
     assert plan.incomplete_reasons == ["the report is incomplete: page 7 is damaged", "page 7 is damaged"]
+
+
+UNLOOKED = "it was not looked at: the plan ended early"
+
+
+class Interrupting(MemorySource):
+    """A signal comes when an object is looked up after the pass."""
+
+    def __init__(self, cluster: Cluster, *, at: str) -> None:
+        super().__init__(cluster.values)
+        self._at = at.encode()
+
+    def history(self, key: bytes) -> Iterator[KeptRevision]:
+        if key == self._at:
+            raise EndedEarly("ended by SIGTERM", 143)
+        return super().history(key)
+
+
+def ended_plan(cluster: Cluster, source: MemorySource, folder: Path) -> tuple[DeletionPlan, list[EndedEarly]]:
+    path, endings = scan_to(folder / "report.json", cluster), list[EndedEarly]()
+    plan = build_plan(source, examiner_of(cluster, source), request_for(path), on_ended=endings.append)
+    return plan, endings
+
+
+def three_lost() -> tuple[Cluster, list[str]]:
+    cluster = base()
+    keys = [cluster.secret(name) for name in ("one", "three", "two")]
+    for key in keys:
+        lose(cluster, key)
+    return cluster, keys
+
+
+def test_a_plan_that_was_interrupted_while_everything_was_read(tmp_path: Path) -> None:
+    """Who uses an object, and whether its key is lost, was not seen to the end: nothing is said of any."""
+    cluster, keys = three_lost()
+    after = sorted(cluster.values).index(keys[2])
+    source = MemorySource(cluster.values, fails_after=after, failure=EndedEarly("ended by SIGTERM", 143))
+    plan, (ended,) = ended_plan(cluster, source, tmp_path)
+    assert (ended.exit_code, plan.complete, plan.incomplete_reasons) == (
+        143,
+        False,
+        ["ended by SIGTERM before the end"],
+    )
+    assert (list(plan.entries), plan.steps, plan.groups) == ([], [], [])
+    assert [(left.key, left.why, left.detail) for left in plan.left_out] == [
+        (key, "undetermined", UNLOOKED) for key in keys
+    ]
+    out = io.BytesIO()
+    write_plan_table(out, plan, 100, json_file="x")
+    text = out.getvalue().decode()
+    assert "INCOMPLETE: not everything was seen." in text
+    assert "left to delete" not in text
+
+
+def test_a_plan_that_was_interrupted_while_objects_were_looked_at(tmp_path: Path) -> None:
+    """What is said of the others rests on all of the cluster."""
+    cluster, keys = three_lost()
+    plan, (ended,) = ended_plan(cluster, Interrupting(cluster, at=keys[1]), tmp_path)
+    assert (ended.exit_code, plan.incomplete_reasons) == (143, ["ended by SIGTERM before the end"])
+    assert [entry.key for entry in plan.entries] == [keys[0]]
+    whole = by_name(plan_of(cluster, tmp_path))
+    assert by_name(plan) == {"one": msgspec.structs.replace(whole["one"], order=1)}
+    assert [(group.count, group.opened) for group in plan.groups] == [(1, 0)]
+    assert [(left.key, left.why, left.detail) for left in plan.left_out] == [
+        (key, "undetermined", UNLOOKED) for key in keys[1:]
+    ]
+
+
+def test_a_plan_that_was_interrupted_before_anything_was_read(tmp_path: Path) -> None:
+    cluster, _ = three_lost()
+    source = MemorySource(cluster.values, fails_after=0, failure=EndedEarly("ended by SIGTERM", 143))
+    with pytest.raises(EndedEarly):
+        ended_plan(cluster, source, tmp_path)
 
 
 def test_only_a_live_etcd_at_its_newest_revision_is_newest(tmp_path: Path) -> None:

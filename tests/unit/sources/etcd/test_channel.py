@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import platform
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.etcd.tls import TLSMaterial
 from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.etcd import RANGE, READ_METHODS, STATUS, WATCH, message
+from tests.support.breaking_in import Heard, heard
 from tests.support.scripted_etcd import ScriptedEtcd
 
 # Every method of etcd 3.6 that is not on the list of read methods: most write, the others are not needed.
@@ -92,6 +94,38 @@ def test_a_stream(etcd: ScriptedEtcd, channel: ReadOnlyChannel) -> None:
     answers.close()
     assert list(answers) == []
     assert [call.path for call in etcd.calls] == [WATCH.path]
+
+
+class Interrupted:
+    """Plays gRPC's channel, and the stream that it opens: meanwhile a signal comes."""
+
+    def __init__(self) -> None:
+        self.cancelled = threading.Event()
+
+    def stream_stream(self, *_: object, **__: object) -> Callable[..., Interrupted]:
+        return self.opened
+
+    def opened(self, *_: object, **__: object) -> Interrupted:
+        signal.raise_signal(signal.SIGTERM)
+        return self
+
+    def __next__(self) -> object:
+        self.cancelled.wait(10)
+        raise StopIteration
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+
+def test_a_signal_while_a_stream_is_opened_ends_it() -> None:
+    """The signal waits until the stream and its thread are there; then neither may be left."""
+    played, before = Interrupted(), set(threading.enumerate())
+    with heard(), pytest.raises(Heard):
+        next(ReadOnlyChannel(played).stream(WATCH, iter(()), timeout_seconds=5))
+    assert played.cancelled.is_set()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)
+        assert not thread.is_alive()
 
 
 def test_an_answer_that_is_not_wanted_any_more(channel: ReadOnlyChannel) -> None:

@@ -1,93 +1,60 @@
 """The spine on one screen: sources -> encryption -> decoding -> verdicts.
 
 :meth:`Examiner.examine` is the road that every key takes, in a scan of a million as in a look at one. What the
-encryption and decoding packages raise becomes an observation here, and only here.
+encryption and decoding packages raise becomes an observation here and in :mod:`etcdfix.looking`, and nowhere else.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import re
 from collections.abc import Collection, Iterable, Iterator
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
 
 from etcdfix.claims import ClaimSearch
-from etcdfix.decoding.registry import Registry, SchemeName, stored_kinds
 from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, KNOWN_PROVIDERS, Envelope, parse_envelope
-from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, KMSPending, stored_key_id
-from etcdfix.encryption.peek import LookInto, PeekRequest, Structures, peek
+from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, Envelope, parse_envelope
+from etcdfix.encryption.kms.envelopes import KMSPending
 from etcdfix.encryption.repairs import is_never_near, nearly_behind_plugin, unsearched
 from etcdfix.encryption.same_look import SameLook
-from etcdfix.encryption.transformer import (
-    Transformers,
-    no_plugin,
+from etcdfix.encryption.transformer import Transformers, no_plugin
+from etcdfix.errors import DecodeError
+from etcdfix.looking import (
+    Looking,
+    encryption_keys,
+    ends_inside_its_envelope,
+    identity_mismatch,
+    kms_key_id_of,
 )
-from etcdfix.errors import DecodeError, KindUnknown
 from etcdfix.model import (
     Confidence,
     DecodedObject,
     Evidence,
-    Look,
     Outcome,
-    Peek,
     Plaintext,
     RepairProof,
     ServerBehaviour,
     StoredValue,
     TransformFailure,
-    key_id_digest,
 )
 from etcdfix.readers import PlainCounts, PlainPlace, Plugins, ResourceReader, ResourceReaders
 from etcdfix.repair import NO_REPAIR, RepairSearch, find_repair, proof_of, rewrites_of, unasked
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import (
-    ResourcePrefix,
-    StorageCodec,
-    StorageLayout,
-    builtin_directories,
-    display,
-    under_other_prefixes,
-)
+from etcdfix.storagekey import StorageCodec, StorageLayout
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED
-from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.judge import Verdict, judge
 from etcdfix.verdicts.key_loss import OpenedSpan
-from etcdfix.verdicts.observation import (
-    DecodeFailure,
-    DecodeFailureKind,
-    Neighbours,
-    Observation,
-)
-from etcdfix.verdicts.plaintext import (
-    bits_off,
-    describe_failure,
-    is_in_order,
-    look_of_failure,
-    look_of_object,
-    shape_of,
-)
+from etcdfix.verdicts.observation import Neighbours, Observation
+from etcdfix.verdicts.plaintext import bits_off, shape_of
 
 _UNREAD = FAILED | {Outcome.UNDETERMINED}
 PLAIN = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERVES, "readable")
 """Of every value of which there is nothing to say."""
-
-# A value that ends before the colon after its key name.
-_ENVELOPE_CUT = re.compile(rb"k8s:enc:(?:(?:aescbc|aesgcm|secretbox):v1|kms:v[12]):[^:]{0,253}")
-_ENVELOPE_STARTS = tuple(f"k8s:enc:{provider}:{version}:".encode() for provider, version in KNOWN_PROVIDERS)
-
-
-def _ends_inside_its_envelope(value: bytes) -> bool:
-    if _ENVELOPE_CUT.fullmatch(value) is not None:
-        return True
-    # The prefix alone begins every envelope, those of a newer cluster too.
-    return len(value) > len(ENCRYPTED_PREFIX) and any(start.startswith(value) for start in _ENVELOPE_STARTS)
 
 
 class _OneOfMany(NamedTuple):
@@ -150,6 +117,7 @@ class Examiner:
         self._names = transformers.names if transformers is not None else frozenset[str]()
         self._claims = ClaimSearch(layout, self.readers.is_claimed)
         self.assumed_release = assumed_release
+        self._looking = Looking(layout, transformers, decoder, self.readers)
         self._last_opened: tuple[StoredValue, bytes] | None = None
         self._last_seen: tuple[StoredValue, Observation] | None = None
         self._last_judged: tuple[Observation, Verdict] | None = None
@@ -187,6 +155,7 @@ class Examiner:
         """Return one that reads in the same way, whose values do not speak for those of this run, nor the other way."""
         other = copy.copy(self)
         other.readers = self.readers.apart()
+        other._looking = Looking(self.layout, self.transformers, self.decoder, other.readers)  # noqa: SLF001 - its own
         other._last_opened = other._last_seen = None  # noqa: SLF001 - its own
         other._alike = {}  # noqa: SLF001 - its own
         return other
@@ -379,7 +348,7 @@ class Examiner:
         for like, failed, seen, found in self._alike.get(reader, ()):
             if failed is not failure and failed != failure:
                 continue
-            peek = like.of_another(stored.value, stored.key, self._look_into(reader))
+            peek = like.of_another(stored.value, stored.key, self._looking.look_into(reader))
             if peek is None:
                 continue
             self._last_seen = stored, seen if peek is seen.peek else msgspec.structs.replace(seen, peek=peek)
@@ -422,7 +391,7 @@ class Examiner:
         if len(known) >= _MOST_ALIKE:
             return
         resource = reader.directory.group_resource
-        structures = self._structures(reader)
+        structures = self._looking.structures(reader)
         body = envelope.body_offset
         look = SameLook.of(data, found.stored.key, body, resource, self.transformers, structures, seen.peek)
         if look is not None:
@@ -452,16 +421,17 @@ class Examiner:
         if isinstance(problem, TransformFailure):
             failure = problem
             if not enveloped and reader.owner_known:
-                data, decoded, decode_failure = stored.value, *self._in_the_clear(reader, stored.value)
+                data = stored.value
+                decoded, decode_failure = self._looking.in_the_clear(reader, data)
         elif isinstance(problem, DecodeError):
-            decode_failure = self._describe(problem, reader)
+            decode_failure = self._looking.describe(problem, reader)
         if data is not None and (decode_failure is not None or (decoded is not None and decoded.empty)):
             shape = shape_of(data, reader.decode, heal=decode_failure is not None)
         empty = decoded is not None and decoded.empty
         peek = None
         if known and (failure is not None or decode_failure is not None or empty):
-            peek = self._peek(reader, stored, plain, thorough=thorough)
-        keys = _encryption_keys(reader, plain, written_under, _kms_key_id(stored, envelope))
+            peek = self._looking.peek(reader, stored, plain, thorough=thorough)
+        keys = encryption_keys(reader, plain, written_under, kms_key_id_of(stored, envelope))
         neighbours = Neighbours.UNKNOWN
         if peek is not None and not first:
             wrote = tuple(name for name in keys if peek.named and name.key == peek.key_fingerprint)
@@ -475,14 +445,14 @@ class Examiner:
             envelope_transformer=written_under,
             name_may_go_on=known and envelope is not None and envelope.name_may_go_on,
             resource=str(reader.directory.group_resource) or reader.directory.path,
-            envelope_cut=enveloped and not known and _ends_inside_its_envelope(stored.value),
+            envelope_cut=enveloped and not known and ends_inside_its_envelope(stored.value),
             envelope_bits_off=bits_off(stored.value, ENCRYPTED_PREFIX),
             transformer=transformer,
             transform_failure=failure,
             decoded=decoded,
             decode_failure=decode_failure,
             shape=shape,
-            identity_mismatch=_identity_mismatch(
+            identity_mismatch=identity_mismatch(
                 reader, where.namespace, where.name, where.well_formed, decoded
             ),
             assumed_release=self.assumed_release,
@@ -502,7 +472,7 @@ class Examiner:
             plain is not None and plain.stale,
             verdict,
             decoded if plain is not None else None,
-            _kms_key_id(stored, envelope),
+            kms_key_id_of(stored, envelope),
             reader.rule,
             tuple(name.key for name in keys if name.key.startswith("fp:")),
             unasked(self._find_repair(reader, stored, verdict, thorough=thorough), verdict.cause).repair,
@@ -574,12 +544,14 @@ class Examiner:
                 decoded = reader.decode(plaintext)
             except DecodeError:
                 return False
-            return not decoded.inconsistencies and stored.key in self._key_of(reader.directory, decoded)
+            return not decoded.inconsistencies and stored.key in self._looking.key_of(
+                reader.directory, decoded
+            )
 
         candidates = rewrites_of(
             stored,
             own,
-            lambda: self._structures(reader),
+            lambda: self._looking.structures(reader),
             thorough=thorough,
             fits=fits if unproven else None,
         )
@@ -593,154 +565,9 @@ class Examiner:
             return ""
         return nearly_behind_plugin(found.stored.value, reader.transformers)
 
-    def _structures(self, reader: ResourceReader) -> Structures:
-        crd = self.readers.custom_resource(reader.directory)
-        own = (
-            tuple((f"{crd.group}/{version}", crd.kind) for version in crd.versions) if crd is not None else ()
-        )
-        return known_structures(own)
-
     def _name_warnings(self, reader: ResourceReader, key: bytes) -> tuple[Evidence, ...]:
         """Say of a key that no resource claims that one bit of its name may have changed."""
         stranger = reader.directory.codec is StorageCodec.NOT_AN_OBJECT
         if reader.owner_known and not (stranger and not key.startswith(self.layout.prefix_bytes)):
             return ()
         return self._claims.look(key)
-
-    def _in_the_clear(
-        self, reader: ResourceReader, data: bytes
-    ) -> tuple[DecodedObject | None, DecodeFailure | None]:
-        """Decode a value that its providers refuse since it is not encrypted: is it whole?"""
-        try:
-            return reader.decode(data), None
-        except DecodeError as problem:
-            return None, self._describe(problem, reader)
-
-    def _peek(
-        self, reader: ResourceReader, stored: StoredValue, plain: Plaintext | None, *, thorough: bool
-    ) -> Peek | None:
-        """Look at a value without its tag or padding; None where its encryption key is proven already, or unknown."""
-        if reader.transformers is None or self.transformers is None:
-            return None
-        if plain is not None and plain.authenticated:
-            return None
-        request = PeekRequest(
-            stored.value,
-            stored.key,
-            under_other_prefixes(stored.key, self.layout.prefix_bytes) if thorough else (),
-            thorough,
-        )
-        resource = reader.directory.group_resource
-        found = peek(self.transformers, resource, request, self._structures(reader), self._look_into(reader))
-        if plain is not None and found.named and found.key_fingerprint != plain.key_fingerprint:
-            # Padding fitted by chance under an earlier key of the same name, and the server looks no further.
-            return msgspec.structs.replace(found, named=False)
-        return found
-
-    def _look_into(self, reader: ResourceReader) -> LookInto:
-        """Return what tells the encryption package whether a plaintext is whole; the plaintext stays there."""
-
-        def in_order(data: bytes) -> bool:
-            return is_in_order(data, self.decoder.parses, reader.directory.group, reader.directory.kind)
-
-        def look(data: bytes) -> Look:
-            try:
-                decoded = reader.decode(data)
-            except DecodeError as problem:
-                failure = self._describe(problem, reader)
-                belongs = self._keys_of_kind(data, failure)
-                return look_of_failure(data, failure, reader.decode, in_order, belongs)
-            belongs = self._key_of(reader.directory, decoded)
-            return look_of_object(data, decoded, belongs)
-
-        return look
-
-    def _key_of(self, directory: ResourcePrefix, decoded: DecodedObject) -> tuple[bytes, ...]:
-        """Return the etcd key that an object's own namespace and name lead to."""
-        if not decoded.name:
-            return ()
-        namespace = decoded.namespace + b"/" if decoded.namespace else b""
-        return (self.layout.directory_prefix(directory) + namespace + decoded.name,)
-
-    def _keys_of_kind(self, data: bytes, failure: DecodeFailure) -> tuple[bytes, ...]:
-        """Return the etcd keys of an object of another kind than the one that its key promises."""
-        if failure.kind is not DecodeFailureKind.WRONG_KIND:
-            return ()
-        group = failure.group_version.rpartition("/")[0]
-        found: list[bytes] = []
-        for directory in builtin_directories():
-            if (directory.group, directory.kind) == (group, failure.value_kind):
-                reader = self.readers.reader_for(self.layout.directory_prefix(directory) + b"-")
-                with contextlib.suppress(DecodeError):
-                    found += self._key_of(directory, reader.decode(data))
-        return tuple(found)
-
-    @staticmethod
-    def _describe(problem: DecodeError, reader: ResourceReader) -> DecodeFailure:
-        """Add to a kind that is not registered what the other releases, and the other API servers, know of it."""
-        if not isinstance(problem, KindUnknown) or problem.reason != "not-registered":
-            return describe_failure(problem)
-        group, _, version = problem.group_version.rpartition("/")
-        directory = reader.directory
-        for scheme in SchemeName:
-            known = Registry(scheme=scheme).lookup(group, version, problem.kind)
-            if known is None:
-                continue
-            if scheme is SchemeName.KUBERNETES:
-                elsewhere = directory.codec is StorageCodec.JSON_BUILTIN
-            else:
-                elsewhere = group != directory.group
-            failure = describe_failure(problem, known_since=f"1.{known.since}")
-            return (
-                msgspec.structs.replace(failure, kind=DecodeFailureKind.WRONG_KIND) if elsewhere else failure
-            )
-        return describe_failure(problem)
-
-
-@lru_cache(maxsize=32)
-def known_structures(custom: tuple[tuple[str, str], ...] = ()) -> Structures:
-    """Return how values of every kind that a known release stores begin, and some custom resources.
-
-    Args:
-        custom: apiVersion and kind of the custom resources.
-    """
-    return Structures(stored_kinds(), custom)
-
-
-def _encryption_keys(
-    reader: ResourceReader, plain: Plaintext | None, written_under: str, kms_key_id: str
-) -> tuple[KeyName, ...]:
-    """Return the encryption keys under which a value counts: the one that opened it, or all of its key's name."""
-    if plain is not None:
-        key = plain.key_fingerprint or key_id_digest(plain.kms_key_id)
-        return (KeyName(reader.rule, plain.transformer, key),)
-    alike = () if reader.transformers is None else reader.transformers.keys
-    fingerprints = [key.key_fingerprint for key in alike if key.transformer == written_under]
-    keys = [fingerprint for fingerprint in fingerprints if fingerprint] or [key_id_digest(kms_key_id)]
-    return tuple(KeyName(reader.rule, written_under, key) for key in dict.fromkeys(keys))
-
-
-def _kms_key_id(stored: StoredValue, envelope: Envelope | None) -> str:
-    if envelope is None or (envelope.provider, envelope.version) != ("kms", "v2") or not envelope.known:
-        return ""
-    key_id = stored_key_id(stored.value[envelope.body_offset :])
-    return (
-        key_id if len(key_id.encode()) <= KEY_ID_MAX_SIZE else ""
-    )  # longer ones are damage, not key ids in use
-
-
-def _identity_mismatch(
-    reader: ResourceReader, namespace: str, name: str, well_formed: bool, decoded: DecodedObject | None
-) -> str:
-    """Say in which way an object contradicts its key; "" when it does not, or has no identity to compare."""
-    if decoded is None or decoded.empty or not reader.owner_known:
-        return ""
-    if reader.directory.codec is StorageCodec.ALLOCATOR:
-        return ""
-    if not well_formed:
-        return "the key has more or fewer path segments than its resource"
-    if display(decoded.name or b"") != name:
-        return "metadata.name differs from the key" if decoded.name else "metadata.name is missing"
-    if display(decoded.namespace or b"") != namespace:
-        return "metadata.namespace differs from the key"
-    return ""

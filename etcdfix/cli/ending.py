@@ -8,10 +8,13 @@ never cut in two: :mod:`etcdfix.remediation.commit` holds the signals and stops 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from types import FrameType
 from typing import Final
 
@@ -29,6 +32,9 @@ _counting: Final = ContextVar("counting", default=False)
 _GRACE_SECONDS: Final = 30.0
 """Once ``--timeout`` is over, a partial result has so long to be written."""
 
+_DROPPED_SECONDS: Final = 0.001
+"""So long after an ending was lost it comes again: Python has to be done with what it dropped."""
+
 
 @contextmanager
 def ending_early() -> Iterator[None]:
@@ -44,10 +50,13 @@ def ending_early() -> Iterator[None]:
     for number in taken:
         signal.signal(number, _end)
     token = _counting.set(True)
+    show = sys.unraisablehook
+    sys.unraisablehook = partial(_not_lost, show)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = show
         _counting.reset(token)
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
@@ -76,3 +85,24 @@ def end_after(text: str) -> None:
 
 def _end(number: int, _frame: FrameType | None) -> None:
     raise EndedEarly(f"ended by {signal.Signals(number).name}", _SIGNAL_BASE + number)
+
+
+def _not_lost(show: Callable[[sys.UnraisableHookArgs], object], told: sys.UnraisableHookArgs) -> None:
+    """Let an ending come again that was raised where Python raises nothing: in what it runs for an object it drops.
+
+    That is a ``finally`` of a generator that nobody closed, ``__del__``, or the callback of a weak reference. Python
+    would print the traceback, and the command would go on. The ending comes as a signal again, not as an exception:
+    who holds signals at that moment goes on to hold it.
+    """
+    ended = told.exc_value
+    if not isinstance(ended, KeyboardInterrupt):
+        show(told)
+        return
+    ending = EndedEarly.of(ended)
+    number = signal.SIGALRM if ending.by_clock else ending.exit_code - _SIGNAL_BASE
+    threading.Thread(target=_send_again, args=(number,), daemon=True).start()
+
+
+def _send_again(number: int) -> None:
+    time.sleep(_DROPPED_SECONDS)
+    signal.pthread_kill(threading.main_thread().ident or 0, number)

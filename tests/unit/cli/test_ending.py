@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -105,3 +106,60 @@ def test_another_thread_hears_no_signals() -> None:
     thread.start()
     thread.join()
     assert done == [True]
+
+
+def test_a_signal_that_comes_while_something_is_dropped_is_not_lost(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """What is raised in the ``finally`` of a generator that nobody closes: Python prints it, and goes on."""
+
+    def held() -> Iterator[int]:
+        try:
+            yield 1
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def run() -> None:
+        for _ in held():
+            break
+        time.sleep(5)
+
+    hook = sys.unraisablehook
+    with pytest.raises(EndedEarly) as caught, ending_early():
+        run()
+    assert (caught.value.reason, caught.value.exit_code) == ("ended by SIGTERM", 143)
+    assert sys.unraisablehook is hook
+    assert capfd.readouterr().err == ""
+
+
+def test_time_that_is_over_while_something_is_dropped(capfd: pytest.CaptureFixture[str]) -> None:
+    def held() -> Iterator[int]:
+        try:
+            yield 1
+        finally:
+            time.sleep(5)
+
+    def run() -> None:
+        end_after("50ms")
+        for _ in held():
+            break
+        time.sleep(5)
+
+    began = time.monotonic()
+    with pytest.raises(EndedEarly) as caught, ending_early():
+        run()
+    assert (caught.value.reason, caught.value.exit_code) == ("ended by --timeout 50ms", 3)
+    assert time.monotonic() - began < 3
+    assert capfd.readouterr().err == ""
+
+
+def test_other_errors_of_what_is_dropped_are_shown_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError
+
+    shown: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: shown.append(told.exc_type))
+    with ending_early():
+        Broken()
+    assert shown == [ValueError]

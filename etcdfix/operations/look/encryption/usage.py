@@ -17,7 +17,7 @@ from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.config_rules import parse_group_resource
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers
-from etcdfix.errors import BackupUnreadable, SourceError
+from etcdfix.errors import BackupUnreadable, EndedEarly, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs
@@ -209,16 +209,18 @@ def encryption_usage(
         examiner, source.pages(b""), uses.take, plain=uses.take_plain, helpers=helpers, progress=progress
     )
     whole = Whole.of(source, ending, uses.objects)
-    # Which key a value needs is asked here, not what is in it; for one under KMS its envelope says that.
-    apart = Examiner.of_cluster(source, request) if whole.below_prefix and whole.ended is None else None
     others: list[str] = []
-    if apart is not None:
-        others = [
-            *_count_kept(source, apart, uses, progress),
-            *_count_backups(request, apart, uses, cluster),
-            *_count_snapshots(request, apart, uses, open_snapshot),
-        ]
-    kept_known = apart is not None and not any(reason.startswith(_NOT_KEPT) for reason in others)
+    kept_known = False
+    if whole.below_prefix and whole.ended is None:
+        try:
+            # Which key a value needs is asked here, not what is in it; for one under KMS its envelope says that.
+            apart = Examiner.of_cluster(source, request)
+            others.extend(_count_kept(source, apart, uses, progress))
+            kept_known = not others
+            others.extend(_count_backups(request, apart, uses, cluster))
+            others.extend(_count_snapshots(request, apart, uses, open_snapshot))
+        except KeyboardInterrupt as exc:
+            whole = whole.ended_by(EndedEarly.of(exc))
     reasons = whole.incomplete_reasons(uses.undetermined, others)
     if not source.describe().single_revision:
         reasons.append("etcd compacted midway, so that not everything was read at one revision")
@@ -238,15 +240,12 @@ def encryption_usage(
     return Usage(report, whole)
 
 
-_NOT_KEPT: Final = "the earlier values that are still kept could not all be read"
-
-
 def _count_kept(source: Source, apart: Examiner, uses: _Uses, progress: Progress) -> Iterator[str]:
     try:
         for stored in progress(source.superseded(), "earlier values", 0):
             _count(apart, stored, uses, "kept")
     except SourceError as exc:
-        yield f"{_NOT_KEPT}: {exc.message}"
+        yield f"the earlier values that are still kept could not all be read: {exc.message}"
 
 
 def _count(apart: Examiner, stored: StoredValue, uses: _Uses, field: str) -> None:

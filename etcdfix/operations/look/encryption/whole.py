@@ -86,7 +86,7 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
         """Return how a pass went that examined so many objects: of everything, or of a scope that may hold none."""
         problems = [*source.problems, *ending.problems, *ending.lost]
         if ending.ended is not None:
-            problems.append(f"{ending.ended.reason} before the end")
+            problems.append(_before_the_end(ending.ended))
         # What could not be read is not absent.
         sample = () if objects or problems or not everything else islice(source.current(b""), _SAMPLE)
         return cls(
@@ -97,6 +97,10 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
             limited_to=source.describe().limited_to if everything else "",
         )
 
+    def ended_by(self, ended: EndedEarly) -> Whole:
+        """Return the same for a look that was ended early once this pass was done."""
+        return msgspec.structs.replace(self, ended=ended, problems=(*self.problems, _before_the_end(ended)))
+
     def incomplete_reasons(self, undetermined: int, others: Iterable[str] = ()) -> list[str]:
         """Return why a report is not everything."""
         reasons = [*self.problems, *others]
@@ -105,3 +109,7 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
         if undetermined:
             reasons.append(f"undetermined: {counted(undetermined, 'key')}")
         return reasons
+
+
+def _before_the_end(ended: EndedEarly) -> str:
+    return f"{ended.reason} before the end"

@@ -16,6 +16,7 @@ from etcdfix.cli.root import run
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
 from etcdfix.errors import BackupUnreadable, SourceError
 from etcdfix.model import StoredValue
+from etcdfix.operations.look.encryption import usage as usage_module
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.reports.encryption_model import EncryptionUsageReport, KeyUsage
 from etcdfix.reports.formats.encryption import USAGE_FORMATS
@@ -175,6 +176,39 @@ def test_where_earlier_values_cannot_be_read_nothing_is_safe() -> None:
     old = key_of(report, "aescbc/v1/old")
     assert (old.kept_revisions, old.safe_to_remove, report.complete) == (None, False, False)
     assert report.safe_to_remove == 0
+
+
+@pytest.mark.parametrize("place", ["kept", "backups", "snapshots"])
+def test_what_ends_the_look_at_what_else_needs_a_key_leaves_what_was_counted(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Every current value was looked at by then; that nobody looked at the rest makes nothing safe."""
+
+    class Interrupted(MemorySource):
+        def superseded(self) -> Iterator[StoredValue]:
+            raise KeyboardInterrupt
+
+    def interrupted(_: Path) -> Any:
+        raise KeyboardInterrupt
+
+    values = under("new", KEY_1) | KUBE_SYSTEM
+    if place == "backups":
+        monkeypatch.setattr(usage_module, "look_into", interrupted)
+    found = encryption_usage(
+        Interrupted(values) if place == "kept" else MemorySource(values),
+        UsageRequest(
+            layout=StorageLayout(),
+            configuration=CONFIGURATION,
+            backup_directories=ground.directories,
+            snapshots=(Path("other.db"),),
+        ),
+        open_snapshot=interrupted,
+    )
+    assert found.whole.ended is not None
+    assert found.whole.ended.exit_code == 130
+    assert key_of(found.report, "aescbc/v1/new").objects == 1
+    assert (found.report.complete, found.report.safe_to_remove) == (False, 0)
+    assert "interrupted before the end" in found.report.incomplete_reasons
 
 
 def test_where_the_source_is_lost_midway_nothing_is_safe() -> None:

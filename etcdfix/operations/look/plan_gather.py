@@ -136,10 +136,10 @@ class Gathered:
                 yield Broken(found, one.part.kind, one.value_sha256, one.closed)
 
     def leave_out_all(self) -> None:
-        """Leave out all that the report has: the pass was ended.
+        """Leave out all that the report has: the plan was ended in the pass, or between two objects.
 
-        Who uses an object, and whether its encryption key is lost, the whole pass tells; and what was taken when it
-        was ended may have been taken by half.
+        Who uses an object, and whether its encryption key is lost, the whole pass tells; and what was taken or counted
+        when it was ended may have been by half.
         """
         self._left_out = SortedRows(LeftOut)
         for number in range(len(self._reported)):

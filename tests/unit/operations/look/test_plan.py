@@ -348,6 +348,16 @@ def test_problems_of_report_and_source_make_a_plan_incomplete(tmp_path: Path) ->
     assert plan.incomplete_reasons == ["the report is incomplete: page 7 is damaged", "page 7 is damaged"]
 
 
+def test_what_may_be_two_objects_is_the_only_copy_of_each(tmp_path: Path) -> None:
+    """A deletion asks for that; a neighbour with the same verdict asks for nothing."""
+    cluster = base()
+    one, two, three = (cluster.secret(name) for name in ("one", "two", "three"))
+    cluster.values[one] += b"rest" * 10
+    cluster.values[three] += cluster.values[two]
+    needs = {entry.name: (entry.cause, entry.needs) for entry in plan_of(cluster, tmp_path).entries}
+    assert needs["three"] == ("trailing-bytes", ["--accept-risk only-copy"])
+
+
 UNLOOKED = "it was not looked at: the plan ended early"
 
 

@@ -29,6 +29,7 @@ from etcdfix.graph.uses import ANY, Role
 from etcdfix.model import Confidence, StoredValue
 from etcdfix.readable_revision import Kept, kept_of_history, newest_kept, reads
 from etcdfix.sources.base import Source
+from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
 
 _PODS: Final = "pods"
@@ -140,6 +141,12 @@ def last_known(
     if source is not None:
         with source.aside():  # reports rest on the pass over everything
             found = _newest_object(source, examiner, index.key(node), generations=generations, closed=closed)
+        if found is not None and _is_later(source, found) and index.exists(node):
+            where = display(index.key(node))
+            index.problems.append(
+                f"{where} was changed after everything was read, and etcd compacted what it was"
+            )
+            found = None
     stated = _stated_uids(index, node)
     if found is not None:
         examination, at_revision, same_object = found
@@ -186,6 +193,11 @@ def _newest_object(
         known = closed is not None
         return newest_kept(source, examiner, newest, came_out, generations=generations, newest_fails=known)
     return kept_of_history(source, examiner, key, came_out, newest=None) if generations else None
+
+
+def _is_later(source: Source, found: Kept) -> bool:
+    """Say whether a present value was written after the revision that is read: a compaction left nothing else."""
+    return not found.at and found.examination.stored.mod_revision > source.describe().revision
 
 
 def came_out(found: Examination) -> bool:

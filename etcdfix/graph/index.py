@@ -32,7 +32,7 @@ from etcdfix.graph.tables import (
 )
 from etcdfix.graph.uses import Role, Use, unscoped_keys
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout, display
-from etcdfix.text.safetext import key_base64
+from etcdfix.text.safetext import BOOTSTRAP, key_base64
 
 ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
@@ -40,7 +40,6 @@ FOREGROUND_FINALIZER: Final = "foregroundDeletion"
 _REFERRED_KEPT: Final = 64
 _PARENTS_KEPT: Final = 1024
 _ANY_NAME: Final = b"x"
-_MAY_BE_WITHHELD: Final = b"bootstrap"
 
 
 class NamespaceDetails(msgspec.Struct, frozen=True):
@@ -196,7 +195,7 @@ class ImpactIndex:
 
     def _place(self, key: bytes) -> tuple[ResourcePrefix, str, str]:
         parent, slash, last = key.rpartition(b"/")
-        below = self._placed(parent + slash) if last and _MAY_BE_WITHHELD not in key else None
+        below = self._placed(parent + slash) if last and BOOTSTRAP not in key else None
         if below is None:
             return self._take_apart(key)[1]
         directory, namespace, beginning = below

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import Final
 
 _PATTERN: Final = frozenset(b"*?[")
-_BOOTSTRAP: Final = b"bootstrap"
+BOOTSTRAP: Final = b"bootstrap"
+"""Every key of which a part is withheld has this in it."""
 WITHHELD: Final = "<withheld>"
 """The end of a key of which part is withheld."""
 _OF_A_TOKEN: Final = re.compile(rb"[0-9a-f]{8,64}")
@@ -29,13 +30,13 @@ def shown_key(key: bytes) -> bytes:
     Format:
         k3s ``pkg/cluster/storage.go``: ``/bootstrap/`` and the first 12 hex digits of the token's SHA-256.
     """
-    if _BOOTSTRAP not in key:
+    if BOOTSTRAP not in key:
         return key
     segments = key.split(b"/")
     first = next(at for at, segment in enumerate(segments) if segment)
     for at in (first, first + 1):
         following = [segment for segment in segments[at + 1 :] if segment]
-        if segments[at : at + 1] != [_BOOTSTRAP] or not following:
+        if segments[at : at + 1] != [BOOTSTRAP] or not following:
             continue
         # Below a prefix it may be the name of anything else.
         if at == first or (len(following) == 1 and _OF_A_TOKEN.fullmatch(following[0])):

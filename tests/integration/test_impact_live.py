@@ -78,6 +78,26 @@ def test_a_compaction_after_the_pass_moves_nothing(etcd: EtcdServer, prefix: byt
     assert found.last_known.basis == "current"
 
 
+@pytest.mark.parametrize("compacted", [False, True])
+def test_what_was_written_after_the_pass_is_not_what_the_object_was(
+    etcd: EtcdServer, prefix: bytes, compacted: bool
+) -> None:
+    """Another state than the one that the report is of, under the same key."""
+    cluster = Cluster(prefix.decode())
+    key = cluster.secret("lost")
+    whole, cluster.values[key] = cluster.values[key], BROKEN
+    with live(etcd, cluster) as (source, index):
+        examiner = cluster.examiner(source)
+        etcd.put(key.encode(), whole)
+        if compacted:
+            etcd.compact()
+        found = assess(index, source, examiner, key.encode())
+    assert found is not None
+    assert (found.readable, found.last_known.basis, found.last_known.uid) == (False, "none", "")
+    changed = f"{key} was changed after everything was read, and etcd compacted what it was"
+    assert found.problems == ((changed,) if compacted else ())
+
+
 def test_a_namespace_that_hangs(etcd: EtcdServer, prefix: bytes) -> None:
     cluster = Cluster(prefix.decode())
     cluster.namespace("shop", terminating=True)

@@ -183,13 +183,6 @@ def build_plan(
             ending = examine_all(
                 examiner, source.pages(b""), take, helpers=helpers, progress=progress, whole=True
             )
-        except KeyboardInterrupt as exc:
-            if not seen:
-                raise
-            ended = EndedEarly.of(exc)
-            gathered.leave_out_all()
-            problems += source.problems
-        else:
             gathered.leave_out_unseen(source.problems)
             index = builder.finish(source.problems)
             readable = ReadableRevisions.of_many(source, examiner, live=not file)
@@ -200,6 +193,14 @@ def build_plan(
                 request.same_again.deletions(), named,
             )  # fmt: skip
             entries = in_order(drafts(write))
+        except KeyboardInterrupt as exc:
+            if not seen or ended is not None:
+                raise
+            ended = EndedEarly.of(exc)
+            gathered.leave_out_all()
+            groups, makers = _Groups(), Counter()
+            problems += source.problems
+        else:
             problems += [*source.problems, *ending.lost]
             if index.opaque:
                 problems.append(f"{index.opaque} objects cannot be looked into")

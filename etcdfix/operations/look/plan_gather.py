@@ -20,7 +20,7 @@ from etcdfix.spool import Spool
 from etcdfix.storagekey import display
 from etcdfix.temporary import temporary_directory
 from etcdfix.text.safetext import key_base64, safe_text
-from etcdfix.verdicts.deletability import FAILED, Deletability, deletability_of
+from etcdfix.verdicts.deletability import FAILED, Deletability, deletability_of, is_two_objects
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.kinds import Kinds, Part
 
@@ -32,7 +32,7 @@ class Broken(NamedTuple):
     """One object that may be deleted.
 
     Attributes:
-        found: What it is; its value is let go of, for there may be many.
+        found: What it is; its value is let go of where it decides nothing more, for there may be many.
         kind: The number of all that differ from it in record, namespace and name alone; None for none.
         value_sha256: ``sha256:<hex>`` of the stored bytes.
         closed: Nothing came out of its value.
@@ -91,9 +91,9 @@ class Gathered:
         if why is not None:
             self._leave_out(found.stored.key, *why)
             return
-        bare = msgspec.structs.replace(
-            found, stored=msgspec.structs.replace(found.stored, value=b""), decoded=None
-        )
+        bare = msgspec.structs.replace(found, decoded=None)
+        if not is_two_objects(found):  # that is told by the value
+            bare = msgspec.structs.replace(bare, stored=msgspec.structs.replace(found.stored, value=b""))
         try:
             self._broken.append(_Kept(self._kinds.part(bare), value, similarity, not came_out(found)))
         except OSError as exc:
@@ -136,10 +136,10 @@ class Gathered:
                 yield Broken(found, one.part.kind, one.value_sha256, one.closed)
 
     def leave_out_all(self) -> None:
-        """Leave out all that the report has: the pass was ended.
+        """Leave out all that the report has: the plan was ended in the pass, or between two objects.
 
-        Who uses an object, and whether its encryption key is lost, the whole pass tells; and what was taken when it
-        was ended may have been taken by half.
+        Who uses an object, and whether its encryption key is lost, the whole pass tells; and what was taken or counted
+        when it was ended may have been by half.
         """
         self._left_out = SortedRows(LeftOut)
         for number in range(len(self._reported)):

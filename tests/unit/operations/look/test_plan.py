@@ -20,11 +20,13 @@ import pytest
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner
+from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.users import users_of
 from etcdfix.model import KeptRevision, Revision, StoredValue
-from etcdfix.operations.look import plan_gather
+from etcdfix.operations.look import plan, plan_gather
 from etcdfix.operations.look.plan import build_plan
 from etcdfix.operations.look.plan_gather import Broken
+from etcdfix.operations.look.sorted_rows import SortedRows
 from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
@@ -346,6 +348,16 @@ def test_problems_of_report_and_source_make_a_plan_incomplete(tmp_path: Path) ->
     assert plan.incomplete_reasons == ["the report is incomplete: page 7 is damaged", "page 7 is damaged"]
 
 
+def test_what_may_be_two_objects_is_the_only_copy_of_each(tmp_path: Path) -> None:
+    """A deletion asks for that; a neighbour with the same verdict asks for nothing."""
+    cluster = base()
+    one, two, three = (cluster.secret(name) for name in ("one", "two", "three"))
+    cluster.values[one] += b"rest" * 10
+    cluster.values[three] += cluster.values[two]
+    needs = {entry.name: (entry.cause, entry.needs) for entry in plan_of(cluster, tmp_path).entries}
+    assert needs["three"] == ("trailing-bytes", ["--accept-risk only-copy"])
+
+
 UNLOOKED = "it was not looked at: the plan ended early"
 
 
@@ -410,6 +422,39 @@ def test_a_plan_that_was_interrupted_while_objects_were_looked_at(tmp_path: Path
     assert [(left.key, left.why, left.detail) for left in plan.left_out] == [
         (key, "undetermined", UNLOOKED) for key in keys[1:]
     ]
+
+
+@pytest.mark.parametrize("place", [(IndexBuilder, "finish"), (plan._Groups, "add"), (SortedRows, "add")])
+def test_a_plan_that_was_interrupted_between_two_objects(
+    place: tuple[type, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was being counted may be counted by half: nothing is said of any."""
+    cluster, keys = three_lost()
+
+    def signal(*_: object) -> None:
+        monkeypatch.undo()
+        raise EndedEarly("ended by SIGTERM", 143)
+
+    path, endings = scan_to(tmp_path / "report.json", cluster), list[EndedEarly]()
+    source = cluster.source()
+    examiner, request = examiner_of(cluster, source), request_for(path)
+    monkeypatch.setattr(*place, signal)
+    made = build_plan(source, examiner, request, on_ended=endings.append)
+    assert [ended.exit_code for ended in endings] == [143]
+    assert made.incomplete_reasons == ["ended by SIGTERM before the end"]
+    assert (list(made.entries), made.steps, made.groups, made.recreated_by) == ([], [], [], [])
+    assert [(left.key, left.detail) for left in made.left_out] == [(key, UNLOOKED) for key in keys]
+
+
+def test_a_plan_that_is_interrupted_twice_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, keys = three_lost()
+
+    def signal(*_: object) -> None:
+        raise EndedEarly("interrupted", 130)
+
+    monkeypatch.setattr(SortedRows, "finish", signal)
+    with pytest.raises(EndedEarly, match="interrupted"):
+        ended_plan(cluster, Interrupting(cluster, at=keys[1]), tmp_path)
 
 
 def test_a_plan_that_was_interrupted_before_anything_was_read(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ def build_plan(
             groups, makers = _Groups(), Counter()
             problems += source.problems
         else:
-            problems += [*source.problems, *ending.lost]
+            problems += dict.fromkeys([*source.problems, *index.problems, *ending.lost])
             if index.opaque:
                 problems.append(f"{index.opaque} objects cannot be looked into")
             if index.truncated:

@@ -20,7 +20,10 @@ import pytest
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner
+from etcdfix.graph.assess import assess
 from etcdfix.graph.builder import IndexBuilder
+from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.model import Assessment
 from etcdfix.graph.users import users_of
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.operations.look import plan, plan_gather
@@ -346,6 +349,22 @@ def test_problems_of_report_and_source_make_a_plan_incomplete(tmp_path: Path) ->
     plan = build_plan(source, examiner_of(cluster, source), request_for(path))
     assert not plan.complete
     assert plan.incomplete_reasons == ["the report is incomplete: page 7 is damaged", "page 7 is damaged"]
+
+
+def test_what_is_found_missing_after_the_pass_makes_a_plan_incomplete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where an object was written again since, and etcd compacted what it was."""
+    cluster, keys = three_lost()
+
+    def lacking(index: ImpactIndex, *rest: Any, **options: Any) -> Assessment | None:
+        index.problems.append("etcd compacted what it was")
+        return assess(index, *rest, **options)
+
+    monkeypatch.setattr("etcdfix.operations.look.plan.assess", lacking)
+    plan = plan_of(cluster, tmp_path)
+    assert [entry.key for entry in plan.entries] == keys
+    assert (plan.complete, plan.incomplete_reasons) == (False, ["etcd compacted what it was"])
 
 
 def test_what_may_be_two_objects_is_the_only_copy_of_each(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ never cut in two: :mod:`etcdfix.remediation.commit` holds the signals and stops 
 
 from __future__ import annotations
 
+import _thread
 import signal
 import sys
 import threading
@@ -31,6 +32,9 @@ _counting: Final = ContextVar("counting", default=False)
 
 _GRACE_SECONDS: Final = 30.0
 """Once ``--timeout`` is over, a partial result has so long to be written."""
+
+_coming: Final[set[int]] = set()
+"""Signals that come again. Each comes once, whatever is lost meanwhile: a second one would end the writing, too."""
 
 _DROPPED_SECONDS: Final = 0.001
 """So long after an ending was lost it comes again: Python has to be done with what it dropped."""
@@ -57,6 +61,7 @@ def ending_early() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         sys.unraisablehook = show
+        _coming.clear()
         _counting.reset(token)
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
@@ -73,8 +78,10 @@ def end_after(text: str) -> None:
         return
     over = False
 
-    def end(_number: int, _frame: FrameType | None) -> None:
+    def end(number: int, frame: FrameType | None) -> None:
         nonlocal over
+        if _comes_later(number, frame):
+            return
         bare = _INCOMPLETE if over else _NOTHING_EXAMINED
         over = True
         raise EndedEarly(f"ended by --timeout {text}", _INCOMPLETE, bare)
@@ -83,8 +90,9 @@ def end_after(text: str) -> None:
     signal.setitimer(signal.ITIMER_REAL, seconds, _GRACE_SECONDS)
 
 
-def _end(number: int, _frame: FrameType | None) -> None:
-    raise EndedEarly(f"ended by {signal.Signals(number).name}", _SIGNAL_BASE + number)
+def _end(number: int, frame: FrameType | None) -> None:
+    if not _comes_later(number, frame):
+        raise EndedEarly(f"ended by {signal.Signals(number).name}", _SIGNAL_BASE + number)
 
 
 def _not_lost(show: Callable[[sys.UnraisableHookArgs], object], told: sys.UnraisableHookArgs) -> None:
@@ -95,14 +103,34 @@ def _not_lost(show: Callable[[sys.UnraisableHookArgs], object], told: sys.Unrais
     who holds signals at that moment goes on to hold it.
     """
     ended = told.exc_value
-    if not isinstance(ended, KeyboardInterrupt):
+    if isinstance(ended, KeyboardInterrupt):
+        ending = EndedEarly.of(ended)
+        _send_again(signal.SIGALRM if ending.by_clock else ending.exit_code - _SIGNAL_BASE)
+    else:
         show(told)
-        return
-    ending = EndedEarly.of(ended)
-    number = signal.SIGALRM if ending.by_clock else ending.exit_code - _SIGNAL_BASE
-    threading.Thread(target=_send_again, args=(number,), daemon=True).start()
+
+
+def _comes_later(number: int, frame: FrameType | None) -> bool:
+    """Send a signal once more, and say so, where it came into :func:`_not_lost`: Python drops what that raises."""
+    while frame is not None and frame.f_code is not _not_lost.__code__:
+        frame = frame.f_back
+    if frame is not None:
+        _send_again(number)
+    else:
+        _coming.discard(number)
+    return frame is not None
 
 
 def _send_again(number: int) -> None:
-    time.sleep(_DROPPED_SECONDS)
-    signal.pthread_kill(threading.main_thread().ident or 0, number)
+    def send() -> None:
+        time.sleep(_DROPPED_SECONDS)
+        if number in _coming:
+            _coming.remove(number)
+            signal.pthread_kill(main, number)
+
+    if number in _coming:
+        return
+    _coming.add(number)
+    main = threading.main_thread().ident or 0
+    # Not by threading: that waits until the thread runs, for as long as a busy machine likes.
+    _thread.start_new_thread(send, ())

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -60,10 +60,11 @@ def scanned(source: Source, jobs: int, progress: Any = no_progress) -> Report:
 def children() -> list[int]:
     found: list[int] = []
     for task in Path("/proc/self/task").iterdir():
-        for pid in map(int, (task / "children").read_text().split()):
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if b"etcdfix.workers" in command:
-                found.append(pid)
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread, or a process, has ended meanwhile
+            for pid in map(int, (task / "children").read_text().split()):
+                command = Path(f"/proc/{pid}/cmdline").read_bytes()
+                if b"etcdfix.workers" in command:
+                    found.append(pid)
     return found
 
 

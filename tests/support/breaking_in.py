@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -35,7 +36,7 @@ def break_in(place: int, work: Callable[[], object]) -> bool:
             if left == -1:
                 signal.raise_signal(signal.SIGTERM)
 
-    with heard():
+    with heard(), without_collections():
         sys.setprofile(note)
         try:
             work()
@@ -45,6 +46,16 @@ def break_in(place: int, work: Callable[[], object]) -> bool:
             sys.setprofile(None)
     assert left >= 0, "the signal was lost"
     return False
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Let Python collect no garbage: nothing can be raised in what is called for that, and it comes when it likes."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @contextmanager

@@ -153,6 +153,34 @@ def test_time_that_is_over_while_something_is_dropped(capfd: pytest.CaptureFixtu
     assert capfd.readouterr().err == ""
 
 
+def test_a_signal_that_comes_while_python_tells_what_was_dropped() -> None:
+    """Python drops what is raised there, too: it comes until it can end the command."""
+
+    def show(_told: object) -> None:
+        for _ in range(3):
+            signal.raise_signal(signal.SIGTERM)
+            time.sleep(0.005)
+
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError
+
+    def run() -> None:
+        Broken()
+        time.sleep(5)
+
+    before = sys.unraisablehook
+    sys.unraisablehook = show
+    began = time.monotonic()
+    try:
+        with pytest.raises(EndedEarly) as caught, ending_early():
+            run()
+    finally:
+        sys.unraisablehook = before
+    assert caught.value.exit_code == 143
+    assert time.monotonic() - began < 3
+
+
 def test_other_errors_of_what_is_dropped_are_shown_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         def __del__(self) -> None:

@@ -24,5 +24,12 @@ def temporary_file(*, buffering: int = -1) -> IO[bytes]:
     Raises:
         OSError: There is no room for one.
     """
-    with interruptions_held():  # half made it would have a name
-        return tempfile.TemporaryFile(buffering=buffering)
+    made = None
+    try:
+        with interruptions_held():  # half made it would have a name
+            made = tempfile.TemporaryFile(buffering=buffering)
+        return made
+    except BaseException:
+        if made is not None:
+            made.close()
+        raise

@@ -107,7 +107,8 @@ def nothing_left() -> Iterator[None]:
     gc.collect()  # what other tests left is not ours
     before = _left()
     yield
-    assert _left() == before
+    after = _left()
+    assert after == before, f"{after}, before {before}"
 
 
 def _left() -> tuple[list[str], list[str], int]:

@@ -39,8 +39,6 @@ def test_without_a_buffer_all_is_written_at_once(place: Path) -> None:
     assert list(place.iterdir()) == []
 
 
-# The signal is heard when the file is there, and then nobody holds it: Python closes it, and says so.
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("nameless", [True, False], ids=["no name at all", "a name for a moment"])
 @pytest.mark.parametrize("made", [temporary_directory, temporary_file])
 def test_a_signal_leaves_nothing(

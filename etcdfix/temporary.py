@@ -27,9 +27,9 @@ def temporary_file(*, buffering: int = -1) -> IO[bytes]:
     made = None
     try:
         with interruptions_held():  # half made it would have a name
-            made = tempfile.TemporaryFile(buffering=buffering)
-        return made
-    except BaseException:
+            made = tempfile.TemporaryFile(buffering=buffering)  # noqa: SIM115 - who asked closes it
+    except KeyboardInterrupt:
         if made is not None:
             made.close()
         raise
+    return made

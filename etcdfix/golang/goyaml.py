@@ -48,8 +48,33 @@ class _Events(Protocol):
     def get_event(self) -> events.Event | None: ...
 
 
+class _DeepLoader(yaml.SafeLoader):
+    """PyYAML's own parser, in time that grows with the text alone.
+
+    It keeps the tokens that may turn out to be keys by their flow level, each level later than the one around it, and
+    looks at all of them for every token. The first one in the order is enough for its questions.
+    """
+
+    def next_possible_simple_key(self) -> int | None:
+        return next((key.token_number for key in self.possible_simple_keys.values()), None)
+
+    def stale_possible_simple_keys(self) -> None:
+        while self.possible_simple_keys:
+            level, key = next(iter(self.possible_simple_keys.items()))
+            if key.line == self.line and self.index - key.index <= 1024:
+                return
+            if key.required:
+                raise ScannerError(
+                    "while scanning a simple key", key.mark, "could not find expected ':'", self.get_mark()
+                )
+            del self.possible_simple_keys[level]
+
+
 # libyaml where PyYAML was built with it; its Python twin raises the same errors, in part otherwise worded.
-_parser: Callable[[bytes], _Events] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_parser: Callable[[bytes], _Events] = getattr(yaml, "CSafeLoader", _DeepLoader)
+
+_TOO_DEEP_FOR_LIBYAML: Final = "exceeded maximum nesting depth"
+"""libyaml since 0.2.6 (PyYAML 6.0.4) refuses what is deeper than 1,000, a tenth of what go-yaml takes."""
 
 
 class _Node:
@@ -132,12 +157,20 @@ def _fail(message: str) -> JSONMalformed:
 
 def _compose(data: bytes) -> _Node | None:
     """Build the node tree of the first document, or None for an empty stream (go-yaml ``parser.parse``)."""
+    return _compose_with(_parser, data or b"\n")
+
+
+def _compose_with(parser: Callable[[bytes], _Events], data: bytes) -> _Node | None:
     try:
-        return _compose_events(_parser(data or b"\n"))
+        return _compose_events(parser(data))
     except yaml.YAMLError as error:
+        too_deep = getattr(error, "problem", None) == _TOO_DEEP_FOR_LIBYAML
         problem = _parser_message(error)
     except (ValueError, OverflowError):  # Python's scanner lets chr() raise
+        too_deep = False
         problem = "found invalid Unicode character escape code"
+    if too_deep:
+        return _compose_with(_DeepLoader, data)
     # Raised outside of the handler: the marks of PyYAML's error quote the text.
     raise _fail(problem)
 

@@ -7,6 +7,8 @@ import time
 
 import pytest
 import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from etcdfix.errors import JSONMalformed
 from etcdfix.golang import goyaml
@@ -130,6 +132,37 @@ def test_bombs_are_refused_quickly(data: bytes, message: str) -> None:
 
 def test_depth_below_the_limit_is_converted() -> None:
     assert to_json(b"[" * 9_000 + b"]" * 9_000) == b"[" * 9_000 + b"]" * 9_000
+    assert to_json(b"- " * 1_500 + b"{a: 1}") == b"[" * 1_500 + b'{"a":1}' + b"]" * 1_500
+
+
+def test_a_mistake_in_a_deep_document_is_told_in_pyyamls_words() -> None:
+    with pytest.raises(JSONMalformed) as caught:
+        to_json(b"[" * 1_500 + b"}" + b"]" * 1_500)
+    assert caught.value.message == "yaml: expected the node content, but found '}'"
+    assert caught.value.__context__ is None
+
+
+def _events_of(loader: goyaml._Events) -> list[tuple[type, object, int | None]] | str:
+    events = []
+    try:
+        while (event := loader.get_event()) is not None:
+            events.append(
+                (type(event), getattr(event, "value", None), event.start_mark and event.start_mark.index)
+            )
+    except yaml.YAMLError as error:
+        return str(error)
+    return events
+
+
+@given(
+    st.text("[]{},:?-&*!|>'\"# \nab", max_size=60)
+    | st.sampled_from(["a" * 1_020, "[" * 40]).map("{}: [b]".format)
+)
+@example("[" + "a" * 1_030 + ": b]")
+@example("a\n" + "b" * 1_030 + "\nc: d")
+@example("- " * 20 + "[" * 1_040 + "a: 1" + "]" * 1_040)
+def test_the_parser_for_deep_documents_is_pyyamls_own(text: str) -> None:
+    assert _events_of(goyaml._DeepLoader(text)) == _events_of(yaml.SafeLoader(text))
 
 
 def test_moderate_aliasing_is_no_bomb() -> None:
@@ -179,7 +212,7 @@ def test_what_has_no_members_has_no_lines(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", [b'a: "\\UFFFFFFFF"', b"a: !hush!secret 5", b"a: *hush"])
-@pytest.mark.parametrize("loader", [yaml.SafeLoader, yaml.CSafeLoader])
+@pytest.mark.parametrize("loader", [goyaml._DeepLoader, yaml.CSafeLoader])
 def test_syntax_errors_quote_nothing(text: bytes, loader: type, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(goyaml, "_parser", loader)
     with pytest.raises(JSONMalformed) as caught:
@@ -190,7 +223,7 @@ def test_syntax_errors_quote_nothing(text: bytes, loader: type, monkeypatch: pyt
 
 
 def test_pythons_own_scanner_serves_where_libyaml_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(goyaml, "_parser", yaml.SafeLoader)
+    monkeypatch.setattr(goyaml, "_parser", goyaml._DeepLoader)
     for data in (b"", b"a: &x [1, *x]\n", b"a: [b, 'c']\n---\nd", b"\x00", b"a: ["):
         try:
             ours = to_json(data).decode()

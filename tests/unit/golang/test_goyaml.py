@@ -147,7 +147,11 @@ def _events_of(loader: goyaml._Events) -> list[tuple[type, object, int | None]] 
     try:
         while (event := loader.get_event()) is not None:
             events.append(
-                (type(event), getattr(event, "value", None), event.start_mark and event.start_mark.index)
+                (
+                    type(event),
+                    getattr(event, "value", None),
+                    event.start_mark.index if event.start_mark else None,
+                )
             )
     except yaml.YAMLError as error:
         return str(error)

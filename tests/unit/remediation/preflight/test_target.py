@@ -1,4 +1,5 @@
-"""How a member's copy that reads is saved before anybody replaces that member; what is not asked of kine."""
+"""How a member's copy that reads is saved before anybody replaces that member; what is not asked of kine; who says how
+API servers encrypt today."""
 
 from __future__ import annotations
 
@@ -6,10 +7,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Examiner, Reading
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.members import CopyState, MemberCopy
-from etcdfix.remediation.preflight.target import _good_copy, check_writable, read_target
+from etcdfix.remediation.preflight.target import (
+    _good_copy,
+    check_writable,
+    read_target,
+    require_write_key,
+)
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.kine import KineSource
 from etcdfix.storagekey import StorageLayout
@@ -55,3 +64,13 @@ def test_kine_has_no_members_and_no_alarms(tmp_path: Path) -> None:
     assert [warning.split()[1] for warning in warnings] == ["one", "two"]
     assert steps[-2:] == ["check: cluster", "check: release"]
     assert not {"check: members", "check: alarms"} & set(steps)
+
+
+def test_nothing_is_sealed_without_a_configuration() -> None:
+    """That nothing is encrypted at rest, as --no-encryption says, names no write key either."""
+    cluster: Any = SimpleNamespace(configured=False, no_encryption=True)
+    with pytest.raises(RefusedByRule) as refused:
+        require_write_key(cluster)
+    assert refused.value.message == "no encryption configuration was given, so today's write key is unknown"
+    cluster.configured = True
+    require_write_key(cluster)

@@ -21,7 +21,7 @@ import msgspec
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import GroupResource
-from etcdfix.text.safetext import shown_key
+from etcdfix.text.safetext import BOOTSTRAP, shown_key
 
 DEFAULT_PREFIX = "/registry"
 
@@ -312,7 +312,8 @@ def display(text: bytes) -> str:
 
     Of an etcd key, what must not be shown is withheld (:func:`~etcdfix.text.safetext.shown_key`).
     """
-    return shown_key(text).decode("utf-8", "backslashreplace")
+    shown = shown_key(text) if BOOTSTRAP in text else text  # asked here too: several times for every object
+    return shown.decode("utf-8", "backslashreplace")
 
 
 def find_resources(name: str, known: Iterable[ResourcePrefix]) -> list[ResourcePrefix]:

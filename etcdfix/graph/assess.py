@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final
 
 import msgspec
@@ -211,7 +210,7 @@ def _told(
     uid: str,
     confidence: Confidence,
     basis: str,
-    stated: Counter[str],
+    stated: dict[str, int],
 ) -> LastKnown:
     whole = reader.whole(examination)
     plain = whole or {}
@@ -243,14 +242,15 @@ def _finalizers(index: ImpactIndex, node: int, known: LastKnown) -> tuple[LostFi
     return remembered + tuple(f for f in inferred_finalizers(index, node) if f.name not in named)
 
 
-def _stated_uids(index: ImpactIndex, node: int) -> Counter[str]:
+def _stated_uids(index: ImpactIndex, node: int) -> dict[str, int]:
     """Count what others say its uid is: dependents, PersistentVolumes of claims, tokens of ServiceAccounts."""
-    stated: Counter[str] = Counter()
+    stated: dict[str, int] = {}  # nearly always empty, and a Counter takes eight times as long to make
     for dependent in index.dependents(node):
-        stated.update({owner.uid for owner in index.owners(dependent) if owner.node == node and owner.uid})
+        for uid in {owner.uid for owner in index.owners(dependent) if owner.node == node and owner.uid}:
+            stated[uid] = stated.get(uid, 0) + 1
     for edge in index.users(node):
         if edge.uid:
-            stated[edge.uid] += 1
+            stated[edge.uid] = stated.get(edge.uid, 0) + 1
     return stated
 
 

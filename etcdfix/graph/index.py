@@ -129,6 +129,7 @@ class ImpactIndex:
         self._placed = lru_cache(maxsize=_PARENTS_KEPT)(self._place_below)
         # One object is looked at in many ways before the next.
         self._referred = lru_cache(maxsize=_REFERRED_KEPT)(self._refer)
+        self._places = lru_cache(maxsize=_REFERRED_KEPT)(lambda node: self._place(self.key(node)))
         self._last_users: tuple[int, tuple[Edge, ...]] = -1, ()
         self.namespaces: dict[int, NamespaceDetails] = {}
         self.unavailable_apis: dict[str, str] = {}
@@ -191,7 +192,7 @@ class ImpactIndex:
 
     def place(self, node: int) -> tuple[ResourcePrefix, str, str]:
         """Return a node's directory, namespace ("" for none) and name."""
-        return self._place(self.key(node))
+        return self._places(node)
 
     def _place(self, key: bytes) -> tuple[ResourcePrefix, str, str]:
         parent, slash, last = key.rpartition(b"/")

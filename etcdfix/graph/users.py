@@ -86,8 +86,11 @@ def users_of(index: ImpactIndex, node: int) -> tuple[User, ...]:
         index: Of the cluster.
         node: Of the object; a mere mention will do.
     """
+    edges = index.users(node)
+    if not edges:  # so it is with most objects, and a plan asks it of every one
+        return ()
     user = _secret_user if _is_secret(index, node) else _user
-    found = (user(index, edge.source, edge.use) for edge in index.users(node))
+    found = (user(index, edge.source, edge.use) for edge in edges)
     roles = by_role(sorted(found, key=lambda one: (one.object.key, one.path)))
     return tuple(one for members in roles.values() for one in members)
 

@@ -38,7 +38,7 @@ from tests.support.pool_here import PoolHere
 LAYOUT = StorageLayout("/registry")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 JOBS = [2, 3, 8]
-_NOT_COMPARED = frozenset({"kinds", "_kinds", "layout", "_placed", "_referred"})
+_NOT_COMPARED = frozenset({"kinds", "_kinds", "layout", "_placed", "_places", "_referred"})
 """What is made of the cluster's definitions alone, and a cache."""
 
 

@@ -27,6 +27,8 @@ from etcdfix.model import Outcome, StoredValue
 from etcdfix.readers import PlainCounts
 from etcdfix.sources.pages import Page
 from etcdfix.spool import Spool
+from etcdfix.temporary import temporary_directory
+from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
@@ -124,7 +126,8 @@ class Ending(msgspec.Struct, frozen=True):
     Attributes:
         ended: What ended it early; None where nothing did.
         problems: How the source was lost midway; empty where it was not.
-        lost: How helpers were lost; what they had was examined all the same.
+        lost: How helpers were lost, whose values were examined all the same; and the second look at values that there
+            was no room to keep for it.
     """
 
     ended: EndedEarly | None = None
@@ -181,7 +184,9 @@ def examine_all(
                 partial(run.look_beyond, others, beyond.holds), [run], whole=whole, began=lambda: True
             )
         ending = _drain(run, view, take, ending, progress=progress, whole=whole)
-        return ending if helpers is None else msgspec.structs.replace(ending, lost=tuple(helpers.lost))
+        return (
+            ending if helpers is None else msgspec.structs.replace(ending, lost=(*helpers.lost, *ending.lost))
+        )
 
 
 def _looks_here(examiner: Examiner, pages: Iterable[Page]) -> Iterator[Look]:
@@ -264,7 +269,7 @@ def _drain(
     run: Examining, view: View, take: Take, ending: Ending, *, progress: Progress, whole: bool
 ) -> Ending:
     """Take what waited; return how the whole pass ended."""
-    view.draining, view.ended = True, ending != Ending()
+    view.draining, view.ended = True, bool(ending.ended or ending.problems)
     try:
         for found in progress(run.drain(), WAITING, run.waiting):
             take(found, view)
@@ -275,8 +280,8 @@ def _drain(
         run.abort()
         for found in run.drain():
             take(found, view)
-        return Ending(EndedEarly.of(exc), ending.problems)
-    return ending
+        return Ending(EndedEarly.of(exc), ending.problems, ending.lost + run.lost)
+    return msgspec.structs.replace(ending, lost=ending.lost + run.lost)
 
 
 class _Doubtful:
@@ -347,6 +352,9 @@ class Examining:
         self._window: deque[tuple[StoredValue, Examination | None]] = deque()
         self._is_beyond: Callable[[bytes], bool] = _never
         self._may_change_of_kind: dict[tuple[_Doubtful, int], bool] = {}
+        # Those that there was no room for: under keys that may yet prove right, and under those that have.
+        self._judged_alone: Counter[tuple[KeyName, ...]] = Counter()
+        self._judged_too_early = 0
 
     def __enter__(self) -> Self:
         return self
@@ -444,15 +452,46 @@ class Examining:
         return (KeyName(found.rule, plugin, ""),) if plugin else ()
 
     def _put_aside(self, keep: Callable[[V], None], kept: V, stored: StoredValue) -> Examination | None:
-        """Keep a value for later; where there is no room for it, wait for its plugin now and return what it is."""
+        """Keep a value for later; where there is no room for it, return what it is by itself.
+
+        What others have come to by now is left out of account: it would depend on the order in which they come.
+        """
         try:
             keep(kept)
         except OSError:
-            found = self._wait_and_search(stored)
-            if self._plugins is not None:
-                self._plugins.deferring = True
+            found = kept if isinstance(kept, Examination) else self._alone(stored)
+            if self._is_worth_a_search(found):
+                found = self._alone(stored, thorough=True)
+            verdict = found.verdict
+            if _behind_plugin(found) or (verdict.key_proven and not verdict.settled):
+                self._judged_too_early += 1
+            elif not verdict.settled:
+                self._judged_alone[found.encryption_keys] += 1
             return found
         return None
+
+    def _alone(self, stored: StoredValue, *, thorough: bool = False) -> Examination:
+        """Examine a value by itself, and wait for its plugin."""
+        if self._plugins is not None:
+            self._plugins.deferring = False
+        ((_, found),) = self._examine_each((stored,), thorough=thorough)
+        assert isinstance(found, Examination)  # nothing is deferred
+        if self._plugins is not None:
+            self._plugins.deferring = True
+        return found
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Why what was said of some values is not the last word: one sentence, or none."""
+        count = self._judged_too_early
+        count += sum(number for keys, number in self._judged_alone.items() if self._opened.opened(keys))
+        if not count:
+            return ()
+        lost = (
+            f"there was no room in {temporary_directory()} to look at {counted(count, 'value')} again at the end: what "
+            "other values tell of their encryption keys is left out"
+        )
+        return (lost,)
 
     def drain(self) -> Iterator[Examination]:
         """Yield what was put aside, waiting for answers; can be called again after an interruption.

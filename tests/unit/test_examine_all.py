@@ -20,6 +20,7 @@ from etcdfix.sources import pages
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination, PlainCount
+from etcdfix.verdicts.judge import Verdict
 from tests.support import encoders
 from tests.support.decoders import shared_decoder
 from tests.support.memory_source import stored
@@ -267,15 +268,12 @@ def test_a_plugin_that_was_given_up_is_not_waited_for(monkeypatch: pytest.Monkey
 
 
 def test_a_full_disk_costs_time_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_spool: object, _stored: StoredValue) -> None:
-        raise OSError(28, "No space left on device")
-
     def reply(wrapped: WrappedKey) -> bytes:
         if wrapped.ciphertext == b"bad":
             raise KMSRefused("rejected", status="INVALID_ARGUMENT")
         return SEED
 
-    monkeypatch.setattr("etcdfix.examine_all.Spool.append", full)
+    monkeypatch.setattr("etcdfix.examine_all.Spool.append", no_room)
     plugin = SlowPlugin(reply)
     plugin.known.add(b"bad")
     with examining(plugin) as run:
@@ -397,16 +395,59 @@ def test_a_target_that_opens_waits_for_nothing() -> None:
 
 
 def test_what_was_found_at_once_for_want_of_room_is_the_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_spool: object, _stored: StoredValue) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("etcdfix.examine_all.Spool.append", full)
+    monkeypatch.setattr("etcdfix.examine_all.Spool.append", no_room)
     damaged = gcm("web").value[:-1] + bytes([gcm("web").value[-1] ^ 1])
     with local() as run:
         assert verdicts(run.first([gcm("a"), stored(gcm("web").key, damaged)])) == [
             ("a", None),
             ("web", Cause.CIPHERTEXT_DAMAGED),
         ]
+
+
+@pytest.mark.parametrize("place", [0, 3, 5])
+def test_without_room_no_verdict_rests_on_what_came_before(
+    monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    """The key is right, as others show: by itself, a value whose nonce is lost looks like one of another key."""
+    whole = gcm("web")
+    begin = whole.value.index(b":key1:") + len(b":key1:")
+    value = whole.value[:begin] + bytes(12) + whole.value[begin + 12 :]
+    damaged = stored(whole.key, value, mod_revision=5)
+    values = [gcm(name, revision) for name, revision in zip("abcde", (3, 4, 6, 7, 8), strict=True)]
+    values.insert(place, damaged)
+    examiner = Examiner(StorageLayout(), Transformers.from_configuration(GCM), shared_decoder(None))
+
+    def scan() -> tuple[Verdict, examine_all.Ending]:
+        (found,), ending = scanned(examiner, values)
+        return found, ending
+
+    assert scan()[0].cause is Cause.NONCE_DAMAGED
+    assert scan()[1] == examine_all.Ending()
+    monkeypatch.setattr("etcdfix.examine_all.Spool.append", no_room)
+    verdict, ending = scan()
+    assert verdict.cause is Cause.WRONG_KEY
+    (reason,) = ending.lost
+    assert "to look at 1 value again at the end" in reason
+
+
+def test_without_room_a_lost_key_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.examine_all.Spool.append", no_room)
+    examiner = Examiner(StorageLayout(), Transformers.from_configuration(GCM), shared_decoder(None))
+    found, ending = scanned(examiner, [gcm(name, key=NOISE) for name in "abcde"])
+    assert {verdict.cause for verdict in found} == {Cause.WRONG_KEY}
+    assert ending == examine_all.Ending()
+
+
+def no_room(_spool: object, _value: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def scanned(examiner: Examiner, values: list[StoredValue]) -> tuple[list[Verdict], examine_all.Ending]:
+    found: list[Verdict] = []
+    ending = examine_all.examine_all(
+        examiner, pages.paged(values), lambda one, _: found.append(one.verdict), plain=lambda _counts: None
+    )
+    return found, ending
 
 
 def test_plain_values_come_as_counts_and_all_others_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -331,7 +331,8 @@ class Gathering:
         start = key[: len(self._request.layout.prefix_bytes)]
         if start not in self._trees:
             try:
-                self._trees[start] = len(list(islice(self._source.current(start), 2))) > 1
+                with self._source.aside():  # pages further on may have been read already
+                    self._trees[start] = len(list(islice(self._source.current(start), 2))) > 1
             except SourceError:  # as below
                 self._trees[start] = True
         if not self._trees[start]:

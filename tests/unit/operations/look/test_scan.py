@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -316,6 +317,28 @@ def test_the_conclusion_has_the_sources_last_word() -> None:
     assert [s.revision for s in reporter.conclusion.source.segments] == [1000, 1100]
     assert reporter.conclusion.source.revision == 1100
     assert code(result) is ExitCode.NOTHING_WRONG
+
+
+def test_a_look_at_another_tree_moves_no_segment() -> None:
+    """Pages further on may have been read by then, at another revision."""
+    looked: list[bool] = []
+
+    class Watched(MemorySource):
+        is_aside = False
+
+        @contextmanager
+        def aside(self) -> Iterator[None]:
+            self.is_aside = True
+            yield
+            self.is_aside = False
+
+        def current(self, prefix: bytes) -> Iterator[StoredValue]:
+            if prefix == b"/registrx/":
+                looked.append(self.is_aside)
+            yield from super().current(prefix)
+
+    scan(Watched(HEALTHY | {b"/registrx/configmaps/shop/a": secret("a")}))
+    assert looked == [True]
 
 
 @pytest.mark.parametrize(

@@ -337,7 +337,7 @@ def test_a_look_at_another_tree_moves_no_segment() -> None:
                 looked.append(self.is_aside)
             yield from super().current(prefix)
 
-    scan(Watched(HEALTHY | {b"/registrx/configmaps/shop/a": secret("a")}))
+    scan(Watched(HEALTHY | {"/registrx/configmaps/shop/a": secret("a")}))
     assert looked == [True]
 
 

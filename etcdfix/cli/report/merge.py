@@ -11,6 +11,7 @@ import click
 from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
+from etcdfix.cli.last_words import say_last_words
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say_incomplete
 from etcdfix.inputs.clusterlist import load_cluster_list
@@ -102,7 +103,7 @@ def _merge_shards(
     with destination(output_file, files) as stream:
         result = merge_shards(files, SCAN_FORMATS[output](stream, max_rows), max_causes=max_rows)
         stream.flush()
-    say_incomplete(result.problems)
+    say_last_words(result, fail_on)
     # Where something lacks, it is not known whether anything was examined.
     return int(ExitCode.INCOMPLETE if result.problems else scan_exit_code(result, fail_on))
 

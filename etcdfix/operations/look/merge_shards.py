@@ -246,6 +246,8 @@ class _Merge:
             complete=not reasons,
             new=self._new,
             problems=seen.problems,
+            prefix=_storage_prefix(scope),
+            revision=self._again.revision,
             below_prefix=seen.below_prefix,
             nothing_named_exists=seen.nothing_named_exists,
             suggested_prefixes=seen.suggested_prefixes,

@@ -58,10 +58,11 @@ def shards(run: Run, snapshot: Path, of: int, *more: str) -> list[Path]:
 
 @pytest.fixture
 def under_kms(tmp_path: Path) -> tuple[str, ...]:
-    """Options to scan a snapshot with a value under a KMS key whose plugin is not there."""
+    """Options to scan a snapshot with two values under a KMS key whose plugin is not there."""
     path, config = tmp_path / "kms.db", tmp_path / "kms.yaml"
     sealed = b"k8s:enc:kms:v2:prov:" + kms_v2_body(bytes(60), key_id="key-1", dek_source=b"1")
-    path.write_bytes(database([put(2, b"/registry/secrets/shop/web", sealed)], trailer=True))
+    stored = [put(n, f"/registry/secrets/shop/{n}".encode(), sealed) for n in (2, 3)]
+    path.write_bytes(database(stored, trailer=True))
     config.write_bytes(configuration_yaml(KMS_V2))
     return ("--snapshot", str(path), "--encryption-config", str(config))
 
@@ -128,6 +129,21 @@ def test_a_merge_names_the_plugin_that_was_not_there(
     merged = run("report", "merge", *shards(run, snapshot, 2, *under_kms), "-o", "name")
     assert (merged.exit_code, merged.err) == (3, run("scan", *under_kms, "-o", "name").err)
     assert merged.err.startswith("etcdfix: KMS plugin of kms/v2/prov at unix:///run/kms.sock: ")
+
+
+@pytest.mark.parametrize("revealing", [(1,), (2,), ()])
+def test_a_merge_that_reveals_a_key_id_is_for_its_owner_alone(
+    run: Run, snapshot: Path, under_kms: tuple[str, ...], revealing: tuple[int, ...]
+) -> None:
+    files = [snapshot.with_name(f"shard-{n}.json") for n in (1, 2)]
+    for n, file in enumerate(files, 1):
+        reveal = ["--reveal-key-ids"] if n in revealing else []
+        run("scan", *under_kms, "--shard", f"{n}/2", "-o", "json", "--output-file", file, *reveal)
+    target = snapshot.with_name("merged.json")
+    target.touch(0o644)
+    run("report", "merge", *files, "-o", "json", "--output-file", target)
+    assert revealing or "key-1" not in target.read_text()
+    assert target.stat().st_mode & 0o777 == (0o600 if revealing else 0o644)
 
 
 def test_a_shard_alone_where_nothing_was_examined_is_incomplete(run: Run, snapshot: Path) -> None:

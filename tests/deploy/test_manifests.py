@@ -126,7 +126,10 @@ def test_no_key_is_in_a_manifest_or_in_an_environment() -> None:
     for where, _, template in pods():
         for container in template["spec"]["containers"]:
             assert "envFrom" not in container, where
-            assert all("valueFrom" not in variable for variable in container.get("env", ())), where
+            for variable in container.get("env", ()):
+                assert variable.get("valueFrom") in (None, {"fieldRef": {"fieldPath": "metadata.name"}}), (
+                    where
+                )
             words = container.get("args", ())
             assert not any(word.startswith(("--user", "--password")) for word in words), where
 
@@ -205,6 +208,19 @@ def test_what_looking_again_cannot_mend_is_not_tried_again() -> None:
     assert rules("fleet-scan.yaml") == {"FailIndex": ("In", wrong)}
     assert rules("fleet-retry.yaml") == {"FailJob": ("In", wrong)}
     assert rules("nightly.yaml") == {"FailJob": ("In", [ExitCode.FINDINGS, ExitCode.USAGE])}
+
+
+def test_no_night_takes_the_place_of_an_earlier_report(tmp_path: Path) -> None:
+    """One that was ended early, or found nothing, would else be all that is left."""
+    job = the_only(DEPLOY / "nightly.yaml", "CronJob")
+    mounts = dict.fromkeys(("etcd-client", "encryption", "reports", "tmp"), tmp_path)
+    written = {
+        word
+        for name in ("nightly-29312345-x7k2p", "nightly-29312345-9dq4z")
+        for word in PlayedPod(job, mounts, name=name).arguments
+        if word.startswith("--output-file=")
+    }
+    assert len(written) == 2
 
 
 def test_the_nights_do_not_overlap() -> None:

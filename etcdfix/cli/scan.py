@@ -10,24 +10,23 @@ import click
 
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
+from etcdfix.cli.last_words import say_last_words
 from etcdfix.cli.of_list import of_list
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
-from etcdfix.cli.output import say, say_incomplete
+from etcdfix.cli.output import say
 from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import destination
 from etcdfix.model import Outcome
-from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
+from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.operations.look.shards import ShardRequest
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
 from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
-from etcdfix.reports.next_steps import plugin_troubles
 from etcdfix.reports.redaction import RedactingReporter, Redactor, load_redaction_key
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.safetext import safe_text
 
 _SHARD: Final = re.compile(r"([1-9][0-9]{0,3})/([1-9][0-9]{0,3})")
 
@@ -162,12 +161,7 @@ def command(
                 jobs=jobs,
             )
         stream.flush()
-    _last_words(result, request, inputs.revision)
-    uncounted = [
-        f"{keys} {outcome}" for outcome, keys in result.new.items() if keys and outcome not in fail_on
-    ]
-    if uncounted:
-        say(f"not counted for the exit code (--fail-on): {', '.join(uncounted)}")
+    say_last_words(result, fail_on, of_shard=shard is not None)
     return int(scan_exit_code(result, fail_on))
 
 
@@ -189,31 +183,3 @@ def _check_divisible(inputs: Inputs, *, redact_names: bool) -> None:
         raise click.UsageError(
             "--shard and --redact-names do not go together: shards are merged by the names of their keys"
         )
-
-
-def _last_words(result: ScanResult, request: ScanRequest, revision: int) -> None:
-    summary = result.summary
-    say_incomplete(result.problems)
-    if result.ended is not None:  # what -o name and -o status cannot show
-        say(f"incomplete: {result.ended.reason} before the end")
-    for trouble in plugin_troubles(summary.kms):
-        say(trouble)
-    for key in result.denied:
-        say(f"permission denied: the key {key} itself, outside {request.layout.prefix}, was not read")
-    prefix = request.layout.prefix
-    if not summary.keys and (result.problems or result.ended is not None):
-        say("NOTHING WAS EXAMINED")
-    elif not result.below_prefix:
-        at = f" at revision {revision}" if revision else ""
-        say(f"NOTHING WAS EXAMINED: no key starts with {prefix}{at}")
-        places = " or ".join(safe_text(p) for p in result.suggested_prefixes[:3])
-        if places:
-            say(f"  next: Kubernetes keys seem to be under {places}; give it with --etcd-prefix")
-        else:
-            say("  next: check --etcd-prefix and that this is the etcd that the API servers use")
-    elif result.nothing_named_exists:
-        say("NOTHING WAS EXAMINED: no key matches the given name (the storage prefix itself holds keys)")
-    elif summary.keys == 0 and request.shard is not None:
-        say("no key is in this shard")
-    elif summary.keys == 0:
-        say("no key is in this scope (the storage prefix itself holds keys)")

@@ -91,6 +91,12 @@ class ShardFile(msgspec.Struct, frozen=True):
     shard: Shard
     part: ShardPart
 
+    @property
+    def reveals_key_ids(self) -> bool:
+        """Whether it was made with ``--reveal-key-ids``, and there were any."""
+        kms = self.end.summary.kms
+        return kms is not None and any(key.key_id is not None for key in kms.keys)
+
     def findings(self) -> Iterator[Finding]:
         """Yield its findings in the order of the file.
 

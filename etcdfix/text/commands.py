@@ -56,6 +56,12 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         return self.of_a_file or "--revision" in self.source
 
     @property
+    def revision(self) -> str:
+        """The revision that was named; "" for the newest."""
+        words = iter(self.source)
+        return next(words, "") if "--revision" in words else ""
+
+    @property
     def when_it_answers(self) -> str:
         """When what could not be asked may be asked again, as part of a sentence."""
         return "when the file can be read again" if self.of_kine else "when etcd answers again"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +128,10 @@ def test_no_key_is_in_a_manifest_or_in_an_environment() -> None:
     for where, _, template in pods():
         for container in template["spec"]["containers"]:
             assert "envFrom" not in container, where
-            assert all("valueFrom" not in variable for variable in container.get("env", ())), where
+            for variable in container.get("env", ()):
+                assert variable.get("valueFrom") in (None, {"fieldRef": {"fieldPath": "metadata.name"}}), (
+                    where
+                )
             words = container.get("args", ())
             assert not any(word.startswith(("--user", "--password")) for word in words), where
 
@@ -207,9 +212,90 @@ def test_what_looking_again_cannot_mend_is_not_tried_again() -> None:
     assert rules("nightly.yaml") == {"FailJob": ("In", [ExitCode.FINDINGS, ExitCode.USAGE])}
 
 
+def test_no_night_takes_the_place_of_an_earlier_report(tmp_path: Path) -> None:
+    """One that was ended early, or found nothing, would else be all that is left."""
+    job = the_only(DEPLOY / "nightly.yaml", "CronJob")
+    mounts = dict.fromkeys(("etcd-client", "encryption", "reports", "tmp"), tmp_path)
+    written = {
+        word
+        for name in ("nightly-29312345-x7k2p", "nightly-29312345-9dq4z")
+        for word in PlayedPod(job, mounts, name=name).arguments
+        if word.startswith("--output-file=")
+    }
+    assert len(written) == 2
+
+
 def test_the_nights_do_not_overlap() -> None:
     spec = the_only(DEPLOY / "nightly.yaml", "CronJob")["spec"]
     assert spec["concurrencyPolicy"] == "Forbid"
+
+
+# The page's commands, a second time
+
+
+def blocks() -> list[list[str]]:
+    """The lines of each block of commands of the page."""
+    page = (DEPLOY / "README.md").read_text()
+    found = re.findall(r"^ *```\n(.*?)^ *```", page, re.DOTALL | re.MULTILINE)
+    return [[line.strip() for line in block.splitlines()] for block in found]
+
+
+def test_the_reader_is_made_anew_and_waited_for() -> None:
+    """It ends after an hour, and `apply` leaves one that has ended as it is."""
+    using = [block for block in blocks() if any(re.search(r" reader( |:)", line) for line in block)]
+    assert len(using) == 4
+    for block in using:
+        first = block.index("kubectl replace --force -f reader.yaml")
+        assert block[first + 1] == "kubectl -n etcdfix wait --for=condition=Ready pod/reader --timeout=5m"
+        assert not any(re.search(r" reader( |:)", line) for line in block[:first])
+    assert not any("apply -f reader.yaml" in line for block in blocks() for line in block)
+
+
+@pytest.mark.parametrize(
+    ("job", "made"),
+    [
+        ("try-1", "kubectl -n etcdfix create job --from=cronjob/nightly try-1"),
+        ("fleet-1-merge", "kubectl apply -f fleet-merge.yaml"),
+        (
+            "fleet-1-retry-7",
+            "sed 's/retry-0/retry-7/; s/--index=0/--index=7/' fleet-retry.yaml | kubectl apply -f -",
+        ),
+    ],
+)
+def test_a_job_that_may_be_there_goes_before_it_is_made_again(job: str, made: str) -> None:
+    """`apply` says of a Job that has ended that it is unchanged, and nothing runs."""
+    making = [block for block in blocks() if made in block]
+    assert making
+    for block in making:
+        before = block[block.index(made) - 1]
+        assert before.startswith(f"kubectl -n etcdfix delete job {job} --ignore-not-found")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "told"),
+    [("SuccessCriteriaMet Complete", "Complete"), ("FailureTarget Failed", "Failed"), ("Failed", "Failed")],
+)
+def test_a_retry_that_fails_is_not_waited_for_any_longer(conditions: str, told: str, tmp_path: Path) -> None:
+    (waiting,) = (line for block in blocks() for line in block if line.startswith("until "))
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(f"#!/bin/sh\ntest -e {tmp_path}/asked && echo {conditions}\ntouch {tmp_path}/asked\n")
+    kubectl.chmod(0o755)
+    command = waiting.replace("sleep 10", "sleep 0")
+    ended = subprocess.run(
+        ["sh", "-c", command],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert ended.stdout.decode().split() == [told]
+
+
+def test_what_bounds_the_whole_fleet_is_marked_as_to_change() -> None:
+    (line,) = re.findall(
+        r"^ *activeDeadlineSeconds: .*$", (DEPLOY / "fleet-scan.yaml").read_text(), re.MULTILINE
+    )
+    assert "# EDIT" in line
 
 
 # A fleet

@@ -64,6 +64,7 @@ class PlayedPod:
         document: The manifest.
         mounts: Names of volumes to directories of the test.
         index: Completion index of its Job, None for a Job without.
+        name: Of the Pod.
         container: Its name.
     """
 
@@ -73,13 +74,14 @@ class PlayedPod:
         mounts: Mapping[str, Path],
         *,
         index: int | None = None,
+        name: str = "played",
         container: str = "etcdfix",
     ) -> None:
         template = pod_template(document)
         assert template is not None
         (self.container,) = (one for one in template["spec"]["containers"] if one["name"] == container)
         self._mounts = {mount["mountPath"]: mounts[mount["name"]] for mount in self.container["volumeMounts"]}
-        own = {variable["name"]: variable["value"] for variable in self.container.get("env", ())}
+        own = {variable["name"]: variable.get("value", name) for variable in self.container.get("env", ())}
         if index is not None:  # as pkg/controller/job/indexed_job_utils.go adds it
             own["JOB_COMPLETION_INDEX"] = str(index)
         self._environment = {name: self.here(value) for name, value in own.items()}

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from etcdfix.operations.look.merge_shards import merge_shards
+from etcdfix.operations.look.merge_shards import merge_shards, open_shards
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.operations.look.shards import ShardRequest
 from etcdfix.reports.formats import SCAN_FORMATS
@@ -55,5 +55,6 @@ def shard_files(
 def merge_as(files: list[Path], output: str = "json", *, max_causes: int = 100) -> tuple[bytes, ScanResult]:
     """Return the report of merged files, and what it came to."""
     stream = io.BytesIO()
-    result = merge_shards(files, SCAN_FORMATS[output](stream, max_causes), max_causes=max_causes)
+    reporter = SCAN_FORMATS[output](stream, max_causes)
+    result = merge_shards(*open_shards(files), reporter, max_causes=max_causes)
     return stream.getvalue(), result

@@ -11,6 +11,7 @@ import click
 from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
+from etcdfix.cli.last_words import say_last_words
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say_incomplete
 from etcdfix.inputs.clusterlist import load_cluster_list
@@ -18,7 +19,7 @@ from etcdfix.inputs.inputfile import STANDARD_INPUT
 from etcdfix.inputs.outputfile import destination
 from etcdfix.model import Outcome
 from etcdfix.operations.look.fleet import ExpectedReport, expected_of_list, merge_fleet, oldest_of
-from etcdfix.operations.look.merge_shards import merge_shards
+from etcdfix.operations.look.merge_shards import merge_shards, open_shards
 from etcdfix.reports.fleet_model import FleetReport
 from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.formats.fleet import FLEET_FORMATS
@@ -99,10 +100,13 @@ def _merge_shards(
         raise click.UsageError("no report: name those of the shards, FILE ...; or --fleet for many clusters")
     if STANDARD_INPUT in files:
         raise click.UsageError("a shard is read twice, and standard input only once: save it to a file")
-    with destination(output_file, files) as stream:
-        result = merge_shards(files, SCAN_FORMATS[output](stream, max_rows), max_causes=max_rows)
+    shards, problems = open_shards(files)
+    private = any(shard.reveals_key_ids for shard in shards)
+    with destination(output_file, files, private=private) as stream:
+        reporter = SCAN_FORMATS[output](stream, max_rows)
+        result = merge_shards(shards, problems, reporter, max_causes=max_rows)
         stream.flush()
-    say_incomplete(result.problems)
+    say_last_words(result, fail_on)
     # Where something lacks, it is not known whether anything was examined.
     return int(ExitCode.INCOMPLETE if result.problems else scan_exit_code(result, fail_on))
 

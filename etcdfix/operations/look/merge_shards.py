@@ -50,13 +50,11 @@ _SWITCHES: Final = ("--no-kms", "--no-encryption")
 _MOST_NAMED: Final = 10
 
 
-def merge_shards(paths: Sequence[Path], reporter: Reporter, *, max_causes: int) -> ScanResult:
-    """Hand the report of the whole to a reporter, made of the reports of its shards.
+def open_shards(paths: Sequence[Path]) -> tuple[list[ShardFile], list[str]]:
+    """Return the shards that belong together, in the order of their keys; and what does not fit, and what lacks.
 
     Args:
         paths: The reports, in any order.
-        reporter: Where the whole goes.
-        max_causes: Cap of each Status.
 
     Raises:
         ConfigurationError: None of the files is the report of a shard, or one of them is standard input.
@@ -71,7 +69,21 @@ def merge_shards(paths: Sequence[Path], reporter: Reporter, *, max_causes: int) 
             hint="for reports of many clusters name --fleet; a shard's report is made by etcdfix scan --snapshot FILE "
             "--shard 1/4 -o json --output-file shard-1.json, and so on to 4/4",
         )
-    return _Merge(shards, problems, max_causes).run(reporter)
+    return shards, problems
+
+
+def merge_shards(
+    shards: Sequence[ShardFile], problems: Sequence[str], reporter: Reporter, *, max_causes: int
+) -> ScanResult:
+    """Hand the report of the whole to a reporter, made of the reports of its shards.
+
+    Args:
+        shards: As :func:`open_shards` returns them.
+        problems: What does not fit, and what lacks.
+        reporter: Where the whole goes.
+        max_causes: Cap of each Status.
+    """
+    return _Merge(shards, [*problems], max_causes).run(reporter)
 
 
 def _fitting(paths: Sequence[Path], problems: list[str]) -> list[ShardFile]:
@@ -246,6 +258,8 @@ class _Merge:
             complete=not reasons,
             new=self._new,
             problems=seen.problems,
+            prefix=_storage_prefix(scope),
+            revision=self._again.revision,
             below_prefix=seen.below_prefix,
             nothing_named_exists=seen.nothing_named_exists,
             suggested_prefixes=seen.suggested_prefixes,

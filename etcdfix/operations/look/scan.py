@@ -82,6 +82,8 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
         complete: Everything in scope was seen and decided.
         new: Unhealthy and undetermined keys that the baseline does not know, by outcome.
         problems: Why the source could not show everything; empty when it could.
+        prefix: The storage prefix.
+        revision: The one that was asked for; "" for the newest.
         denied: Keys outside the storage prefix that were named and may not be read.
         below_prefix: Whether any key at all lies below the storage prefix.
         nothing_named_exists: Keys, key prefixes or namespaces were named, and none of them exists.
@@ -93,6 +95,8 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
     new: dict[Outcome, int]
     problems: list[str]
+    prefix: str
+    revision: str
     below_prefix: bool
     nothing_named_exists: bool
     suggested_prefixes: list[str]
@@ -205,6 +209,8 @@ def run_scan(
         complete=not reasons,
         new=gathering.new,
         problems=problems,
+        prefix=request.layout.prefix,
+        revision=request.same_again.revision,
         below_prefix=below,
         nothing_named_exists=seen.nothing_named_exists,
         suggested_prefixes=seen.suggested_prefixes,

@@ -25,6 +25,8 @@ def result(**changes: Any) -> ScanResult:
         "complete": True,
         "new": {},
         "problems": [],
+        "prefix": "/registry/",
+        "revision": "",
         "below_prefix": True,
         "nothing_named_exists": False,
         "suggested_prefixes": [],

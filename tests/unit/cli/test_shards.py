@@ -11,14 +11,16 @@ import pytest
 
 from etcdfix.cli.root import run as run_command
 from tests.support.bbolt_writer import database, put
-from tests.support.objects import config_map
+from tests.support.encoders import kms_v2_body
+from tests.support.objects import KMS_V2, config_map, configuration_yaml
 
 
 class Result(NamedTuple):
-    """How a command ended, and all that it said, on one line."""
+    """How a command ended, and all that it said, on one line; then what it said on standard error, as it was."""
 
     exit_code: int
     output: str
+    err: str
 
 
 Run = Callable[..., Result]
@@ -29,7 +31,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*arguments: str | Path) -> Result:
         code = run_command([str(argument) for argument in arguments])
         said = capsys.readouterr()
-        return Result(code, " ".join(f"{said.out} {said.err}".split()))
+        return Result(code, " ".join(f"{said.out} {said.err}".split()), said.err)
 
     return run
 
@@ -52,6 +54,17 @@ def shards(run: Run, snapshot: Path, of: int, *more: str) -> list[Path]:
             "scan", "--snapshot", snapshot, "--shard", f"{n}/{of}", "-o", "json", "--output-file", file, *more
         )
     return files
+
+
+@pytest.fixture
+def under_kms(tmp_path: Path) -> tuple[str, ...]:
+    """Options to scan a snapshot with two values under a KMS key whose plugin is not there."""
+    path, config = tmp_path / "kms.db", tmp_path / "kms.yaml"
+    sealed = b"k8s:enc:kms:v2:prov:" + kms_v2_body(bytes(60), key_id="key-1", dek_source=b"1")
+    stored = [put(n, f"/registry/secrets/shop/{n}".encode(), sealed) for n in (2, 3)]
+    path.write_bytes(database(stored, trailer=True))
+    config.write_bytes(configuration_yaml(KMS_V2))
+    return ("--snapshot", str(path), "--encryption-config", str(config))
 
 
 @pytest.mark.parametrize(
@@ -85,6 +98,52 @@ def test_the_exit_code_is_that_of_the_whole(run: Run, snapshot: Path) -> None:
     result = run("report", "merge", *files[:2])
     assert result.exit_code == 3
     assert "incomplete: shard 3 of 3 is not among the files" in result.output
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        (("--etcd-prefix", "/wrong"), 5, "NOTHING WAS EXAMINED: no key starts with /wrong/\n"),
+        (("--etcd-prefix", "/wrong"), 5, "  next: Kubernetes keys seem to be under /registry;"),
+        (("--etcd-prefix", "/wrong", "--revision", "4"), 5, "no key starts with /wrong/ at revision 4\n"),
+        (("-n", "nowhere"), 5, "NOTHING WAS EXAMINED: no key matches the given name"),
+        (("pods",), 0, "no key is in this scope"),
+        (("--fail-on", "none"), 0, "not counted for the exit code (--fail-on): 1 decode-failure"),
+    ],
+)
+def test_a_merge_says_what_the_scan_says(
+    run: Run, snapshot: Path, more: tuple[str, ...], code: int, said: str
+) -> None:
+    of_merge = more if "--fail-on" in more else ()
+    merged = run("report", "merge", *shards(run, snapshot, 3, *more), "-o", "name", *of_merge)
+    assert (merged.exit_code, merged.err) == (
+        code,
+        run("scan", "--snapshot", snapshot, "-o", "name", *more).err,
+    )
+    assert said in merged.err
+
+
+def test_a_merge_names_the_plugin_that_was_not_there(
+    run: Run, snapshot: Path, under_kms: tuple[str, ...]
+) -> None:
+    merged = run("report", "merge", *shards(run, snapshot, 2, *under_kms), "-o", "name")
+    assert (merged.exit_code, merged.err) == (3, run("scan", *under_kms, "-o", "name").err)
+    assert merged.err.startswith("etcdfix: KMS plugin of kms/v2/prov at unix:///run/kms.sock: ")
+
+
+@pytest.mark.parametrize("revealing", [(1,), (2,), ()])
+def test_a_merge_that_reveals_a_key_id_is_for_its_owner_alone(
+    run: Run, snapshot: Path, under_kms: tuple[str, ...], revealing: tuple[int, ...]
+) -> None:
+    files = [snapshot.with_name(f"shard-{n}.json") for n in (1, 2)]
+    for n, file in enumerate(files, 1):
+        reveal = ["--reveal-key-ids"] if n in revealing else []
+        run("scan", *under_kms, "--shard", f"{n}/2", "-o", "json", "--output-file", file, *reveal)
+    target = snapshot.with_name("merged.json")
+    target.touch(0o644)
+    run("report", "merge", *files, "-o", "json", "--output-file", target)
+    assert revealing or "key-1" not in target.read_text()
+    assert target.stat().st_mode & 0o777 == (0o600 if revealing else 0o644)
 
 
 def test_a_shard_alone_where_nothing_was_examined_is_incomplete(run: Run, snapshot: Path) -> None:

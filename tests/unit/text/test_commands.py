@@ -26,6 +26,18 @@ def test_a_snapshot_is_saved_of_one_endpoint_as_it_stands_now(source: tuple[str,
     assert RepeatedOptions(source=source).save_snapshot() == expected
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ((), ""),
+        (("--snapshot", "old.db", "--revision", "7"), "7"),
+        (("--revision",), ""),  # a saved report may say anything
+    ],
+)
+def test_the_revision_that_was_named(source: tuple[str, ...], expected: str) -> None:
+    assert RepeatedOptions(source=source).revision == expected
+
+
 def test_etcdctl_asks_every_endpoint_and_knows_no_revision() -> None:
     again = RepeatedOptions(source=("--endpoints", "one:1,two:2", "--revision", "7", "--cacert", "my ca"))
     assert again.etcdctl("alarm", "list") == "etcdctl --endpoints one:1,two:2 --cacert 'my ca' alarm list"

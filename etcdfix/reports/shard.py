@@ -13,7 +13,7 @@ from etcdfix.reports.first_step import Urgent
 from etcdfix.reports.key_loss import LossRest, Place
 from etcdfix.reports.model import Ending, Finding, Header, Shard, Summary
 from etcdfix.reports.next_steps import PLUGIN_REMEDIES, WELL
-from etcdfix.reports.report_file import open_report
+from etcdfix.reports.report_file import OF_ANOTHER, open_report
 from etcdfix.reports.tally import TallyRest
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
@@ -43,6 +43,7 @@ class ShardPart(msgspec.Struct, frozen=True, kw_only=True):
     """What ``report merge`` needs of a shard beside its summary; at the end of the shard's report, under ``part``.
 
     Attributes:
+        shard: Which one it is, again: the head of another one may stand before this.
         findings: How many the report has.
         tally: What was counted and does not stand in the summary.
         losses: Values that may belong to lost encryption keys, by key.
@@ -55,6 +56,7 @@ class ShardPart(msgspec.Struct, frozen=True, kw_only=True):
         again: What a command must repeat.
     """
 
+    shard: Shard
     findings: int
     tally: TallyRest
     losses: list[LossRest]
@@ -123,6 +125,8 @@ def open_shard(path: Path) -> ShardFile:
         end = report.end(ShardEnd)
         if end.part is None:
             raise msgspec.ValidationError("it does not have what a merge needs of a shard")
+        if end.part.shard != head.scope.shard:
+            raise msgspec.ValidationError(OF_ANOTHER)
         if end.part.findings != findings:
             raise msgspec.ValidationError(f"it has {findings} findings, and says {end.part.findings}")
         _check_words(end.summary)

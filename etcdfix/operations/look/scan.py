@@ -185,8 +185,8 @@ def run_scan(
         again=request.same_again,
     )
     part = None
-    if request.shard is not None:
-        part = gathering.part(seen, own, named=named)
+    if shard is not None:
+        part = gathering.part(shard, seen, own, named=named)
         summary.next = _MERGE
     description = source.describe()
     conclusion = Conclusion(

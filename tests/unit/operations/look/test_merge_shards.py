@@ -51,6 +51,8 @@ def change(path: Path, how: Callable[[Report], None]) -> None:
     """Change a report as a program may that writes it anew."""
     document = json.loads(path.read_bytes())
     how(document)
+    if "part" in document and document["scope"].get("shard"):
+        document["part"]["shard"] = document["scope"]["shard"]
     path.write_text(json.dumps(document))
 
 
@@ -70,6 +72,16 @@ def test_very_many_lack(tmp_path: Path) -> None:
     told = reasons(files[:1])
     assert len(told) == 11
     assert told[-1] == "19 more shards of 30 are not among the files"
+
+
+def test_the_head_of_one_and_the_end_of_another(tmp_path: Path) -> None:
+    files = shard_files(again, REQUEST, 3, tmp_path, "jsonl")
+    head = files[0].read_bytes().splitlines(keepends=True)[0]
+    files[0].write_bytes(head + b"".join(files[2].read_bytes().splitlines(keepends=True)[1:]))
+    assert reasons(files) == [
+        "shard-1-of-3.jsonl is no report of a shard: its end is of another scan than its head; it is left out",
+        "shard 1 of 3 is not among the files",
+    ]
 
 
 def test_one_is_there_twice(files: list[Path]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
@@ -28,19 +28,10 @@ from etcdfix.inputs.jsonparts import (
     members,
     piece,
 )
-from etcdfix.model import Outcome
 from etcdfix.reports.model import API_VERSION
 from etcdfix.temporary import temporary_directory
 
 S = TypeVar("S", bound=msgspec.Struct)
-
-COUNTED: Final = {
-    Outcome.DECRYPT_FAILURE.value: "decrypt_failures",
-    Outcome.DECODE_FAILURE.value: "decode_failures",
-    Outcome.INCONSISTENT.value: "inconsistent",
-    Outcome.UNDETERMINED.value: "undetermined",
-}
-"""Field of the summary that counts the findings of an outcome."""
 
 OF_ANOTHER: Final = "its end is of another scan than its head"
 
@@ -265,20 +256,6 @@ def refused(option: str, path: Path, error: Exception) -> ConfigurationError:
     hint = error.hint if isinstance(error, _NotToGoOnFrom | OtherFormError) else _WRITE_ONE
     what = "is no report to go on from" if isinstance(error, _NotToGoOnFrom) else "is not a report of etcdfix"
     return ConfigurationError(f"{option} {path} {what}: {why}", hint=hint)
-
-
-def contradictions(found: Mapping[str, int], told: Mapping[str, int]) -> list[str]:
-    """Say where the findings are not those that the summary counts: the file was edited, or a part of it is lost.
-
-    Args:
-        found: How many findings there are, by field of the summary.
-        told: What the summary says.
-    """
-    return [
-        f"the report contradicts itself: it has {found[field]} findings of {outcome}, and counts {told[field]}"
-        for outcome, field in COUNTED.items()
-        if found[field] != told[field]
-    ]
 
 
 def _digest(raw: Readable) -> str:

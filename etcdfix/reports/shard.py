@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from etcdfix.model import Outcome
+from etcdfix.reports.contradictions import MOST_COUNTED, MOST_REVISION
 from etcdfix.reports.first_step import Urgent
 from etcdfix.reports.key_loss import LossRest, Place
 from etcdfix.reports.model import Ending, Finding, Header, Shard, Summary
@@ -130,6 +131,7 @@ def open_shard(path: Path) -> ShardFile:
         if end.part.findings != findings:
             raise msgspec.ValidationError(f"it has {findings} findings, and says {end.part.findings}")
         _check_words(end.summary)
+        _check_numbers(msgspec.to_builtins(end))
         return ShardFile(path, report.sha256, head, end, head.scope.shard, end.part)
 
 
@@ -148,3 +150,21 @@ def _check_words(summary: Summary) -> None:
     ]
     if words:
         raise msgspec.ValidationError(f"nobody knows its word {words[0]}")
+
+
+def _check_numbers(value: object, name: str = "count") -> None:
+    """Look at all numbers of an end: they are added up, and printed.
+
+    Raises:
+        msgspec.ValidationError: One counts nothing.
+    """
+    if isinstance(value, dict):
+        for field, one in value.items():
+            _check_numbers(one, str(field))
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            _check_numbers(one, name)
+    elif isinstance(value, int):
+        most = MOST_REVISION if name.endswith("revision") else MOST_COUNTED
+        if not 0 <= value <= most:
+            raise msgspec.ValidationError(f"its {name} is {value}")

@@ -20,9 +20,10 @@ from etcdfix.model import Outcome
 from etcdfix.operations.look.concluding import conclude
 from etcdfix.operations.look.gathering import FAILING, SAMPLE
 from etcdfix.operations.look.scan import ScanResult
-from etcdfix.operations.look.shards import key_in, span_in
+from etcdfix.operations.look.shards import span_in
 from etcdfix.reports.alike import CommonWords, shortened
 from etcdfix.reports.base import Reporter
+from etcdfix.reports.contradictions import OUT_OF_ORDER, SeenFindings, key_in, uncounted
 from etcdfix.reports.finding import status_cause
 from etcdfix.reports.first_step import FirstStep
 from etcdfix.reports.key_loss import KeyLosses, Lost, Place
@@ -39,7 +40,6 @@ from etcdfix.reports.model import (
 )
 from etcdfix.reports.next_steps import PLUGIN_REMEDIES, plugin_problems
 from etcdfix.reports.origin import TOOL, shown_word
-from etcdfix.reports.report_file import COUNTED, contradictions
 from etcdfix.reports.shard import Seen, ShardFile, open_shard
 from etcdfix.reports.tally import Tally
 from etcdfix.storagekey import ResourcePrefix, display, most_frequent
@@ -339,14 +339,12 @@ class _SeenFindings:
     """Holds the findings of a shard against what else it says, as they pass."""
 
     def __init__(self, shard: ShardFile) -> None:
+        self._shard = shard
         self._span = span_in(shard.shard)
-        self._told = {
-            field: sum(getattr(resource, field) for resource in shard.end.summary.by_resource)
-            for field in COUNTED.values()
-        }
-        self._found: Counter[str] = Counter()
-        self._before = b""
-        self._out_of_place = ""
+        self._seen = SeenFindings()
+        self._causes: Counter[tuple[str, str]] = Counter()
+        self._severities: Counter[str] = Counter()
+        self._outside = ""
 
     def take(self, finding: Finding) -> None:
         """Look at one finding.
@@ -357,17 +355,29 @@ class _SeenFindings:
         key = key_in(finding.key, finding.key_base64)
         if (finding.key, finding.key_base64) != (display(key), key_base64(key)):
             raise ValueError(f"a finding does not name its key as reports do: {finding.key}")
-        if finding.outcome in COUNTED:
-            self._found[COUNTED[finding.outcome]] += 1
-        if finding.key.endswith(WITHHELD):  # nobody can tell its place
-            return
-        if not self._out_of_place and not (self._before < key and self._span.holds(key)):
-            self._out_of_place = f"{safe_text(finding.key)} is not where it belongs"
-        self._before = key
+        self._seen.take(finding)
+        if finding.cause is not None and finding.outcome != Outcome.NOT_AN_OBJECT:
+            self._causes[finding.cause, finding.outcome] += 1
+        if finding.severity is not None:
+            self._severities[finding.severity] += 1
+        # Nobody can tell the place of what was withheld.
+        if not self._outside and not finding.key.endswith(WITHHELD) and not self._span.holds(key):
+            self._outside = finding.key
 
-    def problems(self) -> list[str]:
-        """Return what does not fit, once all were taken."""
-        return [*filter(None, [self._out_of_place]), *contradictions(self._found, self._told)]
+    def problems(self) -> Iterator[str]:
+        """Yield what does not fit, once all were taken."""
+        summary, part = self._shard.end.summary, self._shard.part
+        if self._outside:
+            yield f"{safe_text(self._outside)} is not where it belongs"
+        yield from self._seen.contradictions(summary, in_order=OUT_OF_ORDER not in part.seen.problems)
+        yield from uncounted(summary)
+        if self._causes != {(one.cause, one.outcome): one.count for one in summary.by_cause}:
+            yield "the report contradicts itself: its findings have other causes than it counts"
+        stakes: Counter[str] = Counter()
+        for stake, count in part.tally.stakes:
+            stakes[stake.severity] += count
+        if self._severities != stakes:
+            yield "the report contradicts itself: with its findings other things are at stake than it counts"
 
 
 def _named(shard: ShardFile) -> str:

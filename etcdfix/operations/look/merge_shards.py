@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +22,7 @@ from etcdfix.operations.look.gathering import FAILING, SAMPLE
 from etcdfix.operations.look.scan import ScanResult
 from etcdfix.operations.look.shards import span_in
 from etcdfix.reports.alike import CommonWords, shortened
-from etcdfix.reports.base import Reporter
+from etcdfix.reports.base import Reporter, fit
 from etcdfix.reports.contradictions import OUT_OF_ORDER, SeenFindings, key_in, uncounted
 from etcdfix.reports.finding import status_cause
 from etcdfix.reports.first_step import FirstStep
@@ -42,12 +42,15 @@ from etcdfix.reports.next_steps import PLUGIN_REMEDIES, plugin_problems
 from etcdfix.reports.origin import TOOL, shown_word
 from etcdfix.reports.shard import Seen, ShardFile, open_shard
 from etcdfix.reports.tally import Tally
+from etcdfix.sources.problems import MAX_PROBLEMS
 from etcdfix.storagekey import ResourcePrefix, display, most_frequent
 from etcdfix.text.safetext import WITHHELD, key_base64, safe_text
 from etcdfix.verdicts.kinds import MOST_KINDS
 
 _SWITCHES: Final = ("--no-kms", "--no-encryption")
 _MOST_NAMED: Final = 10
+_MOST_SENTENCES: Final = 2 * MAX_PROBLEMS
+_LONGEST_SENTENCE: Final = 2_000
 
 
 def merge_shards(paths: Sequence[Path], reporter: Reporter, *, max_causes: int) -> ScanResult:
@@ -87,7 +90,7 @@ def _fitting(paths: Sequence[Path], problems: list[str]) -> list[ShardFile]:
             problems.append(f"{shown}: {why(exc)}; it is left out")
             continue
         except (*SPOILED, ValueError) as exc:
-            problems.append(f"{shown} is no report of a shard: {safe_text(spoiled(exc))}; it is left out")
+            problems.append(f"{shown} is no report of a shard: {_shown(spoiled(exc))}; it is left out")
             continue
         reason = _misfit(shard, first) or _taken(shard, taken)
         if reason:
@@ -105,9 +108,7 @@ def _misfit(shard: ShardFile, first: ShardFile | None) -> str:
     """Return why a shard does not belong to the first one; "" where it does."""
     head, index, of = shard.head, shard.shard.index, shard.shard.of
     if head.tool != TOOL:
-        return (
-            f"{safe_text(head.tool.name)} {safe_text(head.tool.version)} wrote it, and this is {TOOL.version}"
-        )
+        return f"{_shown(head.tool.name)} {_shown(head.tool.version)} wrote it, and this is {TOOL.version}"
     span = span_in(shard.shard)
     if (
         not 1 <= index <= of
@@ -125,10 +126,15 @@ def _misfit(shard: ShardFile, first: ShardFile | None) -> str:
         here, there = value(shard), value(first)
         if here != there:
             return (
-                f"its {what} is {safe_text(str(here or 'none'))}, and that of {safe_text(str(first.path))} is "
-                f"{safe_text(str(there or 'none'))}"
+                f"its {what} is {_shown(str(here or 'none'))}, and that of {safe_text(str(first.path))} is "
+                f"{_shown(str(there or 'none'))}"
             )
     return ""
+
+
+def _shown(text: str) -> str:
+    """Return text of a report as it may stand in a sentence: anybody may have written it, of any length."""
+    return safe_text(fit(text))
 
 
 def _asked(shard: ShardFile) -> str:
@@ -159,13 +165,11 @@ def _taken(shard: ShardFile, taken: dict[int, ShardFile]) -> str:
     if index in taken:
         return f"shard {index} of {of} is in {safe_text(str(taken[index].path))} already"
     span = span_in(shard.shard)
-    for other in taken.values():
-        there = span_in(other.shard)
-        name = safe_text(str(other.path))
-        if other.shard.index == index - 1 and there.end != span.start:
-            return f"its keys do not begin where those of {name} end"
-        if other.shard.index == index + 1 and there.start != span.end:
-            return f"its keys do not end where those of {name} begin"
+    before, after = taken.get(index - 1), taken.get(index + 1)
+    if before is not None and span_in(before.shard).end != span.start:
+        return f"its keys do not begin where those of {safe_text(str(before.path))} end"
+    if after is not None and span_in(after.shard).start != span.end:
+        return f"its keys do not end where those of {safe_text(str(after.path))} begin"
     return ""
 
 
@@ -274,7 +278,7 @@ class _Merge:
             except OSError as exc:
                 self._problems.append(f"{_named(shard)}: {why(exc)}")
             except (*SPOILED, ValueError) as exc:
-                self._problems.append(f"{_named(shard)}: {safe_text(spoiled(exc))}")
+                self._problems.append(f"{_named(shard)}: {_shown(spoiled(exc))}")
             else:
                 self._problems += [f"{_named(shard)}: {problem}" for problem in seen.problems()]
 
@@ -318,21 +322,25 @@ class _Merge:
 
     def _problems_of_shards(self) -> Iterator[str]:
         """Yield why the shards could not show everything: of the file once, of one shard with its number."""
-        everywhere = Counter(
-            sentence for shard in self._shards for sentence in dict.fromkeys(shard.part.seen.problems)
-        )
+        everywhere = Counter(sentence for shard in self._shards for sentence in _sentences(shard))
         yield from (sentence for sentence, number in everywhere.items() if number == len(self._shards))
         for shard in self._shards:
             seen = shard.part.seen
-            for sentence in dict.fromkeys(seen.problems):
+            for sentence in _sentences(shard):
                 if everywhere[sentence] < len(self._shards):
                     yield f"{_named(shard)}: {sentence}"
             if seen.ended:
-                yield f"{_named(shard)}: {seen.ended} before the end"
+                yield f"{_named(shard)}: {fit(seen.ended)} before the end"
             summary = shard.end.summary
             told = seen.problems or seen.ended or not seen.below_prefix or summary.undetermined
             if not shard.end.complete and not told and not plugin_problems(summary.kms):
                 yield f"{_named(shard)}: it is incomplete, and does not say why"
+
+
+def _sentences(shard: ShardFile) -> list[str]:
+    """Return what a shard says of its source, each once; a scan has fewer and shorter sentences."""
+    told = islice(dict.fromkeys(shard.part.seen.problems), _MOST_SENTENCES)
+    return [fit(sentence, _LONGEST_SENTENCE) for sentence in told]
 
 
 class _SeenFindings:
@@ -368,7 +376,7 @@ class _SeenFindings:
         """Yield what does not fit, once all were taken."""
         summary, part = self._shard.end.summary, self._shard.part
         if self._outside:
-            yield f"{safe_text(self._outside)} is not where it belongs"
+            yield f"{_shown(self._outside)} is not where it belongs"
         yield from self._seen.contradictions(summary, in_order=OUT_OF_ORDER not in part.seen.problems)
         yield from uncounted(summary)
         if self._causes != {(one.cause, one.outcome): one.count for one in summary.by_cause}:

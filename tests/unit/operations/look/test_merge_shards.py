@@ -13,8 +13,9 @@ from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.merge_shards import merged_kms
 from etcdfix.operations.look.scan import ScanRequest
+from etcdfix.operations.look.shards import Span, span_in
 from etcdfix.reports.baseline import load_baseline
-from etcdfix.reports.model import KMSPluginSummary, KMSSummary
+from etcdfix.reports.model import KMSPluginSummary, KMSSummary, Shard
 from etcdfix.reports.saved_report import load_report
 from etcdfix.storagekey import StorageLayout
 from tests.support.memory_source import MemorySource
@@ -65,6 +66,22 @@ def test_standard_input_cannot_be_read_twice(files: list[Path]) -> None:
     with pytest.raises(ConfigurationError, match="- is standard input, and a shard is read twice") as raised:
         merge_as([*files[:2], Path("-")])
     assert raised.value.hint == "save it in a file"
+
+
+def test_each_of_many_is_held_against_its_neighbours_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = shard_files(again, REQUEST, 40, tmp_path)
+    spans = 0
+
+    def counting(shard: Shard) -> Span:
+        nonlocal spans
+        spans += 1
+        return span_in(shard)
+
+    monkeypatch.setattr("etcdfix.operations.look.merge_shards.span_in", counting)
+    assert not merge_as(files)[1].problems
+    assert spans <= 10 * len(files)
 
 
 def test_very_many_lack(tmp_path: Path) -> None:
@@ -144,6 +161,30 @@ def test_what_does_not_fit_is_named_and_left_out(
     assert named in first
     assert first.endswith("; it is left out")
     assert rest == ["shard 2 of 3 is not among the files"]
+
+
+LONG = "\x1b" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda d: d["source"].update(cluster_name=LONG),
+        lambda d: d["scope"].update(resources=[LONG]),
+        lambda d: d["tool"].update(name=LONG, version=LONG),
+        lambda d: d["summary"]["by_cause"][0].update(cause=LONG),
+        lambda d: d["findings"][0].update(key=LONG),
+        lambda d: d["findings"][0].update(key="/" + "x" * 1_000_000),
+        lambda d: d["part"]["seen"].update(ended=LONG),
+        lambda d: d["part"]["seen"].update(problems=[LONG]),
+        lambda d: d["part"]["seen"].update(problems=[f"{number}" for number in range(10_000)]),
+    ],
+)
+def test_no_hostile_word_fills_the_terminal(files: list[Path], how: Callable[[Report], None]) -> None:
+    change(files[1], how)
+    told = reasons(files)
+    assert told
+    assert len("".join(told)) < 10_000
 
 
 def _without_the_finding(document: Report) -> None:

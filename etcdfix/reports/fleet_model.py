@@ -151,7 +151,9 @@ class SharedKey(msgspec.Struct, frozen=True, kw_only=True):
         type: ``kms-key-id``, or ``encryption-key`` for one whose bytes a configuration holds.
         id: SHA-256 of the KMS key id, or the fingerprint of the bytes; never a name.
         opens: ``everywhere``, ``nowhere``, or ``in-part``.
-        clusters: How many clusters use it: reports of one kube-system uid are of one.
+        clusters: How many clusters use it: reports of one kube-system uid are of one. Where a report does not know it,
+            it is of one cluster with those of the same snapshot or cluster name.
+        without_uid: Of how many of them no report knows the uid: each may be one of the others.
         keys: How many etcd keys are under it, in all reports.
         opened: How many of them open.
         unopened: How many do not, or could not be tried.
@@ -163,6 +165,7 @@ class SharedKey(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     opens: str
     clusters: int
+    without_uid: int
     keys: int
     opened: int
     unopened: int

@@ -44,6 +44,7 @@ class _Source(msgspec.Struct):
     type: str
     revision: Revision
     path: str | None = None
+    sha256: str | None = None
     kube_system_uid: str | None = None
     cluster_name: str = ""
     file_modified_at: str = ""
@@ -181,11 +182,13 @@ class ReadRow(msgspec.Struct, frozen=True):
 
     Attributes:
         row: What is published.
+        sha256: Of the file that was scanned, "" for none.
         transformers: Counts under each encryption key.
         kms_keys: Counts under each KMS key id.
     """
 
     row: FleetCluster
+    sha256: str
     transformers: list[TransformerInReport]
     kms_keys: list[KMSKeyInReport]
 
@@ -273,7 +276,12 @@ def read_row(
         lost_midway=bool(doubts) or _is_lost_midway(end),
         incomplete_reasons=[fit(reason) for reason in reasons[:_MOST_LISTED]],
     )
-    return ReadRow(row, summary.by_transformer[:_MOST_KEYS], kms.keys[:_MOST_KEYS])
+    return ReadRow(
+        row,
+        fit(end.source.sha256 or "", _MOST_WORD),
+        summary.by_transformer[:_MOST_KEYS],
+        kms.keys[:_MOST_KEYS],
+    )
 
 
 def time_of(text: str) -> datetime | None:

@@ -168,7 +168,9 @@ def _shared_key(output: Output, key: SharedKey, max_rows: int) -> None:
         "everywhere": "opens everywhere",
         "nowhere": f"OPENS NOWHERE: {counted(key.unopened, 'value')} did not open, or could not be tried",
     }.get(key.opens, f"opens {key.opened} of {counted(key.keys, 'value')}")
-    output.prose(f"{_TYPES[key.type]} {safe_text(key.id)}: {counted(key.clusters, 'cluster')}; {opens}", "  ")
+    unknown = f" (of {key.without_uid} the uid is not known)" if key.without_uid else ""
+    clusters = f"{counted(key.clusters, 'cluster')}{unknown}"
+    output.prose(f"{_TYPES[key.type]} {safe_text(key.id)}: {clusters}; {opens}", "  ")
     rows = [
         (
             "   ", _cut(use.cluster), shown_transformer(use.transformer), shown(",".join(use.resources) or "-"),

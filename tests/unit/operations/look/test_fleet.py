@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -532,10 +533,41 @@ def test_two_reports_of_one_cluster_share_no_key_but_stand_with_one_that_does(tm
         for name in ("a", "b")
     ]
     assert not merged(paths).shared_keys
-    paths.append(write_report(tmp_path / "c.json", name="c", uid=None, kms_keys=[kms_key()]))
+    other = {"sha256": "sha256:" + "c" * 64}
+    paths.append(write_report(tmp_path / "c.json", name="c", uid=None, origin=other, kms_keys=[kms_key()]))
     (shared,) = merged(paths).shared_keys
     assert shared.clusters == 2
     assert [use.cluster for use in shared.uses] == ["a", "b", "c"]
+
+
+def test_without_a_uid_one_file_or_one_name_is_one_cluster(tmp_path: Path) -> None:
+    def report(number: int, sha256: str, name: str, uid: str | None = None) -> Path:
+        origin = {"sha256": f"sha256:{sha256}"}
+        return write_report(
+            tmp_path / f"{number}.json", name=name, uid=uid, origin=origin, kms_keys=[kms_key()]
+        )
+
+    # Of one file; of one name; and of both with others that have nothing in common.
+    same = [report(1, "a", "east"), report(2, "a", "west"), report(3, "b", "west")]
+    assert not merged(same).shared_keys
+    for known in (report(4, "b", "north", uid="u"), report(4, "c", "east", uid="u")):
+        assert not merged([*same, known]).shared_keys
+        assert not merged([known, *same]).shared_keys
+    (shared,) = merged([*same, report(5, "d", "")]).shared_keys
+    assert (shared.clusters, shared.without_uid) == (2, 2)
+    others = [report(6, "a", "south", uid="v"), report(7, "z", "south", uid="w")]
+    (shared,) = merged([*same, *others]).shared_keys
+    assert (shared.clusters, shared.without_uid) == (2, 0)
+
+
+def test_a_key_of_a_cluster_without_a_uid_is_said_with_that(tmp_path: Path) -> None:
+    paths = [
+        write_report(tmp_path / f"{uid}.json", uid=uid, origin={"sha256": uid}, kms_keys=[kms_key()])
+        for uid in ("u", None)
+    ]
+    stream = io.BytesIO()
+    FLEET_FORMATS["table"](merged(paths), stream, 10)
+    assert "2 clusters (of 1 the uid is not known)" in " ".join(stream.getvalue().decode().split())
 
 
 def test_keys_that_open_nowhere_come_first_then_those_of_most_clusters(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ class SharedKeys:
         """
         cluster = self._clusters.add(read)
         for key in read.transformers:
-            opened = max(key.keys - key.failures - key.undetermined, 0)
+            readable = max(key.keys - key.failures - key.undetermined, 0)
             self._add(
                 read,
                 cluster,
@@ -104,11 +104,13 @@ class SharedKeys:
                 key.transformer,
                 key.resources,
                 key.keys,
-                opened,
+                readable,
             )
         for held in read.kms_keys:
-            opened = min(held.opened, held.keys)
-            self._add(read, cluster, KMS_KEY_ID, held.key_id_sha256, held.transformer, [], held.keys, opened)
+            readable = min(held.opened, held.keys)
+            self._add(
+                read, cluster, KMS_KEY_ID, held.key_id_sha256, held.transformer, [], held.keys, readable
+            )
 
     def _add(
         self,
@@ -119,7 +121,7 @@ class SharedKeys:
         transformer: str,
         resources: list[str],
         keys: int,
-        opened: int,
+        readable: int,
     ) -> None:
         if named is None or not _IDS[kind].fullmatch(named):
             return
@@ -130,15 +132,15 @@ class SharedKeys:
             transformer=fit(transformer, _MOST_WORD),
             resources=shown_resources(resources),
             keys=keys,
-            opened=opened,
-            unopened=keys - opened,
+            readable=readable,
+            unreadable=keys - readable,
         )
         turn = f"{kind}\0{named}\0{row.name}\0".encode() + self._added.to_bytes(_BYTES)
         self._added += 1
         self._uses.add(turn, _Use(kind, named, cluster, use))
 
     def finish(self) -> Rows[SharedKey]:
-        """Return the keys that several clusters use: those that open nowhere first, then those of most clusters.
+        """Return the keys that several clusters use: those that read nowhere first, then those of most clusters.
 
         Raises:
             SourceError: There is no room for them.
@@ -148,7 +150,7 @@ class SharedKeys:
         for (kind, named), uses in groupby(self._uses.finish(), key=lambda use: (use.kind, use.id)):
             found = self._shared(kind, named, uses)
             if found.clusters > 1:
-                worst = _ORDER.index(found.opens).to_bytes(1)
+                worst = _ORDER.index(found.reads).to_bytes(1)
                 most = (2 ** (8 * _BYTES) - 1 - found.clusters).to_bytes(_BYTES)
                 shared.add(worst + most + f"{kind}\0{named}".encode(), found)
         return shared.finish()
@@ -156,24 +158,24 @@ class SharedKeys:
     def _shared(self, kind: str, named: str, uses: Iterator[_Use]) -> SharedKey:
         clusters: set[str] = set()
         listed: list[KeyUse] = []
-        count = keys = opened = 0
+        count = keys = readable = 0
         for one in uses:
             clusters.add(self._clusters.of(one.cluster))
             count += 1
             keys += one.use.keys
-            opened += one.use.opened
+            readable += one.use.readable
             if len(listed) < _MOST_USES:
                 listed.append(one.use)
-        opens = "everywhere" if opened == keys else "in-part" if opened else "nowhere"
+        reads = "everywhere" if readable == keys else "in-part" if readable else "nowhere"
         return SharedKey(
             type=kind,
             id=named,
-            opens=opens,
+            reads=reads,
             clusters=len(clusters),
             without_uid=sum(not cluster.startswith(_UID) for cluster in clusters),
             keys=keys,
-            opened=opened,
-            unopened=keys - opened,
+            readable=readable,
+            unreadable=keys - readable,
             uses=listed,
             uses_in_all=count,
         )

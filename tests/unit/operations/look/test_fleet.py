@@ -497,9 +497,11 @@ def test_one_kms_key_of_several_clusters(tmp_path: Path) -> None:
     ]
     report = merged(paths)
     (shared,) = report.shared_keys
-    assert (shared.type, shared.id, shared.clusters, shared.opens) == ("kms-key-id", KEY_ID, 2, "in-part")
-    assert (shared.keys, shared.opened, shared.unopened, shared.uses_in_all) == (12, 2, 10, 2)
-    assert [(use.cluster, use.transformer, use.keys, use.opened, use.unopened) for use in shared.uses] == [
+    assert (shared.type, shared.id, shared.clusters, shared.reads) == ("kms-key-id", KEY_ID, 2, "in-part")
+    assert (shared.keys, shared.readable, shared.unreadable, shared.uses_in_all) == (12, 2, 10, 2)
+    assert [
+        (use.cluster, use.transformer, use.keys, use.readable, use.unreadable) for use in shared.uses
+    ] == [
         ("a", "kms/v2/vault", 5, 0, 5),
         ("b", "kms/v2/other", 7, 2, 5),
     ]
@@ -513,10 +515,22 @@ def test_one_encryption_key_of_several_clusters_whatever_its_name(tmp_path: Path
     ]
     (shared,) = merged(paths).shared_keys
     assert (shared.type, shared.id) == ("encryption-key", FINGERPRINT)
-    assert [(use.transformer, use.resources, use.opened, use.unopened) for use in shared.uses] == [
+    assert [(use.transformer, use.resources, use.readable, use.unreadable) for use in shared.uses] == [
         ("aescbc/v1/key1", ["secrets"], 3, 2),
         ("secretbox/v1/k2", ["secrets"], 5, 0),
     ]
+
+
+def test_values_that_are_damaged_inside_do_not_say_that_their_key_opens_nothing(tmp_path: Path) -> None:
+    """A summary does not tell what does not open from what does not decode."""
+    paths = [write_report(tmp_path / f"{at}.json", transformers=[transformer(failures=5)]) for at in range(2)]
+    report = merged(paths)
+    assert report.shared_keys[0].reads == "nowhere"
+    stream = io.BytesIO()
+    FLEET_FORMATS["table"](report, stream, 10)
+    text = " ".join(stream.getvalue().decode().split())
+    assert "READS NOWHERE: 10 values did not open or decode, or could not be tried" in text
+    assert "OPEN" not in text
 
 
 def test_one_name_of_two_keys_is_no_shared_key(tmp_path: Path) -> None:
@@ -570,7 +584,7 @@ def test_a_key_of_a_cluster_without_a_uid_is_said_with_that(tmp_path: Path) -> N
     assert "2 clusters (of 1 the uid is not known)" in " ".join(stream.getvalue().decode().split())
 
 
-def test_keys_that_open_nowhere_come_first_then_those_of_most_clusters(tmp_path: Path) -> None:
+def test_keys_under_which_nothing_reads_come_first_then_those_of_most_clusters(tmp_path: Path) -> None:
     ids = ["sha256:" + digit * 64 for digit in "1234"]
 
     def keys(at: int) -> list[KMSKeySummary]:
@@ -578,7 +592,7 @@ def test_keys_that_open_nowhere_come_first_then_those_of_most_clusters(tmp_path:
         return [kms_key(ids[0], opened=5), *lost, kms_key(ids[2]), kms_key(ids[3], opened=at)]
 
     paths = [write_report(tmp_path / f"{at}.json", kms_keys=keys(at)) for at in range(3)]
-    found = [(key.id, key.opens, key.clusters) for key in merged(paths).shared_keys]
+    found = [(key.id, key.reads, key.clusters) for key in merged(paths).shared_keys]
     assert found == [
         (ids[2], "nowhere", 3),
         (ids[1], "nowhere", 2),
@@ -593,7 +607,7 @@ def test_forty_clusters_of_one_lost_kms_key(tmp_path: Path) -> None:
         for at in range(50)
     ]
     (shared,) = merged(paths).shared_keys
-    assert (shared.clusters, shared.opens, shared.unopened) == (40, "nowhere", 80)
+    assert (shared.clusters, shared.reads, shared.unreadable) == (40, "nowhere", 80)
 
 
 # Its size

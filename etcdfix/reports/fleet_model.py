@@ -131,8 +131,8 @@ class KeyUse(msgspec.Struct, frozen=True, kw_only=True):
         transformer: What its configuration calls the key; names say nothing about whether two keys are the same.
         resources: Of the rule; empty for a KMS key.
         keys: How many etcd keys are under it.
-        opened: How many of them open.
-        unopened: How many do not, or could not be tried.
+        readable: How many of them open and decode; of a KMS key id: how many open.
+        unreadable: How many do not, or could not be tried.
     """
 
     cluster: str
@@ -140,8 +140,8 @@ class KeyUse(msgspec.Struct, frozen=True, kw_only=True):
     transformer: str
     resources: list[str]
     keys: int
-    opened: int
-    unopened: int
+    readable: int
+    unreadable: int
 
 
 class SharedKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,22 +150,25 @@ class SharedKey(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         type: ``kms-key-id``, or ``encryption-key`` for one whose bytes a configuration holds.
         id: SHA-256 of the KMS key id, or the fingerprint of the bytes; never a name.
-        opens: ``everywhere``, ``nowhere``, or ``in-part``.
-        clusters: How many clusters use it: reports of one kube-system uid are of one.
+        reads: ``everywhere``, ``nowhere``, or ``in-part``.
+        clusters: How many clusters use it: reports of one kube-system uid are of one. Where a report does not know it,
+            it is of one cluster with those of the same snapshot or cluster name.
+        without_uid: Of how many of them no report knows the uid: each may be one of the others.
         keys: How many etcd keys are under it, in all reports.
-        opened: How many of them open.
-        unopened: How many do not, or could not be tried.
+        readable: How many of them open and decode; of a KMS key id: how many open.
+        unreadable: How many do not, or could not be tried.
         uses: What each says, the first thousand.
         uses_in_all: How many there are.
     """
 
     type: str
     id: str
-    opens: str
+    reads: str
     clusters: int
+    without_uid: int
     keys: int
-    opened: int
-    unopened: int
+    readable: int
+    unreadable: int
     uses: list[KeyUse]
     uses_in_all: int
 
@@ -233,7 +236,7 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         clusters: A row for each report, the worst severity first, then by name.
-        shared_keys: Keys that several clusters use, those that do not open first.
+        shared_keys: Keys that several clusters use, those under which nothing reads first.
         same_clusters: Reports with the same kube-system uid.
         left_out: Reports that have no row: what lacks.
         summary: All counts.

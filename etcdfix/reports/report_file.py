@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
@@ -28,19 +28,12 @@ from etcdfix.inputs.jsonparts import (
     members,
     piece,
 )
-from etcdfix.model import Outcome
 from etcdfix.reports.model import API_VERSION
 from etcdfix.temporary import temporary_directory
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-COUNTED: Final = {
-    Outcome.DECRYPT_FAILURE.value: "decrypt_failures",
-    Outcome.DECODE_FAILURE.value: "decode_failures",
-    Outcome.INCONSISTENT.value: "inconsistent",
-    Outcome.UNDETERMINED.value: "undetermined",
-}
-"""Field of the summary that counts the findings of an outcome."""
+OF_ANOTHER: Final = "its end is of another scan than its head"
 
 _PIECE_BYTES: Final = 1 << 20
 _WRITE_ONE: Final = "write one with: etcdfix scan -o json --output-file FILE"
@@ -67,6 +60,26 @@ class _Part(msgspec.Struct, frozen=True):
 
 class _Scope(msgspec.Struct):
     scope: _Part = _Part()
+
+
+class _Source(msgspec.Struct):
+    """Where the data came from, as far as the head and the end of one report must agree.
+
+    Of a live etcd another member may answer in the end, and after a compaction the revision is a newer one.
+    """
+
+    type: str = ""
+    path: str | None = None
+    endpoints: list[str] | None = None
+    revision: int = 0
+    kube_system_uid: str | None = None
+    sha256: str | None = None
+    cluster_name: str = ""
+    file_modified_at: str = ""
+
+
+class _Sourced(msgspec.Struct):
+    source: _Source = msgspec.field(default_factory=_Source)
 
 
 class _NotToGoOnFrom(msgspec.ValidationError):
@@ -156,13 +169,19 @@ class ReportFile:
         """Return what stands after the findings; all of them must have been taken.
 
         Raises:
-            msgspec.MsgspecError: The file is cut, or not as it has to be.
+            msgspec.MsgspecError: The file is cut, not as it has to be, or put together of two.
         """
         if self._members is not None:
             return self.head(kind)
         if self._last is None:
             raise DocumentCut(CUT)
-        return msgspec.json.decode(piece(self._raw, self._last), type=kind)
+        last = piece(self._raw, self._last)
+        began, ended = self.head(_Sourced).source, msgspec.json.decode(last, type=_Sourced).source
+        if ended.type == "etcd" and ended.revision > began.revision:
+            began.revision = ended.revision
+        if ended != began:
+            raise msgspec.ValidationError(OF_ANOTHER)
+        return msgspec.json.decode(last, type=kind)
 
     def _finding_lines(self) -> Iterator[tuple[int, bytes]]:
         at, size = self._first[1] + 1, len(self._raw)
@@ -237,20 +256,6 @@ def refused(option: str, path: Path, error: Exception) -> ConfigurationError:
     hint = error.hint if isinstance(error, _NotToGoOnFrom | OtherFormError) else _WRITE_ONE
     what = "is no report to go on from" if isinstance(error, _NotToGoOnFrom) else "is not a report of etcdfix"
     return ConfigurationError(f"{option} {path} {what}: {why}", hint=hint)
-
-
-def contradictions(found: Mapping[str, int], told: Mapping[str, int]) -> list[str]:
-    """Say where the findings are not those that the summary counts: the file was edited, or a part of it is lost.
-
-    Args:
-        found: How many findings there are, by field of the summary.
-        told: What the summary says.
-    """
-    return [
-        f"the report contradicts itself: it has {found[field]} findings of {outcome}, and counts {told[field]}"
-        for outcome, field in COUNTED.items()
-        if found[field] != told[field]
-    ]
 
 
 def _digest(raw: Readable) -> str:

@@ -14,11 +14,10 @@ import msgspec
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.jsonparts import DocumentCut
 from etcdfix.model import Outcome
+from etcdfix.reports.contradictions import COUNTED, contradictions
 from etcdfix.reports.model import READ_VERSIONS
 from etcdfix.reports.report_file import (
-    COUNTED,
     ReportFile,
-    contradictions,
     open_report,
     refused,
     require_whole,

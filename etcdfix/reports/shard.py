@@ -9,11 +9,12 @@ from pathlib import Path
 import msgspec
 
 from etcdfix.model import Outcome
+from etcdfix.reports.contradictions import MOST_COUNTED, MOST_REVISION
 from etcdfix.reports.first_step import Urgent
 from etcdfix.reports.key_loss import LossRest, Place
 from etcdfix.reports.model import Ending, Finding, Header, Shard, Summary
 from etcdfix.reports.next_steps import PLUGIN_REMEDIES, WELL
-from etcdfix.reports.report_file import open_report
+from etcdfix.reports.report_file import OF_ANOTHER, open_report
 from etcdfix.reports.tally import TallyRest
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
@@ -43,6 +44,7 @@ class ShardPart(msgspec.Struct, frozen=True, kw_only=True):
     """What ``report merge`` needs of a shard beside its summary; at the end of the shard's report, under ``part``.
 
     Attributes:
+        shard: Which one it is, again: the head of another one may stand before this.
         findings: How many the report has.
         tally: What was counted and does not stand in the summary.
         losses: Values that may belong to lost encryption keys, by key.
@@ -55,6 +57,7 @@ class ShardPart(msgspec.Struct, frozen=True, kw_only=True):
         again: What a command must repeat.
     """
 
+    shard: Shard
     findings: int
     tally: TallyRest
     losses: list[LossRest]
@@ -129,9 +132,12 @@ def open_shard(path: Path) -> ShardFile:
         end = report.end(ShardEnd)
         if end.part is None:
             raise msgspec.ValidationError("it does not have what a merge needs of a shard")
+        if end.part.shard != head.scope.shard:
+            raise msgspec.ValidationError(OF_ANOTHER)
         if end.part.findings != findings:
             raise msgspec.ValidationError(f"it has {findings} findings, and says {end.part.findings}")
         _check_words(end.summary)
+        _check_numbers(msgspec.to_builtins(end))
         return ShardFile(path, report.sha256, head, end, head.scope.shard, end.part)
 
 
@@ -150,3 +156,21 @@ def _check_words(summary: Summary) -> None:
     ]
     if words:
         raise msgspec.ValidationError(f"nobody knows its word {words[0]}")
+
+
+def _check_numbers(value: object, name: str = "count") -> None:
+    """Look at all numbers of an end: they are added up, and printed.
+
+    Raises:
+        msgspec.ValidationError: One counts nothing.
+    """
+    if isinstance(value, dict):
+        for field, one in value.items():
+            _check_numbers(one, str(field))
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            _check_numbers(one, name)
+    elif isinstance(value, int):
+        most = MOST_REVISION if name.endswith("revision") else MOST_COUNTED
+        if not 0 <= value <= most:
+            raise msgspec.ValidationError(f"its {name} is {value}")

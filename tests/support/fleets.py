@@ -97,9 +97,10 @@ def write_report(
     counts = Counter(_FIELDS[one.outcome] for one in found if one.outcome in _FIELDS)
     fields: dict[str, Any] = {
         **counts,
-        "keys": 100 + len(found),
+        "keys": 100 + sum(counts.values()) + summary.get("not_objects", 0),
         "readable": 100,
         "severity": "breaks-now" if any(one.severity for one in found) else None,
+        "do_not_restart": "DO NOT RESTART AN API SERVER: why." if any(one.severity for one in found) else "",
         "by_transformer": list(transformers),
         "kms": KMSSummary(None, [], list(kms_keys)) if kms_keys else None,
         "known_findings": sum(one.baseline for one in found),

@@ -12,8 +12,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from etcdfix.model import Outcome
 from etcdfix.reports.base import fit
+from etcdfix.reports.contradictions import MOST_COUNTED, MOST_REVISION, OUT_OF_ORDER, SeenFindings
 from etcdfix.reports.fleet_model import (
     FleetCluster,
     FleetCounts,
@@ -24,7 +24,7 @@ from etcdfix.reports.fleet_model import (
 from etcdfix.reports.model import KMSPluginSummary, KMSSummary, ReportBaseline
 from etcdfix.reports.next_steps import PLUGIN_REMEDIES, plugin_problems
 from etcdfix.reports.origin import timestamp
-from etcdfix.reports.report_file import COUNTED, ReportFile, contradictions
+from etcdfix.reports.report_file import ReportFile
 from etcdfix.text.words import counted
 
 MOST_FINDINGS: Final = 10
@@ -32,12 +32,11 @@ _MOST_LISTED: Final = 10
 _MOST_WORD: Final = 200
 _MOST_KEYS: Final = 1_001
 """A scan counts a thousand by name, and the others as one."""
-_HEALTHY: Final = frozenset({Outcome.READABLE.value, Outcome.NOT_AN_OBJECT.value})
 
-Number = Annotated[int, msgspec.Meta(ge=0, le=10**10)]
-"""A count. No etcd holds more keys; what a thousand entries of a million reports add up to is less than 2**64."""
+Number = Annotated[int, msgspec.Meta(ge=0, le=MOST_COUNTED)]
+"""A count."""
 
-Revision = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Revision = Annotated[int, msgspec.Meta(ge=0, le=MOST_REVISION)]
 """Of etcd."""
 
 
@@ -45,6 +44,7 @@ class _Source(msgspec.Struct):
     type: str
     revision: Revision
     path: str | None = None
+    sha256: str | None = None
     kube_system_uid: str | None = None
     cluster_name: str = ""
     file_modified_at: str = ""
@@ -182,11 +182,13 @@ class ReadRow(msgspec.Struct, frozen=True):
 
     Attributes:
         row: What is published.
+        sha256: Of the file that was scanned, "" for none.
         transformers: Counts under each encryption key.
         kms_keys: Counts under each KMS key id.
     """
 
     row: FleetCluster
+    sha256: str
     transformers: list[TransformerInReport]
     kms_keys: list[KMSKeyInReport]
 
@@ -194,16 +196,14 @@ class ReadRow(msgspec.Struct, frozen=True):
 class _Findings(msgspec.Struct):
     """What is kept of the findings as they pass; ``first``: with the id of what the summary says of each."""
 
-    counts: Counter[str] = msgspec.field(default_factory=Counter)
+    seen: SeenFindings = msgspec.field(default_factory=SeenFindings)
     new: Counter[str] = msgspec.field(default_factory=Counter)
     first: list[tuple[FleetFinding, str]] = []
 
     def add(self, finding: _Finding) -> None:
-        if finding.outcome in _HEALTHY:
+        field = self.seen.take(finding)
+        if not field:
             return
-        # Of a newer version; whoever reads a report takes what they do not know as undetermined.
-        field = COUNTED.get(finding.outcome, "undetermined")
-        self.counts[field] += 1
         if not finding.baseline:
             self.new[field] += 1
         if len(self.first) < MOST_FINDINGS:
@@ -242,8 +242,9 @@ def read_row(
     summary = end.summary
     kms = summary.kms or _KMS()
     reasons = list(end.incomplete_reasons)
-    doubts = contradictions(found.counts, {field: getattr(summary, field) for field in COUNTED.values()})
-    doubts += _more_doubts(found, head, end)
+    # The names that stand for those of the keys have another order.
+    in_order = not head.scope.redaction_key_id and not any(one.endswith(OUT_OF_ORDER) for one in reasons)
+    doubts = [*found.seen.contradictions(summary, in_order=in_order), *_more_doubts(found, head, end)]
     if not end.complete and not reasons:
         reasons.append("the report does not say why")
     reasons += doubts
@@ -275,7 +276,12 @@ def read_row(
         lost_midway=bool(doubts) or _is_lost_midway(end),
         incomplete_reasons=[fit(reason) for reason in reasons[:_MOST_LISTED]],
     )
-    return ReadRow(row, summary.by_transformer[:_MOST_KEYS], kms.keys[:_MOST_KEYS])
+    return ReadRow(
+        row,
+        fit(end.source.sha256 or "", _MOST_WORD),
+        summary.by_transformer[:_MOST_KEYS],
+        kms.keys[:_MOST_KEYS],
+    )
 
 
 def time_of(text: str) -> datetime | None:
@@ -294,7 +300,7 @@ def _seen_at(made_at: datetime, source: _Source) -> datetime | None:
 
 def _more_doubts(found: _Findings, head: ReportHead, end: _End) -> Iterator[str]:
     """Say where a report calls something known, or decided, that cannot be."""
-    known = sum(found.counts.values()) - sum(found.new.values())
+    known = sum(found.seen.counts.values()) - sum(found.new.values())
     if known and head.baseline is None:
         yield f"the report contradicts itself: a baseline knew {counted(known, 'finding')}, and there was none"
     if end.complete and end.summary.undetermined:

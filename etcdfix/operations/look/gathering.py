@@ -20,7 +20,7 @@ from etcdfix.reports.earlier_revision import readable_way
 from etcdfix.reports.finding import finding_from, is_finding, status_cause
 from etcdfix.reports.first_step import FirstStep
 from etcdfix.reports.key_loss import KeyLosses, Place, places_of
-from etcdfix.reports.model import Finding, MayBeLost, Remedy, Summary
+from etcdfix.reports.model import Finding, MayBeLost, Remedy, Shard, Summary
 from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.origin import shown_word
 from etcdfix.reports.remedies import ways_out
@@ -206,15 +206,17 @@ class Gathering:
         ]
         return summary, self._first_step.way_out(summary, lost)
 
-    def part(self, seen: Seen, sample: Sequence[bytes], *, named: bool) -> ShardPart:
+    def part(self, shard: Shard, seen: Seen, sample: Sequence[bytes], *, named: bool) -> ShardPart:
         """Return what a merge needs of this shard.
 
         Args:
+            shard: Which one it is.
             seen: How far it came.
             sample: Its first keys that hold no object.
             named: Keys or key prefixes were named, or namespaces of which none exists.
         """
         return ShardPart(
+            shard=shard,
             findings=self.findings,
             tally=self.tally.rest(),
             losses=self._losses.rest(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
@@ -20,9 +20,10 @@ from etcdfix.model import Outcome
 from etcdfix.operations.look.concluding import conclude
 from etcdfix.operations.look.gathering import FAILING, SAMPLE
 from etcdfix.operations.look.scan import ScanResult
-from etcdfix.operations.look.shards import key_in, span_in
+from etcdfix.operations.look.shards import span_in
 from etcdfix.reports.alike import CommonWords, shortened
-from etcdfix.reports.base import Reporter
+from etcdfix.reports.base import Reporter, fit
+from etcdfix.reports.contradictions import OUT_OF_ORDER, SeenFindings, key_in, uncounted
 from etcdfix.reports.finding import status_cause
 from etcdfix.reports.first_step import FirstStep
 from etcdfix.reports.key_loss import KeyLosses, Lost, Place
@@ -39,15 +40,17 @@ from etcdfix.reports.model import (
 )
 from etcdfix.reports.next_steps import PLUGIN_REMEDIES, plugin_problems
 from etcdfix.reports.origin import TOOL, shown_word
-from etcdfix.reports.report_file import COUNTED, contradictions
 from etcdfix.reports.shard import Seen, ShardFile, open_shard
 from etcdfix.reports.tally import Tally
+from etcdfix.sources.problems import MAX_PROBLEMS
 from etcdfix.storagekey import ResourcePrefix, display, most_frequent
 from etcdfix.text.safetext import WITHHELD, key_base64, safe_text
 from etcdfix.verdicts.kinds import MOST_KINDS
 
 _SWITCHES: Final = ("--no-kms", "--no-encryption")
 _MOST_NAMED: Final = 10
+_MOST_SENTENCES: Final = 2 * MAX_PROBLEMS
+_LONGEST_SENTENCE: Final = 2_000
 
 
 def open_shards(paths: Sequence[Path]) -> tuple[list[ShardFile], list[str]]:
@@ -99,7 +102,7 @@ def _fitting(paths: Sequence[Path], problems: list[str]) -> list[ShardFile]:
             problems.append(f"{shown}: {why(exc)}; it is left out")
             continue
         except (*SPOILED, ValueError) as exc:
-            problems.append(f"{shown} is no report of a shard: {safe_text(spoiled(exc))}; it is left out")
+            problems.append(f"{shown} is no report of a shard: {_shown(spoiled(exc))}; it is left out")
             continue
         reason = _misfit(shard, first) or _taken(shard, taken)
         if reason:
@@ -117,9 +120,7 @@ def _misfit(shard: ShardFile, first: ShardFile | None) -> str:
     """Return why a shard does not belong to the first one; "" where it does."""
     head, index, of = shard.head, shard.shard.index, shard.shard.of
     if head.tool != TOOL:
-        return (
-            f"{safe_text(head.tool.name)} {safe_text(head.tool.version)} wrote it, and this is {TOOL.version}"
-        )
+        return f"{_shown(head.tool.name)} {_shown(head.tool.version)} wrote it, and this is {TOOL.version}"
     span = span_in(shard.shard)
     if (
         not 1 <= index <= of
@@ -137,10 +138,15 @@ def _misfit(shard: ShardFile, first: ShardFile | None) -> str:
         here, there = value(shard), value(first)
         if here != there:
             return (
-                f"its {what} is {safe_text(str(here or 'none'))}, and that of {safe_text(str(first.path))} is "
-                f"{safe_text(str(there or 'none'))}"
+                f"its {what} is {_shown(str(here or 'none'))}, and that of {safe_text(str(first.path))} is "
+                f"{_shown(str(there or 'none'))}"
             )
     return ""
+
+
+def _shown(text: str) -> str:
+    """Return text of a report as it may stand in a sentence: anybody may have written it, of any length."""
+    return safe_text(fit(text))
 
 
 def _asked(shard: ShardFile) -> str:
@@ -171,13 +177,11 @@ def _taken(shard: ShardFile, taken: dict[int, ShardFile]) -> str:
     if index in taken:
         return f"shard {index} of {of} is in {safe_text(str(taken[index].path))} already"
     span = span_in(shard.shard)
-    for other in taken.values():
-        there = span_in(other.shard)
-        name = safe_text(str(other.path))
-        if other.shard.index == index - 1 and there.end != span.start:
-            return f"its keys do not begin where those of {name} end"
-        if other.shard.index == index + 1 and there.start != span.end:
-            return f"its keys do not end where those of {name} begin"
+    before, after = taken.get(index - 1), taken.get(index + 1)
+    if before is not None and span_in(before.shard).end != span.start:
+        return f"its keys do not begin where those of {safe_text(str(before.path))} end"
+    if after is not None and span_in(after.shard).start != span.end:
+        return f"its keys do not end where those of {safe_text(str(after.path))} begin"
     return ""
 
 
@@ -288,7 +292,7 @@ class _Merge:
             except OSError as exc:
                 self._problems.append(f"{_named(shard)}: {why(exc)}")
             except (*SPOILED, ValueError) as exc:
-                self._problems.append(f"{_named(shard)}: {safe_text(spoiled(exc))}")
+                self._problems.append(f"{_named(shard)}: {_shown(spoiled(exc))}")
             else:
                 self._problems += [f"{_named(shard)}: {problem}" for problem in seen.problems()]
 
@@ -332,35 +336,37 @@ class _Merge:
 
     def _problems_of_shards(self) -> Iterator[str]:
         """Yield why the shards could not show everything: of the file once, of one shard with its number."""
-        everywhere = Counter(
-            sentence for shard in self._shards for sentence in dict.fromkeys(shard.part.seen.problems)
-        )
+        everywhere = Counter(sentence for shard in self._shards for sentence in _sentences(shard))
         yield from (sentence for sentence, number in everywhere.items() if number == len(self._shards))
         for shard in self._shards:
             seen = shard.part.seen
-            for sentence in dict.fromkeys(seen.problems):
+            for sentence in _sentences(shard):
                 if everywhere[sentence] < len(self._shards):
                     yield f"{_named(shard)}: {sentence}"
             if seen.ended:
-                yield f"{_named(shard)}: {seen.ended} before the end"
+                yield f"{_named(shard)}: {fit(seen.ended)} before the end"
             summary = shard.end.summary
             told = seen.problems or seen.ended or not seen.below_prefix or summary.undetermined
             if not shard.end.complete and not told and not plugin_problems(summary.kms):
                 yield f"{_named(shard)}: it is incomplete, and does not say why"
 
 
+def _sentences(shard: ShardFile) -> list[str]:
+    """Return what a shard says of its source, each once; a scan has fewer and shorter sentences."""
+    told = islice(dict.fromkeys(shard.part.seen.problems), _MOST_SENTENCES)
+    return [fit(sentence, _LONGEST_SENTENCE) for sentence in told]
+
+
 class _SeenFindings:
     """Holds the findings of a shard against what else it says, as they pass."""
 
     def __init__(self, shard: ShardFile) -> None:
+        self._shard = shard
         self._span = span_in(shard.shard)
-        self._told = {
-            field: sum(getattr(resource, field) for resource in shard.end.summary.by_resource)
-            for field in COUNTED.values()
-        }
-        self._found: Counter[str] = Counter()
-        self._before = b""
-        self._out_of_place = ""
+        self._seen = SeenFindings()
+        self._causes: Counter[tuple[str, str]] = Counter()
+        self._severities: Counter[str] = Counter()
+        self._outside = ""
 
     def take(self, finding: Finding) -> None:
         """Look at one finding.
@@ -371,17 +377,29 @@ class _SeenFindings:
         key = key_in(finding.key, finding.key_base64)
         if (finding.key, finding.key_base64) != (display(key), key_base64(key)):
             raise ValueError(f"a finding does not name its key as reports do: {finding.key}")
-        if finding.outcome in COUNTED:
-            self._found[COUNTED[finding.outcome]] += 1
-        if finding.key.endswith(WITHHELD):  # nobody can tell its place
-            return
-        if not self._out_of_place and not (self._before < key and self._span.holds(key)):
-            self._out_of_place = f"{safe_text(finding.key)} is not where it belongs"
-        self._before = key
+        self._seen.take(finding)
+        if finding.cause is not None and finding.outcome != Outcome.NOT_AN_OBJECT:
+            self._causes[finding.cause, finding.outcome] += 1
+        if finding.severity is not None:
+            self._severities[finding.severity] += 1
+        # Nobody can tell the place of what was withheld.
+        if not self._outside and not finding.key.endswith(WITHHELD) and not self._span.holds(key):
+            self._outside = finding.key
 
-    def problems(self) -> list[str]:
-        """Return what does not fit, once all were taken."""
-        return [*filter(None, [self._out_of_place]), *contradictions(self._found, self._told)]
+    def problems(self) -> Iterator[str]:
+        """Yield what does not fit, once all were taken."""
+        summary, part = self._shard.end.summary, self._shard.part
+        if self._outside:
+            yield f"{_shown(self._outside)} is not where it belongs"
+        yield from self._seen.contradictions(summary, in_order=OUT_OF_ORDER not in part.seen.problems)
+        yield from uncounted(summary)
+        if self._causes != {(one.cause, one.outcome): one.count for one in summary.by_cause}:
+            yield "the report contradicts itself: its findings have other causes than it counts"
+        stakes: Counter[str] = Counter()
+        for stake, count in part.tally.stakes:
+            stakes[stake.severity] += count
+        if self._severities != stakes:
+            yield "the report contradicts itself: with its findings other things are at stake than it counts"
 
 
 def _named(shard: ShardFile) -> str:

@@ -24,6 +24,7 @@ from etcdfix.operations.look.in_scope import pages_in, shown_scope
 from etcdfix.operations.look.shards import ShardRequest, beyond, pages_of, shown_shard, span_of
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.baseline import Baseline
+from etcdfix.reports.contradictions import OUT_OF_ORDER
 from etcdfix.reports.model import (
     Conclusion,
     Header,
@@ -163,7 +164,7 @@ def run_scan(
         *(f"lost {display(key)}: permission denied" for key in within),
     ]
     if gathering.out_of_order:
-        problems.append("findings are not all in the order of their keys: no room in the temporary directory")
+        problems.append(OUT_OF_ORDER)
     # What could not be read is not absent.
     unseen = ended is not None or bool(midway)
     own = list(not_object_sample)
@@ -189,8 +190,8 @@ def run_scan(
         again=request.same_again,
     )
     part = None
-    if request.shard is not None:
-        part = gathering.part(seen, own, named=named)
+    if shard is not None:
+        part = gathering.part(shard, seen, own, named=named)
         summary.next = _MERGE
     description = source.describe()
     conclusion = Conclusion(

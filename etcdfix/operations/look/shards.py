@@ -6,13 +6,13 @@ their order.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from etcdfix.examine_all import Beyond
+from etcdfix.reports.contradictions import key_in
 from etcdfix.reports.model import Shard
 from etcdfix.scope import KeyRange
 from etcdfix.sources.base import Divisible
@@ -109,18 +109,9 @@ def span_in(shard: Shard) -> Span:
     """Return the keys of a shard as a report has it.
 
     Raises:
-        ValueError: A key of it is no base64.
+        msgspec.ValidationError: A key of it is no base64.
     """
     return Span(
         key_in(shard.from_key, shard.from_key_base64),
         key_in(shard.to_key, shard.to_key_base64) if shard.to_key is not None else None,
     )
-
-
-def key_in(shown: str, encoded: str | None) -> bytes:
-    """Return an etcd key as a report has it.
-
-    Raises:
-        ValueError: It is no base64.
-    """
-    return base64.b64decode(encoded, validate=True) if encoded is not None else shown.encode()

@@ -164,19 +164,25 @@ def _shared(output: Output, report: FleetReport, max_rows: int) -> None:
 
 
 def _shared_key(output: Output, key: SharedKey, max_rows: int) -> None:
-    opens = {
-        "everywhere": "opens everywhere",
-        "nowhere": f"OPENS NOWHERE: {counted(key.unopened, 'value')} did not open, or could not be tried",
-    }.get(key.opens, f"opens {key.opened} of {counted(key.keys, 'value')}")
-    output.prose(f"{_TYPES[key.type]} {safe_text(key.id)}: {counted(key.clusters, 'cluster')}; {opens}", "  ")
+    kms = key.type == "kms-key-id"
+    verb, decode = ("opens", "") if kms else ("reads", " or decode")
+    unread = f"{counted(key.unreadable, 'value')} did not open{decode}, or could not be tried"
+    reads = {
+        "everywhere": f"{verb} everywhere",
+        "nowhere": f"{verb.upper()} NOWHERE: {unread}",
+    }.get(key.reads, f"{verb} {key.readable} of {counted(key.keys, 'value')}")
+    unknown = f" (of {key.without_uid} the uid is not known)" if key.without_uid else ""
+    clusters = f"{counted(key.clusters, 'cluster')}{unknown}"
+    output.prose(f"{_TYPES[key.type]} {safe_text(key.id)}: {clusters}; {reads}", "  ")
     rows = [
         (
             "   ", _cut(use.cluster), shown_transformer(use.transformer), shown(",".join(use.resources) or "-"),
-            str(use.keys), _number(use.opened), _number(use.unopened), shown(use.report),
+            str(use.keys), _number(use.readable), _number(use.unreadable), shown(use.report),
         )
         for use in islice(key.uses, max_rows)
     ]  # fmt: skip
-    columns = ("   ", "CLUSTER", "CALLED THERE", "RESOURCES", "VALUES", "OPENED", "UNOPENED", "REPORT")
+    counts = ("OPENED", "UNOPENED") if kms else ("READABLE", "UNREADABLE")
+    columns = ("   ", "CLUSTER", "CALLED THERE", "RESOURCES", "VALUES", *counts, "REPORT")
     output.table(columns, rows, key="REPORT", spare=("RESOURCES",))
     _more(output, key.uses_in_all, min(max_rows, len(key.uses)), "use", "    ")
 

@@ -188,6 +188,40 @@ def test_lines_of_two_reports_are_none(tmp_path: Path, more: str, said: str) -> 
         taken_from(tmp_path, b"".join(raw))
 
 
+@pytest.mark.parametrize(
+    ("origin", "said"),
+    [
+        ({"revision": 1001}, "its end is of another scan than its head"),
+        ({"sha256": "sha256:" + "1" * 64}, "its end is of another scan than its head"),
+        ({"cluster_name": "west"}, "its end is of another scan than its head"),
+        ({"kube_system_uid": "another"}, "its end is of another scan than its head"),
+        ({"type": "etcd", "revision": 999}, "its end is of another scan than its head"),
+        ({"segments": [], "single_revision": False, "etcd_version": None, "cluster_id": "1"}, ""),
+    ],
+)
+def test_the_end_of_another_report_is_refused(tmp_path: Path, origin: dict[str, Any], said: str) -> None:
+    kind = {"type": origin.get("type", "snapshot")}
+    head = write_report(tmp_path / "r.jsonl", findings(1), uid="u", origin=kind).read_bytes()
+    other = write_report(
+        tmp_path / "r.jsonl", findings(1), uid=origin.get("kube_system_uid", "u"), origin=origin
+    )
+    glued = b"".join([head.splitlines(keepends=True)[0], *other.read_bytes().splitlines(keepends=True)[1:]])
+    if not said:
+        assert taken_from(tmp_path, glued)[1]
+        return
+    with pytest.raises(msgspec.ValidationError, match=said):
+        taken_from(tmp_path, glued)
+
+
+def test_a_live_scan_may_end_at_a_newer_revision(tmp_path: Path) -> None:
+    """A compaction forces one; even before the first page, so that all of it is of one revision."""
+    path = write_report(tmp_path / "r.jsonl", findings(1), origin={"type": "etcd"})
+    head, *rest = path.read_bytes().splitlines(keepends=True)
+    older = head.replace(b'"revision":1000', b'"revision":900')
+    assert older != head
+    assert taken_from(tmp_path, b"".join([older, *rest]))[1]
+
+
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 def test_a_piece_that_is_too_large_is_refused(
     tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch

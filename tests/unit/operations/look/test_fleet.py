@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.clusterlist import ListedCluster
 from etcdfix.model import Outcome
 from etcdfix.operations.look.fleet import ExpectedReport, expected_of_list, merge_fleet, oldest_of
+from etcdfix.reports.contradictions import OUT_OF_ORDER
 from etcdfix.reports.fleet_model import FleetCluster, FleetReport
 from etcdfix.reports.formats.fleet import FLEET_FORMATS
 from etcdfix.reports.model import KMSKeySummary, KMSPluginSummary, KMSSummary, LostKey, Scope, SharedWords
@@ -69,9 +71,13 @@ def test_what_findings_of_a_lost_key_share_is_said_of_each(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 def test_a_row_says_what_the_report_says(tmp_path: Path, form: str) -> None:
+    more = [
+        msgspec.structs.replace(one, key=one.key.replace("s-", "t-"))
+        for one in findings(2, known=1, outcome=Outcome.UNDETERMINED)
+    ]
     path = write_report(
         tmp_path / f"r.{form}",
-        [*findings(12, known=3), *findings(2, known=1, outcome=Outcome.UNDETERMINED)],
+        [*findings(12, known=3), *more],
         name="north",
         uid="4711",
         head={"baseline": BASELINE},
@@ -87,7 +93,7 @@ def test_a_row_says_what_the_report_says(tmp_path: Path, form: str) -> None:
     assert (row.name, row.named_by, row.kube_system_uid, row.revision) == ("north", "report", "4711", 77)
     assert (row.report, row.report_sha256[:7], row.source_type) == (str(path), "sha256:", "snapshot")
     assert (row.data_from, row.data_age_seconds) == ("2026-01-02T00:00:00Z", 4 * 3600)
-    assert row.counts.keys == 114
+    assert row.counts.keys == 119
     assert (row.counts.decrypt_failures, row.counts.undetermined) == (12, 2)
     assert (row.counts.stale, row.counts.not_objects) == (4, 5)
     assert row.new.decrypt_failures == 9
@@ -105,7 +111,10 @@ def test_a_row_says_what_the_report_says(tmp_path: Path, form: str) -> None:
 
 def test_what_is_readable_or_no_object_is_no_finding_of_a_row(tmp_path: Path) -> None:
     one = findings(1)[0]
-    others = [msgspec.structs.replace(one, outcome=outcome) for outcome in ("readable", "not-an-object")]
+    others = [
+        msgspec.structs.replace(one, key=f"/registry/a/{outcome}", outcome=outcome, severity=None)
+        for outcome in ("not-an-object", "readable")
+    ]
     row = row_of(write_report(tmp_path / "r.json", [*others, one]))
     assert row.complete
     assert len(row.first_findings) == 1
@@ -113,8 +122,10 @@ def test_what_is_readable_or_no_object_is_no_finding_of_a_row(tmp_path: Path) ->
 
 
 def test_an_outcome_of_a_newer_version_is_taken_as_undetermined(tmp_path: Path) -> None:
-    one = msgspec.structs.replace(findings(1)[0], outcome="lost-in-space")
-    row = row_of(write_report(tmp_path / "r.json", [one], undetermined=1, reasons=["undetermined: 1 key"]))
+    one = msgspec.structs.replace(findings(1)[0], outcome="lost-in-space", severity=None)
+    row = row_of(
+        write_report(tmp_path / "r.json", [one], keys=101, undetermined=1, reasons=["undetermined: 1 key"])
+    )
     assert not row.lost_midway
     assert row.new.undetermined == 1
 
@@ -126,7 +137,7 @@ def test_without_a_baseline_everything_is_new(tmp_path: Path) -> None:
 
 
 def test_findings_that_contradict_the_counts_are_told(tmp_path: Path) -> None:
-    row = row_of(write_report(tmp_path / "r.json", findings(3), decrypt_failures=5))
+    row = row_of(write_report(tmp_path / "r.json", findings(3), keys=105, decrypt_failures=5))
     assert not row.complete
     assert row.lost_midway
     assert row.incomplete_reasons == [
@@ -146,6 +157,52 @@ def test_what_is_complete_and_undetermined_is_told(tmp_path: Path) -> None:
     row = row_of(write_report(tmp_path / "r.json", findings(1, outcome=Outcome.UNDETERMINED)))
     assert (row.complete, row.lost_midway) == (False, True)
     assert row.incomplete_reasons == ["the report contradicts itself: it is complete, and 1 key undetermined"]
+
+
+@pytest.mark.parametrize(
+    ("summary", "said"),
+    [
+        ({"severity": None}, "its findings are not as severe as its summary says, or more so"),
+        ({"severity": "one-object"}, "its findings are not as severe as its summary says, or more so"),
+        ({"severity": "breaks-forever"}, "its findings are not as severe as its summary says, or more so"),
+        ({"do_not_restart": ""}, "of its findings some speak against a restart of an API server, and it does not"),
+        ({"keys": 0}, "it counts 0 keys, and more by outcome"),
+        ({"known_findings": 2}, "a baseline knew 0 findings, and it counts 2"),
+    ],
+)  # fmt: skip
+def test_a_summary_that_is_not_of_its_findings_is_told(
+    tmp_path: Path, summary: dict[str, Any], said: str
+) -> None:
+    row = row_of(write_report(tmp_path / "r.json", findings(3), **summary))
+    assert (row.complete, row.lost_midway) == (False, True)
+    assert row.incomplete_reasons == [f"the report contradicts itself: {said}"]
+    healthy = row_of(write_report(tmp_path / "h.json", severity="breaks-now"))
+    assert len(healthy.incomplete_reasons) == 1
+
+
+def test_a_finding_that_stands_there_twice_is_told(tmp_path: Path) -> None:
+    one, two = findings(2)
+    for found in ([one, one], [two, one]):
+        row = row_of(write_report(tmp_path / "r.json", found))
+        said = f"{found[1].key} is not where it belongs among its findings"
+        assert row.incomplete_reasons == [f"the report contradicts itself: {said}"]
+        assert row.lost_midway
+
+
+def test_findings_of_which_a_scan_knows_no_order_are_none_to_doubt(tmp_path: Path) -> None:
+    one, two = findings(2)
+    redacted = Scope("/registry", [], [], [], None, "key")
+    assert row_of(write_report(tmp_path / "r.json", [two, one], head={"scope": redacted})).complete
+    for said in (OUT_OF_ORDER, f"shard 1 of 2: {OUT_OF_ORDER}"):
+        row = row_of(write_report(tmp_path / "o.json", [two, one], reasons=[said]))
+        assert row.incomplete_reasons == [said]
+    withheld = [msgspec.structs.replace(one, key="/bootstrap/<withheld>")] * 2
+    assert row_of(write_report(tmp_path / "w.json", withheld)).complete
+
+
+def test_a_key_that_is_no_base64_is_in_no_report(tmp_path: Path) -> None:
+    one = msgspec.structs.replace(findings(1)[0], key_base64="*")
+    assert left_out(write_report(tmp_path / "r.json", [one]))[0] == "not-a-report"
 
 
 def test_no_sum_of_hostile_counts_is_too_large_to_write(tmp_path: Path) -> None:
@@ -221,16 +278,19 @@ def test_a_scan_of_a_part_says_so(tmp_path: Path) -> None:
 
 
 def test_the_worst_comes_first_then_the_incomplete_then_names(tmp_path: Path) -> None:
-    one = findings(1)
+    def worst(number: int, name: str, severity: str) -> Path:
+        found = [msgspec.structs.replace(findings(1)[0], severity=severity)]
+        return write_report(tmp_path / f"{number}.json", found, name=name, severity=severity)
+
     paths = [
         write_report(tmp_path / "1.json", name="zebra"),
         write_report(tmp_path / "2.json", name="ant"),
         write_report(tmp_path / "3.json", name="bee", reasons=["interrupted before the end"]),
-        write_report(tmp_path / "4.json", one, name="cat", severity="one-object"),
-        write_report(tmp_path / "5.json", one, name="dog", severity="breaks-now"),
-        write_report(tmp_path / "6.json", one, name="cow", severity="breaks-now"),
-        write_report(tmp_path / "7.json", one, name="eel", severity="breaks-at-restart"),
-        write_report(tmp_path / "8.json", one, name="fly", severity="of-a-newer-version"),
+        worst(4, "cat", "one-object"),
+        worst(5, "dog", "breaks-now"),
+        worst(6, "cow", "breaks-now"),
+        worst(7, "eel", "breaks-at-restart"),
+        worst(8, "fly", "of-a-newer-version"),
     ]
     report = merged(paths)
     assert [row.name for row in report.clusters] == ["cow", "dog", "fly", "eel", "cat", "bee", "ant", "zebra"]
@@ -437,9 +497,11 @@ def test_one_kms_key_of_several_clusters(tmp_path: Path) -> None:
     ]
     report = merged(paths)
     (shared,) = report.shared_keys
-    assert (shared.type, shared.id, shared.clusters, shared.opens) == ("kms-key-id", KEY_ID, 2, "in-part")
-    assert (shared.keys, shared.opened, shared.unopened, shared.uses_in_all) == (12, 2, 10, 2)
-    assert [(use.cluster, use.transformer, use.keys, use.opened, use.unopened) for use in shared.uses] == [
+    assert (shared.type, shared.id, shared.clusters, shared.reads) == ("kms-key-id", KEY_ID, 2, "in-part")
+    assert (shared.keys, shared.readable, shared.unreadable, shared.uses_in_all) == (12, 2, 10, 2)
+    assert [
+        (use.cluster, use.transformer, use.keys, use.readable, use.unreadable) for use in shared.uses
+    ] == [
         ("a", "kms/v2/vault", 5, 0, 5),
         ("b", "kms/v2/other", 7, 2, 5),
     ]
@@ -453,10 +515,22 @@ def test_one_encryption_key_of_several_clusters_whatever_its_name(tmp_path: Path
     ]
     (shared,) = merged(paths).shared_keys
     assert (shared.type, shared.id) == ("encryption-key", FINGERPRINT)
-    assert [(use.transformer, use.resources, use.opened, use.unopened) for use in shared.uses] == [
+    assert [(use.transformer, use.resources, use.readable, use.unreadable) for use in shared.uses] == [
         ("aescbc/v1/key1", ["secrets"], 3, 2),
         ("secretbox/v1/k2", ["secrets"], 5, 0),
     ]
+
+
+def test_values_that_are_damaged_inside_do_not_say_that_their_key_opens_nothing(tmp_path: Path) -> None:
+    """A summary does not tell what does not open from what does not decode."""
+    paths = [write_report(tmp_path / f"{at}.json", transformers=[transformer(failures=5)]) for at in range(2)]
+    report = merged(paths)
+    assert report.shared_keys[0].reads == "nowhere"
+    stream = io.BytesIO()
+    FLEET_FORMATS["table"](report, stream, 10)
+    text = " ".join(stream.getvalue().decode().split())
+    assert "READS NOWHERE: 10 values did not open or decode, or could not be tried" in text
+    assert "OPEN" not in text
 
 
 def test_one_name_of_two_keys_is_no_shared_key(tmp_path: Path) -> None:
@@ -473,13 +547,44 @@ def test_two_reports_of_one_cluster_share_no_key_but_stand_with_one_that_does(tm
         for name in ("a", "b")
     ]
     assert not merged(paths).shared_keys
-    paths.append(write_report(tmp_path / "c.json", name="c", uid=None, kms_keys=[kms_key()]))
+    other = {"sha256": "sha256:" + "c" * 64}
+    paths.append(write_report(tmp_path / "c.json", name="c", uid=None, origin=other, kms_keys=[kms_key()]))
     (shared,) = merged(paths).shared_keys
     assert shared.clusters == 2
     assert [use.cluster for use in shared.uses] == ["a", "b", "c"]
 
 
-def test_keys_that_open_nowhere_come_first_then_those_of_most_clusters(tmp_path: Path) -> None:
+def test_without_a_uid_one_file_or_one_name_is_one_cluster(tmp_path: Path) -> None:
+    def report(number: int, sha256: str, name: str, uid: str | None = None) -> Path:
+        origin = {"sha256": f"sha256:{sha256}"}
+        return write_report(
+            tmp_path / f"{number}.json", name=name, uid=uid, origin=origin, kms_keys=[kms_key()]
+        )
+
+    # Of one file; of one name; and of both with others that have nothing in common.
+    same = [report(1, "a", "east"), report(2, "a", "west"), report(3, "b", "west")]
+    assert not merged(same).shared_keys
+    for known in (report(4, "b", "north", uid="u"), report(4, "c", "east", uid="u")):
+        assert not merged([*same, known]).shared_keys
+        assert not merged([known, *same]).shared_keys
+    (shared,) = merged([*same, report(5, "d", "")]).shared_keys
+    assert (shared.clusters, shared.without_uid) == (2, 2)
+    others = [report(6, "a", "south", uid="v"), report(7, "z", "south", uid="w")]
+    (shared,) = merged([*same, *others]).shared_keys
+    assert (shared.clusters, shared.without_uid) == (2, 0)
+
+
+def test_a_key_of_a_cluster_without_a_uid_is_said_with_that(tmp_path: Path) -> None:
+    paths = [
+        write_report(tmp_path / f"{uid}.json", uid=uid, origin={"sha256": uid}, kms_keys=[kms_key()])
+        for uid in ("u", None)
+    ]
+    stream = io.BytesIO()
+    FLEET_FORMATS["table"](merged(paths), stream, 10)
+    assert "2 clusters (of 1 the uid is not known)" in " ".join(stream.getvalue().decode().split())
+
+
+def test_keys_under_which_nothing_reads_come_first_then_those_of_most_clusters(tmp_path: Path) -> None:
     ids = ["sha256:" + digit * 64 for digit in "1234"]
 
     def keys(at: int) -> list[KMSKeySummary]:
@@ -487,7 +592,7 @@ def test_keys_that_open_nowhere_come_first_then_those_of_most_clusters(tmp_path:
         return [kms_key(ids[0], opened=5), *lost, kms_key(ids[2]), kms_key(ids[3], opened=at)]
 
     paths = [write_report(tmp_path / f"{at}.json", kms_keys=keys(at)) for at in range(3)]
-    found = [(key.id, key.opens, key.clusters) for key in merged(paths).shared_keys]
+    found = [(key.id, key.reads, key.clusters) for key in merged(paths).shared_keys]
     assert found == [
         (ids[2], "nowhere", 3),
         (ids[1], "nowhere", 2),
@@ -502,7 +607,7 @@ def test_forty_clusters_of_one_lost_kms_key(tmp_path: Path) -> None:
         for at in range(50)
     ]
     (shared,) = merged(paths).shared_keys
-    assert (shared.clusters, shared.opens, shared.unopened) == (40, "nowhere", 80)
+    assert (shared.clusters, shared.reads, shared.unreadable) == (40, "nowhere", 80)
 
 
 # Its size

@@ -13,8 +13,9 @@ from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.merge_shards import merged_kms
 from etcdfix.operations.look.scan import ScanRequest
+from etcdfix.operations.look.shards import Span, span_in
 from etcdfix.reports.baseline import load_baseline
-from etcdfix.reports.model import KMSPluginSummary, KMSSummary
+from etcdfix.reports.model import KMSPluginSummary, KMSSummary, Shard
 from etcdfix.reports.saved_report import load_report
 from etcdfix.storagekey import StorageLayout
 from tests.support.memory_source import MemorySource
@@ -51,6 +52,8 @@ def change(path: Path, how: Callable[[Report], None]) -> None:
     """Change a report as a program may that writes it anew."""
     document = json.loads(path.read_bytes())
     how(document)
+    if "part" in document and document["scope"].get("shard"):
+        document["part"]["shard"] = document["scope"]["shard"]
     path.write_text(json.dumps(document))
 
 
@@ -65,11 +68,37 @@ def test_standard_input_cannot_be_read_twice(files: list[Path]) -> None:
     assert raised.value.hint == "save it in a file"
 
 
+def test_each_of_many_is_held_against_its_neighbours_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = shard_files(again, REQUEST, 40, tmp_path)
+    spans = 0
+
+    def counting(shard: Shard) -> Span:
+        nonlocal spans
+        spans += 1
+        return span_in(shard)
+
+    monkeypatch.setattr("etcdfix.operations.look.merge_shards.span_in", counting)
+    assert not merge_as(files)[1].problems
+    assert spans <= 10 * len(files)
+
+
 def test_very_many_lack(tmp_path: Path) -> None:
     files = shard_files(again, REQUEST, 30, tmp_path)
     told = reasons(files[:1])
     assert len(told) == 11
     assert told[-1] == "19 more shards of 30 are not among the files"
+
+
+def test_the_head_of_one_and_the_end_of_another(tmp_path: Path) -> None:
+    files = shard_files(again, REQUEST, 3, tmp_path, "jsonl")
+    head = files[0].read_bytes().splitlines(keepends=True)[0]
+    files[0].write_bytes(head + b"".join(files[2].read_bytes().splitlines(keepends=True)[1:]))
+    assert reasons(files) == [
+        "shard-1-of-3.jsonl is no report of a shard: its end is of another scan than its head; it is left out",
+        "shard 1 of 3 is not among the files",
+    ]
 
 
 def test_one_is_there_twice(files: list[Path]) -> None:
@@ -112,6 +141,13 @@ def test_one_is_there_twice(files: list[Path]) -> None:
         (lambda d: d["part"].update(findings=99), "findings, and says 99"),
         (lambda d: d["part"].pop("tally"), "missing required field `tally`"),
         (lambda d: d["summary"]["by_cause"][0].update(cause="a\x1b[2J"), "nobody knows its word a\\x1b[2J"),
+        (lambda d: d["summary"].update(keys=-1), "its keys is -1"),
+        (lambda d: d["summary"]["by_resource"][0].update(readable=2**64 - 1), "its readable is 1844674407"),
+        (
+            lambda d: d["summary"]["by_transformer"][0].update(last_mod_revision=2**63),
+            "its last_mod_revision is",
+        ),
+        (lambda d: d["part"]["tally"]["stakes"][0].__setitem__(1, -5), "its stakes is -5"),
         (lambda d: d.update(kind="ImpactReport"), "its kind is ImpactReport"),
         (lambda d: d.update(apiVersion="etcdfix/v9"), "its apiVersion is etcdfix/v9"),
     ],
@@ -125,6 +161,30 @@ def test_what_does_not_fit_is_named_and_left_out(
     assert named in first
     assert first.endswith("; it is left out")
     assert rest == ["shard 2 of 3 is not among the files"]
+
+
+LONG = "\x1b" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda d: d["source"].update(cluster_name=LONG),
+        lambda d: d["scope"].update(resources=[LONG]),
+        lambda d: d["tool"].update(name=LONG, version=LONG),
+        lambda d: d["summary"]["by_cause"][0].update(cause=LONG),
+        lambda d: d["findings"][0].update(key=LONG),
+        lambda d: d["findings"][0].update(key="/" + "x" * 1_000_000),
+        lambda d: d["part"]["seen"].update(ended=LONG),
+        lambda d: d["part"]["seen"].update(problems=[LONG]),
+        lambda d: d["part"]["seen"].update(problems=[f"{number}" for number in range(10_000)]),
+    ],
+)
+def test_no_hostile_word_fills_the_terminal(files: list[Path], how: Callable[[Report], None]) -> None:
+    change(files[1], how)
+    told = reasons(files)
+    assert told
+    assert len("".join(told)) < 10_000
 
 
 def _without_the_finding(document: Report) -> None:
@@ -148,6 +208,22 @@ def _without_the_finding(document: Report) -> None:
         (lambda d: d["findings"][0].update(key="/registry/\x1b[2J"), "does not name its key as reports do"),
         (lambda d: d["findings"][0].update(key_base64="Lw=="), "does not name its key as reports do"),
         (lambda d: d["findings"][0].update(key_base64="*"), "Only base64 data is allowed"),
+        (lambda d: d["part"]["tally"]["stakes"].clear(), "other things are at stake than it counts"),
+        (
+            lambda d: d["part"]["tally"]["stakes"][0][0].update(severity="one-object"),
+            "other things are at stake",
+        ),
+        (lambda d: d["summary"].update(severity=None), "not as severe as its summary says"),
+        (lambda d: d["summary"].update(do_not_restart=""), "some speak against a restart"),
+        (lambda d: d["summary"].update(known_findings=1), "a baseline knew 0 findings, and it counts 1"),
+        (lambda d: d["summary"]["by_cause"].clear(), "its findings have other causes than it counts"),
+        (lambda d: d["summary"].update(keys=5), "it counts 4 keys of all resources, and 5 in all"),
+        (lambda d: d["summary"].update(stale=1), "it counts 0 stale of all resources, and 1 in all"),
+        (lambda d: d["summary"].update(readable=4), "it counts 4 keys, and more by outcome"),
+        (
+            lambda d: d["summary"]["by_resource"][0].update(keys=9),
+            "it counts 9 keys of secrets, and others by",
+        ),
         (lambda d: d.update(complete=False), "it is incomplete, and does not say why"),
     ],
 )

@@ -347,8 +347,11 @@ class _Merge:
                 yield f"{_named(shard)}: {fit(seen.ended)} before the end"
             summary = shard.end.summary
             told = seen.problems or seen.ended or not seen.below_prefix or summary.undetermined
-            if not shard.end.complete and not told and not plugin_problems(summary.kms):
-                yield f"{_named(shard)}: it is incomplete, and does not say why"
+            if shard.end.complete and not shard.end.incomplete_reasons:
+                continue
+            if not told and not plugin_problems(summary.kms):
+                reasons = shard.end.incomplete_reasons[:_MOST_SENTENCES] or ["it does not say why"]
+                yield from (f"{_named(shard)}: incomplete: {fit(one, _LONGEST_SENTENCE)}" for one in reasons)
 
 
 def _sentences(shard: ShardFile) -> list[str]:

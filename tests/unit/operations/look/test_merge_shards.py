@@ -224,7 +224,9 @@ def _without_the_finding(document: Report) -> None:
             lambda d: d["summary"]["by_resource"][0].update(keys=9),
             "it counts 9 keys of secrets, and others by",
         ),
-        (lambda d: d.update(complete=False), "it is incomplete, and does not say why"),
+        (lambda d: d.update(complete=False), "incomplete: it does not say why"),
+        (lambda d: d.update(complete=False, incomplete_reasons=["page 5"]), "incomplete: page 5"),
+        (lambda d: d.update(incomplete_reasons=["page 5"]), "incomplete: page 5"),
     ],
 )
 def test_what_contradicts_itself_is_told(

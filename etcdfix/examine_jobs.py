@@ -354,26 +354,16 @@ class Helpers:
                 yield from self._looks_of_pool(started, pages)
 
     def _looks_of_pool(self, started: EarlyWorkers, pages: Iterable[Page]) -> Iterator[Look]:
-        interruptions: list[KeyboardInterrupt] = []
-
-        def until_interrupted() -> Iterator[Page]:
-            try:
-                yield from pages
-            except KeyboardInterrupt as exc:  # while a page was waited for: those that are there come first
-                interruptions.append(exc)
-
         page_file = started.page_file
         here = _unanswered if page_file is None else partial(self._answer_here, page_file)
         with started.pool as pool:
-            answers = pool.run(until_interrupted(), self._question, here, take_part=page_file is not None)
+            answers = pool.run(pages, self._question, here, take_part=page_file is not None)
             try:
                 for page, answer in answers:
                     told = _understood(answer, len(page))
                     yield self._look_here(page) if told is None else partial(self._told, page, told)
             finally:
                 self.lost += pool.lost
-        for interruption in interruptions:
-            raise interruption
 
     def _look_here(self, page: Page) -> Look:
         return partial(self._examiner.examine_each, page.values())

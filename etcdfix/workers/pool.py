@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import selectors
 import signal
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from etcdfix.errors import EtcdfixError
 from etcdfix.interruptions import interruptions_held
 from etcdfix.text.words import counted
 from etcdfix.workers.frames import Frame, Kind
-from etcdfix.workers.process import NoWorker, WorkerProcess, can_start
+from etcdfix.workers.process import NoWorker, WorkerProcess, can_start, death_awaited_until
 from etcdfix.workers.waiting import WaitingAnswers
 
 W = TypeVar("W")
@@ -33,6 +34,10 @@ _AHEAD: Final = 4
 
 _AHEAD_BYTES: Final = 16 << 20
 """Once the frames of these have so many bytes, only a worker that would stand idle is given more."""
+
+
+_AFTER_THE_END_SECONDS: Final = 2.0
+"""Whoever interrupts the work waits no longer for pieces that are under way: a worker may have been stopped."""
 
 
 class WorkerPool:
@@ -55,6 +60,7 @@ class WorkerPool:
     def __init__(self, jobs: int, target: str, setup: bytes | None, *, pass_fds: Sequence[int] = ()) -> None:
         self.lost: list[str] = []
         self._workers: list[WorkerProcess] = []
+        self._gone_by: float | None = None
         try:
             with interruptions_held():
                 for _ in range(jobs if can_start() else 0):
@@ -85,12 +91,18 @@ class WorkerPool:
             self.close()
 
     def close(self) -> None:
-        """End all workers at once, whatever they do, and leave nothing of them."""
-        with interruptions_held():
+        """End all workers at once, whatever they do, and leave nothing of them.
+
+        Those that the kernel holds are waited for together, and not after a second signal.
+        """
+        with interruptions_held(only_first=True):
             for worker in self._workers:
                 worker.kill()
+            if self._gone_by is None:
+                self._gone_by = death_awaited_until()
             while self._workers:
-                self._workers.pop().end()
+                self._workers[-1].end(by=self._gone_by)
+                self._workers.pop()
 
     def run(
         self,
@@ -104,13 +116,14 @@ class WorkerPool:
 
         Args:
             work: Pieces; the next is asked for once somebody can do it. Where it ends by an error of ours, what came
-                before is yielded first.
+                before is yielded first; where it is interrupted, what of that is done within two seconds.
             frame: Makes the bytes for a worker, when the piece is given to it.
             here: Does a piece in this process: a worker ended or failed over it, or there is none.
             take_part: This process does pieces too while all workers have enough. Not where it waits for ``work``.
 
         Raises:
             EtcdfixError: As ``work`` or ``here`` does, when it is the turn of that piece.
+            KeyboardInterrupt: As ``work`` does, likewise; elsewhere at once.
         """
         run = _Run(self._workers, self.lost, iter(work), frame, here, take_part=take_part)
         whole = False
@@ -153,7 +166,8 @@ class _Run(Generic[W]):
         self._here = here
         self._take_part = take_part
         self._more = True
-        self._failure: EtcdfixError | None = None
+        self._failure: EtcdfixError | KeyboardInterrupt | None = None
+        self._by: float | None = None  # once the work was interrupted
         self._count = 0
         self._pieces: deque[_Piece[W]] = deque()
         self._bytes = 0
@@ -176,12 +190,13 @@ class _Run(Generic[W]):
             if self._first_is_ready():
                 yield self._take_first()
             elif not self._may_give():
-                if not self._pieces:
+                seconds = None if self._by is None else max(0, self._by - time.monotonic())
+                if not self._pieces or seconds == 0:
                     break
                 if self._may_take_part():
                     self._do_one()
                 else:
-                    self._receive(None)
+                    self._receive(seconds)
         if self._failure is not None:
             raise self._failure
 
@@ -229,6 +244,10 @@ class _Run(Generic[W]):
         except EtcdfixError as exc:
             self._more, self._failure = False, exc
             return None
+        except KeyboardInterrupt as exc:
+            self._more, self._failure = False, exc
+            self._by = time.monotonic() + _AFTER_THE_END_SECONDS
+            return None
         self._count += 1
         piece = _Piece(self._count, work)
         self._pieces.append(piece)
@@ -247,20 +266,24 @@ class _Run(Generic[W]):
         return first.work, self._here(first.work) if answer is None else answer
 
     def _receive(self, timeout_seconds: float | None) -> None:
-        """Take answers that are there; wait for one first where no time is given.
+        """Take answers that are there; wait for one first, for so long, or without a limit.
 
         Where there is no room for answers that came too early, those of others than the first stay in their pipes.
         """
         if self._waiting.full:
             first = self._pieces[0]
-            if timeout_seconds is None and first.worker is not None:
+            if timeout_seconds != 0 and first.worker is not None:
                 self._read(first.worker)
             return
         for key, _ in self._selector.select(timeout_seconds) if self._workers else ():
             self._read(key.data)
 
     def _read(self, worker: WorkerProcess) -> None:
-        frame = worker.read()
+        try:
+            frame = worker.read(by=self._by)
+        except TimeoutError:
+            self._selector.unregister(worker.descriptor)
+            return
         under_way = self._under_way[worker]
         if frame is None or frame.kind is Kind.UNFIT or not under_way or frame.number != under_way[0].number:
             self._give_up(worker, frame)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import json
@@ -20,6 +21,7 @@ from typing import IO, Any
 import pytest
 
 from etcdfix.errors import EndedEarly, SourceError
+from etcdfix.workers import pool as pool_module
 from etcdfix.workers import process
 from etcdfix.workers.frames import Kind, write_frame
 from etcdfix.workers.pool import WorkerPool
@@ -362,6 +364,86 @@ def test_an_error_of_the_source_comes_in_its_turn() -> None:
         with pytest.raises(SourceError):
             next(run)
         assert process_ids(pool) == []
+
+
+@pytest.mark.parametrize(
+    ("stuck", "room"),
+    [(b"sleep 60", True), (b"stop", True), (b"stop", False), (b"cut", True), (b"cut", False)],
+)
+def test_an_interruption_of_the_source_waits_for_no_worker_that_does_nothing(
+    monkeypatch: pytest.MonkeyPatch, stuck: bytes, room: bool
+) -> None:
+    """What has come is yielded first: pages that were read, and examined, are part of a report."""
+
+    def source() -> Iterator[bytes]:
+        yield from [b"a", b"answer 5000000", stuck, b"b", b"c", b"answer 5000000"]
+        time.sleep(0.3)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pool_module, "_AFTER_THE_END_SECONDS", 0.5)
+    if not room:
+        monkeypatch.setattr(tempfile, "TemporaryFile", no_room)
+    began = time.monotonic()
+    with WorkerPool(3, TARGET, b"") as pool:
+        found = until_interrupted(pool, source())
+        assert process_ids(pool) == []
+        assert pool.lost == []
+    assert [piece for piece, _ in found] == [b"a", b"answer 5000000"]
+    assert time.monotonic() - began < 10
+
+
+def until_interrupted(pool: WorkerPool, source: Iterator[bytes]) -> list[tuple[bytes, bytes]]:
+    found = []
+    with contextlib.suppress(KeyboardInterrupt):
+        for done in pool.run(source, same, here):
+            found.append(done)  # noqa: PERF402 - those before the interruption
+        pytest.fail("it was not interrupted")
+    return found
+
+
+def no_room(**_: object) -> IO[bytes]:
+    raise OSError(errno.ENOSPC, "full")
+
+
+def test_what_is_nearly_done_when_the_source_is_interrupted_is_yielded() -> None:
+    def source() -> Iterator[bytes]:
+        yield from [b"sleep 0.3", *numbered(3)]
+        raise KeyboardInterrupt
+
+    with WorkerPool(2, TARGET, b"") as pool:
+        found = until_interrupted(pool, source())
+    assert found == reversed_all([b"sleep 0.3", *numbered(3)])
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_workers_that_the_kernel_holds_are_waited_for_together(
+    monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """A killed process that waits for a disk does not go; a second signal need not wait for it either."""
+
+    def held(timeout: float) -> int:
+        time.sleep(timeout)
+        raise subprocess.TimeoutExpired("worker", timeout)
+
+    with WorkerPool(4, TARGET, b"") as pool:
+        workers = pool._workers[:]
+        with monkeypatch.context() as patch:
+            for worker in workers:
+                patch.setattr(worker._process, "wait", held)
+            began = time.monotonic()
+            timers = [threading.Timer(when, os.kill, [os.getpid(), signal.SIGINT]) for when in (0.2, 0.5)]
+            if again:
+                patch.setattr(process, "DEATH_SECONDS", 30.0)
+                for timer in timers:
+                    timer.start()
+                with pytest.raises(KeyboardInterrupt):
+                    pool.close()
+            else:
+                patch.setattr(process, "DEATH_SECONDS", 1.0)
+                pool.close()
+            assert time.monotonic() - began < 3
+        for worker in workers:
+            worker.end()
 
 
 def test_an_error_of_this_process_ends_all() -> None:

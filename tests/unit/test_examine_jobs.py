@@ -149,8 +149,8 @@ class AtEndpoints(MemorySource):
 @pytest.mark.parametrize(
     ("endpoints", "here"),
     [
-        (("https://10.0.0.1:2379",), False),
-        (("10.0.0.1:2379", "https://127.0.0.1:2379"), True),
+        (("https://192.0.2.1:2379", "unixhost.example:2379"), False),
+        (("192.0.2.1:2379", "https://127.0.0.1:2379"), True),
         (("localhost:2379",), True),
         (("unix:///run/etcd",), True),
     ],

@@ -356,12 +356,12 @@ class Helpers:
 
     def _looks_of_pool(self, started: EarlyWorkers, pages: Iterable[Page]) -> Iterator[Look]:
         page_file = started.page_file
-        here = _unanswered if page_file is None else partial(self._answer_here, page_file)
+        here = None if page_file is None else partial(self._answer_here, page_file)
         with started.pool as pool:
-            answers = pool.run(pages, self._question, here, take_part=page_file is not None)
+            answers = pool.run(pages, self._question, here)
             try:
                 for page, answer in answers:
-                    told = _understood(answer, len(page))
+                    told = None if answer is None else _understood(answer, len(page))
                     yield self._look_here(page) if told is None else partial(self._told, page, told)
             finally:
                 self.lost += pool.lost
@@ -452,11 +452,6 @@ def _above_streams(descriptor: int | None) -> Iterator[int | None]:
         yield other
     finally:
         os.close(other)
-
-
-def _unanswered(_page: Page) -> bytes:
-    """Stand for the answer of a worker where there is none."""
-    return b""
 
 
 def _understood(answer: bytes, places: int) -> _Answer | None:

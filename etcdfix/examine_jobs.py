@@ -17,7 +17,6 @@ import contextlib
 import fcntl
 import mmap
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -49,6 +48,7 @@ from etcdfix.model import StoredValue
 from etcdfix.readers import PlainCounts
 from etcdfix.sources.base import Source
 from etcdfix.sources.bbolt.page import Image
+from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.pages import Page
 from etcdfix.sources.passedpages import pass_on, passed_on
 from etcdfix.storagekey import StorageLayout
@@ -76,7 +76,6 @@ _MOST_SEEDS: Final = 128
 _LAST_STREAM: Final = 2
 _TARGET: Final = f"{__name__}:make"
 _NOTHING: Final = StoredValue(b"", b"", 0, 0, 0, 0)
-_LOCAL: Final = re.compile(r"unix|(https?://)?(127\.|localhost|\[::1\])")
 
 
 class Drawing(Protocol[D]):
@@ -240,7 +239,9 @@ def jobs_for(jobs: Jobs, source: Source) -> int:
     if source.page_file is not None:
         return resolve_jobs(jobs, keys=None, size_bytes=os.fstat(source.page_file).st_size, etcd_here=False)
     endpoints = source.describe().endpoints
-    here = endpoints is None or any(map(_LOCAL.match, endpoints))
+    here = endpoints is None or any(
+        parse_endpoint(text, has_tls_material=False).is_here() for text in endpoints
+    )
     return resolve_jobs(jobs, keys=source.estimate(), size_bytes=None, etcd_here=here)
 
 
@@ -354,26 +355,16 @@ class Helpers:
                 yield from self._looks_of_pool(started, pages)
 
     def _looks_of_pool(self, started: EarlyWorkers, pages: Iterable[Page]) -> Iterator[Look]:
-        interruptions: list[KeyboardInterrupt] = []
-
-        def until_interrupted() -> Iterator[Page]:
-            try:
-                yield from pages
-            except KeyboardInterrupt as exc:  # while a page was waited for: those that are there come first
-                interruptions.append(exc)
-
         page_file = started.page_file
-        here = _unanswered if page_file is None else partial(self._answer_here, page_file)
+        here = None if page_file is None else partial(self._answer_here, page_file)
         with started.pool as pool:
-            answers = pool.run(until_interrupted(), self._question, here, take_part=page_file is not None)
+            answers = pool.run(pages, self._question, here)
             try:
                 for page, answer in answers:
-                    told = _understood(answer, len(page))
+                    told = None if answer is None else _understood(answer, len(page))
                     yield self._look_here(page) if told is None else partial(self._told, page, told)
             finally:
                 self.lost += pool.lost
-        for interruption in interruptions:
-            raise interruption
 
     def _look_here(self, page: Page) -> Look:
         return partial(self._examiner.examine_each, page.values())
@@ -461,11 +452,6 @@ def _above_streams(descriptor: int | None) -> Iterator[int | None]:
         yield other
     finally:
         os.close(other)
-
-
-def _unanswered(_page: Page) -> bytes:
-    """Stand for the answer of a worker where there is none."""
-    return b""
 
 
 def _understood(answer: bytes, places: int) -> _Answer | None:

@@ -1,4 +1,7 @@
-"""Values put aside in the order in which they came, in an unlinked temporary file once they are many."""
+"""Values put aside in the order in which they came, in an unlinked temporary file once they are many.
+
+They are written in sealed blocks, each behind its size: some hold what was decrypted.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import IO, Final, Generic, TypeVar
 
 import msgspec
 
-from etcdfix.temporary import temporary_file
+from etcdfix.temporary import Seal, temporary_file
 
 V = TypeVar("V")
 
@@ -17,11 +20,10 @@ _MEMORY_BYTES = 1 << 20
 _SIZE_BYTES: Final = 8
 # A record is a few hundred bytes, and a call to the file costs as much as three of them.
 _WRITTEN_BYTES: Final = 1 << 16
-_READ_BYTES: Final = 1 << 18
 
 
 class Spool(Generic[V]):
-    """Values in the order in which they came, in an unlinked temporary file once they are many.
+    """Values in the order in which they came, sealed in an unlinked temporary file once they are many.
 
     Args:
         kind: Type of the values: a ``msgspec.Struct``, or a union of tagged ones.
@@ -29,6 +31,7 @@ class Spool(Generic[V]):
 
     def __init__(self, kind: type[V] | UnionType) -> None:
         self._memory = bytearray()
+        self._seal = Seal()
         self._file: IO[bytes] | None = None  # instead of the memory, once there is too much for that
         self._encode_into = msgspec.msgpack.Encoder().encode_into
         self._decoder = msgspec.msgpack.Decoder(kind)
@@ -72,19 +75,24 @@ class Spool(Generic[V]):
         self.count += 1
         if len(tail) >= _WRITTEN_BYTES:
             try:
-                self._write()
+                end = self._write()
             except OSError:  # a part that was written is written over
                 del tail[before:]
                 self.count -= 1
                 raise
-            self._end += len(tail)
+            self._end = end
             tail.clear()
 
-    def _write(self) -> None:
-        """Write what is not written yet; where there is no room for it, all that is written stays where it is."""
-        if self._file is None and self._end + len(self._tail) <= _MEMORY_BYTES:
-            self._memory[self._end :] = self._tail  # after a signal it may be there already
-            return
+    def _write(self) -> int:
+        """Write what is not written yet, and return where it ends.
+
+        Where there is no room for it, all that is written stays where it is.
+        """
+        sealed = self._seal.close(self._tail)
+        block = len(sealed).to_bytes(_SIZE_BYTES) + sealed
+        if self._file is None and self._end + len(block) <= _MEMORY_BYTES:
+            self._memory[self._end :] = block  # after a signal it may be there already
+            return self._end + len(block)
         if self._file is None:
             # What Python has for this loses what it holds where the file does not take it.
             file = temporary_file(buffering=0)
@@ -94,7 +102,14 @@ class Spool(Generic[V]):
                 file.close()
                 raise
             self._file, self._memory = file, bytearray()
-        _write_whole(self._file, self._tail, self._end)
+        _write_whole(self._file, block, self._end)
+        return self._end + len(block)
+
+    def _block(self, start: int) -> tuple[bytes, int]:
+        """Return what a block holds, and where it ends."""
+        size = int.from_bytes(self._read(start, _SIZE_BYTES))
+        start += _SIZE_BYTES
+        return self._seal.open(self._read(start, size)), start + size
 
     def _read(self, start: int, size: int) -> bytes:
         if self._file is None:
@@ -122,9 +137,8 @@ class Spool(Generic[V]):
             return self._head_at
         parts, read_at = [self._head[self._head_at :]], self._read_at
         while left < size and read_at < self._end:
-            part = self._read(read_at, min(self._end - read_at, max(_READ_BYTES, size - left)))
+            part, read_at = self._block(read_at)
             parts.append(part)
-            read_at += len(part)
             left += len(part)
         if left < size:
             parts.append(bytes(self._tail))
@@ -148,7 +162,7 @@ class Spool(Generic[V]):
             yield value
 
 
-def _write_whole(file: IO[bytes], data: bytearray, offset: int) -> None:
+def _write_whole(file: IO[bytes], data: bytes | bytearray, offset: int) -> None:
     written = 0
     while written < len(data):
         written += os.pwrite(file.fileno(), data[written:], offset + written)

@@ -7,7 +7,9 @@ the contents, 1 byte kind. The format is ours, and both ends are always of the s
 from __future__ import annotations
 
 import os
+import select
 import struct
+import time
 from enum import IntEnum
 from typing import BinaryIO, Final, NamedTuple
 
@@ -77,29 +79,35 @@ def read_frame(stream: BinaryIO) -> Frame | None:
     return Frame(number, Kind(kind), contents) if len(contents) == size else None
 
 
-def read_answer(descriptor: int) -> Frame | None:
+def read_answer(descriptor: int, *, by: float | None = None) -> Frame | None:
     """Return the next frame that comes from a worker.
 
     Args:
         descriptor: A pipe that blocks.
+        by: Until when it is waited for, by the monotonic clock; None for as long as it takes.
 
     Returns:
         None where there is none: the worker has ended, whatever of a frame is there, or what it sent is no answer.
+
+    Raises:
+        TimeoutError: It did not come whole in time; no more can be read.
     """
-    header = _read_exactly(descriptor, HEADER.size)
+    header = _read_exactly(descriptor, HEADER.size, by)
     if header is None:
         return None
     number, size, kind = HEADER.unpack(header)
     if size > MOST_ANSWER_BYTES or kind not in {Kind.ANSWER, Kind.FAILED, Kind.UNFIT}:
         return None
-    contents = _read_exactly(descriptor, size)
+    contents = _read_exactly(descriptor, size, by)
     return None if contents is None else Frame(number, Kind(kind), contents)
 
 
-def _read_exactly(descriptor: int, size: int) -> bytes | None:
+def _read_exactly(descriptor: int, size: int, by: float | None) -> bytes | None:
     buffer = bytearray(size)
     room = memoryview(buffer)
     while room:
+        if by is not None and not select.select([descriptor], [], [], max(0, by - time.monotonic()))[0]:
+            raise TimeoutError
         count = os.readv(descriptor, [room])
         if not count:
             return None

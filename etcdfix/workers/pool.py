@@ -1,8 +1,8 @@
 """Several workers, and their answers in the order of the work.
 
-What a worker could not do is done in this process: nothing that is given to :meth:`WorkerPool.run` stays without an
-answer, whatever becomes of the workers. At most two pieces are under way for each, and whoever is ahead of the others
-waits, so that memory stays flat.
+What a worker could not do is yielded without an answer, for this process to do: nothing that is given to
+:meth:`WorkerPool.run` is missing, whatever becomes of the workers. At most two pieces are under way for each, and
+whoever is ahead of the others waits, so that memory stays flat.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import selectors
 import signal
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from etcdfix.errors import EtcdfixError
 from etcdfix.interruptions import interruptions_held
 from etcdfix.text.words import counted
 from etcdfix.workers.frames import Frame, Kind
-from etcdfix.workers.process import NoWorker, WorkerProcess, can_start
+from etcdfix.workers.process import NoWorker, WorkerProcess, can_start, death_awaited_until
 from etcdfix.workers.waiting import WaitingAnswers
 
 W = TypeVar("W")
@@ -33,6 +34,10 @@ _AHEAD: Final = 4
 
 _AHEAD_BYTES: Final = 16 << 20
 """Once the frames of these have so many bytes, only a worker that would stand idle is given more."""
+
+
+_AFTER_THE_END_SECONDS: Final = 2.0
+"""Whoever interrupts the work waits no longer for pieces that are under way: a worker may have been stopped."""
 
 
 class WorkerPool:
@@ -55,6 +60,7 @@ class WorkerPool:
     def __init__(self, jobs: int, target: str, setup: bytes | None, *, pass_fds: Sequence[int] = ()) -> None:
         self.lost: list[str] = []
         self._workers: list[WorkerProcess] = []
+        self._gone_by: float | None = None
         try:
             with interruptions_held():
                 for _ in range(jobs if can_start() else 0):
@@ -85,34 +91,41 @@ class WorkerPool:
             self.close()
 
     def close(self) -> None:
-        """End all workers at once, whatever they do, and leave nothing of them."""
-        with interruptions_held():
+        """End all workers at once, whatever they do, and leave nothing of them.
+
+        Those that the kernel holds are waited for together, and not after a second signal.
+        """
+        with interruptions_held(only_first=True):
             for worker in self._workers:
                 worker.kill()
+            if self._gone_by is None:
+                self._gone_by = death_awaited_until()
             while self._workers:
-                self._workers.pop().end()
+                self._workers[-1].end(by=self._gone_by)
+                self._workers.pop()
 
     def run(
         self,
         work: Iterable[W],
         frame: Callable[[W], bytes],
-        here: Callable[[W], bytes],
-        *,
-        take_part: bool = False,
-    ) -> Iterator[tuple[W, bytes]]:
+        here: Callable[[W], bytes] | None = None,
+    ) -> Iterator[tuple[W, bytes | None]]:
         """Yield each piece of work with its answer, in the order of the work.
+
+        There is none where a worker ended or failed over it, or no worker is there.
 
         Args:
             work: Pieces; the next is asked for once somebody can do it. Where it ends by an error of ours, what came
-                before is yielded first.
+                before is yielded first; where it is interrupted, what of that is done within two seconds.
             frame: Makes the bytes for a worker, when the piece is given to it.
-            here: Does a piece in this process: a worker ended or failed over it, or there is none.
-            take_part: This process does pieces too while all workers have enough. Not where it waits for ``work``.
+            here: Does a piece as a worker does, while all workers have enough. None where this process takes no part,
+                since it waits for ``work``.
 
         Raises:
-            EtcdfixError: As ``work`` or ``here`` does, when it is the turn of that piece.
+            EtcdfixError: As ``work`` does, when it is the turn of that piece.
+            KeyboardInterrupt: As ``work`` does, likewise; elsewhere at once.
         """
-        run = _Run(self._workers, self.lost, iter(work), frame, here, take_part=take_part)
+        run = _Run(self._workers, self.lost, iter(work), frame, here)
         whole = False
         try:
             yield from run.answers()
@@ -125,7 +138,7 @@ class WorkerPool:
 
 @dataclass(eq=False)
 class _Piece(Generic[W]):
-    """A piece of work that was not yielded yet; one without a worker is done in this process."""
+    """A piece of work that was not yielded yet; one without a worker waits for none."""
 
     number: int
     work: W
@@ -142,22 +155,20 @@ class _Run(Generic[W]):
         lost: list[str],
         source: Iterator[W],
         frame: Callable[[W], bytes],
-        here: Callable[[W], bytes],
-        *,
-        take_part: bool,
+        here: Callable[[W], bytes] | None,
     ) -> None:
         self._workers = workers
         self._lost = lost
         self._source = source
         self._frame = frame
         self._here = here
-        self._take_part = take_part
         self._more = True
-        self._failure: EtcdfixError | None = None
+        self._failure: EtcdfixError | KeyboardInterrupt | None = None
+        self._by: float | None = None  # once the work was interrupted
         self._count = 0
         self._pieces: deque[_Piece[W]] = deque()
         self._bytes = 0
-        self._jobs = len(workers) + take_part
+        self._jobs = len(workers) + (here is not None)
         self._under_way: dict[WorkerProcess, deque[_Piece[W]]] = {worker: deque() for worker in workers}
         self._waiting = WaitingAnswers()
         self._selector = selectors.DefaultSelector()
@@ -168,7 +179,7 @@ class _Run(Generic[W]):
         self._selector.close()
         self._waiting.close()
 
-    def answers(self) -> Iterator[tuple[W, bytes]]:
+    def answers(self) -> Iterator[tuple[W, bytes | None]]:
         while True:
             self._receive(0)
             if self._may_give():
@@ -176,12 +187,13 @@ class _Run(Generic[W]):
             if self._first_is_ready():
                 yield self._take_first()
             elif not self._may_give():
-                if not self._pieces:
+                seconds = None if self._by is None else max(0, self._by - time.monotonic())
+                if not self._pieces or seconds == 0:
                     break
-                if self._may_take_part():
-                    self._do_one()
+                if self._here is not None and self._may_take_part():
+                    self._do_one(self._here)
                 else:
-                    self._receive(None)
+                    self._receive(seconds)
         if self._failure is not None:
             raise self._failure
 
@@ -193,7 +205,7 @@ class _Run(Generic[W]):
         return min(map(len, self._under_way.values())) < _UNDER_WAY and self._near()
 
     def _may_take_part(self) -> bool:
-        return self._take_part and self._more and not self._waiting.full and self._near()
+        return self._more and not self._waiting.full and self._near()
 
     def _near(self) -> bool:
         count = len(self._pieces)
@@ -210,14 +222,14 @@ class _Run(Generic[W]):
         piece.worker.send(piece.number, frame)
         self._bytes += piece.size
 
-    def _do_one(self) -> None:
+    def _do_one(self, here: Callable[[W], bytes]) -> None:
         """Do the next piece in this process while it would wait."""
         piece = self._next()
         if piece is None:
             return
-        # An error is for when it is the turn of the piece, which has no answer then and is done again.
-        with contextlib.suppress(EtcdfixError):
-            self._waiting.put(piece.number, self._here(piece.work))
+        # As in a worker: whoever takes the piece in its turn, without an answer, sees what is wrong with it.
+        with contextlib.suppress(Exception):
+            self._waiting.put(piece.number, here(piece.work))
 
     def _next(self) -> _Piece[W] | None:
         """Return the next piece, as one for this process; None where there are no more."""
@@ -228,6 +240,10 @@ class _Run(Generic[W]):
             return None
         except EtcdfixError as exc:
             self._more, self._failure = False, exc
+            return None
+        except KeyboardInterrupt as exc:
+            self._more, self._failure = False, exc
+            self._by = time.monotonic() + _AFTER_THE_END_SECONDS
             return None
         self._count += 1
         piece = _Piece(self._count, work)
@@ -240,27 +256,30 @@ class _Run(Generic[W]):
         first = self._pieces[0]
         return first.worker is None or first.number in self._waiting
 
-    def _take_first(self) -> tuple[W, bytes]:
+    def _take_first(self) -> tuple[W, bytes | None]:
         first = self._pieces.popleft()
         self._bytes -= first.size
-        answer = self._waiting.take(first.number) if first.number in self._waiting else None
-        return first.work, self._here(first.work) if answer is None else answer
+        return first.work, self._waiting.take(first.number) if first.number in self._waiting else None
 
     def _receive(self, timeout_seconds: float | None) -> None:
-        """Take answers that are there; wait for one first where no time is given.
+        """Take answers that are there; wait for one first, for so long, or without a limit.
 
         Where there is no room for answers that came too early, those of others than the first stay in their pipes.
         """
         if self._waiting.full:
             first = self._pieces[0]
-            if timeout_seconds is None and first.worker is not None:
+            if timeout_seconds != 0 and first.worker is not None:
                 self._read(first.worker)
             return
         for key, _ in self._selector.select(timeout_seconds) if self._workers else ():
             self._read(key.data)
 
     def _read(self, worker: WorkerProcess) -> None:
-        frame = worker.read()
+        try:
+            frame = worker.read(by=self._by)
+        except TimeoutError:
+            self._selector.unregister(worker.descriptor)
+            return
         under_way = self._under_way[worker]
         if frame is None or frame.kind is Kind.UNFIT or not under_way or frame.number != under_way[0].number:
             self._give_up(worker, frame)

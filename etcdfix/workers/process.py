@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from queue import SimpleQueue
@@ -28,7 +29,7 @@ if paths and len(paths) == size:
     main(work)
 """
 _PIPE_BYTES: Final = 1 << 20
-_DEATH_SECONDS: Final = 5.0
+DEATH_SECONDS: Final = 5.0
 """The kernel may hold a killed process that waits for a disk; nobody waits longer for it."""
 
 _GRACE_SECONDS: Final = 1.0
@@ -44,6 +45,11 @@ class NoWorker(Exception):
 def can_start() -> bool:
     """Whether there is an interpreter that a worker could be started with; a frozen program has none."""
     return bool(sys.executable) and not getattr(sys, "frozen", False)
+
+
+def death_awaited_until() -> float:
+    """Return until when the death of what is killed now is waited for, by the monotonic clock."""
+    return time.monotonic() + DEATH_SECONDS
 
 
 class WorkerProcess:
@@ -87,24 +93,36 @@ class WorkerProcess:
         """Give it a piece of work; does not wait until it has read that."""
         self._frames.put((number, Kind.WORK, frame))
 
-    def read(self) -> Frame | None:
-        """Return its next answer, once it is there; None where there will be none any more."""
-        return read_answer(self.descriptor)
+    def read(self, *, by: float | None = None) -> Frame | None:
+        """Return its next answer, once it is there; None where there will be none any more.
+
+        Args:
+            by: Until when it is waited for, by the monotonic clock; None for as long as it takes.
+
+        Raises:
+            TimeoutError: It did not come in time; no more can be read.
+        """
+        return read_answer(self.descriptor, by=by)
 
     def kill(self) -> None:
         """Have it end, without waiting for that."""
         self._process.kill()
 
-    def end(self) -> None:
-        """Kill it at once, and leave nothing of it."""
+    def end(self, *, by: float | None = None) -> None:
+        """Kill it at once, and leave nothing of it; may be called again.
+
+        Args:
+            by: Until when its death is waited for, by the monotonic clock; None for as long as one alone is worth.
+        """
+        by = death_awaited_until() if by is None else by
         self.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_DEATH_SECONDS)
+            self._process.wait(max(0, by - time.monotonic()))
         self._frames.put(None)
         if self._sender.ident is None:
             self._input.close()
         else:
-            self._sender.join(_DEATH_SECONDS)  # whose pipe has no reader any more
+            self._sender.join(max(0, by - time.monotonic()))  # whose pipe has no reader any more
         self._output.close()
 
     def wait_for_its_end(self) -> int | None:

@@ -6,13 +6,13 @@ import contextlib
 import os
 from typing import IO, Final
 
-from etcdfix.temporary import temporary_file
+from etcdfix.temporary import Seal, temporary_file
 
 _MEMORY_BYTES: Final = 4 << 20
 
 
 class WaitingAnswers:
-    """Answers by their numbers; those that are too many for memory stand in an unlinked temporary file.
+    """Answers by their numbers; those that are too many for memory stand in an unlinked temporary file, sealed.
 
     Attributes:
         full: There is no room any more: what comes now is kept in memory, and no more should be asked for.
@@ -24,6 +24,7 @@ class WaitingAnswers:
         self._on_disk: dict[int, tuple[int, int]] = {}
         self._end = 0
         self._file: IO[bytes] | None = None
+        self._seal = Seal()
         self._no_room = False
 
     @property
@@ -61,10 +62,9 @@ class WaitingAnswers:
         offset, size = self._on_disk.pop(number)
         assert self._file is not None
         try:
-            answer = os.pread(self._file.fileno(), size, offset)
+            return self._seal.open(os.pread(self._file.fileno(), size, offset))
         except OSError:
             return None
-        return answer if len(answer) == size else None
 
     def close(self) -> None:
         """Forget everything."""
@@ -77,8 +77,9 @@ class WaitingAnswers:
     def _write(self, number: int, answer: bytes) -> None:
         if self._file is None:
             self._file = temporary_file(buffering=0)
-        written, rest = 0, memoryview(answer)
-        while written < len(answer):
+        sealed = self._seal.close(answer)
+        written, rest = 0, memoryview(sealed)
+        while written < len(sealed):
             written += os.pwrite(self._file.fileno(), rest[written:], self._end + written)
-        self._on_disk[number] = (self._end, len(answer))
-        self._end += len(answer)
+        self._on_disk[number] = (self._end, len(sealed))
+        self._end += len(sealed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import gc
 import json
 import os
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from etcdfix.workers.frames import HEADER, Kind
 from etcdfix.workers.pool import WorkerPool
 
 TARGET = "tests.support.pieces:make"
@@ -49,12 +51,28 @@ def do(piece: bytes) -> bytes:
             sys.exit(rest.decode())
         case b"die":
             os.kill(os.getpid(), int(rest))
+        case b"stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case b"cut":
+            _begin_an_answer()
         case b"print":
             for descriptor in (1, 2):
                 os.write(descriptor, rest)
             print(rest, file=sys.stderr, flush=True)
             print(rest, flush=True)
     return piece[::-1]
+
+
+def _begin_an_answer() -> None:
+    """Stop in the middle of an answer, some time later."""
+    time.sleep(0.5)
+    answers = next(
+        int(path.name)
+        for path in Path("/proc/self/fd").iterdir()
+        if int(path.name) > 2 and fcntl.fcntl(int(path.name), fcntl.F_GETFL) & os.O_WRONLY
+    )
+    os.write(answers, HEADER.pack(3, 100, Kind.ANSWER) + b"a")
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def facts() -> dict[str, object]:
@@ -94,7 +112,8 @@ def here(piece: bytes) -> bytes:
 
 
 def run_all(pool: WorkerPool, pieces: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
-    return list(pool.run(pieces, same, here))
+    """Return all answers; what nobody answered is done as the main process does it."""
+    return [(piece, here(piece) if answer is None else answer) for piece, answer in pool.run(pieces, same)]
 
 
 def process_ids(pool: WorkerPool) -> list[int]:

@@ -36,19 +36,15 @@ class PoolHere:
         self,
         work: Iterable[W],
         frame: Callable[[W], bytes],
-        here: Callable[[W], bytes],
-        *,
-        take_part: bool = False,
-    ) -> Iterator[tuple[W, bytes]]:
-        """Answer each piece; of every seventh, as if its worker had ended over it.
-
-        That is enough of a part for this process to take, whatever ``take_part`` says.
-        """
+        here: Callable[[W], bytes] | None = None,
+    ) -> Iterator[tuple[W, bytes | None]]:
+        """Answer each piece but every seventh, as if its worker had ended over it; this process does some too."""
         pieces: deque[tuple[W, bytes | None]] = deque()
         for number, piece in enumerate(work):
-            pieces.append((piece, None if number % 7 == 6 else next(self._workers)(frame(piece))))
+            if here is not None and number % 7 == 3:
+                pieces.append((piece, here(piece)))
+            else:
+                pieces.append((piece, None if number % 7 == 6 else next(self._workers)(frame(piece))))
             if len(pieces) > self._ahead:
-                first, answer = pieces.popleft()
-                yield first, here(first) if answer is None else answer
-        for first, answer in pieces:
-            yield first, here(first) if answer is None else answer
+                yield pieces.popleft()
+        yield from pieces

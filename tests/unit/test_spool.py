@@ -31,7 +31,6 @@ def test_values_come_in_their_order_whatever_is_read_meanwhile(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spool, "_WRITTEN_BYTES", 200)
-    monkeypatch.setattr(spool, "_READ_BYTES", 64)
     monkeypatch.setattr(spool, "_MEMORY_BYTES", 500)
     chance = random.Random(seed)
     values = Spool(Record)
@@ -85,6 +84,26 @@ def test_a_full_disk_costs_the_value_that_found_no_room_and_no_other(
     values.close()
 
 
+def test_nothing_can_be_read_out_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "_WRITTEN_BYTES", 100)
+    monkeypatch.setattr(spool, "_MEMORY_BYTES", 500)
+    written = []
+    write = os.pwrite
+
+    def noted(descriptor: int, data: bytes, offset: int) -> int:
+        written.append(bytes(data))
+        return write(descriptor, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", noted)
+    values = Spool(Record)
+    for number in range(20):
+        values.append(Record(number, b"decrypted" * 9))
+    assert written
+    assert b"decrypted" not in b"".join(written)
+    assert drained(values) == list(range(20))
+    values.close()
+
+
 def test_what_is_written_in_parts_is_written_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool, "_WRITTEN_BYTES", 100)
     monkeypatch.setattr(spool, "_MEMORY_BYTES", 1)
@@ -130,7 +149,6 @@ def test_a_signal_at_any_moment_costs_at_most_the_value_that_is_just_added(
     monkeypatch: pytest.MonkeyPatch, in_memory: int
 ) -> None:
     monkeypatch.setattr(spool, "_WRITTEN_BYTES", 40)
-    monkeypatch.setattr(spool, "_READ_BYTES", 30)
     monkeypatch.setattr(spool, "_MEMORY_BYTES", in_memory)
     for moment in itertools.count(1):
         signal = _Signal(moment)

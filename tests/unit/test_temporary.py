@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.temporary import temporary_directory, temporary_file
+from etcdfix.temporary import Seal, temporary_directory, temporary_file
 from tests.support.breaking_in import Heard, heard
 
 
@@ -30,6 +30,17 @@ def test_a_file_without_a_name(place: Path) -> None:
         assert file.read() == b"kept"
         assert list(place.iterdir()) == []
     assert temporary_directory() == str(place)
+
+
+def test_what_is_sealed_opens_with_its_own_seal_alone_and_whole() -> None:
+    seal = Seal()
+    one, other = seal.close(b"decrypted"), seal.close(bytearray(b"decrypted"))
+    assert one != other
+    assert b"decrypted" not in one + other
+    assert seal.open(one) == seal.open(other) == b"decrypted"
+    for damaged in (b"", one[:-1], one[:11], bytes([one[0] ^ 1]) + one[1:], Seal().close(b"decrypted")):
+        with pytest.raises(OSError, match="not as it was written"):
+            seal.open(damaged)
 
 
 def test_without_a_buffer_all_is_written_at_once(place: Path) -> None:

@@ -7,6 +7,7 @@ Source of the rules: etcd 3.6, ``client/v3/internal/endpoint/endpoint.go``: ``ht
 from __future__ import annotations
 
 import ipaddress
+import socket
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -32,6 +33,24 @@ class Endpoint:
     host: str
     port: int
     tls: bool
+
+    def is_here(self) -> bool:
+        """Say whether it is on this machine, as far as that shows without asking anybody for a name."""
+        if not self.port:
+            return True
+        try:
+            [(family, kind, _, _, address), *_] = socket.getaddrinfo(
+                self.host, 0, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST
+            )
+        except (OSError, UnicodeError):  # a name, or none
+            own = socket.gethostname().lower()
+            return self.host.lower().rstrip(".") in {"localhost", own, own.partition(".")[0]}
+        try:
+            with socket.socket(family, kind) as bound:
+                bound.bind(address)
+        except OSError:  # an address of another machine
+            return False
+        return True
 
 
 def parse_endpoint(text: str, *, has_tls_material: bool) -> Endpoint:

@@ -27,7 +27,7 @@ PARENT = textwrap.dedent(
             with WorkerPool(3, TARGET, b"") as pool:
                 print(*process_ids(pool), flush=True)
                 pieces = [b"answer 3000000"] * 20 + [b"sleep 60", *[b"answer 3000000"] * 30]
-                for number, _ in enumerate(pool.run(pieces, same, here)):
+                for number, _ in enumerate(pool.run(pieces, same)):
                     if number == 19:
                         print("busy", flush=True)
         except KeyboardInterrupt as exc:

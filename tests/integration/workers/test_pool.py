@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import json
@@ -20,6 +21,7 @@ from typing import IO, Any
 import pytest
 
 from etcdfix.errors import EndedEarly, SourceError
+from etcdfix.workers import pool as pool_module
 from etcdfix.workers import process
 from etcdfix.workers.frames import Kind, write_frame
 from etcdfix.workers.pool import WorkerPool
@@ -77,7 +79,7 @@ def test_whoever_is_ahead_waits() -> None:
         return piece
 
     with WorkerPool(2, TARGET, b"") as pool:
-        for done, _ in enumerate(pool.run(pieces, frame, here)):
+        for done, _ in enumerate(pool.run(pieces, frame)):
             most = max(most, len(given) - done)
     assert most == 8  # 4 for each worker
 
@@ -91,8 +93,9 @@ def test_large_frames_that_were_not_yielded_are_few() -> None:
         return bytes(16 << 20)
 
     with WorkerPool(3, TARGET, b"") as pool:
-        work = pool.run(range(30), frame, lambda _: b"")
+        work = pool.run(range(30), frame)
         for done, (number, answer) in enumerate(work):
+            assert answer is not None
             assert (number, len(answer)) == (done, 16 << 20)
             most = max(most, len(given) - done)
             time.sleep(0.02)
@@ -108,7 +111,7 @@ def test_a_frame_is_made_when_it_is_given_out() -> None:
         return b""
 
     with WorkerPool(1, TARGET, b"") as pool:
-        for _ in pool.run(range(20), frame, lambda _: b""):
+        for _ in pool.run(range(20), frame):
             yielded += 1
     assert seen[0] == 0
     assert all(number - known <= 4 for number, known in enumerate(seen))
@@ -242,7 +245,9 @@ def test_workers_that_end_before_they_are_told_anything() -> None:
         for pid in process_ids(pool):
             os.kill(pid, signal.SIGKILL)
         pool.set_up(b"setup" * 10**6)
-        assert list(pool.run(numbered(9), same, here, take_part=True)) == [(p, here(p)) for p in numbered(9)]
+        found = list(pool.run(numbered(9), same, here))
+        assert [piece for piece, _ in found] == numbered(9)
+        assert all(answer in (None, here(piece)) for piece, answer in found)
     assert len(pool.lost) == 2
     assert all("a worker process was ended by SIGKILL" in sentence for sentence in pool.lost)
 
@@ -250,23 +255,24 @@ def test_workers_that_end_before_they_are_told_anything() -> None:
 def test_this_process_does_pieces_while_the_workers_have_enough() -> None:
     pieces = [b"sleep 0.5", *numbered(20)]
     with WorkerPool(1, TARGET, b"") as pool:
-        done = list(pool.run(pieces, same, here, take_part=True))
+        done = list(pool.run(pieces, same, here))
     assert [piece for piece, _ in done] == pieces
     assert all(answer in (piece[::-1], here(piece)) for piece, answer in done)
     # Two are the worker's, and there are eight for two processes until the first is yielded.
     assert [answer == here(piece) for piece, answer in done[:8]] == [False, False, *[True] * 6]
 
 
-def test_an_error_in_this_process_is_raised_in_its_turn() -> None:
-    def failing(piece: bytes) -> bytes:
-        raise SourceError(f"cannot do {piece.decode()}")
+@pytest.mark.parametrize("error", [SourceError("cannot do it"), RuntimeError("nor this")])
+def test_what_fails_in_this_process_has_no_answer(error: Exception) -> None:
+    """As what fails in a worker: whoever takes it in its turn sees what is wrong with it."""
 
-    pieces = [b"sleep 0.5", b"a", b"b", b"c"]
+    def failing(_: bytes) -> bytes:
+        raise error
+
+    pieces = [b"sleep 0.5", b"raise x", b"b", b"c"]
     with WorkerPool(1, TARGET, b"") as pool:
-        answers = pool.run(pieces, same, failing, take_part=True)
-        assert [piece for piece, _ in itertools.islice(answers, 2)] == pieces[:2]
-        with pytest.raises(SourceError, match="cannot do b"):
-            next(answers)
+        found = list(pool.run(pieces, same, failing))
+    assert found == [(b"sleep 0.5", pieces[0][::-1]), (b"raise x", None), (b"b", None), (b"c", None)]
 
 
 def test_an_interruption_while_this_process_does_a_piece() -> None:
@@ -274,7 +280,7 @@ def test_an_interruption_while_this_process_does_a_piece() -> None:
         raise KeyboardInterrupt
 
     with WorkerPool(1, TARGET, b"") as pool, pytest.raises(KeyboardInterrupt):
-        list(pool.run([b"sleep 30", b"a", b"b"], same, interrupted, take_part=True))
+        list(pool.run([b"sleep 30", b"a", b"b"], same, interrupted))
 
 
 def test_a_worker_that_cannot_begin(capfd: Captured) -> None:
@@ -321,7 +327,7 @@ def test_an_answer_that_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_left_before_the_end() -> None:
     with WorkerPool(2, TARGET, b"") as pool:
-        for number, _ in enumerate(pool.run([b"sleep 0.01"] * 100, same, here)):
+        for number, _ in enumerate(pool.run([b"sleep 0.01"] * 100, same)):
             if number == 5:
                 break
         assert process_ids(pool) == []
@@ -357,11 +363,91 @@ def test_an_error_of_the_source_comes_in_its_turn() -> None:
         raise SourceError("lost midway")
 
     with WorkerPool(2, TARGET, b"") as pool:
-        run = pool.run(source(), same, here)
+        run = pool.run(source(), same)
         assert [piece for piece, _ in itertools.islice(run, 3)] == [b"sleep 0.1", *numbered(2)]
         with pytest.raises(SourceError):
             next(run)
         assert process_ids(pool) == []
+
+
+@pytest.mark.parametrize(
+    ("stuck", "room"),
+    [(b"sleep 60", True), (b"stop", True), (b"stop", False), (b"cut", True), (b"cut", False)],
+)
+def test_an_interruption_of_the_source_waits_for_no_worker_that_does_nothing(
+    monkeypatch: pytest.MonkeyPatch, stuck: bytes, room: bool
+) -> None:
+    """What has come is yielded first: pages that were read, and examined, are part of a report."""
+
+    def source() -> Iterator[bytes]:
+        yield from [b"a", b"answer 5000000", stuck, b"b", b"c", b"answer 5000000"]
+        time.sleep(0.3)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pool_module, "_AFTER_THE_END_SECONDS", 0.5)
+    if not room:
+        monkeypatch.setattr(tempfile, "TemporaryFile", no_room)
+    began = time.monotonic()
+    with WorkerPool(3, TARGET, b"") as pool:
+        found = until_interrupted(pool, source())
+        assert process_ids(pool) == []
+        assert pool.lost == []
+    assert [piece for piece, _ in found] == [b"a", b"answer 5000000"]
+    assert time.monotonic() - began < 10
+
+
+def until_interrupted(pool: WorkerPool, source: Iterator[bytes]) -> list[tuple[bytes, bytes | None]]:
+    found = []
+    with contextlib.suppress(KeyboardInterrupt):
+        for done in pool.run(source, same):
+            found.append(done)  # noqa: PERF402 - those before the interruption
+        pytest.fail("it was not interrupted")
+    return found
+
+
+def no_room(**_: object) -> IO[bytes]:
+    raise OSError(errno.ENOSPC, "full")
+
+
+def test_what_is_nearly_done_when_the_source_is_interrupted_is_yielded() -> None:
+    def source() -> Iterator[bytes]:
+        yield from [b"sleep 0.3", *numbered(3)]
+        raise KeyboardInterrupt
+
+    with WorkerPool(2, TARGET, b"") as pool:
+        found = until_interrupted(pool, source())
+    assert found == reversed_all([b"sleep 0.3", *numbered(3)])
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_workers_that_the_kernel_holds_are_waited_for_together(
+    monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """A killed process that waits for a disk does not go; a second signal need not wait for it either."""
+
+    def held(timeout: float) -> int:
+        time.sleep(timeout)
+        raise subprocess.TimeoutExpired("worker", timeout)
+
+    with WorkerPool(4, TARGET, b"") as pool:
+        workers = pool._workers[:]
+        with monkeypatch.context() as patch:
+            for worker in workers:
+                patch.setattr(worker._process, "wait", held)
+            began = time.monotonic()
+            timers = [threading.Timer(when, os.kill, [os.getpid(), signal.SIGINT]) for when in (0.2, 0.5)]
+            if again:
+                patch.setattr(process, "DEATH_SECONDS", 30.0)
+                for timer in timers:
+                    timer.start()
+                with pytest.raises(KeyboardInterrupt):
+                    pool.close()
+            else:
+                patch.setattr(process, "DEATH_SECONDS", 1.0)
+                pool.close()
+            assert time.monotonic() - began < 3
+        for worker in workers:
+            worker.end()
 
 
 def test_an_error_of_this_process_ends_all() -> None:
@@ -370,14 +456,14 @@ def test_an_error_of_this_process_ends_all() -> None:
 
     with WorkerPool(2, TARGET, b"") as pool:
         with pytest.raises(RuntimeError):
-            list(pool.run([b"a", b"raise x", b"b"], same, never))
+            list(pool.run([b"a", b"b"], never))
         assert process_ids(pool) == []
 
 
 def test_two_pools_at_once() -> None:
     with WorkerPool(2, TARGET, b"") as one, WorkerPool(2, TARGET, b"") as two:
         pieces = numbered(60)
-        runs = zip(one.run(pieces, same, here), two.run(pieces, same, here), strict=True)
+        runs = zip(one.run(pieces, same), two.run(pieces, same), strict=True)
         assert [both for both, _ in runs] == reversed_all(pieces)
         assert one.lost == two.lost == []
 

@@ -106,12 +106,37 @@ def test_the_disk_is_tried_again_once_it_is_empty(
     assert [answers.take(number) for number in range(9)] == [answer(number) for number in range(9)]
 
 
-@pytest.mark.parametrize("cut", [True, False])
+def test_nothing_can_be_read_out_of_the_file(
+    answers: WaitingAnswers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers hold what was drawn out of decrypted objects."""
+    written = []
+    pwrite = os.pwrite
+
+    def noted(descriptor: int, data: bytes, offset: int) -> int:
+        written.append(bytes(data))
+        return pwrite(descriptor, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", noted)
+    for number in range(3):
+        answers.put(number, b"decrypted" * MB)
+    assert len(b"".join(written)) > 27 * MB
+    assert b"decrypted" not in b"".join(written)
+    assert len({data[:64] for data in written}) == 3
+    assert [answers.take(number) for number in range(3)] == [b"decrypted" * MB] * 3
+
+
+@pytest.mark.parametrize("read", ["cut", "nothing", "other bytes", "refused"])
 def test_what_cannot_be_read_back(
-    answers: WaitingAnswers, monkeypatch: pytest.MonkeyPatch, cut: bool
+    answers: WaitingAnswers, monkeypatch: pytest.MonkeyPatch, read: str
 ) -> None:
     answers.put(1, answer(1, 9 * MB))
-    monkeypatch.setattr(os, "pread", (lambda *_: b"cut") if cut else refuse)
+    found = {
+        "cut": lambda *_: b"cut",
+        "nothing": lambda *_: b"",
+        "other bytes": lambda _, size, __: bytes(size),
+    }
+    monkeypatch.setattr(os, "pread", found.get(read, refuse))
     assert answers.take(1) is None
     assert 1 not in answers
 

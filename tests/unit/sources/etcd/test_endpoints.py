@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import socket
+from typing import Any
+
 import pytest
 
 from etcdfix.errors import ConfigurationError
@@ -72,3 +75,60 @@ def test_a_password_in_an_endpoint_is_not_repeated(text: str) -> None:
         parse_endpoint(text, has_tls_material=False)
     assert "--user" in caught.value.hint
     assert "hunter2" not in f"{caught.value!r} {caught.value.message} {caught.value.hint}"
+
+
+def own_address() -> str:
+    """Return an address of this machine that is not loopback; the test is skipped where it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            asked.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            pytest.skip("there is no way out of this machine")
+        return str(asked.getsockname()[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "here"),
+    [
+        ("127.0.0.1:2379", True),
+        ("https://127.8.0.1:2379", True),
+        ("0.0.0.0:2379", True),
+        ("localhost:2379", True),
+        ("https://LOCALHOST:2379", True),
+        ("localhost.:2379", True),
+        ("unix:///run/etcd.sock", True),
+        ("unixs:relative:1", True),
+        ("http://NODE-1:2379", True),
+        ("node-1.example.com:2379", True),
+        ("192.0.2.1:2379", False),
+        ("https://[2001:db8::1]:2379", False),
+        ("[fe80::1%25nowhere]:2379", False),
+        ("unixhost.example:2379", False),
+        ("localhost.example.com:2379", False),
+        ("node-2:2379", False),
+        ("node-1.example.org:2379", False),
+        (f"{'a' * 70}.example:2379", False),
+        ("a..b:2379", False),
+    ],
+)
+def test_what_is_on_this_machine(text: str, here: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "Node-1.example.com")
+    assert parse_endpoint(text, has_tls_material=False).is_here() is here
+
+
+def test_an_address_of_its_own_is_on_this_machine() -> None:
+    assert parse_endpoint(f"https://{own_address()}:2379", has_tls_material=False).is_here()
+
+
+def test_no_name_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That may take as long as a name server that does not answer."""
+    asked = []
+    real = socket.getaddrinfo
+
+    def noted(*arguments: Any, **more: Any) -> Any:
+        asked.append(more.get("flags", 0))
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", noted)
+    assert not parse_endpoint("etcd.example:2379", has_tls_material=False).is_here()
+    assert asked == [socket.AI_NUMERICHOST]

@@ -22,7 +22,8 @@ import msgspec
 from etcdfix.encryption.kms.envelopes import KMSPending
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner
-from etcdfix.examine_jobs import Found, Helpers, Look
+from etcdfix.examine_jobs import Helpers, Look
+from etcdfix.examine_worker import Found
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.readers import PlainCounts
 from etcdfix.sources.pages import Page

@@ -8,52 +8,31 @@ does not tell how many processes there were.
 Whoever has to look into the plaintext of every value says by a :class:`Drawing` what to take out of one; that is done
 where the value is examined. What is made of it, in the order of the values, is up to this process.
 
-A worker is told of the seeds that KMS plugins have given so far and that opened values. It never talks to a plugin.
+What runs in a worker is :mod:`etcdfix.examine_worker`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import mmap
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from importlib import import_module
 from itertools import chain
-from types import MappingProxyType
-from typing import Any, Final, Generic, Literal, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from etcdfix.decoding.customresource import CustomResourceInfo
-from etcdfix.decoding.storagecodecs import Decoder
-from etcdfix.encryption.config import (
-    EncryptionConfiguration,
-    IdentityProvider,
-    KeyedProvider,
-    KMSProvider,
-    NamedKey,
-    Provider,
-    ProviderType,
-    ResourceRule,
-)
-from etcdfix.encryption.keyring import KeyMaterial
-from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
-from etcdfix.encryption.kms.transformer import KMSv2Transformer, KnownSeed
-from etcdfix.encryption.transformer import PluginFor, Transformers, no_plugin
 from etcdfix.examine import Examiner, Reading
+from etcdfix.examine_frames import Answer, Knowledge, Question, Setup, decode_answer, encode, sent_rule
+from etcdfix.examine_worker import TARGET, Drawing, Found, Worker, drawing_of, kms_providers
 from etcdfix.model import StoredValue
 from etcdfix.readers import PlainCounts
 from etcdfix.sources.base import Source
-from etcdfix.sources.bbolt.page import Image
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.pages import Page
-from etcdfix.sources.passedpages import pass_on, passed_on
-from etcdfix.storagekey import StorageLayout
-from etcdfix.verdicts.examination import Examination, PlainCount
-from etcdfix.verdicts.key_loss import OpenedReach
+from etcdfix.sources.passedpages import pass_on
+from etcdfix.verdicts.examination import Examination
 from etcdfix.workers.jobs import resolve_jobs
 from etcdfix.workers.pool import WorkerPool
 
@@ -62,44 +41,14 @@ D = TypeVar("D")
 Jobs = Literal["auto"] | int
 """How many processes look at values: a number, or as many as are worth their start."""
 
-Found = Examination | KMSPending
 Look = Callable[[PlainCounts | None], Iterator[tuple[StoredValue, Found]]]
 """Takes the first look at one page, as :meth:`~etcdfix.examine.Examiner.examine_each` does."""
 
 _BEFORE_AUTO: Final = 20_000
 """With ``auto``, so many values are looked at before workers are started: a scope may hold few."""
 
-# Text that is not Unicode, or a number too large: the other process has no need to encode it.
-_NOT_TO_BE_SENT: Final = (ValueError, OverflowError)
-
 _MOST_SEEDS: Final = 128
 _LAST_STREAM: Final = 2
-_TARGET: Final = f"{__name__}:make"
-_NOTHING: Final = StoredValue(b"", b"", 0, 0, 0, 0)
-
-
-class Drawing(Protocol[D]):
-    """Says what is taken out of the plaintext of one value; there is one in each process that examines values."""
-
-    def draw(self, found: Examination) -> D:
-        """Return what is wanted of a value that was examined just now; it rests on that value alone.
-
-        Raises:
-            KMSPending: Only while plugins defer, and not for a value whose key they have just given.
-        """
-        ...
-
-    def pack(self, drawn: Sequence[D]) -> bytes:
-        """Return what was drawn out of one page as bytes.
-
-        Raises:
-            ValueError: It holds text that is not Unicode.
-        """
-        ...
-
-    def unpack(self, packed: bytes) -> Sequence[D]:
-        """Return what another process has packed, equal to what went in."""
-        ...
 
 
 class Drawn(Generic[D]):
@@ -114,7 +63,7 @@ class Drawn(Generic[D]):
 
     def __init__(self, examiner: Examiner, target: str, setup: bytes = b"") -> None:
         self.made_by = (target, setup)
-        self._here: Drawing[D] = _drawing(examiner, *self.made_by)
+        self._here: Drawing[D] = drawing_of(examiner, *self.made_by)
         self._told: tuple[Examination, D] | None = None
 
     def of(self, found: Examination) -> D:
@@ -133,99 +82,6 @@ class Drawn(Generic[D]):
     def tell(self, found: Examination, drawn: D) -> None:
         """Take what a worker has drawn out of the value that comes next."""
         self._told = found, drawn
-
-
-def _drawing(examiner: Examiner, target: str, setup: bytes) -> Drawing[D]:
-    module, _, name = target.partition(":")
-    make: Callable[[Examiner, bytes], Drawing[D]] = getattr(import_module(module), name)
-    return make(examiner, setup)
-
-
-class _Setup(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker needs of the whole. Holds keys: it goes through a pipe and nowhere else."""
-
-    prefix: str
-    kubernetes_minor: int | None
-    assumed_release: str
-    rules: tuple[_Rule, ...] | None
-    asks_plugins: bool
-    names: tuple[str, ...]
-    custom_resources: tuple[CustomResourceInfo, ...]
-    unreadable_crds: tuple[tuple[str, str], ...]
-    aggregated_groups: tuple[str, ...]
-    page_file: int | None
-    drawn: tuple[str, bytes] | None = None
-
-    def __repr__(self) -> str:
-        return "_Setup()"
-
-
-class _Provider(msgspec.Struct, frozen=True, array_like=True):
-    type: str
-    keys: tuple[tuple[str, bytes], ...] = ()
-    kms: KMSProvider | None = None
-
-    def __repr__(self) -> str:
-        return f"_Provider({self.type!r})"
-
-
-class _Rule(msgspec.Struct, frozen=True, array_like=True):
-    resources: tuple[str, ...]
-    providers: tuple[_Provider, ...]
-
-
-class _Knowledge(msgspec.Struct, frozen=True, array_like=True):
-    """What a KMS v2 plugin has given so far, and the key id that it writes with."""
-
-    write_key_id: str
-    seeds: tuple[KnownSeed, ...]
-
-
-class _Question(msgspec.Struct, frozen=True, array_like=True):
-    knowledge: tuple[_Knowledge, ...]
-    kind: bytes
-    page: memoryview  # of the question's bytes, where one is read: a page is large
-
-    def __repr__(self) -> str:
-        return f"_Question({len(self.page)} bytes)"
-
-
-class _Answer(msgspec.Struct, frozen=True, array_like=True):
-    """What a page came to.
-
-    Attributes:
-        plain: What is plain, counted.
-        opened: What opened, from which mod revision to which.
-        others: Places of all other values, and what they are, without the stored bytes; None for those that were not
-            examined.
-        drawn: What was drawn out of those that were examined, packed; b"" where nobody wants it.
-    """
-
-    plain: tuple[PlainCount, ...]
-    opened: tuple[OpenedReach, ...]
-    others: tuple[tuple[int, Examination | None], ...]
-    drawn: bytes = b""
-
-    def __repr__(self) -> str:
-        return f"_Answer({len(self.others)} values)"
-
-
-class _AnswerOut(msgspec.Struct, frozen=True, array_like=True):
-    """The same, each examination encoded already."""
-
-    plain: tuple[PlainCount, ...]
-    opened: tuple[OpenedReach, ...]
-    others: tuple[tuple[int, msgspec.Raw | None], ...]
-    drawn: bytes = b""
-
-    def __repr__(self) -> str:
-        return f"_AnswerOut({len(self.others)} values)"
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode_setup = msgspec.msgpack.Decoder(_Setup).decode
-_decode_question = msgspec.msgpack.Decoder(_Question).decode
-_decode_answer = msgspec.msgpack.Decoder(_Answer).decode
 
 
 def jobs_for(jobs: Jobs, source: Source) -> int:
@@ -249,10 +105,12 @@ class EarlyWorkers(NamedTuple):
     """Workers that have been started, and wait to be told what they need.
 
     Attributes:
+        jobs: How many processes look, this one among them.
         pool: The workers.
         page_file: The descriptor of the file that pages name places in, as they have it; None where there is none.
     """
 
+    jobs: int
     pool: WorkerPool
     page_file: int | None
 
@@ -289,8 +147,8 @@ def _start(source: Source, jobs: int) -> Iterator[EarlyWorkers]:
     """
     with _above_streams(source.page_file) as page_file:
         count = jobs if page_file is None else jobs - 1
-        with WorkerPool(count, _TARGET, None, pass_fds=() if page_file is None else (page_file,)) as pool:
-            yield EarlyWorkers(pool, page_file)
+        with WorkerPool(count, TARGET, None, pass_fds=() if page_file is None else (page_file,)) as pool:
+            yield EarlyWorkers(jobs, pool, page_file)
 
 
 class Helpers:
@@ -321,13 +179,13 @@ class Helpers:
         self.lost: list[str] = []
         self._early = early
         self._drawn = drawn
-        self._own: _Worker | None = None
+        self._own: Worker | None = None
         self._examiner = examiner
         self._source = source
         self._reading = reading
         self._alone = _BEFORE_AUTO if jobs == "auto" and early is None else 0
-        self._jobs = jobs_for(jobs, source)
-        self._providers = _kms_providers(examiner.transformers)
+        self._jobs = early.jobs if early is not None else jobs_for(jobs, source)
+        self._providers = kms_providers(examiner.transformers)
 
     def looks(self, pages: Iterable[Page]) -> Iterator[Look]:
         """Yield the first look at each page, in the order of the pages.
@@ -372,24 +230,24 @@ class Helpers:
     def _answer_here(self, page_file: int, page: Page) -> bytes:
         """Answer as a worker does, before it is the turn of the page."""
         if self._own is None:
-            self._own = _Worker(self._setup(page_file))
+            self._own = Worker(self._setup(page_file))
         return self._own.answer(self._question(page))
 
     def _encoded_setup(self, page_file: int | None) -> bytes | None:
         """Return what workers need; None where text in it is not Unicode: this process has no need to encode it."""
         try:
-            return _encode(self._setup(page_file))
+            return encode(self._setup(page_file))
         except UnicodeEncodeError:
             return None
 
-    def _setup(self, page_file: int | None) -> _Setup:
+    def _setup(self, page_file: int | None) -> Setup:
         examiner, readers = self._examiner, self._examiner.readers
         configuration = self._reading.configuration
-        return _Setup(
+        return Setup(
             examiner.layout.prefix,
             self._reading.kubernetes_minor,
             examiner.assumed_release,
-            None if configuration is None else tuple(map(_rule, configuration.rules)),
+            None if configuration is None else tuple(map(sent_rule, configuration.rules)),
             examiner.plugins is not None,
             tuple(sorted(examiner.names)),
             tuple(readers.custom_resources.values()),
@@ -401,17 +259,17 @@ class Helpers:
 
     def _question(self, page: Page) -> bytes:
         knowledge = tuple(
-            _Knowledge(
+            Knowledge(
                 opener.plugin.write_key_id if opener.plugin is not None else "",
                 tuple(opener.known_seeds[-_MOST_SEEDS:]),
             )
             for opener in self._providers.values()
         )
         kind, raw = pass_on(page)
-        return _encode(_Question(knowledge, kind, memoryview(raw)))
+        return encode(Question(knowledge, kind, memoryview(raw)))
 
     def _told(
-        self, page: Page, answer: _Answer, counts: PlainCounts | None
+        self, page: Page, answer: Answer[Examination], counts: PlainCounts | None
     ) -> Iterator[tuple[StoredValue, Found]]:
         """Do with an answer what the examiner does with values of its own."""
         self._examiner.readers.opened.add(answer.opened)
@@ -454,171 +312,10 @@ def _above_streams(descriptor: int | None) -> Iterator[int | None]:
         os.close(other)
 
 
-def _understood(answer: bytes, places: int) -> _Answer | None:
+def _understood(answer: bytes, places: int) -> Answer[Examination] | None:
     """Return what an answer says of a page of so many places; None where it is none."""
     try:
-        told = _decode_answer(answer)
+        told = decode_answer(answer)
     except msgspec.DecodeError:
         return None
     return told if all(0 <= place < places for place, _ in told.others) else None
-
-
-def _kms_providers(transformers: Transformers | None) -> Mapping[tuple[str, str], KMSv2Transformer]:
-    """Return the KMS v2 providers by rule and name, in the order of the configuration; no two share a name."""
-    if transformers is None:
-        return MappingProxyType({})
-    return {
-        (rule.rule or "", reader.transformer): reader.opener
-        for rule in transformers.rules
-        for reader in rule.kms_readers
-        if isinstance(reader.opener, KMSv2Transformer)
-    }
-
-
-def _rule(rule: ResourceRule) -> _Rule:
-    return _Rule(rule.resources, tuple(map(_provider, rule.providers)))
-
-
-def _provider(provider: Provider) -> _Provider:
-    if isinstance(provider, KeyedProvider):
-        return _Provider(provider.type, tuple((key.name, key.material.expose()) for key in provider.keys))
-    if isinstance(provider, KMSProvider):
-        return _Provider(provider.type, kms=provider)
-    return _Provider(provider.type)
-
-
-def _provider_of(provider: _Provider) -> Provider:
-    if provider.kms is not None:
-        return provider.kms
-    if provider.type == ProviderType.IDENTITY:
-        return IdentityProvider()
-    keys = tuple(NamedKey(name, KeyMaterial(secret)) for name, secret in provider.keys)
-    return KeyedProvider(ProviderType(provider.type), keys)
-
-
-def _without_bytes(found: Examination) -> Examination:
-    return msgspec.structs.replace(found, stored=_NOTHING)
-
-
-def make(setup: bytes) -> Callable[[bytes], bytes]:
-    """Return what answers the questions of one run; for a worker."""
-    return _Worker(_decode_setup(setup)).answer
-
-
-class _Worker:
-    """Takes the first look at pages."""
-
-    def __init__(self, setup: _Setup) -> None:
-        self._untold = _Untold()
-        configuration = None
-        if setup.rules is not None:
-            rules = (
-                ResourceRule(rule.resources, tuple(map(_provider_of, rule.providers))) for rule in setup.rules
-            )
-            configuration = EncryptionConfiguration("", "", tuple(rules))
-        transformers = None
-        if configuration is not None:
-            plugin_for: PluginFor = self._plugin_for if setup.asks_plugins else no_plugin
-            transformers = Transformers.from_configuration(configuration, plugin_for)
-        self._examiner = Examiner(
-            StorageLayout(setup.prefix),
-            transformers,
-            Decoder(setup.kubernetes_minor),
-            assumed_release=setup.assumed_release,
-        )
-        self._examiner.know_names(setup.names)
-        readers = self._examiner.readers
-        readers.custom_resources = {(crd.group, crd.plural): crd for crd in setup.custom_resources}
-        readers.unreadable_crds = list(setup.unreadable_crds)
-        readers.aggregated_groups = set(setup.aggregated_groups)
-        self._drawing: Drawing[Any] | None = (
-            None if setup.drawn is None else _drawing(self._examiner, *setup.drawn)
-        )
-        self._providers = _kms_providers(transformers)
-        self._image: Image = b""
-        if setup.page_file is not None:
-            self._image = mmap.mmap(setup.page_file, 0, access=mmap.ACCESS_READ)
-
-    def _plugin_for(self, _provider: KMSProvider) -> _AbsentPlugin:
-        return _AbsentPlugin(self._untold)
-
-    def answer(self, question: bytes) -> bytes:
-        """Return the answer to one question, as bytes."""
-        asked = _decode_question(question)
-        for opener, known in zip(self._providers.values(), asked.knowledge, strict=True):
-            if isinstance(opener.plugin, _AbsentPlugin):
-                opener.plugin.write_key_id = known.write_key_id
-            for seed in known.seeds:
-                opener.remember(seed)
-        others: list[tuple[int, msgspec.Raw | None]] = []
-
-        def leave(place: int) -> None:
-            others.append((place, None))
-
-        page = passed_on(asked.kind, asked.page, self._image, leave)
-        counts = PlainCounts() if self._drawing is None else None
-        drawn: list[Any] = []
-        for _, found in self._examiner.examine_each(page.values(), counts):
-            others.append((page.at, self._shown(found, drawn)))
-        packed = b""
-        if self._drawing is not None:
-            try:
-                packed = self._drawing.pack(drawn)
-            except _NOT_TO_BE_SENT:
-                packed, others = self._drawing.pack(()), [(place, None) for place, _ in others]
-        plain = tuple(counts.settle()) if counts is not None else ()
-        opened = tuple(self._examiner.readers.opened.take())
-        return _encode(_AnswerOut(plain, opened, tuple(others), packed))
-
-    def _shown(self, found: Found, drawn: list[Any]) -> msgspec.Raw | None:
-        """Return an examination without the stored bytes, and keep what is drawn out of the value.
-
-        None where a plugin has a part in it.
-        """
-        own = None
-        if self._drawing is not None and not isinstance(found, KMSPending):
-            try:
-                own = self._drawing.draw(found)
-            except KMSPending:
-                self._untold.touched = True
-        touched, self._untold.touched = self._untold.touched, False
-        if touched or isinstance(found, KMSPending):
-            return None
-        try:
-            shown = msgspec.Raw(_encode(_without_bytes(found)))
-        except _NOT_TO_BE_SENT:
-            return None
-        if self._drawing is not None:
-            drawn.append(own)
-        return shown
-
-
-class _Untold:
-    """Whether a plugin was needed for the value that is looked at."""
-
-    touched = False
-
-
-class _AbsentPlugin:
-    """Stands where a KMS plugin is: it knows nothing, and whoever needs it has to go to the other process."""
-
-    def __init__(self, untold: _Untold) -> None:
-        self._untold = untold
-        self.healthy = False  # asked for only where a plugin has answered
-        self.write_key_id = ""
-        self.opened: Counter[str] = Counter()
-
-    def check(self) -> NoReturn:
-        self._untold.touched = True
-        raise KMSPending
-
-    def unwrap(self, _wrapped: WrappedKey) -> NoReturn:
-        self._untold.touched = True
-        raise KMSPending
-
-    def recall(self, _wrapped: WrappedKey) -> bytes | None:
-        self._untold.touched = True
-        return None
-
-    def add_control(self, _wrapped: WrappedKey, _key: bytes) -> None:
-        self._untold.touched = True

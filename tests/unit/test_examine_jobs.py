@@ -10,12 +10,13 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from etcdfix import examine_all, examine_jobs
+from etcdfix import examine_all, examine_jobs, examine_worker
 from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner, Reading
+from etcdfix.examine_frames import Question, SentProvider, SentRule, Setup
 from etcdfix.examine_jobs import Helpers, Jobs, jobs_for, started_early
 from etcdfix.sources import mvcc, pages
 from etcdfix.sources.base import SourceDescription
@@ -220,6 +221,19 @@ def test_workers_of_a_file_are_started_before_it_is_read(
     assert started == ([] if workers is None else [workers])
 
 
+def test_how_many_are_worth_it_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def resolve(*_: object, **about: object) -> int:
+        asked.append(about)
+        return 2
+
+    monkeypatch.setattr(examine_jobs, "resolve_jobs", resolve)
+    with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
+        scan(source, jobs="auto")
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize("jobs", [1, 2, "auto"])
 def test_workers_are_started_early_for_files_alone(jobs: Jobs) -> None:
     with started_early(MemorySource([]), jobs, everything=True) as early:
@@ -231,11 +245,9 @@ def test_workers_are_started_early_for_files_alone(jobs: Jobs) -> None:
 
 def test_nothing_that_goes_through_the_pipe_is_shown() -> None:
     key = b"0123456789abcdef0123456789abcdef"
-    provider = examine_jobs._Provider("aescbc", (("key1", key),))
-    setup = examine_jobs._Setup(
-        "", None, "", (examine_jobs._Rule(("secrets",), (provider,)),), False, (), (), (), (), None
-    )
-    question = examine_jobs._Question((), b"v", memoryview(key))
+    provider = SentProvider("aescbc", (("key1", key),))
+    setup = Setup("", None, "", (SentRule(("secrets",), (provider,)),), False, (), (), (), (), None)
+    question = Question((), b"v", memoryview(key))
     for shown in (provider, setup, question):
         assert "0123456789" not in repr(shown)
 
@@ -250,7 +262,7 @@ def test_what_cannot_be_sent_is_examined_here(monkeypatch: pytest.MonkeyPatch) -
         raise UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed")
 
     expected = of_report(scan(MemorySource(values))[0])
-    monkeypatch.setattr(examine_jobs, "_without_bytes", not_unicode)
+    monkeypatch.setattr(examine_worker, "_without_bytes", not_unicode)
     assert of_report(scan(MemorySource(values), jobs=2)[0]) == expected
 
 

@@ -17,6 +17,7 @@ from etcdfix import examine_jobs
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.examine import Examiner
+from etcdfix.examine_frames import decode_answer
 from etcdfix.graph import recreation
 from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, index_cluster
 from etcdfix.operations.look.plan import PlanRequest, build_plan
@@ -285,4 +286,4 @@ def test_no_data_of_a_secret_goes_through_the_pipe(monkeypatch: pytest.MonkeyPat
     indexed(MemorySource(cluster.values), 2)
     assert answers
     assert not any(b"aHVudGVyMg" in answer or b"hunter2" in answer for answer in answers)
-    assert not any(b"aHVudGVyMg" in repr(examine_jobs._decode_answer(a)).encode() for a in answers if a)
+    assert not any(b"aHVudGVyMg" in repr(decode_answer(a)).encode() for a in answers if a)

@@ -25,6 +25,8 @@ STANDARD_INPUT: Final = Path("-")
 
 NOT_REGULAR: Final = errno.ENODEV
 """The errno of what is a pipe, a socket or a device."""
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Errnos that a file cannot be blamed for."""
 
 MAX_REPORT_BYTES: Final = 1 << 30
 """A saved report: a million findings of a lost key are 650 MB."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +12,7 @@ import msgspec
 from etcdfix.errors import ConfigurationError, why
 from etcdfix.golang.gotime import parse_duration
 from etcdfix.inputs.clusterlist import ListedCluster
-from etcdfix.inputs.inputfile import SPOILED, spoiled
+from etcdfix.inputs.inputfile import NO_ROOM, SPOILED, spoiled
 from etcdfix.inputs.jsonparts import DocumentCut
 from etcdfix.operations.look.fleet_keys import SharedKeys
 from etcdfix.operations.look.fleet_row import ReadRow, ReportHead, read_row
@@ -34,8 +33,6 @@ from etcdfix.reports.rows import Rows
 from etcdfix.text.words import counted
 from etcdfix.verdicts.severity import Severity
 
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Nothing that a report could be blamed for."""
 _ORDER: Final = [severity.value for severity in Severity]
 _INDEX_BYTES: Final = 8
 _MEMORY_BYTES: Final = 256 << 10
@@ -154,7 +151,7 @@ class _Gathering:
                 name, named_by = _name(expected, head)
                 read = read_row(report, head, path=path, name=name, named_by=named_by, now=self._now)
         except OSError as exc:
-            if exc.errno in _NO_ROOM:
+            if exc.errno in NO_ROOM:
                 raise
             reason = "missing" if isinstance(exc, FileNotFoundError) else "unreadable"
             raise _LeftOutError(reason, why(exc)) from exc

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import ConfigurationError, why
-from etcdfix.inputs.inputfile import SPOILED, STANDARD_INPUT, spoiled
+from etcdfix.inputs.inputfile import NO_ROOM, SPOILED, STANDARD_INPUT, spoiled
 from etcdfix.model import Outcome
 from etcdfix.operations.look.concluding import conclude
 from etcdfix.operations.look.gathering import FAILING, SAMPLE
@@ -61,6 +61,7 @@ def open_shards(paths: Sequence[Path]) -> tuple[list[ShardFile], list[str]]:
 
     Raises:
         ConfigurationError: None of the files is the report of a shard, or one of them is standard input.
+        OSError: There is no room for a copy of one.
     """
     if STANDARD_INPUT in paths:
         raise ConfigurationError("- is standard input, and a shard is read twice", hint="save it in a file")
@@ -99,6 +100,8 @@ def _fitting(paths: Sequence[Path], problems: list[str]) -> list[ShardFile]:
             shard = open_shard(path)
             span_in(shard.shard)
         except OSError as exc:
+            if exc.errno in NO_ROOM:
+                raise
             problems.append(f"{shown}: {why(exc)}; it is left out")
             continue
         except (*SPOILED, ValueError) as exc:

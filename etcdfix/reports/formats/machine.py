@@ -15,7 +15,7 @@ import msgspec
 
 from etcdfix.reports.base import Output, Reporter
 from etcdfix.reports.model import API_VERSION, Conclusion, Finding, Header, SharedWords
-from etcdfix.temporary import temporary_file
+from etcdfix.temporary import temporary_directory, temporary_file
 from etcdfix.text.safetext import safe_json
 
 if TYPE_CHECKING:
@@ -54,7 +54,10 @@ class _Spool:
     def append(self, line: bytes) -> None:
         if self._file is None:
             self._file = temporary_file()
-        self._file.write(line + b"\n")
+        try:
+            self._file.write(line + b"\n")
+        except OSError as exc:  # not that of the report itself, which may lie on another disk
+            raise OSError(exc.errno, exc.strerror, temporary_directory()) from exc
 
     def take_joined(self, between: bytes) -> Iterator[bytes]:
         """Yield all lines in large pieces, with this in the place of what ends a line, and let go of the file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -66,6 +67,17 @@ def test_standard_input_cannot_be_read_twice(files: list[Path]) -> None:
     with pytest.raises(ConfigurationError, match="- is standard input, and a shard is read twice") as raised:
         merge_as([*files[:2], Path("-")])
     assert raised.value.hint == "save it in a file"
+
+
+def test_a_full_temporary_directory_is_not_the_fault_of_a_file(
+    files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("etcdfix.inputs.inputfile.temporary_file", full)
+    with pytest.raises(OSError, match=r"no room for a copy of it in .* \(TMPDIR\)"):
+        merge_as(files)
 
 
 def test_each_of_many_is_held_against_its_neighbours_alone(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import gc
 import io
 import json
@@ -20,6 +21,7 @@ from etcdfix.reports.formats.machine import JSONLinesReporter, JSONReporter, YAM
 from etcdfix.reports.model import Finding, ScanReport, SharedWords
 from etcdfix.reports.schema import finding_schema, report_schema
 from etcdfix.sources.base import Segment
+from etcdfix.temporary import temporary_directory
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination, readable
@@ -332,3 +334,18 @@ def test_findings_are_copied_in_pieces_of_any_size(monkeypatch: pytest.MonkeyPat
     assert write("json", sample()) == whole
     findings = json.loads(whole)["findings"]
     assert whole.count(b'\n    {"key":') == len(findings) == len(document(sample(), "yaml")["findings"])
+
+
+def test_a_full_temporary_directory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report itself may lie on another disk."""
+
+    class Full(io.BytesIO):
+        def write(self, _data: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("etcdfix.reports.formats.machine.temporary_file", Full)
+    reporter = JSONReporter(io.BytesIO())
+    reporter.begin(header())
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        reporter.finding(finding_from(examination()))
+    assert raised.value.filename == temporary_directory()

@@ -67,7 +67,7 @@ def indexed_cluster(
         ConfigurationError: Options make no sense.
         SourceError: Nothing could be read.
     """
-    inputs, configuration = what_to_read(options)
+    inputs, configuration = what_to_read(options, each_from_its_own=True)
     request = ClusterIndexRequest(
         layout=StorageLayout(inputs.etcd_prefix),
         configuration=configuration,

@@ -113,7 +113,7 @@ def command(
     wanted = _wanted(what, keys, namespace, all_namespaces=all_namespaces)
     stream = _standard_output()
     _check_raw(raw=raw, decrypted_raw=decrypted_raw, reveal=reveal, stream=stream)
-    inputs, configuration = what_to_read(options, resources=_resources(wanted, options))
+    inputs, configuration = what_to_read(options, each_from_its_own=True)
     request = GetRequest(
         layout=StorageLayout(inputs.etcd_prefix),
         wanted=wanted,
@@ -221,14 +221,6 @@ def _check_raw(*, raw: bool, decrypted_raw: bool, reveal: bool, stream: BinaryIO
         raise ConfigurationError(
             f"{option} writes bytes that a terminal may act upon", hint="send them to a file: … > FILE"
         )
-
-
-def _resources(wanted: Wanted, options: dict[str, Any]) -> tuple[str, ...]:
-    """Return the resource that is read, for API servers that keep it in an etcd of its own."""
-    if wanted.key is None:
-        return (wanted.resource,)
-    layout = StorageLayout(options.get("etcd_prefix") or "/registry")
-    return (str(layout.locate(wanted.key)[0].group_resource),)
 
 
 def _write_raw(source: Source, request: GetRequest, stream: BinaryIO, lines: Lines) -> ExitCode:

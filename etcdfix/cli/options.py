@@ -18,6 +18,7 @@ from etcdfix.cli.ending import end_after
 from etcdfix.cli.output import say
 from etcdfix.cli.variables import variable_of
 from etcdfix.errors import ConfigurationError
+from etcdfix.inputs.overrides import Overrides, parse_overrides, servers_of
 from etcdfix.operations.opening import Inputs, load_encryption
 from etcdfix.reports.origin import shown_word
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
@@ -110,6 +111,10 @@ _source_options = (
     _option("--manifest", type=FILE, metavar="FILE",
             help="Take endpoints, certificates, prefix, configuration and version from a kube-apiserver "
                  "static-pod manifest; flags win."),
+    _option("--etcd-servers-overrides", metavar="LIST",
+            help="The API server's flag of this name: resources that have an etcd of their own, as "
+                 "/events#https://10.0.0.1:2381. Where a command looks at many resources, each is read from its own "
+                 "etcd; a manifest says it too."),
     _option("--etcd-prefix", metavar="PREFIX", help="The API server's --etcd-prefix.  [default: /registry]"),
     _option("--revision", type=click.IntRange(min=0), default=0, metavar="N",
             help="Read at this revision instead of the newest."),
@@ -157,7 +162,11 @@ _CONNECTION = (
 
 
 def gather_inputs(
-    options: dict[str, Any], *, resources: tuple[str, ...] = (), key: bytes | None = None
+    options: dict[str, Any],
+    *,
+    resources: tuple[str, ...] = (),
+    key: bytes | None = None,
+    each_from_its_own: bool = False,
 ) -> Inputs:
     """Combine flags, variables and the manifest.
 
@@ -165,6 +174,7 @@ def gather_inputs(
         options: What click collected for :func:`source_options` and :func:`reading_options`.
         resources: Resources in scope, to pick an etcd of their own where the manifest has one for them.
         key: The one etcd key in question, likewise.
+        each_from_its_own: Every resource is read from its own etcd, where it is a live one.
 
     Raises:
         ConfigurationError: Options contradict each other or make no sense.
@@ -185,21 +195,36 @@ def gather_inputs(
     notices: list[str] = []
     release_source = ""
     main: str = options.get("main_endpoints") or ""
-    overrides: dict[str, tuple[str, ...]] | None = None
+    live = snapshot is None and kine is None
+    named: str | None = options.get("etcd_servers_overrides")
+    overrides = parse_overrides(named) if named is not None else None
+    overrides_count = named is not None
     if options.get("manifest") is not None:
         from etcdfix.inputs.manifest import load_manifest  # noqa: PLC0415 - needs YAML, only here
 
         manifest = load_manifest(options["manifest"])
         prefix = prefix if prefix is not None else manifest.etcd_prefix
-        if key is not None:
-            layout = StorageLayout(prefix if prefix is not None else DEFAULT_PREFIX)
-            resources = (str(layout.locate(key)[0].group_resource),)
-        _fill_connection(connection, manifest, resources, notices, live=snapshot is None and kine is None)
+        if overrides is None:
+            overrides = dict(manifest.overrides)
+        overrides_count = overrides_count or not connection["endpoints"]
+        _fill_connection(connection, manifest)
         main = main or ",".join(manifest.endpoints)
-        overrides = dict(manifest.overrides)
         config = config or manifest.encryption_config
         release_source = "" if version or not manifest.kubernetes_version else "--manifest"
         version = version or manifest.kubernetes_version
+    if named is not None:
+        main = main or connection["endpoints"] or ""
+    each_from_its_own = each_from_its_own and live and overrides_count and bool(overrides)
+    if each_from_its_own and options.get("revision"):
+        raise ConfigurationError(
+            "--revision is that of one etcd, and some resources have an etcd of their own",
+            hint="name one of them with --endpoints, without --manifest and --etcd-servers-overrides",
+        )
+    if live and overrides and overrides_count and not each_from_its_own:
+        layout = StorageLayout(prefix if prefix is not None else DEFAULT_PREFIX)
+        if key is not None:
+            resources = (str(layout.locate(key)[0].group_resource),)
+        _choose_etcd(connection, overrides, resources, notices)
     if options.get("no_encryption") and config is not None:
         raise ConfigurationError(
             f"--no-encryption, and {config} is named as the encryption configuration: one of them is wrong",
@@ -223,6 +248,7 @@ def gather_inputs(
         cluster_name=_cluster_name(options.get("cluster_name")),
         main_named=bool(options.get("main_endpoints")),
         overrides=overrides,
+        each_from_its_own=each_from_its_own,
         release_source=release_source or ("--kubernetes-version" if version else ""),
     )
 
@@ -274,26 +300,26 @@ def _refuse_two_sources(file_option: str) -> None:
             )
 
 
-def _fill_connection(
-    connection: dict[str, Any],
-    manifest: Manifest,
-    resources: tuple[str, ...],
-    notices: list[str],
-    *,
-    live: bool,
+def _choose_etcd(
+    connection: dict[str, Any], overrides: Overrides, resources: Sequence[str], notices: list[str]
 ) -> None:
-    endpoints = manifest.endpoints
-    overridden = {r: urls for r, urls in manifest.overrides.items() if urls}
-    if live and not connection["endpoints"] and overridden:
-        if len(resources) == 1 and resources[0] in overridden:
-            endpoints = overridden[resources[0]]
-        else:
-            for resource, urls in overridden.items():
-                notices.append(
-                    f"{resource} live in an etcd of their own ({', '.join(urls)}), which this scan does not read; "
-                    f"scan them by: etcdfix scan {resource} --manifest FILE"
-                )
-    connection["endpoints"] = connection["endpoints"] or ",".join(endpoints) or None
+    """Name the etcd of the one resource in question where it has one; say of others that they are not read."""
+    own = servers_of(overrides, resources[0]) if len(resources) == 1 else ()
+    if own:
+        connection["endpoints"] = ",".join(own)
+        notices.append(
+            f"{resources[0]} live in an etcd of their own, and this command reads no other one: who uses an object is "
+            "stored elsewhere, and etcdfix impact reads it all"
+        )
+        return
+    notices += (
+        f"{resource} live in an etcd of their own ({', '.join(urls)}), which this command does not read"
+        for resource, urls in overrides.items()
+    )
+
+
+def _fill_connection(connection: dict[str, Any], manifest: Manifest) -> None:
+    connection["endpoints"] = connection["endpoints"] or ",".join(manifest.endpoints) or None
     connection["cacert"] = connection["cacert"] or manifest.cacert
     connection["cert"] = connection["cert"] or manifest.cert
     connection["key_file"] = connection["key_file"] or manifest.key
@@ -320,18 +346,19 @@ def parse_kubernetes_version(text: str | None) -> int | None:
 
 
 def what_to_read(
-    options: dict[str, Any], *, resources: tuple[str, ...] = ()
+    options: dict[str, Any], *, resources: tuple[str, ...] = (), each_from_its_own: bool = False
 ) -> tuple[Inputs, EncryptionConfiguration | None]:
     """Return what the source and reading options say, and the configuration they name; say what is odd about them.
 
     Args:
         options: What click collected for :func:`source_options` and :func:`reading_options`.
         resources: Resources in scope, to pick an etcd of their own where the manifest has one for them.
+        each_from_its_own: Every resource is read from its own etcd instead.
 
     Raises:
         ConfigurationError: They make no sense.
     """
-    inputs = gather_inputs(options, resources=resources)
+    inputs = gather_inputs(options, resources=resources, each_from_its_own=each_from_its_own)
     return inputs, configuration_of(inputs)
 
 

@@ -58,7 +58,7 @@ def command(
     ended early. Each object comes with the dry run of its deletion; a deletion still takes one key.
     """
     report = load_report(from_report, most_findings=MOST_OF_A_PLAN)
-    inputs, configuration = what_to_read(options)
+    inputs, configuration = what_to_read(options, each_from_its_own=True)
     if configuration is None and not inputs.no_encryption:
         raise ConfigurationError(
             "no encryption configuration was given, so nothing can be proven",

@@ -123,7 +123,7 @@ def command(
     if reveal_key_ids and redact_names:
         raise click.UsageError("--redact-names and --reveal-key-ids contradict each other")
     wanted = wanted_scope(scope, namespaces, keys)
-    inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
+    inputs, configuration = what_to_read(options, each_from_its_own=True)
     if shard is not None:
         _check_divisible(inputs, redact_names=redact_names)
     request = ScanRequest(

@@ -7,7 +7,7 @@ kube-apiserver (``apiserver/pkg/server/options/etcd.go``, ``…/encryptionconfig
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from etcdfix.errors import ConfigurationError, JSONMalformed
 from etcdfix.golang.document import read_document
 from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
+from etcdfix.inputs.overrides import Overrides, parse_overrides
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +23,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         endpoints: ``--etcd-servers``.
-        overrides: ``--etcd-servers-overrides``: resource (``events``, ``leases.coordination.k8s.io``) to URLs.
+        overrides: ``--etcd-servers-overrides``.
         cacert: ``--etcd-cafile``.
         cert: ``--etcd-certfile``.
         key: ``--etcd-keyfile``.
@@ -32,7 +33,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     endpoints: tuple[str, ...] = ()
-    overrides: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    overrides: Overrides = msgspec.field(default_factory=dict)
     cacert: str | None = None
     cert: str | None = None
     key: str | None = None
@@ -45,7 +46,7 @@ def load_manifest(path: Path) -> Manifest:
     """Read a static-pod manifest.
 
     Raises:
-        ConfigurationError: The file cannot be read, is no Pod, or runs no kube-apiserver.
+        ConfigurationError: The file cannot be read, is no Pod, runs no kube-apiserver, or one that would not start.
     """
     try:
         document, _ = read_document(read_input(path, most_bytes=MAX_SETTINGS_BYTES))
@@ -90,16 +91,10 @@ def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
 
 def _from_flags(flags: dict[str, str], image: str) -> Manifest:
     tag = re.search(r":v?(1\.\d+)", image)
-    overrides = {}
-    for item in flags.get("etcd-servers-overrides", "").split(","):
-        place, hash_mark, urls = item.partition("#")
-        if hash_mark:
-            group, _, resource = place.strip().lstrip("/").rpartition("/")
-            overrides[f"{resource}.{group}" if group else resource] = tuple(u for u in urls.split(";") if u)
     config = flags.get("encryption-provider-config")
     return Manifest(
         endpoints=tuple(e.strip() for e in flags.get("etcd-servers", "").split(",") if e.strip()),
-        overrides=overrides,
+        overrides=parse_overrides(flags.get("etcd-servers-overrides", "")),
         cacert=flags.get("etcd-cafile") or None,
         cert=flags.get("etcd-certfile") or None,
         key=flags.get("etcd-keyfile") or None,

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from etcdfix.errors import ConfigurationError, RefusedByRule
+from etcdfix.inputs.overrides import overrides_text, servers_of
 from etcdfix.rules import Rule, refuse
-from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
+from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout, builtin_directories
 from etcdfix.text.commands import RepeatedOptions
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ class Inputs(msgspec.Struct, frozen=True):
         main_endpoints: Comma list of the etcd that holds namespace kube-system, where it may be another one; else "".
         main_named: A flag named it, not only a manifest.
         cluster_name: What people call the cluster, for reports and records; "" where nobody said.
-        overrides: Resources that have an etcd of their own, to its endpoints; None where no manifest says which.
+        overrides: Resources that have an etcd of their own, to its endpoints; None where nobody says which.
+        each_from_its_own: Every resource is read from its own etcd, and not all from one.
     """
 
     snapshot: Path | None
@@ -76,6 +78,7 @@ class Inputs(msgspec.Struct, frozen=True):
     main_named: bool = False
     cluster_name: str = ""
     overrides: dict[str, tuple[str, ...]] | None = None
+    each_from_its_own: bool = False
     kine: Path | None = None
 
     def __repr__(self) -> str:
@@ -137,11 +140,19 @@ class Inputs(msgspec.Struct, frozen=True):
             layout=(
                 *(() if self.etcd_prefix == DEFAULT_PREFIX else ("--etcd-prefix", self.etcd_prefix)),
                 *(("--cluster-name", self.cluster_name) if self.cluster_name else ()),
+                *self._overrides_words,
             ),
             reading=tuple(reading),
             changing=("--main-endpoints", self.main_endpoints) if self.main_endpoints else (),
             servers=api.words if api is not None else (),
         )
+
+    @property
+    def _overrides_words(self) -> tuple[str, ...]:
+        """The option that tells the next command, too, where each resource is; a change finds its etcd by it."""
+        if not (self.each_from_its_own and self.overrides):
+            return ()
+        return "--etcd-servers-overrides", overrides_text(self.overrides)
 
     def reading(self, configuration: EncryptionConfiguration | None) -> Reading:
         """Return how the values of the cluster are read."""
@@ -176,17 +187,37 @@ def open_source(inputs: Inputs, *, say: Say) -> Source:
         return KineSource(
             inputs.kine, revision=inputs.revision, cluster_name=inputs.cluster_name, on_notice=say
         )
+    if not inputs.each_from_its_own:
+        return _open_etcd(inputs, say)
+    from etcdfix.sources.several import SeveralSources  # noqa: PLC0415 - few clusters have several
+
+    with contextlib.ExitStack() as opened:  # each, until all are
+        sources: dict[tuple[str, ...], Source] = {(): opened.enter_context(_open_etcd(inputs, say))}
+        others = {}
+        layout = StorageLayout(inputs.etcd_prefix)
+        for directory in builtin_directories():
+            urls = servers_of(inputs.overrides or {}, str(directory.group_resource))
+            if urls and urls not in sources:
+                own = {**inputs.connection, "endpoints": ",".join(urls)}
+                one = msgspec.structs.replace(inputs, connection=own)
+                sources[urls] = opened.enter_context(_open_etcd(one, say))
+            if urls:
+                others[layout.directory_prefix(directory)] = sources[urls]
+        opened.pop_all()
+        return SeveralSources(sources[()], others, on_notice=say)
+
+
+def _open_etcd(inputs: Inputs, say: Say) -> LiveSource:
     from etcdfix.sources.connection import connection_from_options, transport_warnings  # noqa: PLC0415 - same
     from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - grpc is slow to import
 
     connection = connection_from_options(**inputs.connection)
     for warning in transport_warnings(connection):
         say(f"warning: {warning}")
-    prefix = StorageLayout(inputs.etcd_prefix).prefix_bytes
     return LiveSource(
         connection,
         revision=inputs.revision,
-        storage_prefix=prefix,
+        storage_prefix=StorageLayout(inputs.etcd_prefix).prefix_bytes,
         cluster_name=inputs.cluster_name,
         on_notice=say,
     )

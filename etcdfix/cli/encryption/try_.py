@@ -86,7 +86,7 @@ def command(
             hint="leave one of them out",
         )
     wanted = wanted_scope(scope, namespaces, keys)
-    inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
+    inputs, configuration = what_to_read(options, each_from_its_own=True)
     candidates = [
         *(NamedCandidate(shown_word(str(path)), load_configuration(path)) for path in candidate_configs),
         *map(_key, candidate_keys),

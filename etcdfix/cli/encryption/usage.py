@@ -60,13 +60,13 @@ def command(
     undetermined or was not looked at, while earlier values that etcd still keeps, backups or other snapshots that were
     named need the key, nor of the key that API servers write with.
     """
-    inputs, configuration = what_to_read(options)
+    inputs, configuration = what_to_read(options, each_from_its_own=True)
     request = UsageRequest(
         layout=StorageLayout(inputs.etcd_prefix),
         configuration=configuration,
         kubernetes_minor=inputs.kubernetes_minor,
         same_again=inputs.same_again(),
-        overrides=inputs.overrides or {},
+        overrides={} if inputs.each_from_its_own else inputs.overrides or {},
         overrides_known=inputs.overrides is not None,
         main_not_read=inputs.file is None and bool(inputs.main_endpoints),
         backup_directories=backup_dirs,

@@ -46,7 +46,7 @@ def command(*, new_config: Path, output: str, output_file: Path | None, max_rows
     unreadable, what stays so, what becomes readable, what becomes stale, by resource and encryption key. KMS plugins
     of both are asked; --kms-endpoint is for either.
     """
-    inputs, configuration = what_to_read(options)
+    inputs, configuration = what_to_read(options, each_from_its_own=True)
     new = load_configuration(new_config)
     for warning in new.warnings:
         say(f"{new_config}: {warning}")
@@ -55,7 +55,7 @@ def command(*, new_config: Path, output: str, output_file: Path | None, max_rows
         configuration=configuration,
         kubernetes_minor=inputs.kubernetes_minor,
         same_again=inputs.same_again(),
-        overrides=inputs.overrides or {},
+        overrides={} if inputs.each_from_its_own else inputs.overrides or {},
         overrides_known=inputs.overrides is not None,
         main_not_read=inputs.file is None and bool(inputs.main_endpoints),
         new=new,

@@ -482,19 +482,6 @@ def test_no_command_for_a_name_that_would_not_survive_a_shell(impact: Runner, na
     assert [remedy["command"] for remedy in ran.document["remedies"]] == [""]
 
 
-def test_what_a_manifest_leaves_out_is_said(impact: Runner, tmp_path: Path) -> None:
-    flag = "--etcd-servers-overrides=/events#https://127.0.0.1:2399"
-    manifest = tmp_path / "kube-apiserver.yaml"
-    manifest.write_text(
-        "spec: {containers: [{name: kube-apiserver, image: i, command: [kube-apiserver, "
-        f"--etcd-servers=https://127.0.0.1:2379, '{flag}']}}]}}"
-    )
-    cluster, key = web()
-    ran = impact(cluster, key, "--manifest", str(manifest))
-    assert ran.code == 1
-    assert "events live in an etcd of their own" in ran.err
-
-
 def test_a_source_error_has_its_words(impact: Runner) -> None:
     cluster, key = web()
     records = [stored(k, v) for k, v in cluster.values.items()]

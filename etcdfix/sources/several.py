@@ -1,0 +1,154 @@
+"""Several etcds as one source: some resources have one of their own (``--etcd-servers-overrides``)."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from itertools import chain
+
+import msgspec
+
+from etcdfix.closing import Closing
+from etcdfix.model import KeptRevision, StoredValue
+from etcdfix.sources.base import Segment, Source, SourceDescription
+from etcdfix.sources.etcd.paging import bounds_of
+from etcdfix.sources.pages import Page, paged
+from etcdfix.storagekey import display
+from etcdfix.text.words import counted
+
+
+class SeveralSources(Closing):
+    """The keys of the main etcd, and those of some resources from an etcd of their own, in the order of the keys.
+
+    An API server looks nowhere else: what the main etcd has of these resources is left out, and a notice says how much.
+    It counts for the description: revision, cluster and version are those of the main etcd, ``segments`` tell at which
+    revision of its own etcd each of the others was read.
+
+    Args:
+        main: The main etcd.
+        others: Key prefixes, none inside another, to the etcd that has the keys below each; several may have the same.
+        on_notice: Told, in a sentence, what a person should know.
+    """
+
+    def __init__(
+        self, main: Source, others: Mapping[bytes, Source], *, on_notice: Callable[[str], None]
+    ) -> None:
+        self._main = main
+        self._others = dict(sorted(others.items()))
+        self._on_notice = on_notice
+
+    @property
+    def _each(self) -> list[Source]:
+        return [self._main, *{id(source): source for source in self._others.values()}.values()]
+
+    def _of(self, key: bytes) -> Source:
+        return next((s for prefix, s in self._others.items() if key.startswith(prefix)), self._main)
+
+    def describe(self) -> SourceDescription:
+        """See :class:`~etcdfix.sources.base.Source`."""
+        main = self._main.describe()
+        segments = list(main.segments)
+        for prefix, other in self._others.items():
+            revision = other.describe().revision
+            if not revision:  # nothing was asked of it
+                continue
+            begin, end = (display(bound) for bound in bounds_of(prefix))
+            before = [segment for segment in segments if segment.from_key < begin]
+            until = [segment for segment in segments if segment.from_key <= end]
+            segments = [
+                *before,
+                Segment(begin, revision),
+                *([Segment(end, until[-1].revision)] if until else []),
+                *(segment for segment in segments if segment.from_key > end),
+            ]
+        endpoints = chain.from_iterable(source.describe().endpoints or () for source in self._each)
+        return msgspec.structs.replace(
+            main,
+            endpoints=tuple(dict.fromkeys(endpoints)),
+            single_revision=len(segments) <= 1,
+            segments=tuple(segments),
+        )
+
+    def pages(self, prefix: bytes) -> Iterator[Page]:
+        """See :class:`~etcdfix.sources.base.Source`."""
+        return paged(self.current(prefix))
+
+    def current(self, prefix: bytes) -> Iterator[StoredValue]:
+        """See :class:`~etcdfix.sources.base.Source`."""
+        whole = self._of(prefix)
+        if whole is not self._main:
+            return whole.current(prefix)
+        below = [other.current(begin) for begin, other in self._others.items() if begin.startswith(prefix)]
+        mains = self._not_overridden(prefix) if below else self._main.current(prefix)
+        return heapq.merge(mains, *below, key=lambda stored: stored.key)
+
+    def _not_overridden(self, prefix: bytes) -> Iterator[StoredValue]:
+        overridden = tuple(self._others)
+        unseen = 0
+        for stored in self._main.current(prefix):
+            if stored.key.startswith(overridden):
+                unseen += 1
+            else:
+                yield stored
+        if unseen:
+            self._on_notice(
+                f"left out: {counted(unseen, 'key')} of the main etcd whose resources have an etcd of their own; no "
+                "API server looks at them"
+            )
+
+    def get(self, key: bytes) -> StoredValue | None:
+        """See :class:`~etcdfix.sources.base.Source`."""
+        return self._of(key).get(key)
+
+    def before(self, key: bytes, revision: int) -> StoredValue | None:
+        """See :class:`~etcdfix.sources.base.Source`."""
+        return self._of(key).before(key, revision)
+
+    def lacks_predecessor(self, stored: StoredValue) -> bool:
+        """See :class:`~etcdfix.sources.base.Source`."""
+        return self._of(stored.key).lacks_predecessor(stored)
+
+    def compacted_revision(self) -> int | None:
+        """Return that of the main etcd."""
+        return self._main.compacted_revision()
+
+    def history(self, key: bytes) -> Iterator[KeptRevision]:
+        """See :class:`~etcdfix.sources.base.Source`."""
+        return self._of(key).history(key)
+
+    def superseded(self) -> Iterator[StoredValue]:
+        """See :class:`~etcdfix.sources.base.Source`."""
+        for source in self._each:
+            yield from (stored for stored in source.superseded() if self._of(stored.key) is source)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """See :class:`~etcdfix.sources.base.Source`."""
+        with ExitStack() as stack:
+            for source in self._each:
+                stack.enter_context(source.aside())
+            yield
+
+    def estimate(self) -> int:
+        """See :class:`~etcdfix.sources.base.Source`."""
+        return sum(source.estimate() for source in self._each)
+
+    @property
+    def problems(self) -> list[str]:
+        """See :class:`~etcdfix.sources.base.Source`; of another etcd, with the prefix of its keys."""
+        problems = list(self._main.problems)
+        for prefix, other in self._others.items():
+            problems += [f"{display(prefix)}: {problem}" for problem in other.problems]
+        return problems
+
+    @property
+    def page_file(self) -> None:
+        """None: pages hold their values."""
+        return
+
+    def close(self) -> None:
+        """See :class:`~etcdfix.sources.base.Source`."""
+        with ExitStack() as stack:
+            for source in self._each:
+                stack.callback(source.close)

@@ -1,0 +1,115 @@
+"""An API server that keeps a resource in an etcd of its own: every command looks where the server does."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from etcdfix.cli.root import run
+from tests.support.etcd_server import EtcdServer
+from tests.support.objects import config_map, namespace_object, secret
+
+pytestmark = pytest.mark.etcd
+
+OWN = b"/registry/secrets/shop/web"
+BROKEN = b"/registry/secrets/shop/broken"
+LEFT = b"/registry/secrets/shop/left"
+
+
+class Ground(NamedTuple):
+    main: EtcdServer
+    own: EtcdServer
+
+    @property
+    def words(self) -> list[str]:
+        overrides = f"/secrets#http://{self.own.endpoint.removeprefix('http://')}"
+        return ["--endpoints", self.main.endpoint, "--etcd-servers-overrides", overrides, "--no-encryption"]
+
+
+@pytest.fixture(scope="module")
+def ground(start_etcd: Callable[..., EtcdServer]) -> Ground:
+    main, own = start_etcd(), start_etcd()
+    main.put_all(
+        [
+            (b"/registry/namespaces/kube-system", namespace_object("kube-system")),
+            (b"/registry/configmaps/shop/settings", config_map()),
+            (LEFT, secret("left")),  # from before the resource had its own
+        ]
+    )
+    own.put_all(
+        [(OWN, secret()), (BROKEN, secret("broken")[:-3]), (b"/registry/configmaps/shop/not-here", b"{}")]
+    )
+    return Ground(main, own)
+
+
+def document(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    target = folder / "report.json"
+    code = run([*words, "-o", "json", "--output-file", str(target)])
+    return code, json.loads(target.read_bytes())
+
+
+def test_a_scan_reads_each_resource_where_it_is(
+    ground: Ground, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, report = document(tmp_path, "scan", *ground.words)
+    assert code == 1
+    assert report["complete"]
+    assert {one["resource"]: one["keys"] for one in report["summary"]["by_resource"]} == {
+        "configmaps": 1, "namespaces": 1, "secrets": 2,
+    }  # fmt: skip
+    assert [finding["key"] for finding in report["findings"]] == [BROKEN.decode()]
+    assert report["source"]["kube_system_uid"]
+    assert not report["source"]["single_revision"]
+    assert len(report["source"]["endpoints"]) == 2
+    assert "left out: 1 key of the main etcd" in capfd.readouterr().err
+
+
+def test_the_advice_leads_to_the_etcd_of_the_key(
+    ground: Ground, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, report = document(tmp_path, "scan", *ground.words)
+    (finding,) = report["findings"]
+    commands = [remedy["command"] for remedy in finding["remedies"]]
+    deletion = next(command for command in commands if command.startswith("etcdfix delete "))
+    words = [
+        *shlex.split(deletion)[1:],
+        "--backup-dir",
+        str(tmp_path / "backups"),
+        "--audit-log",
+        str(tmp_path / "log"),
+    ]
+    (tmp_path / "backups").mkdir(mode=0o700)
+    assert run(words) == 0
+    told = capfd.readouterr()
+    assert f"DRY RUN: {BROKEN.decode()} would be deleted" in told.out
+    assert f"at http://{ground.own.endpoint}" in told.err
+    assert "this command reads no other one" in told.err
+
+
+def test_one_resource_and_one_object(
+    ground: Ground, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["get", "secrets", "-n", "shop", "web", *ground.words]) == 0
+    assert "name: web" in capfd.readouterr().out
+    assert run(["get", "configmaps", "-n", "shop", "settings", *ground.words]) == 0
+    assert "name: settings" in capfd.readouterr().out
+    assert run(["get", "configmaps", "-n", "shop", "not-here", *ground.words]) == 5
+    code, report = document(tmp_path, "impact", BROKEN.decode(), *ground.words)
+    assert code == 1
+    assert report["exists"]
+
+
+def test_a_revision_is_that_of_one_etcd(ground: Ground, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["scan", *ground.words, "--revision", "2"]) == 2
+    assert "--revision is that of one etcd" in capfd.readouterr().err
+
+
+def test_another_one_that_does_not_answer(ground: Ground, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["--endpoints", ground.main.endpoint, "--etcd-servers-overrides", "/events#http://127.0.0.1:9"]
+    assert run(["scan", *words, "--dial-timeout", "1s"]) == 5
+    assert "127.0.0.1:9" in capfd.readouterr().err

@@ -126,11 +126,11 @@ def open_shard(path: Path) -> ShardFile:
             raise msgspec.ValidationError("it does not have what a merge needs of a shard")
         if end.part.findings != findings:
             raise msgspec.ValidationError(f"it has {findings} findings, and says {end.part.findings}")
-        _check_words(end.summary)
+        check_words(end.summary)
         return ShardFile(path, report.sha256, head, end, head.scope.shard, end.part)
 
 
-def _check_words(summary: Summary) -> None:
+def check_words(summary: Summary) -> None:
     """Look at the words of closed catalogues, which say what to do next.
 
     Raises:

@@ -86,13 +86,17 @@ COMMANDS: Commands = {
     ),
     "report": (
         "etcdfix.cli.report",
-        "Make one report of several saved ones: of shards, or of many clusters.",
+        "Show saved reports in another form, compare two of them, or make one of several.",
     ),
     "doctor": (
         "etcdfix.cli.doctor",
         "Check what the other commands rest on: etcd, keys, places for backups, permissions.",
     ),
     "schema": ("etcdfix.cli.schema", "Print the JSON Schema of a report, a finding or an audit record."),
+    "version": (
+        "etcdfix.cli.version",
+        "Say which version this is, what it runs on, and which releases of Kubernetes and reports it knows.",
+    ),
 }
 
 _CHANGING = frozenset({"delete", "restore", "reencrypt", "repair", "heal"})

@@ -49,7 +49,7 @@ def command(name: str) -> int:
     \b
       report, finding                  etcdfix scan
       history, copies, impact, namespace, orphans, plan, doctor,
-      compare, rescue
+      compare, rescue, version
                                        the command of that name
       encryption-usage, encryption-try, encryption-what-if, encryption-lint,
       encryption-diff, encryption-merge, encryption-recover
@@ -57,6 +57,7 @@ def command(name: str) -> int:
       change                           delete, restore, reencrypt, repair
       heal                             etcdfix heal
       fleet                            etcdfix report merge --fleet
+      report-diff                      etcdfix report diff
       explain, cause, cause-list       etcdfix explain
       backup-list, backup-verification, backup-pruning
                                        etcdfix backup

@@ -28,7 +28,8 @@ from etcdfix.inputs.jsonparts import (
     members,
     piece,
 )
-from etcdfix.reports.model import API_VERSION
+from etcdfix.reports.filter_words import filter_words
+from etcdfix.reports.model import API_VERSION, Filters
 from etcdfix.temporary import temporary_directory
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -56,6 +57,7 @@ class _Shard(msgspec.Struct, frozen=True):
 class _Part(msgspec.Struct, frozen=True):
     redaction_key_id: str = ""
     shard: _Shard | None = None
+    filters: Filters | None = None
 
 
 class _Scope(msgspec.Struct):
@@ -183,7 +185,24 @@ class ReportFile:
             raise msgspec.ValidationError(OF_ANOTHER)
         return msgspec.json.decode(last, type=kind)
 
+    def statuses(self) -> Iterator[bytes]:
+        """Yield each Status, encoded.
+
+        Raises:
+            msgspec.MsgspecError: The file is cut, or not as it has to be.
+        """
+        if self._members is None:
+            yield from (line for _, kind, line in self._lines() if kind == "Status")
+        elif b"statuses" in self._members:
+            for span in items(self._raw, self._members[b"statuses"], "statuses"):
+                yield piece(self._raw, span)
+
     def _finding_lines(self) -> Iterator[tuple[int, bytes]]:
+        return ((at, line) for at, kind, line in self._lines() if kind == "Finding")
+
+    def _lines(self) -> Iterator[tuple[int, str, bytes]]:
+        """Yield at which byte each line behind the first one begins, its kind, and the line; see where the last is."""
+        self._last = None
         at, size = self._first[1] + 1, len(self._raw)
         while at < size:
             end = self._raw.find(b"\n", at)
@@ -195,12 +214,11 @@ class ReportFile:
             if self._last is not None:
                 raise msgspec.ValidationError("there is something after its ScanSummary")
             kind = _kind_of(line) if end < size else _kind_of_last(line)
-            if kind == "Finding":
-                yield at, line
-            elif kind == "ScanSummary":
+            if kind == "ScanSummary":
                 self._last = (at, end)
             elif kind == "ScanHeader":
                 raise msgspec.ValidationError("another report begins in it")
+            yield at, kind, line
             at = end + 1
 
 
@@ -226,7 +244,7 @@ def require_whole(report: ReportFile) -> None:
     """Refuse a report from which nobody can go on.
 
     Raises:
-        msgspec.ValidationError: Its names were replaced, or it is a part of a whole.
+        msgspec.ValidationError: Its names were replaced, it is a part of a whole, or it was filtered.
     """
     scope = report.head(_Scope).scope
     if scope.redaction_key_id:
@@ -234,10 +252,34 @@ def require_whole(report: ReportFile) -> None:
             "its names were replaced (--redact-names), so that no etcd key can be found by it",
             "name the report that was written without --redact-names",
         )
+    require_all_findings(report)
+
+
+def require_all_findings(report: ReportFile) -> None:
+    """Refuse a report in which findings lack, or may lack.
+
+    Raises:
+        msgspec.ValidationError: It is a part of a whole, or it was filtered.
+    """
+    scope = report.head(_Scope).scope
     if scope.shard is not None:
         raise _NotToGoOnFrom(
             f"it is shard {scope.shard.index} of {scope.shard.of}: merge them all first (etcdfix report merge)",
             "etcdfix report merge -o json --output-file FILE SHARDS, and name that FILE",
+        )
+    require_unfiltered(scope.filters)
+
+
+def require_unfiltered(filters: Filters | None) -> None:
+    """Refuse a report in which findings may lack.
+
+    Raises:
+        msgspec.ValidationError: It was filtered.
+    """
+    if filters is not None and filters.hides:
+        raise _NotToGoOnFrom(
+            f"findings may lack in it: {filter_words(filters)}",
+            "name the report that was written without filters",
         )
 
 

@@ -62,7 +62,7 @@ _MOST_BARS: Final = 15
 _MOST_SPANS: Final = 12
 _MOST_KINDS: Final = 500
 _RESERVED_ROWS: Final = 1_000
-"""Of the last rows none is taken by a kind of finding that the page has enough of already."""
+"""So many more find a place, each of a kind that the page has not enough of yet."""
 _ENOUGH: Final = 20
 _APISERVER: Final = {
     "corrupt": "calls it corrupt",
@@ -76,7 +76,8 @@ _APISERVER: Final = {
 class HTMLReporter(Reporter):
     """Writes a page of its own.
 
-    Findings stop at :data:`~etcdfix.reports.formats.page.MOST_ROWS`, counts and charts never do.
+    Findings stop at :data:`~etcdfix.reports.formats.page.MOST_ROWS`, but for a few of each kind; counts and charts
+    never do.
 
     Args:
         stream: Binary output.
@@ -86,7 +87,9 @@ class HTMLReporter(Reporter):
     def __init__(self, stream: BinaryIO, *, most: int = MOST_ROWS) -> None:
         self._stream = stream
         self._most = most
-        self._grid = Grid("findings", "Findings", _COLUMNS, facts=_FACTS, sort="Severity", most=most)
+        self._grid = Grid(
+            "findings", "Findings", _COLUMNS, facts=_FACTS, sort="Severity", most=most + _RESERVED_ROWS
+        )
         self._kinds: Counter[tuple[str | None, str, str]] = Counter()
         self._outcomes: Counter[str] = Counter()
         self._revisions = Revisions()
@@ -118,14 +121,14 @@ class HTMLReporter(Reporter):
         self._outcomes[finding.outcome] += 1
         if finding.outcome != "readable":
             self._revisions.add(finding.mod_revision)
-        room = self._most - self._grid.shown
         kind = (finding.cause, finding.group, finding.resource)
-        new = kind in self._kinds or len(self._kinds) < _MOST_KINDS
-        few = new and self._kinds[kind] < _ENOUGH
-        taken = room > min(_RESERVED_ROWS, self._most // 10) or (few and room > 0)
+        known = kind in self._kinds or len(self._kinds) < _MOST_KINDS
+        few = known and self._kinds[kind] < _ENOUGH
+        shown = self._grid.shown
+        taken = shown < self._most or (few and shown < self._most + _RESERVED_ROWS)
         if not taken:
             self._left_out += 1
-        elif new:
+        elif known:
             self._kinds[kind] += 1
         return taken
 

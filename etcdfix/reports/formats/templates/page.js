@@ -104,18 +104,21 @@
         const button = el("button", { type: "button" }, column.title);
         button.addEventListener("click", () => this.sortBy(at));
         const kind = column.kind === "number" ? "number" : undefined;
-        return el("th", { scope: "col", class: [kind, column.minor && "minor"].filter(Boolean).join(" ") || undefined }, button);
+        return el("th", { scope: "col", role: "columnheader", class: [kind, column.minor && "minor"].filter(Boolean).join(" ") || undefined }, button);
       });
-      this.body = el("tbody");
-      const table = el("table", { "aria-label": title }, el("thead", {}, el("tr", {}, ...this.heads)), this.body);
+      // The roles are said, since a narrow screen lays the table out as blocks.
+      this.body = el("tbody", { role: "rowgroup" });
+      const table = el("table", { "aria-label": title, class: "list", role: "table" },
+        el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ...this.heads)), this.body);
       this.pager = el("nav", { class: "pager", "aria-label": `Pages: ${title}` });
       const hint = el("p", { class: "keys" });
-      hint.append(el("kbd", {}, "/"), " filters, ", el("kbd", {}, "↑"), " ", el("kbd", {}, "↓"), " go from row to row, ",
+      hint.append(el("kbd", {}, "/"), " filters (\"in quotes\" as it stands), ", el("kbd", {}, "↑"), " ", el("kbd", {}, "↓"), " go from row to row, ",
         el("kbd", {}, "Enter"), " opens one, ", el("kbd", {}, "Esc"), " clears the filter");
       this.box.append(this.form, hint, this.shown, el("div", { class: "rows" }, table), this.pager);
       this.box.hidden = false;
       this.input.addEventListener("input", () => this.apply());
-      this.form.addEventListener("change", () => this.apply());
+      // The field tells of its change once more when it is left: rows drawn anew then would swallow the click on one.
+      this.form.addEventListener("change", (event) => { if (event.target !== this.input) this.apply(); });
       this.form.addEventListener("submit", (event) => event.preventDefault());
       this.form.addEventListener("reset", () => setTimeout(() => this.apply()));
       this.form.addEventListener("keydown", (event) => {
@@ -166,7 +169,7 @@
     }
 
     apply() {
-      const words = this.input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const words = [...this.input.value.toLowerCase().matchAll(/"([^"]+)"|[^\s"]+/g)].map((found) => found[1] || found[0]);
       const chosen = [];
       for (const [at, { choice, values }] of this.choices) if (choice.value !== "") chosen.push([at, values[Number(choice.value)]]);
       this.found = words.length || chosen.length
@@ -220,14 +223,14 @@
             type: "button", class: "open", "aria-expanded": String(open), "aria-controls": open ? `${this.box.id}-${item.id}` : undefined,
             tabindex: number - this.at === this.active ? "0" : "-1",
           }, value);
-          return el("td", { class: "key" }, button, item.below ? el("span", { class: "below" }, item.below) : undefined);
+          return el("td", { class: "key", role: "cell" }, button, item.below ? el("span", { class: "below" }, item.below) : undefined);
         }
         const kinds = [column.kind === "text" ? "" : column.kind, column.minor ? "minor" : ""];
         if (column.kind === "mark") kinds.push(TONES[value] || "");
-        return el("td", { class: kinds.filter(Boolean).join(" ") || undefined },
-          column.kind === "number" ? value.toLocaleString("en") : value || "–");
+        return el("td", { role: "cell", class: kinds.filter(Boolean).join(" ") || undefined },
+          column.kind === "number" ? String(value) : value || "–");
       });
-      const made = el("tr", { class: "row" }, ...cells);
+      const made = el("tr", { class: "row", role: "row" }, ...cells);
       made.dataset.id = item.id;
       return made;
     }
@@ -261,7 +264,7 @@
             el("tbody", {}, ...rest.map((cells) => el("tr", {}, ...cells.map((cell) => el("td", {}, cell)))))));
         }
       }
-      return el("tr", { class: "opened", id: `${this.box.id}-${item.id}` }, el("td", { colspan: this.columns.length }, inside));
+      return el("tr", { class: "opened", role: "row", id: `${this.box.id}-${item.id}` }, el("td", { role: "cell", colspan: this.columns.length }, inside));
     }
 
     toggle(row, wanted) {
@@ -290,7 +293,8 @@
 
     clicked(event) {
       const row = event.target.closest("tr.row");
-      if (!row || String(getSelection())) return;
+      const selection = getSelection();
+      if (!row || (!selection.isCollapsed && row.contains(selection.anchorNode))) return;  // somebody marks text
       const button = row.querySelector(".open");
       this.focus(this.buttons().indexOf(button));
       this.toggle(row);

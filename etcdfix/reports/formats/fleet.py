@@ -17,7 +17,7 @@ from etcdfix.verdicts.severity import CAPITALS
 _MOST_NAMED: Final = 3
 _MOST_NAME: Final = 60
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"))
-_TYPES: Final[Mapping[str, str]] = {"kms-key-id": "KMS key id", "encryption-key": "encryption key"}
+TYPES: Final[Mapping[str, str]] = {"kms-key-id": "KMS key id", "encryption-key": "encryption key"}
 
 
 def write_fleet(report: FleetReport, stream: BinaryIO, max_rows: int, *, wide: bool = False) -> None:
@@ -30,7 +30,7 @@ def write_fleet(report: FleetReport, stream: BinaryIO, max_rows: int, *, wide: b
         wide: Every row with its uid, revision, and first findings.
     """
     output = Output(stream)
-    for text in _head(report):
+    for text in fleet_head(report):
         output.prose(text)
     output.line()
     if report.clusters:
@@ -49,7 +49,8 @@ def write_fleet(report: FleetReport, stream: BinaryIO, max_rows: int, *, wide: b
             output.prose(f"- {shown(reason)}", "  ")
 
 
-def _head(report: FleetReport) -> Iterator[str]:
+def fleet_head(report: FleetReport) -> Iterator[str]:
+    """Yield what is worst, a sentence each."""
     summary, counts = report.summary, report.summary.counts
     lacking = summary.expected - summary.clusters
     start = "" if report.complete else "INCOMPLETE: "
@@ -132,7 +133,7 @@ def _row(row: FleetCluster, *, wide: bool, scope: bool) -> list[str]:
         _number(fresh) if row.baseline is not None else "no baseline",
         _number(row.key_losses),
         str(counts.keys),
-        _age(row.data_age_seconds),
+        age(row.data_age_seconds),
         "yes" if row.complete else "NO",
     ]
     if scope:
@@ -146,7 +147,8 @@ def _number(value: int) -> str:
     return str(value) if value else "-"
 
 
-def _age(seconds: int | None) -> str:
+def age(seconds: int | None) -> str:
+    """Return how old something is, in one unit."""
     if seconds is None:
         return "unknown"
     for size, unit in _UNITS:
@@ -168,7 +170,7 @@ def _shared_key(output: Output, key: SharedKey, max_rows: int) -> None:
         "everywhere": "opens everywhere",
         "nowhere": f"OPENS NOWHERE: {counted(key.unopened, 'value')} did not open, or could not be tried",
     }.get(key.opens, f"opens {key.opened} of {counted(key.keys, 'value')}")
-    output.prose(f"{_TYPES[key.type]} {safe_text(key.id)}: {counted(key.clusters, 'cluster')}; {opens}", "  ")
+    output.prose(f"{TYPES[key.type]} {safe_text(key.id)}: {counted(key.clusters, 'cluster')}; {opens}", "  ")
     rows = [
         (
             "   ", _cut(use.cluster), shown_transformer(use.transformer), shown(",".join(use.resources) or "-"),

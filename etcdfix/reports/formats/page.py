@@ -179,6 +179,13 @@ class Grid:
         )
 
     @property
+    def remarks(self) -> list[str]:
+        """What is said below the table: whatever is not in it above all."""
+        left = self.count - self.shown
+        cut = [f"{left} of {self.count} rows are not in this page; -o json has every one."] if left else []
+        return [*cut, *self.notes]
+
+    @property
     def shown(self) -> int:
         """How many rows are in the page."""
         return min(self.count, self._most)

@@ -45,7 +45,7 @@ def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, jso
     line = output.line
     for text in plan_head(plan):
         line(text)
-    for text in _introduction(plan):
+    for text in plan_introduction(plan):
         line(safe_text(text))
     if plan.groups:
         line()
@@ -99,7 +99,8 @@ def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, jso
         line("Nothing of the report is left to delete.")
 
 
-def _introduction(plan: DeletionPlan) -> list[str]:
+def plan_introduction(plan: DeletionPlan) -> list[str]:
+    """Return what the plan was made from."""
     source = plan.source
     where = source.path if source.path is not None else ", ".join(source.endpoints or [])
     lines = [
@@ -124,7 +125,7 @@ def _entries(output: Output, plan: DeletionPlan, max_rows: int) -> None:
 
     def cells(entry: PlanEntry) -> tuple[str, ...]:
         flags = _REFUSED if entry.refused else " ".join(marks[flag] for flag in entry.needs)
-        return _risk(entry), _why(entry), entry.what, _by(entry), str(entry.cascade), flags
+        return _risk(entry), why_risky(entry), entry.what, recreated_by(entry), str(entry.cascade), flags
 
     common = _common(plan.entries, cells)
     line("The objects, in the order of their turns")
@@ -243,12 +244,13 @@ def _risk(entry: PlanEntry) -> str:
     return f"{entry.risk}{_UNPROVEN if entry.outcome == 'undetermined' else ''}"
 
 
-def _why(entry: PlanEntry) -> str:
+def why_risky(entry: PlanEntry) -> str:
     """Return the worst reason; why it is protected where the grade has none."""
     return fit(entry.reasons[0].text if entry.reasons else entry.protected, _MAX_WHY)
 
 
-def _by(entry: PlanEntry) -> str:
+def recreated_by(entry: PlanEntry) -> str:
+    """Return who makes it again, and why that is thought."""
     if entry.recreated_by == BY_HAND:
         return BY_HAND
     return f"{entry.recreated_by} ({entry.recreate_confidence}: {entry.recreate_basis})"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import BinaryIO, Final
 
 from etcdfix.reports.base import Output
 from etcdfix.reports.compare_model import Change, ComparisonReport, CopyOfKey, KeyDifference
-from etcdfix.reports.formats.machine import write_rows_json, write_rows_yaml
 from etcdfix.reports.formats.text import aligned, shown
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
@@ -145,10 +144,3 @@ def _told(copy: CopyOfKey) -> tuple[str, str, str]:
         f"mod_revision {copy.mod_revision}",
         f"{counted(copy.value_size, 'byte')} {copy.value_sha256[:DIGEST_SHOWN]}",
     )
-
-
-COMPARE_FORMATS: Final[Mapping[str, Callable[[ComparisonReport, BinaryIO, int], None]]] = {
-    "table": write_table,
-    "json": write_rows_json,
-    "yaml": write_rows_yaml,
-}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import BinaryIO, Final
 
@@ -17,7 +17,6 @@ from etcdfix.reports.copies_model import (
     PlaceKind,
     SurvivingCopy,
 )
-from etcdfix.reports.formats.machine import write_rows_json, write_rows_yaml
 from etcdfix.reports.formats.text import incomplete, introduction, shown
 from etcdfix.reports.head import head_lines
 from etcdfix.text.safetext import safe_text
@@ -186,10 +185,3 @@ def copy_facts(copy: SurvivingCopy) -> Iterator[str]:
         yield f"{copy.later_writes or 'no'} later write{'s' if copy.later_writes != 1 else ''} lost"
     if copy.uid_fits is Fit.SAME:
         yield "same uid"
-
-
-COPIES_FORMATS: Final[Mapping[str, Callable[[CopiesReport, BinaryIO, int], None]]] = {
-    "table": write_table,
-    "json": write_rows_json,
-    "yaml": write_rows_yaml,
-}

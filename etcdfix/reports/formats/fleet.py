@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import BinaryIO, Final
 
 from etcdfix.reports.base import Output, fit
 from etcdfix.reports.fleet_model import FleetCluster, FleetReport, SharedKey
-from etcdfix.reports.formats.machine import kind_line, write_rows_json, write_rows_yaml
+from etcdfix.reports.formats.machine import kind_line
 from etcdfix.reports.formats.text import shown, shown_transformer
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
@@ -239,12 +239,3 @@ def write_fleet_lines(report: FleetReport, stream: BinaryIO, _max_rows: int) -> 
     stream.writelines(kind_line("SharedKey", key) for key in report.shared_keys)
     rest = ("same_clusters", "left_out", "summary", "complete", "incomplete_reasons")
     stream.write(kind_line("FleetSummary", {name: getattr(report, name) for name in rest}))
-
-
-FLEET_FORMATS: Final[Mapping[str, Callable[[FleetReport, BinaryIO, int], None]]] = {
-    "table": write_fleet,
-    "wide": lambda report, stream, max_rows: write_fleet(report, stream, max_rows, wide=True),
-    "json": write_rows_json,
-    "jsonl": write_fleet_lines,
-    "yaml": write_rows_yaml,
-}

@@ -10,7 +10,7 @@ from etcdfix.reports.formats import namespace as words
 from etcdfix.reports.formats.deletion_forecast import heading, state, verb, wait_cells
 from etcdfix.reports.formats.graph_page import impact_graph
 from etcdfix.reports.formats.impact_table import ABSENT, BASIS, STOPS, UNSEEN, grade, protection
-from etcdfix.reports.formats.page import Column, Facts, Grid, Page, Section, Table, Text, Ways, write_page
+from etcdfix.reports.formats.page import Column, Facts, Grid, Page, Section, Table, Text, ways, write_page
 from etcdfix.reports.formats.text import introduction, shown
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, NamespaceStep
 from etcdfix.reports.model import Remedy
@@ -87,7 +87,7 @@ def _impact(report: ImpactReport) -> Iterator[Section]:
     if report.consequences:
         yield Section("What is special about it", [Text(report.consequences)])
     if report.remedies:
-        yield Section("What to do, in this order", [Ways(report.remedies)])
+        yield Section("What to do, in this order", [ways(report.remedies)])
 
 
 def _facts(report: ImpactReport) -> Iterator[tuple[str, str]]:
@@ -226,7 +226,7 @@ def _namespace(report: NamespaceReport) -> Iterator[Section]:
     if report.plan:
         stays = report.state in {"active", "active-with-blockers"}
         title = "Before somebody deletes it, in this order" if stays else "What to do, in this order"
-        yield Section(title, [Ways([*map(_remedy, report.plan)])])
+        yield Section(title, [ways(map(_remedy, report.plan))])
     grid = _blockers(report)
     if grid.count:
         yield Section("What holds it", [grid])

@@ -20,8 +20,8 @@ from etcdfix.reports.formats.page import (
     Section,
     Table,
     Text,
-    Ways,
     badge_of,
+    ways,
     ways_block,
     write_page,
 )
@@ -280,7 +280,7 @@ def _losses(losses: Sequence[LostKey]) -> Section:
         lines += dict.fromkeys(f"They are {words.message}." for words in lost.shared if words.message)
         parts.append(Text([fit(line, 2_000) for line in lines]))
         if lost.remedies:
-            parts.append(Fold(f"Ways out for all {lost.failures} of them", [Ways(lost.remedies)]))
+            parts.append(Fold(f"Ways out for all {lost.failures} of them", [ways(lost.remedies)]))
     title = (
         "An encryption key is lost, or the configuration lacks it: delete none of its values"
         if len(losses) == 1

@@ -251,11 +251,25 @@ class Facts(msgspec.Struct, frozen=True):
     items: Sequence[tuple[str, str]]
 
 
+class Step(msgspec.Struct, frozen=True):
+    """One thing to do: ``before`` stands above its commands, ``note`` below them."""
+
+    action: str
+    commands: Sequence[str]
+    note: str = ""
+    before: str = ""
+
+
 class Ways(msgspec.Struct, frozen=True):
     """Things to do, in this order."""
 
     kind: ClassVar = "ways"
-    items: Sequence[Remedy]
+    items: Sequence[Step]
+
+
+def ways(remedies: Iterable[Remedy]) -> Ways:
+    """Return remedies as things to do."""
+    return Ways([Step(r.action, [r.command] if r.command else [], r.note) for r in remedies])
 
 
 class Table(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ _MAX_KEY: Final = 500
 _MAX_WHY: Final = 100
 _MOST_GROUPS: Final = 20
 _UNDETERMINED: Final = "undetermined"
-_UNPROVEN: Final = " (unproven)"
+UNPROVEN: Final = " (unproven)"
 _COMMANDS_SHOWN: Final = 3
 _EXAMPLES_LEFT_OUT: Final = 3
 _FEWEST_ROWS: Final = 4
@@ -157,7 +157,7 @@ def _entries(output: Output, plan: DeletionPlan, max_rows: int) -> None:
             output.prose(safe_text(f"{which} with {flag} only: {meaning(flag)}"))
     for why in dict.fromkeys(entry.refused for entry in shown if entry.refused):
         output.prose(safe_text(f"{_REFUSED}: {why}; until then no flag helps"))
-    if any(_UNPROVEN in _risk(entry) for entry in shown):
+    if any(UNPROVEN in _risk(entry) for entry in shown):
         line("(unproven): most likely in order; its deletion is refused unless its KMS key is declared lost")
     rest = len(plan.entries) - len(shown)
     if rest:
@@ -241,7 +241,7 @@ def _marks(plan: DeletionPlan) -> dict[str, str]:
 
 
 def _risk(entry: PlanEntry) -> str:
-    return f"{entry.risk}{_UNPROVEN if entry.outcome == 'undetermined' else ''}"
+    return f"{entry.risk}{UNPROVEN if entry.outcome == 'undetermined' else ''}"
 
 
 def why_risky(entry: PlanEntry) -> str:

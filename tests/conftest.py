@@ -71,7 +71,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """The folder gives the mark."""
     folder = item.nodeid.removeprefix("tests/").partition("/")[0]
-    if folder in {"integration", "faults", "property"}:
+    if folder in {"browser", "integration", "faults", "property"}:
         item.add_marker(folder)
 
 

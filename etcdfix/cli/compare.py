@@ -22,7 +22,7 @@ from etcdfix.operations.look.compare import (
     compare_sources,
 )
 from etcdfix.operations.opening import open_plugins, open_source
-from etcdfix.reports.formats.compare import COMPARE_FORMATS
+from etcdfix.reports.formats.of_lists import COMPARE_FORMATS
 from etcdfix.reports.origin import shown_word
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource

@@ -19,7 +19,7 @@ from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.copies import CopiesRequest, CopiesResult, find_copies
 from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.reports.formats.copies import COPIES_FORMATS
+from etcdfix.reports.formats.of_lists import COPIES_FORMATS
 from etcdfix.reports.saved_report import load_report
 from etcdfix.storagekey import StorageLayout
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
 from etcdfix.reports.base import fit
@@ -155,10 +156,23 @@ def _causes(summary: Summary, *outcomes: str) -> str:
     return text + (f", {counted(more, 'more cause')}" if more else "")
 
 
-def plan_head(plan: DeletionPlan) -> Iterator[str]:
-    """Yield the head of a plan: what is at stake with all that it decides about, and its first command."""
+class PlanStakes(NamedTuple):
+    """What is at stake with all that a plan decides about, what not to do, and its first command."""
+
+    severity: Severity | None
+    at_stake: str
+    do_not_restart: str
+    next: Remedy | None
+
+
+def plan_counts(plan: DeletionPlan) -> str:
+    """Return how much a plan is about."""
     objects = counted(len(plan.entries), "broken object")
-    yield f"{objects} to decide about, {len(plan.left_out)} of the report left out."
+    return f"{objects} to decide about, {len(plan.left_out)} of the report left out."
+
+
+def plan_stakes(plan: DeletionPlan) -> PlanStakes:
+    """Return what is at stake with all that a plan decides about."""
     stakes: dict[Stake, None] = {}
     undetermined: dict[str, None] = {}
     for entry in plan.entries:  # on disk: one pass
@@ -167,11 +181,20 @@ def plan_head(plan: DeletionPlan) -> Iterator[str]:
         else:
             stakes[entry_stake(entry)] = None
     past = not plan.source.newest
-    yield from head_lines(
+    worst = min(stakes, key=lambda stake: stake.rank, default=None)
+    return PlanStakes(
+        worst.severity if worst is not None else None,
         headline([*stakes], [*undetermined], past=past),
         restart_warning([*stakes], [*undetermined], past=past),
         _first_step(plan),
     )
+
+
+def plan_head(plan: DeletionPlan) -> Iterator[str]:
+    """Yield the head of a plan: what is at stake with all that it decides about, and its first command."""
+    yield plan_counts(plan)
+    found = plan_stakes(plan)
+    yield from head_lines(found.at_stake, found.do_not_restart, found.next)
 
 
 def entry_stake(entry: PlanEntry) -> Stake:

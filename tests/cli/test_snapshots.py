@@ -391,8 +391,6 @@ CASES = [
     Case("impact-deployment-json", ["impact", *ALPHA_LOST, "/registry/deployments/shop/dep-1", "-o", "json"],
          INCOMPLETE),
     Case("impact-deployment-dot", ["impact", *ALPHA_LOST, "/registry/deployments/shop/dep-1", "-o", "dot"], INCOMPLETE),
-    Case("impact-secret-html", ["impact", *ALPHA_LOST, "/registry/secrets/infra/tls-cbc-key2-8", "-o", "html"],
-         INCOMPLETE),
     Case("impact-not-found", ["impact", *ALPHA_LOST, "/registry/secrets/infra"], SOURCE),
     Case("impact-no-key", ["impact", *ALPHA_LOST], USAGE),
     Case("namespace-with-blockers", ["namespace", *ALPHA_LOST, "pay", "--max-rows", "5"], INCOMPLETE),

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from etcdfix.operations.look.fleet import ExpectedReport, merge_fleet
-from etcdfix.reports.formats.fleet import FLEET_FORMATS
+from etcdfix.reports.formats.of_lists import FLEET_FORMATS
 from tests.support.fleets import BASELINE, findings, kms_key, transformer, write_report
 
 _WORDS = st.sampled_from(

@@ -22,7 +22,7 @@ from etcdfix.operations.look.fleet import ExpectedReport, expected_of_list, merg
 from etcdfix.operations.look.merge_shards import merge_shards, open_shards
 from etcdfix.reports.fleet_model import FleetReport
 from etcdfix.reports.formats import SCAN_FORMATS
-from etcdfix.reports.formats.fleet import FLEET_FORMATS
+from etcdfix.reports.formats.of_lists import FLEET_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing wrong in any of them",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import BinaryIO
 
 from etcdfix.reports.base import Reporter
+from etcdfix.reports.formats.html_scan import HTMLReporter
 from etcdfix.reports.formats.machine import (
     JSONLinesReporter,
     JSONReporter,
@@ -28,4 +29,5 @@ SCAN_FORMATS: Mapping[str, Callable[[BinaryIO, int], Reporter]] = {
     "status": lambda stream, _cap: StatusReporter(stream),
     "name": lambda stream, _cap: NameReporter(stream),
     "csv": lambda stream, _cap: CSVReporter(stream),
+    "html": lambda stream, _cap: HTMLReporter(stream),
 }

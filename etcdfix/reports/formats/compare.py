@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import BinaryIO, Final
 
 from etcdfix.reports.base import Output
 from etcdfix.reports.compare_model import Change, ComparisonReport, CopyOfKey, KeyDifference
-from etcdfix.reports.formats.machine import write_rows_json, write_rows_yaml
 from etcdfix.reports.formats.text import aligned, shown
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
-_MEANINGS: Final[Mapping[str, str]] = {
+MEANINGS: Final[Mapping[str, str]] = {
     Change.READABLE_ON_SOME: "some members can read it, and others cannot",
     Change.READABLE_ON_NONE: "no member can read it, and they differ",
     Change.READABLE_ON_ALL: "every member can read it, and they differ",
@@ -23,14 +22,14 @@ _MEANINGS: Final[Mapping[str, str]] = {
     Change.CHANGED: "written since",
     Change.ADDED: "not there before",
 }
-_DIGEST_SHOWN: Final = len("sha256:") + 12
+DIGEST_SHOWN: Final = len("sha256:") + 12
 
 
 def write_table(report: ComparisonReport, stream: BinaryIO, max_rows: int) -> None:
     """Write the verdict, what to do, what was compared, and up to ``max_rows`` keys."""
     output = Output(stream)
     line = output.line
-    output.prose(_verdict(report))
+    output.prose(verdict(report))
     for warning in report.warnings:
         output.prose(f"Warning: {safe_text(warning)}.")
     for remedy in report.advice:
@@ -71,7 +70,8 @@ def write_table(report: ComparisonReport, stream: BinaryIO, max_rows: int) -> No
                 line(f"       {safe_text(remedy.command)}")
 
 
-def _verdict(report: ComparisonReport) -> str:
+def verdict(report: ComparisonReport) -> str:
+    """Return in one sentence whether there is a difference."""
     what = f"{report.differing} of {counted(report.keys, 'key')}"
     unasked = [copy for copy in report.copies if not copy.compared]
     asked = len(report.copies) - len(unasked)
@@ -114,7 +114,7 @@ def _differences(report: ComparisonReport, output: Output, max_rows: int) -> Non
     for change in Change:
         count = report.changes.get(change, 0)
         if count:
-            output.line(f"  {count:>7}  {change.value}: {_MEANINGS[change]}")
+            output.line(f"  {count:>7}  {change.value}: {MEANINGS[change]}")
     last = ""
     for row in islice(report.differences, max_rows):
         if row.change != last:
@@ -142,12 +142,5 @@ def _told(copy: CopyOfKey) -> tuple[str, str, str]:
     return (
         f"{copy.outcome}{cause}",
         f"mod_revision {copy.mod_revision}",
-        f"{counted(copy.value_size, 'byte')} {copy.value_sha256[:_DIGEST_SHOWN]}",
+        f"{counted(copy.value_size, 'byte')} {copy.value_sha256[:DIGEST_SHOWN]}",
     )
-
-
-COMPARE_FORMATS: Final[Mapping[str, Callable[[ComparisonReport, BinaryIO, int], None]]] = {
-    "table": write_table,
-    "json": write_rows_json,
-    "yaml": write_rows_yaml,
-}

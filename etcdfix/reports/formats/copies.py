@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import BinaryIO, Final
 
@@ -17,7 +17,6 @@ from etcdfix.reports.copies_model import (
     PlaceKind,
     SurvivingCopy,
 )
-from etcdfix.reports.formats.machine import write_rows_json, write_rows_yaml
 from etcdfix.reports.formats.text import incomplete, introduction, shown
 from etcdfix.reports.head import head_lines
 from etcdfix.text.safetext import safe_text
@@ -42,7 +41,7 @@ _HISTORIES: Final[Mapping[Fit, str]] = {
     Fit.OTHER: "OTHER HISTORY",
     Fit.UNKNOWN: "history not known",
 }
-_STATES: Final[Mapping[ObjectState, str]] = {
+STATES: Final[Mapping[ObjectState, str]] = {
     ObjectState.UNREADABLE: "UNREADABLE",
     ObjectState.UNDETERMINED: "UNDETERMINED",
     ObjectState.DELETED: "DELETED",
@@ -55,12 +54,12 @@ def write_table(report: CopiesReport, stream: BinaryIO, max_rows: int) -> None:
     """Write the counts, what to do next, what was looked into, and up to ``max_rows`` objects with their copies."""
     output = Output(stream)
     line = output.line
-    output.prose(_counts(report))
+    output.prose(counts_line(report))
     output.lines(head_lines(report.at_stake, report.do_not_restart, report.next))
     line()
     line(introduction(report))
     for place in report.places:
-        output.prose(_place(place), "  ")
+        output.prose(place_line(place), "  ")
     if report.with_good_copy < report.count:
         _elsewhere(report, output)
     for one in islice(report.objects, max_rows):
@@ -81,7 +80,8 @@ def write_table(report: CopiesReport, stream: BinaryIO, max_rows: int) -> None:
             output.prose(text)
 
 
-def _counts(report: CopiesReport) -> str:
+def counts_line(report: CopiesReport) -> str:
+    """Return in one sentence how many objects have which copies."""
     if not report.count:
         seen = "" if report.complete else " in what was seen"
         return (
@@ -111,7 +111,8 @@ def _counts(report: CopiesReport) -> str:
     return f"{counted(report.count, 'object')}{told}: {', '.join(copies)}."
 
 
-def _place(place: CopyPlace) -> str:
+def place_line(place: CopyPlace) -> str:
+    """Return what a place is, and whether it was looked into."""
     what = f"{_PLACES[place.kind]}{'s' if place.kind is PlaceKind.REVISION else ''}"
     where = f" {shown(place.path)}" if place.path else ""
     if not place.searched:
@@ -139,14 +140,14 @@ def _elsewhere(report: CopiesReport, output: Output) -> None:
 
 def _object(one: ObjectCopies, output: Output) -> None:
     key = f"base64:{one.key_base64}" if one.key_base64 else one.key
-    output.line(f"{_STATES[one.state]}  {shown(key)}")
+    output.line(f"{STATES[one.state]}  {shown(key)}")
     facts = [part for part in (one.cause, _revision(one.mod_revision, one.version), _uid(one.uid)) if part]
     if facts:
         output.prose(", ".join(facts), "  ")
     if not one.copies:
         output.line("  no copy was found")
     for number, copy in enumerate(one.copies, start=1):
-        output.prose(f"{number}. {copy.grade.value.upper()}: {', '.join(_facts(copy))}", "  ")
+        output.prose(f"{number}. {copy.grade.value.upper()}: {', '.join(copy_facts(copy))}", "  ")
         if copy.why:
             output.prose(f"why: {safe_text(copy.why)}", "     ")
         for label, command in (("put back", copy.put_back), ("save", "" if copy.put_back else copy.save)):
@@ -168,7 +169,8 @@ def _uid(uid: str) -> str:
     return f"uid {shown(uid)}" if uid else ""
 
 
-def _facts(copy: SurvivingCopy) -> Iterator[str]:
+def copy_facts(copy: SurvivingCopy) -> Iterator[str]:
+    """Yield what is known of a copy, a clause each."""
     path = f" {shown(copy.path)}" if copy.path else ""
     entry = f" entry {copy.log_index}" if copy.log_index else ""
     yield f"{_PLACES[copy.place]}{path}{entry}"
@@ -183,10 +185,3 @@ def _facts(copy: SurvivingCopy) -> Iterator[str]:
         yield f"{copy.later_writes or 'no'} later write{'s' if copy.later_writes != 1 else ''} lost"
     if copy.uid_fits is Fit.SAME:
         yield "same uid"
-
-
-COPIES_FORMATS: Final[Mapping[str, Callable[[CopiesReport, BinaryIO, int], None]]] = {
-    "table": write_table,
-    "json": write_rows_json,
-    "yaml": write_rows_yaml,
-}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import BinaryIO, Final
 
 from etcdfix.reports.base import Output, fit
 from etcdfix.reports.fleet_model import FleetCluster, FleetReport, SharedKey
-from etcdfix.reports.formats.machine import kind_line, write_rows_json, write_rows_yaml
+from etcdfix.reports.formats.machine import kind_line
 from etcdfix.reports.formats.text import shown, shown_transformer
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
@@ -17,7 +17,7 @@ from etcdfix.verdicts.severity import CAPITALS
 _MOST_NAMED: Final = 3
 _MOST_NAME: Final = 60
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"))
-_TYPES: Final[Mapping[str, str]] = {"kms-key-id": "KMS key id", "encryption-key": "encryption key"}
+TYPES: Final[Mapping[str, str]] = {"kms-key-id": "KMS key id", "encryption-key": "encryption key"}
 
 
 def write_fleet(report: FleetReport, stream: BinaryIO, max_rows: int, *, wide: bool = False) -> None:
@@ -30,7 +30,7 @@ def write_fleet(report: FleetReport, stream: BinaryIO, max_rows: int, *, wide: b
         wide: Every row with its uid, revision, and first findings.
     """
     output = Output(stream)
-    for text in _head(report):
+    for text in fleet_head(report):
         output.prose(text)
     output.line()
     if report.clusters:
@@ -49,7 +49,8 @@ def write_fleet(report: FleetReport, stream: BinaryIO, max_rows: int, *, wide: b
             output.prose(f"- {shown(reason)}", "  ")
 
 
-def _head(report: FleetReport) -> Iterator[str]:
+def fleet_head(report: FleetReport) -> Iterator[str]:
+    """Yield what is worst, a sentence each."""
     summary, counts = report.summary, report.summary.counts
     lacking = summary.expected - summary.clusters
     start = "" if report.complete else "INCOMPLETE: "
@@ -132,7 +133,7 @@ def _row(row: FleetCluster, *, wide: bool, scope: bool) -> list[str]:
         _number(fresh) if row.baseline is not None else "no baseline",
         _number(row.key_losses),
         str(counts.keys),
-        _age(row.data_age_seconds),
+        age(row.data_age_seconds),
         "yes" if row.complete else "NO",
     ]
     if scope:
@@ -146,7 +147,8 @@ def _number(value: int) -> str:
     return str(value) if value else "-"
 
 
-def _age(seconds: int | None) -> str:
+def age(seconds: int | None) -> str:
+    """Return how old something is, in one unit."""
     if seconds is None:
         return "unknown"
     for size, unit in _UNITS:
@@ -173,7 +175,7 @@ def _shared_key(output: Output, key: SharedKey, max_rows: int) -> None:
     }.get(key.reads, f"{verb} {key.readable} of {counted(key.keys, 'value')}")
     unknown = f" (of {key.without_uid} the uid is not known)" if key.without_uid else ""
     clusters = f"{counted(key.clusters, 'cluster')}{unknown}"
-    output.prose(f"{_TYPES[key.type]} {safe_text(key.id)}: {clusters}; {reads}", "  ")
+    output.prose(f"{TYPES[key.type]} {safe_text(key.id)}: {clusters}; {reads}", "  ")
     rows = [
         (
             "   ", _cut(use.cluster), shown_transformer(use.transformer), shown(",".join(use.resources) or "-"),
@@ -243,12 +245,3 @@ def write_fleet_lines(report: FleetReport, stream: BinaryIO, _max_rows: int) -> 
     stream.writelines(kind_line("SharedKey", key) for key in report.shared_keys)
     rest = ("same_clusters", "left_out", "summary", "complete", "incomplete_reasons")
     stream.write(kind_line("FleetSummary", {name: getattr(report, name) for name in rest}))
-
-
-FLEET_FORMATS: Final[Mapping[str, Callable[[FleetReport, BinaryIO, int], None]]] = {
-    "table": write_fleet,
-    "wide": lambda report, stream, max_rows: write_fleet(report, stream, max_rows, wide=True),
-    "json": write_rows_json,
-    "jsonl": write_fleet_lines,
-    "yaml": write_rows_yaml,
-}

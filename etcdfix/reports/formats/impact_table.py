@@ -118,10 +118,11 @@ def _object(report: ImpactReport) -> Iterator[str]:
         yield f"             but {counted(count, 'reference')} say {shown(uid)}: an object of this name before it"
     if report.secret is not None:
         yield f"  type       {shown(report.secret.type) or 'unknown'}"
-        yield f"  KEP-2639   {_protection(report)}"
+        yield f"  KEP-2639   {protection(report)}"
 
 
-def _protection(report: ImpactReport) -> str:
+def protection(report: ImpactReport) -> str:
+    """Return what KEP-2639 would do for a Secret."""
     assert report.secret is not None
     secret = report.secret
     if secret.opted_out:

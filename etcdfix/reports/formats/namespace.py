@@ -12,7 +12,7 @@ from etcdfix.reports.head import head_lines
 from etcdfix.reports.impact_model import NamespaceReport
 from etcdfix.text.words import counted
 
-_STAGES = {
+STAGES = {
     "unreadable": "first what cannot be read: what fails the LIST of its type keeps everything of its type from going",
     "pods": "pods; everything else waits until they are gone",
     "rest": "everything else, in no order",
@@ -28,19 +28,12 @@ def write_table(report: NamespaceReport, stream: BinaryIO, max_rows: int) -> Non
 
 
 def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
-    yield _headline(report)
+    yield headline(report)
     yield from head_lines(report.at_stake, report.do_not_restart, report.next)
-    if report.frozen and not report.judged:
-        yield "  if no API server can read its object, NO namespace of the cluster is processed until one can"
-    elif report.frozen:
-        yield "  its object fails every LIST of namespaces: until that ends, NO namespace of the cluster is processed"
-    if report.order_lost and not _pod_is_lost(report):
-        yield "  a pod could not be judged: if no API server can read it, the order is lost"
-    elif report.order_lost:
-        yield "  a pod cannot be read: the order is lost, and the rest is deleted while pods may still run"
+    yield from (f"  {text}" for text in consequences(report))
     yield ""
     yield introduction(report)
-    yield from _conditions(report)
+    yield from condition_lines(report)
     if report.elsewhere:
         yield ""
         yield (
@@ -48,7 +41,7 @@ def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
             if any(blocker.reason == "unreadable" for blocker in report.elsewhere)
             else "Outside of it; what no API server can read holds every namespace of the cluster: these first"
         )
-        yield from aligned([(shown(b.object), _why(b)) for b in report.elsewhere[:max_rows]])
+        yield from aligned([(shown(b.object), why_held(b)) for b in report.elsewhere[:max_rows]])
         yield from _more(report.elsewhere_count, min(max_rows, len(report.elsewhere)))
     yield ""
     yield "Order of deletion (KEP-5080)"
@@ -58,7 +51,7 @@ def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
         yield f"     spec.finalizers: {shown(', '.join(report.spec_finalizers))}"
     if report.finalizers:
         yield f"     metadata.finalizers: {shown(', '.join(report.finalizers))}"
-    yield from _cycles(report, max_rows)
+    yield from cycle_lines(report, max_rows)
     if report.missing_apis:
         yield ""
         yield "APIs that do not answer, or that nobody serves"
@@ -82,7 +75,20 @@ def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
         yield "Nothing that was seen has to be done now."
 
 
-def _headline(report: NamespaceReport) -> str:
+def consequences(report: NamespaceReport) -> Iterator[str]:
+    """Yield what its state does to other namespaces and to its pods."""
+    if report.frozen and not report.judged:
+        yield "if no API server can read its object, NO namespace of the cluster is processed until one can"
+    elif report.frozen:
+        yield "its object fails every LIST of namespaces: until that ends, NO namespace of the cluster is processed"
+    if report.order_lost and not _pod_is_lost(report):
+        yield "a pod could not be judged: if no API server can read it, the order is lost"
+    elif report.order_lost:
+        yield "a pod cannot be read: the order is lost, and the rest is deleted while pods may still run"
+
+
+def headline(report: NamespaceReport) -> str:
+    """Return its state in one sentence, with why."""
     name = shown(report.name)
     since = f" since {shown(report.terminating_since)}" if report.terminating_since else ""
     blockers = [blocker for stage in report.stages for blocker in stage.blockers]
@@ -166,7 +172,8 @@ def _left(report: NamespaceReport) -> str:
     return words
 
 
-def _conditions(report: NamespaceReport) -> Iterator[str]:
+def condition_lines(report: NamespaceReport) -> Iterator[str]:
+    """Yield lines on what the namespace itself reports."""
     problems = [c for c in report.conditions if c.problem]
     if report.conditions and not problems:
         yield f"  its {counted(len(report.conditions), 'condition')} report no problem"
@@ -178,15 +185,16 @@ def _conditions(report: NamespaceReport) -> Iterator[str]:
 
 
 def _stage(stage: DeletionStage, max_rows: int) -> Iterator[str]:
-    yield f"  {stage.number}. {_STAGES[stage.name]}"
+    yield f"  {stage.number}. {STAGES[stage.name]}"
     if stage.name != "unreadable" and stage.resources:
-        yield f"     holds {', '.join(map(_resource, stage.resources[:max_rows]))}"
-    rows = [(shown(b.object), _why(b)) for b in stage.blockers[:max_rows]]
+        yield f"     holds {', '.join(map(resource_words, stage.resources[:max_rows]))}"
+    rows = [(shown(b.object), why_held(b)) for b in stage.blockers[:max_rows]]
     yield from aligned(rows, "       ")
     yield from _more(stage.blocker_count, min(max_rows, len(stage.blockers)))
 
 
-def _resource(content: ResourceContent) -> str:
+def resource_words(content: ResourceContent) -> str:
+    """Return how much there is of a resource, and who serves it."""
     name = f"{content.resource}.{content.group}" if content.group else content.resource
     if content.aggregated:
         note = " (served by an aggregated API, which keeps them elsewhere or here)"
@@ -199,7 +207,8 @@ def _resource(content: ResourceContent) -> str:
     return f"{content.count} {shown(name)}{note}"
 
 
-def _why(blocker: Blocker) -> str:
+def why_held(blocker: Blocker) -> str:
+    """Return what an object keeps its namespace from ending by."""
     if blocker.reason == "node":
         return _on_node(blocker)
     if blocker.reason == "finalizers":
@@ -223,7 +232,8 @@ def _on_node(blocker: Blocker) -> str:
     return f"{when}on node {node}, {state}{also}"
 
 
-def _cycles(report: NamespaceReport, max_rows: int) -> Iterator[str]:
+def cycle_lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
+    """Yield lines on objects that wait for one another."""
     if not report.cycles:
         return
     yield ""

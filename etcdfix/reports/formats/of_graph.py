@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from etcdfix.reports.formats import namespace, orphans
 from etcdfix.reports.formats.dot import write_dot
-from etcdfix.reports.formats.html import write_html
+from etcdfix.reports.formats.html_impact import write_impact, write_namespace
 from etcdfix.reports.formats.impact_table import write_table
 from etcdfix.reports.formats.machine import write_document
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
@@ -16,11 +16,12 @@ IMPACT_FORMATS: Mapping[str, Callable[[ImpactReport, BinaryIO, int], None]] = {
     "table": write_table,
     "json": write_document,
     "dot": write_dot,
-    "html": write_html,
+    "html": write_impact,
 }
 NAMESPACE_FORMATS: Mapping[str, Callable[[NamespaceReport, BinaryIO, int], None]] = {
     "table": namespace.write_table,
     "json": write_document,
+    "html": write_namespace,
 }
 ORPHANS_FORMATS: Mapping[str, Callable[[OrphansReport, BinaryIO, int], None]] = {
     "table": orphans.write_table,

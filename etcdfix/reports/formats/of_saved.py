@@ -11,10 +11,8 @@ from etcdfix.reports.compare_model import ComparisonReport
 from etcdfix.reports.copies_model import CopiesReport
 from etcdfix.reports.diff_model import ReportDiff
 from etcdfix.reports.fleet_model import FleetReport
-from etcdfix.reports.formats.compare import COMPARE_FORMATS
-from etcdfix.reports.formats.copies import COPIES_FORMATS
-from etcdfix.reports.formats.fleet import FLEET_FORMATS
 from etcdfix.reports.formats.of_graph import IMPACT_FORMATS, NAMESPACE_FORMATS, ORPHANS_FORMATS
+from etcdfix.reports.formats.of_lists import COMPARE_FORMATS, COPIES_FORMATS, FLEET_FORMATS
 from etcdfix.reports.formats.report_diff import DIFF_FORMATS
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 

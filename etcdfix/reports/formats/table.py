@@ -9,9 +9,9 @@ from typing import BinaryIO
 from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
 from etcdfix.reports.base import Output, Reporter, fit
 from etcdfix.reports.filter_words import hidden_lines
-from etcdfix.reports.formats.text import shown_transformer
+from etcdfix.reports.formats.text import scan_introduction, shown_transformer
 from etcdfix.reports.head import found_line, head_lines
-from etcdfix.reports.model import Conclusion, Finding, Header, KMSSummary, ReportSource, Summary
+from etcdfix.reports.model import Conclusion, Finding, Header, KMSSummary, Summary
 from etcdfix.reports.next_steps import next_steps
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
@@ -96,7 +96,7 @@ class TableReporter(Reporter):
         )
         self._output.lines(head_lines(summary.at_stake, summary.do_not_restart, summary.next))
         line()
-        self._output.lines(_introduction(self._header, conclusion.source))
+        self._output.lines(scan_introduction(self._header, conclusion.source))
         line()
         if self._rows:
             self._table(_WIDE_COLUMNS if self._wide else _COLUMNS, self._rows, key="KEY")
@@ -243,35 +243,6 @@ class TableReporter(Reporter):
 
 def _number(value: int) -> str:
     return str(value) if value else "-"
-
-
-def _introduction(header: Header, source: ReportSource) -> list[str]:
-    where = source.path if source.path is not None else ", ".join(source.endpoints or [])
-    first = [
-        f"etcdfix {header.tool.version}",
-        f"{source.type} {safe_text(where)}",
-        f"revision {source.revision}",
-    ]
-    if source.etcd_version:
-        first.append(f"etcd {safe_text(source.etcd_version)}")
-    lines = [" · ".join(first)]
-    if source.sha256:
-        lines.append(f"  {source.sha256}" + (f" ({safe_text(source.integrity)})" if source.integrity else ""))
-    cluster = f"cluster {source.cluster_id} · " if source.cluster_id else ""
-    uid = safe_text(source.kube_system_uid) if source.kube_system_uid else "unknown"
-    name = f"{safe_text(source.cluster_name)} · " if source.cluster_name else ""
-    lines.append(f"  {name}{cluster}kube-system uid {uid}")
-    if header.encryption_config:
-        config = header.encryption_config
-        lines.append(f"  encryption configuration {safe_text(config.path)} ({config.sha256})")
-    else:
-        lines.append("  without an encryption configuration")
-    if not source.single_revision:
-        steps = "; ".join(
-            f"from {safe_text(s.from_key) or 'the start'} at {s.revision}" for s in source.segments
-        )
-        lines.append(f"  not one revision: etcd compacted during the scan ({steps})")
-    return lines
 
 
 def _result(conclusion: Conclusion, findings: int, warnings: int) -> list[str]:

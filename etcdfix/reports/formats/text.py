@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 from etcdfix.reports.base import Aligned, fit
+from etcdfix.reports.model import Header, ReportSource
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
@@ -63,6 +64,36 @@ def introduction(report: Report) -> str:
         f"kube-system uid {shown(source.kube_system_uid or 'unknown')}",
     ]
     return " · ".join(parts)
+
+
+def scan_introduction(header: Header, source: ReportSource) -> list[str]:
+    """Return the lines that say what a scan looked at."""
+    where = source.path if source.path is not None else ", ".join(source.endpoints or [])
+    first = [
+        f"etcdfix {header.tool.version}",
+        f"{source.type} {safe_text(where)}",
+        f"revision {source.revision}",
+    ]
+    if source.etcd_version:
+        first.append(f"etcd {safe_text(source.etcd_version)}")
+    lines = [" · ".join(first)]
+    if source.sha256:
+        lines.append(f"  {source.sha256}" + (f" ({safe_text(source.integrity)})" if source.integrity else ""))
+    cluster = f"cluster {source.cluster_id} · " if source.cluster_id else ""
+    uid = safe_text(source.kube_system_uid) if source.kube_system_uid else "unknown"
+    name = f"{safe_text(source.cluster_name)} · " if source.cluster_name else ""
+    lines.append(f"  {name}{cluster}kube-system uid {uid}")
+    if header.encryption_config:
+        config = header.encryption_config
+        lines.append(f"  encryption configuration {safe_text(config.path)} ({config.sha256})")
+    else:
+        lines.append("  without an encryption configuration")
+    if not source.single_revision:
+        steps = "; ".join(
+            f"from {safe_text(s.from_key) or 'the start'} at {s.revision}" for s in source.segments
+        )
+        lines.append(f"  not one revision: etcd compacted during the scan ({steps})")
+    return lines
 
 
 def incomplete(report: Report) -> Iterator[str]:

@@ -22,7 +22,7 @@ from etcdfix.reports.copies_model import (
     ObjectState,
     PlaceKind,
 )
-from etcdfix.reports.formats.copies import COPIES_FORMATS
+from etcdfix.reports.formats.of_lists import COPIES_FORMATS
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource

@@ -21,7 +21,7 @@ from etcdfix.model import Outcome
 from etcdfix.operations.look.fleet import ExpectedReport, expected_of_list, merge_fleet, oldest_of
 from etcdfix.reports.contradictions import OUT_OF_ORDER
 from etcdfix.reports.fleet_model import FleetCluster, FleetReport
-from etcdfix.reports.formats.fleet import FLEET_FORMATS
+from etcdfix.reports.formats.of_lists import FLEET_FORMATS
 from etcdfix.reports.model import KMSKeySummary, KMSPluginSummary, KMSSummary, LostKey, Scope, SharedWords
 from tests.support.fleets import (
     BASELINE,

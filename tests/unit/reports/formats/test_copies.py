@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from etcdfix.reports.copies_model import CopiesReport, CopyPlace, Fit, Grade, PlaceKind
-from etcdfix.reports.formats.copies import COPIES_FORMATS
+from etcdfix.reports.formats.of_lists import COPIES_FORMATS
 from tests.unit.operations.look.test_copies import CUT, KEY, WHOLE, etcd_with, look
 
 

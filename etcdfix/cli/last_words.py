@@ -7,6 +7,7 @@ from collections.abc import Collection
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.model import Outcome
 from etcdfix.operations.look.scan import ScanResult
+from etcdfix.reports.filter_words import hidden_lines
 from etcdfix.reports.next_steps import plugin_troubles
 from etcdfix.text.safetext import safe_text
 
@@ -20,6 +21,9 @@ def say_last_words(result: ScanResult, fail_on: Collection[Outcome], *, of_shard
         of_shard: It is of one shard, not of the whole.
     """
     say_incomplete(result.problems)
+    if result.filters is not None and result.hidden is not None:
+        for sentence in hidden_lines(result.filters, result.hidden):
+            say(sentence)
     if result.ended is not None:
         say(f"incomplete: {result.ended.reason} before the end")
     for trouble in plugin_troubles(result.summary.kms):

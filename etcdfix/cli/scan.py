@@ -10,6 +10,7 @@ import click
 
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
+from etcdfix.cli.filters import filter_options, wanted_filters
 from etcdfix.cli.last_words import say_last_words
 from etcdfix.cli.of_list import of_list
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
@@ -66,6 +67,7 @@ def _shard(_context: click.Context, _parameter: click.Parameter, text: str | Non
     "count towards the exit code.",
 )
 @fail_on_option
+@filter_options
 @of_list
 @click.option(
     "--shard",
@@ -116,12 +118,15 @@ def command(
 
     Name resources (secrets, deployments.apps), key prefixes (they start with / and match whole path segments),
     or nothing for everything. Without --snapshot or --kine a live etcd is read; ETCDCTL_* variables are understood,
-    and each option has an ETCDFIX_* variable of its own.
+    and each option but those that hide findings has an ETCDFIX_* variable of its own.
     """  # fmt: skip
     if redact_key_file is not None and not redact_names:
         raise click.UsageError("--redact-key-file needs --redact-names")
     if reveal_key_ids and redact_names:
         raise click.UsageError("--redact-names and --reveal-key-ids contradict each other")
+    filters = wanted_filters(options)
+    if filters:
+        _check_filtered(output, shard, of_list=options.get("clusters") is not None)
     wanted = wanted_scope(scope, namespaces, keys)
     inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
     if shard is not None:
@@ -136,6 +141,7 @@ def command(
         same_again=inputs.same_again(),
         reveal_key_ids=reveal_key_ids,
         shard=shard,
+        filters=filters,
     )
     inputs_used = (
         inputs.file, inputs.encryption_config, options.get("manifest"), options.get("clusters"), baseline,
@@ -163,6 +169,24 @@ def command(
         stream.flush()
     say_last_words(result, fail_on, of_shard=shard is not None)
     return int(scan_exit_code(result, fail_on))
+
+
+def _check_filtered(output: str, shard: ShardRequest | None, *, of_list: bool) -> None:
+    """Refuse filters where findings must not lack.
+
+    Raises:
+        click.UsageError: They must not.
+    """
+    if shard is not None:
+        raise click.UsageError(
+            "--shard and filters do not go together: what is hidden in a part lacks in the whole"
+        )
+    if of_list:
+        raise click.UsageError("--clusters and filters do not go together: a fleet's reports are whole")
+    if output == "status":
+        raise click.UsageError(
+            "-o status and filters do not go together: it is what an API server would list"
+        )
 
 
 def _check_divisible(inputs: Inputs, *, redact_names: bool) -> None:

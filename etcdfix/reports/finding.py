@@ -64,6 +64,7 @@ def finding_from(found: Examination, ways: Iterable[Way] | None = None, *, basel
         severity=stake.severity.value if stake is not None else None,
         rule=found.rule or None,
         key_fingerprint=found.key_fingerprints[0] if len(found.key_fingerprints) == 1 else None,
+        stale=found.stale and verdict.outcome is Outcome.READABLE,
     )
 
 

@@ -69,11 +69,47 @@ class Shard(msgspec.Struct, frozen=True, omit_defaults=True):
     to_key_base64: str | None = None
 
 
+class RevisionBound(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``--newer-than`` or ``--older-than`` said, and what that is in revisions.
+
+    Values up to mod revision ``before`` were written before it, those from ``after`` on after it; null where of none is
+    that known. When those in between were written is not known: they are not hidden. ``time`` is "" for a revision.
+    """
+
+    given: str
+    time: str = ""
+    before: int | None
+    after: int | None
+
+
+class Filters(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which of the findings stand in the report, and in which order; what is not there does not hide any.
+
+    Each finding fits all of them. ``sort_by`` is there where they do not stand in the order of their etcd keys;
+    ``limit`` is how many there are at most, the first in that order.
+    """
+
+    outcomes: list[str] = []
+    causes: list[str] = []
+    severities: list[str] = []
+    newer_than: RevisionBound | None = None
+    older_than: RevisionBound | None = None
+    stale: bool = False
+    sort_by: str = ""
+    limit: int = 0
+
+    @property
+    def hides(self) -> bool:
+        """Whether findings may lack in the report."""
+        return self != Filters(sort_by=self.sort_by)
+
+
 class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was asked for; empty lists mean everything.
 
     ``redaction_key_id`` is there where names were replaced by digests, and tells two keys of these apart. ``shard`` is
-    there where only a part of it was looked at, see ``report merge``.
+    there where only a part of it was looked at, see ``report merge``. ``filters`` is there where not all findings stand
+    in the report: all of the scope was looked at, and all of it is counted.
     """
 
     etcd_prefix: str
@@ -83,6 +119,7 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
     kubernetes_version: str | None
     redaction_key_id: str = ""
     shard: Shard | None = None
+    filters: Filters | None = None
 
 
 class ValueKind(msgspec.Struct, frozen=True):
@@ -127,7 +164,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lower-case hex, null for none. ``baseline`` is present and true when ``--baseline`` knew the finding. ``severity``
     is ``breaks-now``, ``breaks-at-restart`` or ``one-object``, absent where nothing is proven wrong. ``rule`` and
     ``key_fingerprint`` say under which encryption key of which rule it counts, as ``by_transformer`` does; absent where
-    there is none, or where several keys of the rule have that name.
+    there is none, or where several keys of the rule have that name. ``stale`` is present and true where the value
+    reads, and is not written with today's write key.
 
     ``shared`` is there where the finding belongs to a lost key, see :class:`SharedWords`: then ``message`` is "",
     ``evidence`` is only what this value alone has, and what would be null is left out. ``may_be_lost`` is there in the
@@ -164,6 +202,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     severity: str | None = None
     rule: str | None = None
     key_fingerprint: str | None = None
+    stale: bool = False
     shared: str | None = None
     may_be_lost: MayBeLost | None = None
 
@@ -391,6 +430,19 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     baseline: ReportBaseline | None = None
 
 
+class HiddenFindings(msgspec.Struct, frozen=True):
+    """Findings that are not in the report.
+
+    ``beyond_limit`` of them fit the filters, and the limit was reached. Of the findings that fit, ``time_unknown`` do
+    so because nobody knows whether they were written before or after the time that was named.
+    """
+
+    findings: int
+    by_outcome: dict[str, int]
+    beyond_limit: int = 0
+    time_unknown: int = 0
+
+
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """What every form of a report ends with. ``source`` again, because a compaction can have split the scan."""
 
@@ -399,6 +451,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
     incomplete_reasons: list[str]
     finished_at: str
+    hidden: HiddenFindings | None = None
 
 
 class Conclusion(Ending, frozen=True, kw_only=True):
@@ -410,7 +463,7 @@ class Conclusion(Ending, frozen=True, kw_only=True):
 
 
 class ScanReport(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion"}):
-    """The whole document of ``-o json``. ``baseline`` is left out where there was none.
+    """The whole document of ``-o json``. ``baseline`` is left out where there was none, ``hidden`` without filters.
 
     ``part`` stands in the report of a shard alone, for ``report merge`` of the same release: no other program reads it.
     """
@@ -429,6 +482,7 @@ class ScanReport(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion
     incomplete_reasons: list[str]
     finished_at: str
     baseline: ReportBaseline | None = None
+    hidden: HiddenFindings | msgspec.UnsetType = msgspec.UNSET
     part: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 

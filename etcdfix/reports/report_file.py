@@ -28,7 +28,8 @@ from etcdfix.inputs.jsonparts import (
     members,
     piece,
 )
-from etcdfix.reports.model import API_VERSION
+from etcdfix.reports.filter_words import filter_words
+from etcdfix.reports.model import API_VERSION, Filters
 from etcdfix.temporary import temporary_directory
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -56,6 +57,7 @@ class _Shard(msgspec.Struct, frozen=True):
 class _Part(msgspec.Struct, frozen=True):
     redaction_key_id: str = ""
     shard: _Shard | None = None
+    filters: Filters | None = None
 
 
 class _Scope(msgspec.Struct):
@@ -226,7 +228,7 @@ def require_whole(report: ReportFile) -> None:
     """Refuse a report from which nobody can go on.
 
     Raises:
-        msgspec.ValidationError: Its names were replaced, or it is a part of a whole.
+        msgspec.ValidationError: Its names were replaced, it is a part of a whole, or it was filtered.
     """
     scope = report.head(_Scope).scope
     if scope.redaction_key_id:
@@ -238,6 +240,20 @@ def require_whole(report: ReportFile) -> None:
         raise _NotToGoOnFrom(
             f"it is shard {scope.shard.index} of {scope.shard.of}: merge them all first (etcdfix report merge)",
             "etcdfix report merge -o json --output-file FILE SHARDS, and name that FILE",
+        )
+    require_unfiltered(scope.filters)
+
+
+def require_unfiltered(filters: Filters | None) -> None:
+    """Refuse a report in which findings may lack.
+
+    Raises:
+        msgspec.ValidationError: It was filtered.
+    """
+    if filters is not None and filters.hides:
+        raise _NotToGoOnFrom(
+            f"findings may lack in it: {filter_words(filters)}",
+            "name the report that was written without filters",
         )
 
 

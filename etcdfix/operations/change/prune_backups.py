@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -28,11 +27,10 @@ from etcdfix.reports.model import Refusal
 from etcdfix.reports.origin import TOOL, timestamp
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
+from etcdfix.text.ages import age_of
 from etcdfix.text.safetext import key_base64, safe_text
 from etcdfix.text.words import counted
 
-_AGE: Final = re.compile(r"([1-9]\d{0,5})([wdh])", re.ASCII)
-_HOURS: Final = {"w": 7 * 24, "d": 24, "h": 1}
 _MOST_SHOWN: Final = 100
 
 
@@ -42,11 +40,9 @@ def older_than(text: str, *, now: datetime) -> datetime:
     Raises:
         ConfigurationError: It is no age.
     """
-    found = _AGE.fullmatch(text)
-    if found is not None:
-        age = timedelta(hours=int(found[1]) * _HOURS[found[2]])
-        if now - datetime.min.replace(tzinfo=UTC) > age:
-            return now - age
+    age = age_of(text)
+    if age is not None and now - datetime.min.replace(tzinfo=UTC) > age:
+        return now - age
     raise ConfigurationError(
         f"--older-than: {text!r} is no age", hint="a number and w, d or h: 12w, 90d, 36h"
     )

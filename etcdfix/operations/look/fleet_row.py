@@ -21,7 +21,7 @@ from etcdfix.reports.fleet_model import (
     FleetKeyLoss,
     NewFindings,
 )
-from etcdfix.reports.model import KMSPluginSummary, KMSSummary, ReportBaseline
+from etcdfix.reports.model import Filters, KMSPluginSummary, KMSSummary, ReportBaseline
 from etcdfix.reports.next_steps import PLUGIN_REMEDIES, plugin_problems
 from etcdfix.reports.origin import timestamp
 from etcdfix.reports.report_file import ReportFile
@@ -60,6 +60,7 @@ class _Scope(msgspec.Struct):
     namespaces: list[str] = []
     redaction_key_id: str = ""
     shard: msgspec.Raw = msgspec.Raw(b"null")
+    filters: Filters | None = None
 
 
 class ReportHead(msgspec.Struct):
@@ -75,6 +76,11 @@ class ReportHead(msgspec.Struct):
     def is_shard(self) -> bool:
         """Whether it is a part of a report."""
         return bytes(self.scope.shard) != b"null"
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether findings may lack in it."""
+        return self.scope.filters is not None and self.scope.filters.hides
 
     @property
     def made_at(self) -> datetime:

@@ -63,6 +63,8 @@ _NAME_IN_DOUBT = frozenset(
 _MOST_PREDECESSORS = 1000
 _ENDED: Final = Sought(None, "the scan was ended early")
 _READABLE_CHECK = "earlier-revision"
+STALE_MESSAGE: Final = "readable, and not written with today's write key"
+"""Of a value of which there is nothing else to say."""
 
 
 class _Held(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -233,7 +235,8 @@ class Gathering:
 
         A finding is held back while others, with earlier keys, are still open.
         """
-        if found.verdict is PLAIN:  # it waited for a plugin
+        stale = found.stale and self._request.filters.stale
+        if found.verdict is PLAIN and not stale:  # it waited for a plugin
             self.tally.add(found)
             return
         if view.draining and self._held.count and is_finding(found):
@@ -244,6 +247,8 @@ class Gathering:
             self.tally.add(found)
             if outcome is Outcome.NOT_AN_OBJECT and len(self.not_object_sample) < SAMPLE:
                 self.not_object_sample.append(found.stored.key)
+            elif stale:
+                self._publish(_stale(found))
             return
         baseline = self._request.baseline
         known = baseline is not None and baseline.knows(found)
@@ -387,6 +392,12 @@ class Gathering:
             return None
         self.readable_not_sought += 1
         return Evidence(_READABLE_CHECK, "not looked for", f"{sought.not_sought}; etcdfix explain KEY looks")
+
+
+def _stale(found: Examination) -> _Held:
+    """Return what is said of a readable value that is asked for because it is stale."""
+    finding = msgspec.structs.replace(finding_from(found, ()), message=STALE_MESSAGE)
+    return _Held(found.stored.key, found.directory, finding)
 
 
 def _shown(again: RepeatedOptions) -> RepeatedOptions:

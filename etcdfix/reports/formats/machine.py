@@ -16,7 +16,7 @@ import msgspec
 from etcdfix.reports.base import Output, Reporter
 from etcdfix.reports.model import API_VERSION, Conclusion, Finding, Header, SharedWords
 from etcdfix.temporary import temporary_directory, temporary_file
-from etcdfix.text.safetext import safe_json
+from etcdfix.text.safetext import WITHHELD, key_word, safe_json
 
 if TYPE_CHECKING:
     from etcdfix.reports.plan_model import DeletionPlan
@@ -124,6 +124,7 @@ def _after(conclusion: Conclusion) -> dict[str, Any]:
         "complete": conclusion.complete,
         "incomplete_reasons": conclusion.incomplete_reasons,
         "finished_at": conclusion.finished_at,
+        **({"hidden": conclusion.hidden} if conclusion.hidden is not None else {}),
         **({"part": conclusion.part} if conclusion.part is not None else {}),
     }
 
@@ -233,11 +234,23 @@ class NameReporter(Reporter):
 
     def __init__(self, stream: BinaryIO) -> None:
         self._output = Output(stream)
+        self._stale = False
+
+    def begin(self, header: Header) -> None:
+        """See whether stale values were asked for."""
+        self._stale = header.scope.filters is not None and header.scope.filters.stale
 
     def finding(self, finding: Finding) -> None:
         """Write one key. Readable objects with a warning are left out: nothing has to be done about them."""
-        if finding.outcome != "readable":
-            self._output.line(f"base64:{finding.key_base64}" if finding.key_base64 else finding.key)
+        if finding.outcome != "readable" or self._stale:
+            self._output.line(_word(finding))
+
+
+def _word(finding: Finding) -> str:
+    """Return one word that names the key on the command line of every command that takes one."""
+    if finding.key_base64:
+        return f"base64:{finding.key_base64}"
+    return finding.key if finding.key.endswith(WITHHELD) else key_word(finding.key.encode())
 
 
 class StatusReporter(Reporter):

@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
 from etcdfix.reports.base import Output, Reporter, fit
+from etcdfix.reports.filter_words import hidden_lines
 from etcdfix.reports.formats.text import shown_transformer
 from etcdfix.reports.head import found_line, head_lines
 from etcdfix.reports.model import Conclusion, Finding, Header, KMSSummary, ReportSource, Summary
@@ -43,15 +44,18 @@ class TableReporter(Reporter):
         self._damaged_names = 0
         self._first_damaged_name: tuple[str, str] | None = None
         self._header: Header | None = None
+        self._stale = False
 
     def begin(self, header: Header) -> None:
         """Keep the header; it is printed with the source's last word."""
         self._header = header
+        self._stale = header.scope.filters is not None and header.scope.filters.stale
 
     def finding(self, finding: Finding) -> None:
         """Keep one row, up to the cap."""
         self._look_at_name(finding)
-        if finding.outcome == "readable":
+        listed = self._stale and finding.stale
+        if finding.outcome == "readable" and not listed:
             self._warnings += 1
             return
         self._count += 1
@@ -81,14 +85,13 @@ class TableReporter(Reporter):
         """Print everything."""
         assert self._header is not None  # begin() comes first
         line, summary = self._output.line, conclusion.summary
-        bad = summary.decrypt_failures + summary.decode_failures + summary.inconsistent
         line(
             found_line(
                 self._header,
                 summary,
                 conclusion.incomplete_reasons,
                 interrupted=conclusion.interrupted,
-                warnings=self._warnings + self._count - bad - summary.undetermined,
+                warnings=self._warned(conclusion),
             )
         )
         self._output.lines(head_lines(summary.at_stake, summary.do_not_restart, summary.next))
@@ -103,6 +106,11 @@ class TableReporter(Reporter):
                     f"not shown: {self._count - len(self._rows)} of {counted(self._count, 'finding')}; see all "
                     f"with -o json, or --max-causes {self._count}"
                 )
+            line()
+        filters = self._header.scope.filters
+        if filters is not None and conclusion.hidden is not None:
+            for sentence in hidden_lines(filters, conclusion.hidden):
+                self._output.prose(sentence)
             line()
         self._counts(summary)
         self._output.lines(_result(conclusion, self._count, self._warnings))
@@ -131,6 +139,14 @@ class TableReporter(Reporter):
             line("What to do next")
             for number, step in enumerate(steps, start=1):
                 line(f"  {number}. {safe_text(step)}")
+
+    def _warned(self, conclusion: Conclusion) -> int:
+        """Return how many keys have a warning and are not wrong; of those that filters hide it is not known."""
+        if conclusion.hidden is not None:
+            return self._warnings
+        summary = conclusion.summary
+        bad = summary.decrypt_failures + summary.decode_failures + summary.inconsistent
+        return self._warnings + self._count - bad - summary.undetermined
 
     def _counts(self, summary: Summary) -> None:
         if summary.by_resource:

@@ -227,9 +227,10 @@ def test_every_command_explains_itself(name: str) -> None:
     assert found.help.split()[0] == COMMANDS[name][1].split()[0]
 
 
-# What is no option of a run as such, but of one question, and what reveals: no variable.
+# What is no option of a run as such, but of one question, what reveals and what hides: no variable.
 WITHOUT_VARIABLE = {
     "--key-base64", "--version", "--help", "--reveal-key-ids", "--clusters", "--index", "--reports",
+    "--outcome", "--cause", "--severity", "--newer-than", "--older-than", "--stale", "--sort-by", "--limit",
 }  # fmt: skip
 
 

@@ -74,6 +74,7 @@ def test_every_field() -> None:
         "severity": "breaks-now",
         "rule": "secrets,configmaps",
         "key_fingerprint": "fp:1",
+        "stale": False,
         "may_be_lost": None,
         "shared": None,
     }

@@ -273,6 +273,7 @@ def test_header_and_conclusion() -> None:
     assert msgspec.structs.asdict(header.scope) == {
         "redaction_key_id": "",
         "shard": None,
+        "filters": None,
         "etcd_prefix": "/registry",
         "prefixes": ["/registry/pods/a/\\xff"],
         "resources": ["secrets"],

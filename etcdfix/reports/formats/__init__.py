@@ -16,6 +16,7 @@ from etcdfix.reports.formats.machine import (
     StatusReporter,
     YAMLReporter,
 )
+from etcdfix.reports.formats.spreadsheet import CSVReporter
 from etcdfix.reports.formats.table import TableReporter
 
 SCAN_FORMATS: Mapping[str, Callable[[BinaryIO, int], Reporter]] = {
@@ -26,4 +27,5 @@ SCAN_FORMATS: Mapping[str, Callable[[BinaryIO, int], Reporter]] = {
     "yaml": lambda stream, _cap: YAMLReporter(stream),
     "status": lambda stream, _cap: StatusReporter(stream),
     "name": lambda stream, _cap: NameReporter(stream),
+    "csv": lambda stream, _cap: CSVReporter(stream),
 }

@@ -1,0 +1,118 @@
+"""Each line of ``scan -o name`` is one word that every command of one key takes for that key, whoever named it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.text.commands import ACKNOWLEDGEMENT
+from tests.support.bbolt_writer import database, put
+from tests.support.objects import namespace_object
+
+HOSTILE = [
+    b"plain",
+    "café".encode(),
+    b" both ends ",
+    b"-rf",
+    b"--help",
+    b"$(reboot);`id`&|<>'\"",
+    b"100%25",
+    b"*",
+    b"a[b]?",
+    b"base64:AAAA",
+    b"a\nb",
+    b"a\x00b",
+    b"a\x1b[2Jb",
+    b"\xff\xfe",
+    "a\u202eb".encode(),
+    "a\u2028b".encode(),
+    b"x" * 600,
+]
+KEYS = sorted([*(b"/registry/secrets/shop/" + name for name in HOSTILE), b"/registry/secrets/shop/"])
+Read = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> str:
+    broken = b"k8s:enc:aescbc:v1:key1:short"
+    held = [(b"/registry/namespaces/kube-system", namespace_object("kube-system"))]
+    held += [(key, broken) for key in KEYS]
+    path = tmp_path_factory.mktemp("names") / "db"
+    path.write_bytes(database([put(number, key, value) for number, (key, value) in enumerate(held, start=2)]))
+    return str(path)
+
+
+@pytest.fixture
+def read(capfd: pytest.CaptureFixture[str], no_variables: None) -> Read:
+    def run_command(*arguments: str) -> tuple[int, str, str]:
+        code = run([*arguments])
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return run_command
+
+
+@pytest.fixture
+def names(read: Read, snapshot: str) -> list[str]:
+    _code, out, _err = read("scan", "--snapshot", snapshot, "-o", "name")
+    assert out.endswith("\n")
+    return out[:-1].split("\n")
+
+
+def key_of(found: dict[str, Any]) -> bytes:
+    encoded = found.get("key_base64")
+    return base64.b64decode(encoded) if encoded else found["key"].encode()
+
+
+def test_a_line_is_a_word_for_each_key(names: list[str]) -> None:
+    assert len(names) == len(KEYS)
+    assert all(name.isprintable() and name.startswith(("/", "base64:")) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("command", "key_in"),
+    [
+        (["explain", "-o", "json"], lambda report: report["finding"]),
+        (["history", "-o", "json"], lambda report: report),
+        (["impact", "-o", "json"], lambda report: report["finding"]),
+    ],
+    ids=["explain", "history", "impact"],
+)
+def test_who_looks_at_one_key_takes_it(
+    read: Read, snapshot: str, names: list[str], command: list[str], key_in: Callable[[Any], dict[str, Any]]
+) -> None:
+    for name, key in zip(names, KEYS, strict=True):
+        code, out, err = read(command[0], "--snapshot", snapshot, *command[1:], name)
+        assert code in {0, 1, 3}, err
+        assert key_of(key_in(json.loads(out))) == key
+
+
+def test_get_takes_it(read: Read, snapshot: str, names: list[str]) -> None:
+    for name, key in zip(names, KEYS, strict=True):
+        code, out, err = read("get", "--snapshot", snapshot, name, "--raw")
+        assert code in {0, 1, 3}, (key, err)
+        assert out == "k8s:enc:aescbc:v1:key1:short"
+
+
+def test_delete_takes_it(read: Read, snapshot: str, names: list[str]) -> None:
+    """A snapshot is refused by a rule, once the key is known."""
+    for name, key in zip(names, KEYS, strict=True):
+        code, out, err = read(
+            "delete",
+            "--snapshot",
+            snapshot,
+            name,
+            "--reason",
+            "x",
+            "--dry-run",
+            ACKNOWLEDGEMENT,
+            "-o",
+            "json",
+        )
+        assert code == 4, err
+        assert key_of(json.loads(out)) == key

@@ -93,6 +93,10 @@ COMMANDS: Commands = {
         "Check what the other commands rest on: etcd, keys, places for backups, permissions.",
     ),
     "schema": ("etcdfix.cli.schema", "Print the JSON Schema of a report, a finding or an audit record."),
+    "version": (
+        "etcdfix.cli.version",
+        "Say which version this is, what it runs on, and which releases of Kubernetes and reports it knows.",
+    ),
 }
 
 _CHANGING = frozenset({"delete", "restore", "reencrypt", "repair", "heal"})

@@ -49,7 +49,7 @@ def command(name: str) -> int:
     \b
       report, finding                  etcdfix scan
       history, copies, impact, namespace, orphans, plan, doctor,
-      compare, rescue
+      compare, rescue, version
                                        the command of that name
       encryption-usage, encryption-try, encryption-what-if, encryption-lint,
       encryption-diff, encryption-merge, encryption-recover

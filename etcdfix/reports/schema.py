@@ -29,6 +29,7 @@ from etcdfix.reports.model import API_VERSION, ChangeReport, Finding, ScanReport
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.recover_model import EncryptionRecoverReport
 from etcdfix.reports.rescue_model import RescueReport
+from etcdfix.reports.version_model import VersionReport
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.severity import Severity
 
@@ -100,6 +101,7 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "encryption-what-if": partial(document_schema, WhatIfReport),
     "rescue": partial(document_schema, RescueReport),
     "fleet": partial(document_schema, FleetReport),
+    "version": partial(document_schema, VersionReport),
     "cause": partial(document_schema, CausePage),
     "cause-list": partial(document_schema, CauseList),
     "backup-list": partial(document_schema, BackupList),

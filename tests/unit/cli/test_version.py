@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from importlib.metadata import PackageNotFoundError
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from etcdfix import __version__
+from etcdfix.cli import version
+from etcdfix.cli.root import run
+from etcdfix.reports.schema import SCHEMAS
+from tests.support.collecting import REPOSITORY
+
+pytestmark = pytest.mark.usefixtures("no_variables")
+
+
+def test_as_json(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["version", "-o", "json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    Draft202012Validator(SCHEMAS["version"]()).validate(found)
+    assert found["tool"] == {"name": "etcdfix", "version": __version__}
+    assert found["kubernetes"] == {"first": "1.17", "last": "1.37"}
+    assert (found["writes"], found["reads"]) == ("etcdfix/v1alpha2", ["etcdfix/v1alpha1", "etcdfix/v1alpha2"])
+    assert all(found["dependencies"].values())
+
+
+def test_as_a_table(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_name: str) -> str:
+        raise PackageNotFoundError
+
+    monkeypatch.setattr(version, "version", missing)
+    assert run(["version"]) == 0
+    out = capfd.readouterr().out
+    assert f"etcdfix        {__version__}" in out
+    assert "knows 1.17 to 1.37" in out
+    assert re.search(r"msgspec +not installed", out)
+
+
+def test_all_dependencies_are_named() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    assert tuple(re.split("[<>=]", one)[0] for one in project["dependencies"]) == version.DEPENDENCIES

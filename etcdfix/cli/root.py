@@ -86,7 +86,7 @@ COMMANDS: Commands = {
     ),
     "report": (
         "etcdfix.cli.report",
-        "Make one report of several saved ones: of shards, or of many clusters.",
+        "Show saved reports in another form, compare two of them, or make one of several.",
     ),
     "doctor": (
         "etcdfix.cli.doctor",

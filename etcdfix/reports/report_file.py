@@ -185,7 +185,24 @@ class ReportFile:
             raise msgspec.ValidationError(OF_ANOTHER)
         return msgspec.json.decode(last, type=kind)
 
+    def statuses(self) -> Iterator[bytes]:
+        """Yield each Status, encoded.
+
+        Raises:
+            msgspec.MsgspecError: The file is cut, or not as it has to be.
+        """
+        if self._members is None:
+            yield from (line for _, kind, line in self._lines() if kind == "Status")
+        elif b"statuses" in self._members:
+            for span in items(self._raw, self._members[b"statuses"], "statuses"):
+                yield piece(self._raw, span)
+
     def _finding_lines(self) -> Iterator[tuple[int, bytes]]:
+        return ((at, line) for at, kind, line in self._lines() if kind == "Finding")
+
+    def _lines(self) -> Iterator[tuple[int, str, bytes]]:
+        """Yield at which byte each line behind the first one begins, its kind, and the line; see where the last is."""
+        self._last = None
         at, size = self._first[1] + 1, len(self._raw)
         while at < size:
             end = self._raw.find(b"\n", at)
@@ -197,12 +214,11 @@ class ReportFile:
             if self._last is not None:
                 raise msgspec.ValidationError("there is something after its ScanSummary")
             kind = _kind_of(line) if end < size else _kind_of_last(line)
-            if kind == "Finding":
-                yield at, line
-            elif kind == "ScanSummary":
+            if kind == "ScanSummary":
                 self._last = (at, end)
             elif kind == "ScanHeader":
                 raise msgspec.ValidationError("another report begins in it")
+            yield at, kind, line
             at = end + 1
 
 

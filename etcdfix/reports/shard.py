@@ -137,12 +137,12 @@ def open_shard(path: Path) -> ShardFile:
             raise msgspec.ValidationError(OF_ANOTHER)
         if end.part.findings != findings:
             raise msgspec.ValidationError(f"it has {findings} findings, and says {end.part.findings}")
-        _check_words(end.summary)
+        check_words(end.summary)
         _check_numbers(msgspec.to_builtins(end))
         return ShardFile(path, report.sha256, head, end, head.scope.shard, end.part)
 
 
-def _check_words(summary: Summary) -> None:
+def check_words(summary: Summary) -> None:
     """Look at the words of closed catalogues, which say what to do next.
 
     Raises:

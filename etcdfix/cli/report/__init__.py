@@ -7,6 +7,7 @@ import click
 from etcdfix.cli.lazy_group import Commands, LazyGroup
 
 COMMANDS: Commands = {
+    "render": ("etcdfix.cli.report.render", "Write a saved report in another form."),
     "merge": ("etcdfix.cli.report.merge", "Merge the reports of shards, or of many clusters, into one."),
 }
 
@@ -18,7 +19,7 @@ COMMANDS: Commands = {
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 def command() -> None:
-    """Make one report of several saved ones.
+    """Show saved reports in another form, compare two of them, or make one of several.
 
     Nothing here asks etcd, and nothing is changed.
     """

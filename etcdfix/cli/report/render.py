@@ -1,0 +1,69 @@
+"""``etcdfix report render``: a saved report in another form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from etcdfix.cli.cluster_index import output_options
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.options import FILE
+from etcdfix.cli.output import say_incomplete
+from etcdfix.inputs.inputfile import STANDARD_INPUT
+from etcdfix.inputs.outputfile import destination
+from etcdfix.inputs.ownfiles import PLAN_KIND
+from etcdfix.operations.look.render import FOR_TERMINALS, SCAN_KIND, kind_of, render_document, render_scan
+from etcdfix.reports.formats import SCAN_FORMATS
+from etcdfix.reports.formats.machine import write_plan_json
+from etcdfix.reports.formats.of_saved import SAVED_KINDS
+from etcdfix.reports.formats.plan_table import write_plan_table
+from etcdfix.reports.planfile import load_plan
+from etcdfix.text.safetext import quote_command
+
+MEANINGS: dict[ExitCode, str] = {
+    ExitCode.NOTHING_WRONG: "written, whatever it says",
+    ExitCode.USAGE: "usage error, or the file is no report, or it is cut",
+    ExitCode.INCOMPLETE: "written, and the report says that it is incomplete",
+    **ENDED_EARLY,
+}
+_PLAN_FORMS: Final = ("table", "json")
+_FORMS: Final = list(
+    dict.fromkeys([*SCAN_FORMATS, *(form for one in SAVED_KINDS.values() for form in one.formats)])
+)
+
+
+@click.command("render", epilog=epilog(MEANINGS))
+@click.argument("file", type=FILE)
+@output_options(_FORMS, help_text="Form to write; which there are, the kind of the report says.")
+def command(*, file: Path, output: str, output_file: Path | None, max_rows: int) -> int:
+    """Write a saved report in another form. Reads the file alone, and looks at nothing again.
+
+    FILE was written with -o json, by scan with -o jsonl too. A scan takes every form that etcdfix scan has; impact,
+    namespace, orphans, copies, compare, a plan and a fleet those of their commands.
+    """
+    if file == STANDARD_INPUT:
+        raise click.UsageError("a report is read twice, and standard input only once: save it to a file")
+    kind = kind_of(file)
+    forms = {SCAN_KIND: SCAN_FORMATS, PLAN_KIND: _PLAN_FORMS}.get(kind) or SAVED_KINDS[kind].formats
+    if output not in forms:
+        raise click.UsageError(f"a {kind} has no -o {output}; it has {', '.join(forms)}")
+    with destination(output_file, [file]) as stream:
+        if kind == SCAN_KIND:
+            make = SCAN_FORMATS[output]
+            end = render_scan(file, lambda: make(stream, max_rows), plain=output in FOR_TERMINALS)
+            reasons = end.incomplete_reasons
+        elif kind == PLAN_KIND:
+            plan = load_plan(file)
+            reasons = plan.incomplete_reasons
+            if output == "json":
+                write_plan_json(stream, plan)
+            else:
+                again = quote_command(["etcdfix", "report", "render", str(file), "-o", "json"])
+                write_plan_table(stream, plan, max_rows, json_file=again)
+        else:
+            reasons = render_document(file, kind, output, stream, max_rows)
+        stream.flush()
+    say_incomplete(reasons)
+    return int(ExitCode.INCOMPLETE if reasons else ExitCode.NOTHING_WRONG)

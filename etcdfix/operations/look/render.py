@@ -1,0 +1,176 @@
+"""A saved report in another form: what was found is not looked at again, and nothing is added to it.
+
+Whoever wrote the file may have written anything into it. Text that a terminal could act upon is spelled out where a
+form is made for one, and what a report of etcdfix cannot hold is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO, Final, TypeVar
+
+import msgspec
+
+from etcdfix.errors import ConfigurationError, why
+from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, SPOILED, Readable, mapped_input, read_input, spoiled
+from etcdfix.inputs.jsonparts import MOST_PIECE_BYTES, beginning, members, piece
+from etcdfix.inputs.ownfiles import PLAN_KIND
+from etcdfix.reports.base import Reporter
+from etcdfix.reports.formats.of_saved import SAVED_KINDS
+from etcdfix.reports.model import API_VERSION, Conclusion, Finding, Header, SharedWords, Status
+from etcdfix.reports.report_file import ReportFile
+from etcdfix.reports.shard import ShardEnd, check_words
+from etcdfix.text.safetext import safe_text
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+SCAN_KIND: Final = "ScanReport"
+FOR_TERMINALS: Final = frozenset({"table", "wide"})
+"""Forms in which text is spelled out that a terminal could act upon; the others escape it, each in its way."""
+_SCAN_LINES: Final = "ScanHeader"
+_MOST_BYTES: Final = 256 << 20
+
+
+class _Kind(msgspec.Struct, rename={"api_version": "apiVersion"}):
+    kind: str = ""
+    api_version: str = ""
+
+
+def kind_of(path: Path) -> str:
+    """Return the kind of a saved document; that of a scan, in either form, is ``ScanReport``.
+
+    Raises:
+        ConfigurationError: It cannot be read, or is no document of etcdfix.
+    """
+    try:
+        with mapped_input(path, most_bytes=MAX_REPORT_BYTES) as raw:
+            found = _kind_in(raw)
+    except (OSError, *SPOILED) as exc:
+        raise _refused(path, exc) from exc
+    kind = SCAN_KIND if found.kind == _SCAN_LINES else found.kind
+    if kind not in {SCAN_KIND, PLAN_KIND, *SAVED_KINDS}:
+        known = ", ".join((SCAN_KIND, PLAN_KIND, *SAVED_KINDS))
+        raise ConfigurationError(
+            f"{path}: its kind is {safe_text(kind) or 'missing'}, which is shown in no other form",
+            hint=f"these are: {known}",
+        )
+    if found.api_version != API_VERSION:
+        raise ConfigurationError(
+            f"{path}: its apiVersion is {safe_text(found.api_version) or 'missing'}, expected {API_VERSION}",
+            hint="make it anew, with this version",
+        )
+    return kind
+
+
+def _kind_in(raw: Readable) -> _Kind:
+    start, end = beginning(raw), raw.find(b"\n")
+    first = bytes(raw[start : min(end if end >= 0 else len(raw), MOST_PIECE_BYTES)])
+    try:
+        line = msgspec.json.decode(first, type=_Kind)
+    except msgspec.DecodeError:
+        pass
+    else:
+        return line
+    spans = members(raw)
+    head = [
+        b'"%s":%s' % (name, piece(raw, spans[name])) for name in (b"kind", b"apiVersion") if name in spans
+    ]
+    return msgspec.json.decode(b"{%s}" % b",".join(head), type=_Kind)
+
+
+def render_scan(path: Path, reporter: Callable[[], Reporter], *, plain: bool) -> ShardEnd:
+    """Hand a saved report of a scan to a reporter; one finding of it is in memory.
+
+    Args:
+        path: Its file.
+        reporter: Makes the reporter, once the file has proven to be whole.
+        plain: The reporter writes for a terminal.
+
+    Raises:
+        ConfigurationError: It cannot be read, is cut, or is no report.
+    """
+    try:
+        with mapped_input(path, most_bytes=MAX_REPORT_BYTES) as raw:
+            return _render(ReportFile(raw), reporter, plain=plain)
+    except SPOILED as exc:
+        raise _refused(path, exc) from exc
+
+
+def _render(report: ReportFile, make: Callable[[], Reporter], *, plain: bool) -> ShardEnd:
+    decode = msgspec.json.Decoder(Finding).decode
+    words: dict[str, SharedWords] = {}
+    for raw in report.findings():
+        shared = decode(raw).shared
+        if shared is not None:
+            words.setdefault(shared, SharedWords(shared, "", "", []))
+    head, end = report.head(Header), report.end(ShardEnd)
+    statuses = [msgspec.json.decode(raw, type=Status) for raw in report.statuses()]
+    check_words(end.summary)
+    told = {one.id: one for lost in end.summary.key_loss for one in lost.shared}
+    untold = sorted(words.keys() - told.keys())
+    if untold:
+        raise msgspec.ValidationError(f"a finding shares what the report does not say: {untold[0]}")
+    reporter = make()
+    reporter.begin(_plain(head) if plain else head)
+    for raw in report.findings():
+        finding = decode(raw)
+        if finding.shared is None:
+            reporter.finding(finding)
+        else:
+            reporter.finding_of_lost_key(finding, told[finding.shared])
+    conclusion = Conclusion(
+        source=end.source,
+        statuses=statuses,
+        summary=end.summary,
+        complete=end.complete,
+        incomplete_reasons=end.incomplete_reasons,
+        finished_at=end.finished_at,
+        hidden=end.hidden,
+        part=None if plain else end.part,
+    )
+    reporter.end(_plain(conclusion) if plain else conclusion)
+    return end
+
+
+def render_document(path: Path, kind: str, form: str, stream: BinaryIO, max_rows: int) -> list[str]:
+    """Write a saved document of one piece in another form; return why it is not complete.
+
+    Raises:
+        ConfigurationError: It cannot be read, or is not what its kind says.
+    """
+    saved = SAVED_KINDS[kind]
+    try:
+        raw = read_input(path, most_bytes=_MOST_BYTES)
+        document: Any = msgspec.json.decode(raw[beginning(raw) :], type=saved.type)
+        if form in FOR_TERMINALS:
+            document = _plain(document)
+    except (OSError, *SPOILED) as exc:
+        raise _refused(path, exc) from exc
+    saved.formats[form](document, stream, max_rows)
+    reasons: list[str] = getattr(document, "incomplete_reasons", [])
+    return reasons
+
+
+def _plain(value: S) -> S:
+    """Return the same with nothing in it that acts upon a terminal."""
+    return msgspec.convert(_spelled_out(msgspec.to_builtins(value)), type(value))
+
+
+def _spelled_out(value: Any) -> Any:
+    if isinstance(value, str):
+        return safe_text(value)
+    if isinstance(value, dict):
+        return {_spelled_out(name): _spelled_out(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_spelled_out(item) for item in value]
+    return value
+
+
+def _refused(path: Path, error: Exception) -> ConfigurationError:
+    if isinstance(error, OSError):
+        return ConfigurationError(f"{path}: {why(error)}")
+    return ConfigurationError(
+        f"{path} is no report that can be shown again: {safe_text(spoiled(error))}",
+        hint="name a file that was written with -o json or -o jsonl",
+    )

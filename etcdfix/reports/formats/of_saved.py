@@ -1,0 +1,39 @@
+"""Which saved documents can be shown again, and how: all that are one JSON document, but scans and plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO, Final, NamedTuple
+
+import msgspec
+
+from etcdfix.reports.compare_model import ComparisonReport
+from etcdfix.reports.copies_model import CopiesReport
+from etcdfix.reports.fleet_model import FleetReport
+from etcdfix.reports.formats.compare import COMPARE_FORMATS
+from etcdfix.reports.formats.copies import COPIES_FORMATS
+from etcdfix.reports.formats.fleet import FLEET_FORMATS
+from etcdfix.reports.formats.of_graph import IMPACT_FORMATS, NAMESPACE_FORMATS, ORPHANS_FORMATS
+from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
+
+
+class SavedKind(NamedTuple):
+    """One kind of document.
+
+    Attributes:
+        type: What it is read as.
+        formats: Its forms; each takes the document, a stream, and how many rows a list may have.
+    """
+
+    type: type[msgspec.Struct]
+    formats: Mapping[str, Callable[[Any, BinaryIO, int], None]]
+
+
+SAVED_KINDS: Final[Mapping[str, SavedKind]] = {
+    "FleetReport": SavedKind(FleetReport, FLEET_FORMATS),
+    "ImpactReport": SavedKind(ImpactReport, IMPACT_FORMATS),
+    "NamespaceReport": SavedKind(NamespaceReport, NAMESPACE_FORMATS),
+    "OrphansReport": SavedKind(OrphansReport, ORPHANS_FORMATS),
+    "CopiesReport": SavedKind(CopiesReport, COPIES_FORMATS),
+    "ComparisonReport": SavedKind(ComparisonReport, COMPARE_FORMATS),
+}

@@ -57,6 +57,7 @@ def command(name: str) -> int:
       change                           delete, restore, reencrypt, repair
       heal                             etcdfix heal
       fleet                            etcdfix report merge --fleet
+      report-diff                      etcdfix report diff
       explain, cause, cause-list       etcdfix explain
       backup-list, backup-verification, backup-pruning
                                        etcdfix backup

@@ -252,6 +252,16 @@ def require_whole(report: ReportFile) -> None:
             "its names were replaced (--redact-names), so that no etcd key can be found by it",
             "name the report that was written without --redact-names",
         )
+    require_all_findings(report)
+
+
+def require_all_findings(report: ReportFile) -> None:
+    """Refuse a report in which findings lack, or may lack.
+
+    Raises:
+        msgspec.ValidationError: It is a part of a whole, or it was filtered.
+    """
+    scope = report.head(_Scope).scope
     if scope.shard is not None:
         raise _NotToGoOnFrom(
             f"it is shard {scope.shard.index} of {scope.shard.of}: merge them all first (etcdfix report merge)",

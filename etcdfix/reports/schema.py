@@ -18,6 +18,7 @@ from etcdfix.reports.configurations_model import (
     EncryptionMergeReport,
 )
 from etcdfix.reports.copies_model import CopiesReport
+from etcdfix.reports.diff_model import ReportDiff
 from etcdfix.reports.doctor_model import DoctorReport
 from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.reports.explain_model import ExplainReport
@@ -101,6 +102,7 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "encryption-what-if": partial(document_schema, WhatIfReport),
     "rescue": partial(document_schema, RescueReport),
     "fleet": partial(document_schema, FleetReport),
+    "report-diff": partial(document_schema, ReportDiff),
     "version": partial(document_schema, VersionReport),
     "cause": partial(document_schema, CausePage),
     "cause-list": partial(document_schema, CauseList),

@@ -10,7 +10,7 @@ import msgspec
 
 from etcdfix.errors import SourceError
 from etcdfix.operations.look.scan_filters import SortBy
-from etcdfix.operations.look.sorted_rows import SortedRows
+from etcdfix.operations.look.sorted_rows import SortedRows, turn_of
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.contradictions import key_in
 from etcdfix.reports.model import Conclusion, Filters, Finding, Header, HiddenFindings, SharedWords
@@ -117,22 +117,17 @@ def _turn(finding: Finding, sort_by: str) -> bytes:
         case SortBy.KEY:
             first = b""
         case SortBy.RESOURCE:
-            first = _ended(f"{finding.resource}.{finding.group}".encode())
+            first = turn_of(f"{finding.resource}.{finding.group}".encode())
         case SortBy.CAUSE:
-            first = _ended(finding.cause.encode() if finding.cause is not None else _LAST)
+            first = turn_of(finding.cause.encode() if finding.cause is not None else _LAST)
         case SortBy.SEVERITY:
             first = bytes([_RANKS.get(finding.severity or "", len(_RANKS))])
         case SortBy.SIZE:
             first = _downwards(finding.value_size)
         case SortBy.REVISION:
             first = _downwards(finding.mod_revision)
-    return first + _ended(key_in(finding.key, finding.key_base64))
+    return first + turn_of(key_in(finding.key, finding.key_base64))
 
 
 def _downwards(number: int) -> bytes:
     return (_HIGHEST - max(number, 0)).to_bytes(_NUMBER_BYTES)  # a damaged file can hold any
-
-
-def _ended(text: bytes) -> bytes:
-    """Return bytes that sort as these do, and that no others begin with."""
-    return text.replace(b"\0", b"\0\xff") + b"\0\0"

@@ -17,6 +17,11 @@ _MEMORY_BYTES: Final = 4 << 20
 _SIZE_BYTES: Final = 4
 
 
+def turn_of(text: bytes) -> bytes:
+    """Return a turn that comes as these bytes do among others, and that no other such turn begins with."""
+    return text.replace(b"\0", b"\0\xff") + b"\0\0"
+
+
 class SortedRows(Generic[V]):
     """Takes rows in any order, and returns them in that of their turns.
 

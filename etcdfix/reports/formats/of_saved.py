@@ -9,11 +9,13 @@ import msgspec
 
 from etcdfix.reports.compare_model import ComparisonReport
 from etcdfix.reports.copies_model import CopiesReport
+from etcdfix.reports.diff_model import ReportDiff
 from etcdfix.reports.fleet_model import FleetReport
 from etcdfix.reports.formats.compare import COMPARE_FORMATS
 from etcdfix.reports.formats.copies import COPIES_FORMATS
 from etcdfix.reports.formats.fleet import FLEET_FORMATS
 from etcdfix.reports.formats.of_graph import IMPACT_FORMATS, NAMESPACE_FORMATS, ORPHANS_FORMATS
+from etcdfix.reports.formats.report_diff import DIFF_FORMATS
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 
 
@@ -36,4 +38,5 @@ SAVED_KINDS: Final[Mapping[str, SavedKind]] = {
     "OrphansReport": SavedKind(OrphansReport, ORPHANS_FORMATS),
     "CopiesReport": SavedKind(CopiesReport, COPIES_FORMATS),
     "ComparisonReport": SavedKind(ComparisonReport, COMPARE_FORMATS),
+    "ReportDiff": SavedKind(ReportDiff, DIFF_FORMATS),
 }

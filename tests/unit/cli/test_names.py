@@ -80,8 +80,9 @@ def test_a_line_is_a_word_for_each_key(names: list[str]) -> None:
         (["explain", "-o", "json"], lambda report: report["finding"]),
         (["history", "-o", "json"], lambda report: report),
         (["impact", "-o", "json"], lambda report: report["finding"]),
+        (["copies", "-o", "json"], lambda report: report["objects"][0]),
     ],
-    ids=["explain", "history", "impact"],
+    ids=["explain", "history", "impact", "copies"],
 )
 def test_who_looks_at_one_key_takes_it(
     read: Read, snapshot: str, names: list[str], command: list[str], key_in: Callable[[Any], dict[str, Any]]

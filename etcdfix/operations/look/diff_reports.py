@@ -1,0 +1,377 @@
+"""Two saved reports compared: what is new, what is gone, what is said otherwise, in flat memory.
+
+Findings stand in the order of their etcd keys, so both reports are read side by side. Where one is in another order
+(names were replaced, it was sorted, a scan had no room to wait), its findings are put in order first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from etcdfix.errors import ConfigurationError
+from etcdfix.inputs.inputfile import SPOILED
+from etcdfix.inputs.jsonparts import DocumentCut
+from etcdfix.model import Outcome
+from etcdfix.operations.look.sorted_rows import SortedRows, turn_of
+from etcdfix.reports.contradictions import COUNTED, contradictions, key_in
+from etcdfix.reports.diff_model import (
+    CauseDifference,
+    DiffCounts,
+    DiffedFinding,
+    DiffedReport,
+    FindingDifference,
+    ReportDiff,
+    Unlike,
+)
+from etcdfix.reports.model import READ_VERSIONS
+from etcdfix.reports.origin import TOOL, shown_word, timestamp
+from etcdfix.reports.report_file import (
+    ReportFile,
+    open_report,
+    refused,
+    require_all_findings,
+)
+from etcdfix.reports.tally import OTHERS
+from etcdfix.text.safetext import safe_text
+
+_NOT_COMPARED: Final = frozenset({Outcome.READABLE.value, Outcome.NOT_AN_OBJECT.value})
+_DECIDES: Final = frozenset({"cluster (uid of kube-system)", "storage prefix", "scope"})
+"""Where one of these differs, a finding is new or gone for that alone."""
+_MOST_REASONS: Final = 10
+# A report may come from anybody; the causes that there are stay far below that.
+_MOST_CAUSES: Final = 1_000
+
+
+class _Source(msgspec.Struct):
+    type: str = ""
+    revision: int = 0
+    kube_system_uid: str | None = None
+
+
+class _Configuration(msgspec.Struct):
+    sha256: str = ""
+
+
+class _Scope(msgspec.Struct):
+    etcd_prefix: str = ""
+    prefixes: list[str] = []
+    resources: list[str] = []
+    namespaces: list[str] = []
+    kubernetes_version: str | None = None
+    redaction_key_id: str = ""
+
+
+class _Head(msgspec.Struct):
+    generated_at: str
+    source: _Source
+    encryption_config: _Configuration | None
+    scope: _Scope
+
+
+class _Shared(msgspec.Struct):
+    id: str
+    message: str
+
+
+class _Lost(msgspec.Struct):
+    shared: list[_Shared] = []
+
+
+class _Summary(msgspec.Struct):
+    decrypt_failures: int = 0
+    decode_failures: int = 0
+    inconsistent: int = 0
+    undetermined: int = 0
+    key_loss: list[_Lost] = []
+
+
+class _End(msgspec.Struct):
+    complete: bool
+    incomplete_reasons: list[str]
+    summary: _Summary
+
+
+class _Row(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    outcome: str
+    key_base64: str | None = None
+    group: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    cause: str | None = None
+    severity: str | None = None
+    mod_revision: int = 0
+    value_sha256: str = ""
+    message: str = ""
+    shared: str | None = None
+
+
+class _Side:
+    """One report: all of it is looked at once, and its findings are read again in the order of their keys."""
+
+    def __init__(self, path: Path, report: ReportFile) -> None:
+        self._report = report
+        self._decode = msgspec.json.Decoder(_Row).decode
+        self.path = path
+        self.head = report.head(_Head)
+        self.reasons: list[str] = []
+        self.findings = 0
+        found: Counter[str] = Counter()
+        in_order, before = True, b""
+        try:
+            for raw in report.findings():
+                row = self._decode(raw)
+                found[COUNTED.get(row.outcome, "")] += 1
+                self.findings += row.outcome not in _NOT_COMPARED
+                key = _key_of(row)
+                in_order &= before <= key
+                before = key
+            end = report.end(_End)
+        except DocumentCut:
+            if not report.in_lines:
+                raise
+            end = _End(complete=False, incomplete_reasons=["its end is missing"], summary=_Summary())
+        else:
+            told = {field: getattr(end.summary, field) for field in COUNTED.values()}
+            self.reasons += contradictions(found, told)
+        self.complete = end.complete and not self.reasons
+        self.reasons += end.incomplete_reasons[:_MOST_REASONS]
+        if not self.complete and not self.reasons:
+            self.reasons.append("it is incomplete, and does not say why")
+        self._told = {words.id: words.message for lost in end.summary.key_loss for words in lost.shared}
+        self._in_order = in_order
+
+    def rows(self) -> Iterator[tuple[bytes, _Row]]:
+        """Yield the findings that are compared, each with its key, in the order of the keys.
+
+        Raises:
+            SourceError: They have to be put in order, and there is no room for that.
+        """
+        rows = self._as_they_stand() if self._in_order else iter(self._put_in_order())
+        return ((_key_of(row), row) for row in rows)
+
+    def _put_in_order(self) -> Iterator[_Row]:
+        ordered = SortedRows(_Row)
+        for row in self._as_they_stand():
+            ordered.add(turn_of(_key_of(row)), row)
+        return iter(ordered.finish())
+
+    def _as_they_stand(self) -> Iterator[_Row]:
+        try:
+            for raw in self._report.findings():
+                row = self._decode(raw)
+                if row.outcome not in _NOT_COMPARED:
+                    yield row
+        except DocumentCut:  # told already
+            return
+
+    def said(self, row: _Row) -> DiffedFinding:
+        """Return what the report says of a key."""
+        message = row.message or self._told.get(row.shared or "", "")
+        return DiffedFinding(
+            row.outcome, row.cause, row.severity, row.mod_revision, row.value_sha256, message
+        )
+
+    def published(self) -> DiffedReport:
+        """Return which report it is."""
+        head = self.head
+        return DiffedReport(
+            path=shown_word(str(self.path)),
+            sha256=self._report.sha256,
+            generated_at=head.generated_at,
+            source_type=head.source.type,
+            revision=head.source.revision,
+            kube_system_uid=head.source.kube_system_uid,
+            findings=self.findings,
+            complete=self.complete,
+            incomplete_reasons=self.reasons,
+        )
+
+
+def _key_of(row: _Row) -> bytes:
+    return key_in(row.key, row.key_base64)
+
+
+def diff_reports(earlier: Path, later: Path) -> ReportDiff:
+    """Return what the later report has that the earlier one has not, and the other way.
+
+    Raises:
+        ConfigurationError: One of them cannot be read, is no whole report, or they cannot be compared.
+        SourceError: There is no room for a temporary file.
+    """
+    with ExitStack() as stack:
+        sides = [_opened(path, stack) for path in (earlier, later)]
+        _refuse_unlike_names(*sides)
+        return _Comparison(*sides).made()
+
+
+def _opened(path: Path, stack: ExitStack) -> _Side:
+    try:
+        report = stack.enter_context(open_report(path, READ_VERSIONS))
+        require_all_findings(report)
+        return _Side(path, report)
+    except (OSError, *SPOILED) as exc:
+        raise refused("report", path, exc) from exc
+
+
+def _refuse_unlike_names(earlier: _Side, later: _Side) -> None:
+    """Refuse two reports in which one key has two names.
+
+    Raises:
+        ConfigurationError: They are that.
+    """
+    keys = [side.head.scope.redaction_key_id for side in (earlier, later)]
+    if keys[0] == keys[1]:
+        return
+    if "" in keys:
+        side = later if keys[1] else earlier
+        why = f"names were replaced in {shown_word(str(side.path))} alone (--redact-names)"
+    else:
+        why = "their names were replaced under different keys (--redact-key-file)"
+    raise ConfigurationError(
+        f"these reports cannot be compared: {safe_text(why)}",
+        hint="scan with --redact-names and the same --redact-key-file for both, or without it for both",
+    )
+
+
+def _unlike(earlier: _Side, later: _Side) -> list[Unlike]:
+    """Return what is not the same for both scans."""
+    sides = [_circumstances(side.head) for side in (earlier, later)]
+    return [
+        Unlike(what, there, sides[1][what]) for what, there in sides[0].items() if sides[1][what] != there
+    ]
+
+
+def _circumstances(head: _Head) -> dict[str, str]:
+    scope = head.scope
+    words = [
+        *sorted(scope.resources),
+        *sorted(scope.prefixes),
+        *(f"-n {name}" for name in sorted(scope.namespaces)),
+    ]
+    return {
+        "cluster (uid of kube-system)": head.source.kube_system_uid or "",
+        "storage prefix": scope.etcd_prefix,
+        "scope": " ".join(words) or "everything",
+        "encryption configuration (sha256)": getattr(head.encryption_config, "sha256", ""),
+        "release (--kubernetes-version)": scope.kubernetes_version or "",
+    }
+
+
+class _Comparison:
+    def __init__(self, earlier: _Side, later: _Side) -> None:
+        self._earlier = earlier
+        self._later = later
+        self._counts = DiffCounts()
+        self._causes: dict[tuple[str, str], CauseDifference] = {}
+        self._new = SortedRows(FindingDifference)
+        self._changed = SortedRows(FindingDifference)
+        self._gone = SortedRows(FindingDifference)
+
+    def made(self) -> ReportDiff:
+        try:
+            self._compare()
+        except SPOILED as exc:
+            raise ConfigurationError(f"a report is not as it has to be: {safe_text(str(exc))}") from exc
+        unlike = _unlike(self._earlier, self._later)
+        reasons = [
+            f"{name} report: {reason}"
+            for name, side in (("earlier", self._earlier), ("later", self._later))
+            for reason in ([] if side.complete else side.reasons)
+        ]
+        # Where it is not known of which cluster one is, that is said, and may well be the same.
+        reasons += [
+            f"they are not of the same {one.what}"
+            for one in unlike
+            if one.what in _DECIDES and one.earlier and one.later
+        ]
+        return ReportDiff(
+            tool=TOOL,
+            generated_at=timestamp(),
+            earlier=self._earlier.published(),
+            later=self._later.published(),
+            unlike=unlike,
+            counts=self._counts,
+            by_cause=sorted(
+                self._causes.values(), key=lambda one: (-one.new, -one.came, one.outcome, one.cause)
+            ),
+            complete=not reasons,
+            incomplete_reasons=reasons,
+            new=self._new.finish(),
+            changed=self._changed.finish(),
+            gone=self._gone.finish(),
+        )
+
+    def _compare(self) -> None:
+        earlier, later = self._earlier.rows(), self._later.rows()
+        before, after = next(earlier, None), next(later, None)
+        while before is not None or after is not None:
+            if after is None or (before is not None and before[0] < after[0]):
+                assert before is not None  # one of them is there
+                self._is_gone(*before)
+                before = next(earlier, None)
+            elif before is None or after[0] < before[0]:
+                self._is_new(*after)
+                after = next(later, None)
+            else:
+                self._is_in_both(before[0], before[1], after[1])
+                before, after = next(earlier, None), next(later, None)
+
+    def _is_new(self, key: bytes, row: _Row) -> None:
+        self._counts.new += 1
+        self._cause(row).new += 1
+        self._new.add(turn_of(key), _difference(row, None, self._later.said(row)))
+
+    def _is_gone(self, key: bytes, row: _Row) -> None:
+        self._counts.gone += 1
+        self._cause(row).gone += 1
+        self._gone.add(turn_of(key), _difference(row, self._earlier.said(row), None))
+
+    def _is_in_both(self, key: bytes, before: _Row, after: _Row) -> None:
+        changed = [
+            name
+            for name, there, here in (
+                ("outcome", before.outcome, after.outcome),
+                ("cause", before.cause, after.cause),
+                ("value", before.value_sha256, after.value_sha256),
+            )
+            if there != here
+        ]
+        if not changed:
+            self._counts.same += 1
+            return
+        self._counts.changed += 1
+        if changed != ["value"]:
+            self._cause(before).went += 1
+            self._cause(after).came += 1
+        row = _difference(after, self._earlier.said(before), self._later.said(after), changed)
+        self._changed.add(turn_of(key), row)
+
+    def _cause(self, row: _Row) -> CauseDifference:
+        place = (row.outcome, row.cause or "")
+        if place not in self._causes and len(self._causes) >= _MOST_CAUSES:
+            place = ("", OTHERS)
+        return self._causes.setdefault(place, CauseDifference(*place))
+
+
+def _difference(
+    row: _Row, earlier: DiffedFinding | None, later: DiffedFinding | None, changed: list[str] | None = None
+) -> FindingDifference:
+    return FindingDifference(
+        key=row.key,
+        key_base64=row.key_base64,
+        group=row.group,
+        resource=row.resource,
+        namespace=row.namespace,
+        name=row.name,
+        earlier=earlier,
+        later=later,
+        changed=changed or [],
+    )

@@ -1,0 +1,288 @@
+"""``report diff``: what is new, gone and changed, in flat memory and in any order, of what can be compared."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from jsonschema import Draft202012Validator
+
+from etcdfix.cli.root import run
+from etcdfix.model import Outcome
+from etcdfix.operations.look.diff_reports import diff_reports
+from etcdfix.reports.finding import finding_from
+from etcdfix.reports.model import Filters, Finding, ReportConfiguration, Scope, Shard
+from etcdfix.reports.schema import SCHEMAS
+from etcdfix.verdicts.causes import Cause
+from tests.support.collecting import ALPHA
+from tests.support.examinations import examination
+from tests.support.fleets import write_report
+from tests.support.reports import CLUSTER
+
+UNDETERMINED = ["undetermined: 1 key"]
+Diff = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def diff(capfd: pytest.CaptureFixture[str], no_variables: None) -> Diff:
+    def run_diff(*arguments: object) -> tuple[int, str, str]:
+        code = run(["report", "diff", *map(str, arguments)])
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return run_diff
+
+
+def one(name: bytes | str, **settings: Any) -> Finding:
+    raw = name.encode() if isinstance(name, str) else name
+    return finding_from(examination(b"/registry/secrets/shop/" + raw, **settings))
+
+
+def write(path: Path, found: Sequence[Finding], **settings: Any) -> Path:
+    return write_report(path.with_suffix(".json"), found, uid=settings.pop("uid", CLUSTER), **settings)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Path, Path]:
+    """Write two reports: ``b`` is gone, ``c`` the same, ``d`` has another cause, ``e`` another value, ``f`` is new."""
+    earlier = [one("b"), one("c"), one("d"), one("e"), one("w", outcome=Outcome.READABLE, cause=None)]
+    later = [
+        one("a", outcome=Outcome.READABLE, cause=None),
+        one("c"),
+        one("d", cause=Cause.WRONG_KEY),
+        one("e", value=b"other", mod_revision=9),
+        one("f", outcome=Outcome.DECODE_FAILURE, cause=Cause.EMPTY_OBJECT),
+    ]
+    return write(tmp_path / "earlier", earlier), write(tmp_path / "later", later)
+
+
+def keys(rows: list[dict[str, Any]]) -> str:
+    return "".join(row["key"].rpartition("/")[2] for row in rows)
+
+
+def test_what_differs(diff: Diff, two: tuple[Path, Path]) -> None:
+    code, out, err = diff(*two, "-o", "json")
+    found = json.loads(out)
+    Draft202012Validator(SCHEMAS["report-diff"]()).validate(found)
+    assert (code, err) == (1, "")
+    assert found["counts"] == {"new": 1, "gone": 1, "changed": 2, "same": 1}
+    assert [keys(found[name]) for name in ("new", "gone", "changed")] == ["f", "b", "de"]
+    assert [row["changed"] for row in found["changed"]] == [["cause"], ["value"]]
+    new, gone = found["new"][0], found["gone"][0]
+    assert (new["earlier"], new["later"]["cause"]) == (None, "empty-object")
+    assert (gone["later"], gone["earlier"]["cause"]) == (None, "key-name-missing")
+    assert found["by_cause"] == [
+        {"outcome": "decode-failure", "cause": "empty-object", "new": 1, "gone": 0, "came": 0, "went": 0},
+        {"outcome": "decrypt-failure", "cause": "wrong-key", "new": 0, "gone": 0, "came": 1, "went": 0},
+        {
+            "outcome": "decrypt-failure",
+            "cause": "key-name-missing",
+            "new": 0,
+            "gone": 1,
+            "came": 0,
+            "went": 1,
+        },
+    ]
+    assert found["unlike"] == []
+    assert (found["earlier"]["findings"], found["later"]["findings"]) == (4, 4)
+
+
+def test_as_a_table(diff: Diff, two: tuple[Path, Path]) -> None:
+    code, out, _err = diff(*two)
+    assert code == 1
+    assert out.startswith(
+        "NEW: 1 finding that the earlier report does not have; 1 gone, 2 changed, 1 the same.\n"
+    )
+    assert "/registry/secrets/shop/f" in out
+    _code, out, _err = diff(*two, "--max-rows", "1")
+    assert "1 of 2 keys not shown" in out
+
+
+def test_nothing_new(diff: Diff, two: tuple[Path, Path]) -> None:
+    code, out, err = diff(two[0], two[0])
+    assert (code, err) == (0, "")
+    assert out.startswith("NOTHING NEW: 0 gone, 0 changed, 4 the same.")
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_an_incomplete_one_wins(diff: Diff, two: tuple[Path, Path], tmp_path: Path, side: int) -> None:
+    paths = list(two)
+    paths[side] = write(
+        tmp_path / "x",
+        [one("f", outcome=Outcome.UNDETERMINED, cause=Cause.KMS_UNREACHABLE)],
+        reasons=UNDETERMINED,
+    )
+    code, out, err = diff(*paths)
+    assert code == 3
+    assert "INCOMPLETE" in out
+    assert f"{('earlier', 'later')[side]} report: undetermined: 1 key" in err
+
+
+@pytest.mark.parametrize(
+    ("changes", "what", "code"),
+    [
+        ({"uid": "another"}, "cluster (uid of kube-system)", 3),
+        ({"uid": None}, "cluster (uid of kube-system)", 1),
+        ({"head": {"scope": Scope("/other", [], [], [], None)}}, "storage prefix", 3),
+        ({"head": {"scope": Scope("/registry", [], ["secrets"], ["shop"], None)}}, "scope", 3),
+        ({"head": {"scope": Scope("/registry", [], [], [], "1.36")}}, "release (--kubernetes-version)", 1),
+        (
+            {"head": {"encryption_config": ReportConfiguration("c", "sha256:" + "9" * 64)}},
+            "encryption configuration (sha256)",
+            1,
+        ),
+        ({"head": {"encryption_config": None}}, "encryption configuration (sha256)", 1),
+    ],
+)
+def test_what_is_not_alike_is_said(
+    diff: Diff, two: tuple[Path, Path], tmp_path: Path, changes: dict[str, Any], what: str, code: int
+) -> None:
+    other = write(tmp_path / "other", [one("new")], **changes)
+    found, out, _err = diff(two[0], other, "-o", "json")
+    assert [one["what"] for one in json.loads(out)["unlike"]] == [what]
+    assert found == code
+    assert f"Not the same: {what}" in " ".join(diff(two[0], other)[1].split())
+
+
+@pytest.mark.parametrize(
+    ("scope", "said"),
+    [
+        (Scope("/registry", [], [], [], None, shard=Shard(1, 2, "", "/x")), "shard 1 of 2"),
+        (
+            Scope("/registry", [], [], [], None, filters=Filters(limit=3)),
+            "findings may lack in it: --limit 3",
+        ),
+        (Scope("/registry", [], [], [], None, redaction_key_id="abc"), "names were replaced in"),
+    ],
+    ids=["shard", "filtered", "redacted"],
+)
+def test_what_cannot_be_compared_is_refused(
+    diff: Diff, two: tuple[Path, Path], tmp_path: Path, scope: Scope, said: str
+) -> None:
+    other = write(tmp_path / "other", [], head={"scope": scope})
+    for paths in ((two[0], other), (other, two[0])):
+        code, out, err = diff(*paths)
+        assert (code, out) == (2, "")
+        assert said in err
+
+
+def test_names_under_two_keys(diff: Diff, tmp_path: Path) -> None:
+    paths = [
+        write(
+            tmp_path / key,
+            [one("a")],
+            head={"scope": Scope("/registry", [], [], [], None, redaction_key_id=key)},
+        )
+        for key in ("k1", "k2")
+    ]
+    code, out, err = diff(*paths)
+    assert (code, out) == (2, "")
+    assert "under different keys" in err
+    assert diff(paths[0], paths[0])[0] == 0
+
+
+def test_findings_in_another_order(diff: Diff, tmp_path: Path) -> None:
+    """Redacted, sorted, or written without room to wait; keys of any bytes."""
+    names = [b"a", b"a\x00", b"a\x00\xff", b"a/b", b"b\xff", "café".encode(), b"z"]
+    found = [one(name) for name in names]
+    ordered = write(tmp_path / "ordered", sorted(found, key=lambda f: f.key))
+    turned = write(tmp_path / "turned", found[::-1])
+    for paths in ((ordered, turned), (turned, ordered), (turned, turned)):
+        code, out, _err = diff(*paths, "-o", "json")
+        assert (code, json.loads(out)["counts"]["same"]) == (0, len(names))
+    fewer = write(tmp_path / "fewer", found[3::-1])
+    code, out, _err = diff(fewer, turned, "-o", "json")
+    assert code == 1
+    assert [row["key"] for row in json.loads(out)["new"]] == sorted(f.key for f in found[4:])
+
+
+def test_a_cut_report_is_incomplete(
+    diff: Diff, two: tuple[Path, Path], tmp_path: Path, no_variables: None
+) -> None:
+    lines = tmp_path / "lines"
+    read = [
+        "--snapshot",
+        str(ALPHA / "snapshot.db.gz"),
+        "--encryption-config",
+        str(ALPHA / "config-lost.yaml"),
+    ]
+    run(["scan", *read, "--no-kms", "-o", "jsonl", "--output-file", str(lines)])
+    whole = lines.read_bytes()
+    cut = tmp_path / "cut"
+    cut.write_bytes(whole[: len(whole) // 2])
+    code, _out, err = diff(cut, lines)
+    assert code == 3
+    assert "earlier report: its end is missing" in err
+    cut.write_bytes(two[0].read_bytes()[:-20])
+    assert diff(cut, two[1])[0] == 2
+
+
+def test_a_report_that_contradicts_itself_is_incomplete(
+    diff: Diff, two: tuple[Path, Path], tmp_path: Path
+) -> None:
+    document = json.loads(two[1].read_text())
+    del document["findings"][-1]
+    edited = tmp_path / "edited"
+    edited.write_text(json.dumps(document))
+    code, _out, err = diff(two[0], edited)
+    assert code == 3
+    assert "contradicts itself" in err
+
+
+def test_text_of_a_stranger_does_nothing_to_a_terminal(
+    diff: Diff, two: tuple[Path, Path], tmp_path: Path
+) -> None:
+    hostile = "\x1b]0;x\u202e"
+    found = msgspec.structs.replace(
+        one("new"), key=f"/registry/{hostile}", message=hostile, cause=hostile, value_sha256=hostile
+    )
+    other = write(tmp_path / "other", [found], uid=hostile, reasons=[hostile], head={"generated_at": hostile})
+    for form in ("table", "json"):
+        _code, out, err = diff(two[0], other, "-o", form)
+        assert "\x1b" not in out + err
+        assert "\u202e" not in out + err
+
+
+def test_the_second_one_is_the_later_one(diff: Diff, tmp_path: Path) -> None:
+    newer = write(tmp_path / "newer", [], head={"generated_at": "2026-01-03T00:00:00Z"})
+    older = write(tmp_path / "older", [], head={"generated_at": "2026-01-02T00:00:00Z"})
+    assert "is that meant?" in diff(newer, older)[2]
+    assert diff(older, newer)[2] == ""
+
+
+def test_it_can_be_shown_again(
+    diff: Diff, two: tuple[Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _code, table, _err = diff(*two)
+    saved = tmp_path / "diff.json"
+    diff(*two, "-o", "json", "--output-file", saved)
+    assert run(["report", "render", str(saved)]) == 0
+    assert capfd.readouterr().out == table
+
+
+def test_memory_is_flat(tmp_path: Path) -> None:
+    """All of them changed, and in no order: what is more than a few megabytes goes to a file."""
+    number = 15_000
+    paths = []
+    for at, value in enumerate((b"one", b"two")):
+        template = one("x", value=value)
+        found = [
+            msgspec.structs.replace(template, key=f"/registry/secrets/shop/s-{n:07}")
+            for n in reversed(range(number))
+        ]
+        paths.append(write(tmp_path / f"{at}", found))
+    assert sum(path.stat().st_size for path in paths) > 30_000_000
+    del found
+    tracemalloc.start()
+    try:
+        report = diff_reports(*paths)
+        _now, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert report.counts.changed == len(report.changed) == number
+    assert peak < 24_000_000, peak

@@ -8,14 +8,17 @@ objects contradict each other, nothing is known. What is not known hides nothing
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
+from etcdfix.errors import SourceError
 from etcdfix.examine import Examiner
-from etcdfix.model import Outcome
+from etcdfix.model import Outcome, StoredValue
 from etcdfix.reports.printers.objects import Form, Viewer
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
@@ -47,24 +50,30 @@ class Around(NamedTuple):
 
 
 def landmarks_of(source: Source, examiner: Examiner) -> list[Landmark]:
-    """Return what a few hundred objects of each of some resources state.
+    """Return what a few hundred objects of each of some resources state; what may not be read states nothing.
 
-    Raises:
-        SourceError: They cannot be read.
+    Encrypted values are passed over: no KMS plugin is asked for this.
     """
     apart = examiner.apart()
     viewer = Viewer(apart, reveal=True)
     found: list[Landmark] = []
     with source.aside():
         for directory in _DIRECTORIES:
-            for stored in islice(source.current(_place(apart.layout, directory)), _MOST_EACH):
-                examined = apart.examine(stored)
-                if examined.verdict.outcome is not Outcome.READABLE:
-                    continue
-                shown = viewer.show(examined)
-                if shown.form is Form.OBJECT:
-                    found += _stated(shown.document, stored.create_revision, stored.mod_revision)
+            with contextlib.suppress(SourceError):  # the scan says itself what it cannot read
+                for stored in islice(source.current(_place(apart.layout, directory)), _MOST_EACH):
+                    found += _landmarks_in(apart, viewer, stored)
     return found
+
+
+def _landmarks_in(examiner: Examiner, viewer: Viewer, stored: StoredValue) -> Iterator[Landmark]:
+    if stored.value.startswith(ENCRYPTED_PREFIX):
+        return
+    examined = examiner.examine(stored)
+    if examined.verdict.outcome is not Outcome.READABLE:
+        return
+    shown = viewer.show(examined)
+    if shown.form is Form.OBJECT:
+        yield from _stated(shown.document, stored.create_revision, stored.mod_revision)
 
 
 def _place(layout: StorageLayout, directory: bytes) -> bytes:

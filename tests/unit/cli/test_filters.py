@@ -96,6 +96,18 @@ def test_a_time_that_nobody_can_tell_hides_nothing(scan: Scan) -> None:
     assert "1971-01-01T00:00:00Z" in err
 
 
+def test_what_is_known_to_be_newer_is_hidden(scan: Scan) -> None:
+    """Alpha's first objects state when they were made; the findings came after them."""
+    code, out, err = scan("-o", "json", "--older-than", "2001-01-01")
+    found = report(out)
+    bound = found["scope"]["filters"]["older_than"]
+    assert (bound["time"], bound["before"]) == ("2001-01-01T00:00:00Z", None)
+    assert 1 < bound["after"] < 50
+    assert found["hidden"]["findings"] == 74
+    assert code == 3
+    assert f"values from {bound['after']} on are newer, by the times that objects state" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

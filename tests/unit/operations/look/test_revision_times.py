@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from etcdfix.errors import SourceDenied
 from etcdfix.examine import Examiner, Reading
+from etcdfix.model import StoredValue
 from etcdfix.operations.look.revision_times import Around, Landmark, landmarks_of, revisions_around
 from etcdfix.storagekey import StorageLayout
 from tests.support.memory_source import MemorySource, stored
@@ -74,6 +77,7 @@ def lease(renewed: object, created: object) -> bytes:
         ),
         (lease(None, None), []),
         (b"broken", []),
+        (b"k8s:enc:kms:v2:prov:x", []),
     ],
 )
 def test_what_objects_state(value: bytes, expected: list[tuple[int, datetime]]) -> None:
@@ -81,3 +85,19 @@ def test_what_objects_state(value: bytes, expected: list[tuple[int, datetime]]) 
     source = MemorySource([stored(key, value, mod_revision=9, create_revision=3)])
     examiner = Examiner.of_cluster(source, Reading(layout=StorageLayout()))
     assert landmarks_of(source, examiner) == [Landmark(*one) for one in expected]
+
+
+def test_what_may_not_be_read_states_nothing() -> None:
+    """A scan with few rights is a scan all the same."""
+
+    class Denied(MemorySource):
+        def current(self, prefix: bytes) -> Iterator[StoredValue]:
+            if prefix == b"/registry/leases/":
+                raise SourceDenied("permission denied")
+            return super().current(prefix)
+
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n"}}
+    pod["metadata"]["creationTimestamp"] = "2026-03-01T12:00:00Z"  # type: ignore[index]
+    source = Denied([stored("/registry/pods/n/p", json.dumps(pod).encode(), create_revision=4)])
+    examiner = Examiner.of_cluster(source, Reading(layout=StorageLayout()))
+    assert landmarks_of(source, examiner) == [Landmark(4, NOON)]

@@ -13,15 +13,17 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
 from etcdfix.errors import SourceError
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.reports.printers.objects import Form, Viewer
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
+
+if TYPE_CHECKING:
+    from etcdfix.reports.printers.objects import Viewer
 
 # Made all the time, encrypted by few, and put back by hand by nobody.
 _DIRECTORIES: Final = (
@@ -54,6 +56,8 @@ def landmarks_of(source: Source, examiner: Examiner) -> list[Landmark]:
 
     Encrypted values are passed over: no KMS plugin is asked for this.
     """
+    from etcdfix.reports.printers.objects import Viewer  # noqa: PLC0415 - a scan without times does not need it
+
     apart = examiner.apart()
     viewer = Viewer(apart, reveal=True)
     found: list[Landmark] = []
@@ -72,7 +76,7 @@ def _landmarks_in(examiner: Examiner, viewer: Viewer, stored: StoredValue) -> It
     if examined.verdict.outcome is not Outcome.READABLE:
         return
     shown = viewer.show(examined)
-    if shown.form is Form.OBJECT:
+    if shown.whole:
         yield from _stated(shown.document, stored.create_revision, stored.mod_revision)
 
 

@@ -130,7 +130,7 @@ class _Side:
                 row = self._decode(raw)
                 found[COUNTED.get(row.outcome, "")] += 1
                 self.findings += row.outcome not in _NOT_COMPARED
-                key = key_in(row.key, row.key_base64)
+                key = _key_of(row)
                 in_order &= before <= key
                 before = key
             end = report.end(_End)
@@ -155,12 +155,12 @@ class _Side:
             SourceError: They have to be put in order, and there is no room for that.
         """
         rows = self._as_they_stand() if self._in_order else iter(self._put_in_order())
-        return ((key_in(row.key, row.key_base64), row) for row in rows)
+        return ((_key_of(row), row) for row in rows)
 
     def _put_in_order(self) -> Iterator[_Row]:
         ordered = SortedRows(_Row)
         for row in self._as_they_stand():
-            ordered.add(turn_of(key_in(row.key, row.key_base64)), row)
+            ordered.add(turn_of(_key_of(row)), row)
         return iter(ordered.finish())
 
     def _as_they_stand(self) -> Iterator[_Row]:
@@ -193,6 +193,10 @@ class _Side:
             complete=self.complete,
             incomplete_reasons=self.reasons,
         )
+
+
+def _key_of(row: _Row) -> bytes:
+    return key_in(row.key, row.key_base64)
 
 
 def diff_reports(earlier: Path, later: Path) -> ReportDiff:

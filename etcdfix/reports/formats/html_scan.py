@@ -226,9 +226,7 @@ class HTMLReporter(Reporter):
         )
 
 
-_OF_A_LOST_KEY: Final = (
-    "Its encryption key is lost, as that of many others: the ways out are the same for all, and stand above."
-)
+_OF_A_LOST_KEY: Final = "Its encryption key is lost, and many other values with it: the ways out are the same for all, and stand above."
 
 
 def _reasons(conclusion: Conclusion) -> list[str]:

@@ -100,6 +100,7 @@ def command(
     *,
     scope: tuple[str, ...],
     namespaces: tuple[str, ...],
+    all_namespaces: bool,
     keys: tuple[str, ...],
     output: str,
     output_file: Path | None,
@@ -123,8 +124,8 @@ def command(
         raise click.UsageError("--redact-key-file needs --redact-names")
     if reveal_key_ids and redact_names:
         raise click.UsageError("--redact-names and --reveal-key-ids contradict each other")
-    wanted = wanted_scope(scope, namespaces, keys)
-    inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
+    wanted = wanted_scope(scope, namespaces, keys, all_namespaces=all_namespaces)
+    inputs, configuration = what_to_read(options, resources=wanted.types)
     if shard is not None:
         _check_divisible(inputs, redact_names=redact_names)
     request = ScanRequest(

@@ -83,6 +83,13 @@ def get(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], conf
         (["/registry/configmaps/shop/settings"], ["settings"]),
         (["--key-base64", base64.b64encode(b"/registry/configmaps/shop/settings").decode()], ["settings"]),
         (["secrets", "web", "plain", "-n", "shop"], ["web", "plain"]),
+        (["cm"], ["settings"]),
+        (["ConfigMap/settings"], ["settings"]),
+        (["ns,cm", "-n", "shop"], ["kube-system", "settings"]),
+        (["secret,cm", "web", "settings", "-n", "shop"], ["web", "settings"]),
+        (["cm/settings", "secret/plain", "-n", "shop"], ["settings", "plain"]),
+        (["secret,cm/web", "-n", "shop"], ["web"]),
+        (["cm", "-n", "nowhere", "-A"], ["settings", "settings"]),
     ],
 )
 def test_words(get: Run, arguments: list[str], names: list[str]) -> None:
@@ -98,13 +105,18 @@ def test_words(get: Run, arguments: list[str], names: list[str]) -> None:
         (["/registry/a", "pods"], "a KEY stands alone", "etcdfix get RESOURCE"),
         (["/registry/a", "--key-base64", "YQ=="], "a KEY stands alone", "etcdfix get RESOURCE"),
         (["--key-base64", "%"], "not base64", ""),
-        (["pods/"], "names no objects", "RESOURCE NAME"),
-        ([""], "names no objects", "RESOURCE NAME"),
-        (["pods", "a/b"], "names no objects", "RESOURCE NAME"),
+        (["pods/"], "'pods/' names no object", "TYPE/NAME"),
+        ([""], "a name is empty", "TYPE NAME"),
+        (["pods", ""], "a name is empty", "TYPE NAME"),
+        (["pods,"], "'pods,' names no resource", "po,svc"),
+        (["pods", "a/b"], "names no objects", "TYPE NAME"),
+        (["po/a", "b"], "names no objects", "TYPE NAME"),
+        (["po/a/b"], "'po/a/b' names no object", "TYPE/NAME"),
+        (["po/a,svc/b"], "names no object", "TYPE/NAME"),
+        (["pods,secrt"], "unknown resource 'secrt'", "did you mean secrets?"),
         (["pods", "-n", ""], "no name of a namespace", "-n NAME"),
         (["pods", "-n", "a/b"], "no name of a namespace", "-n NAME"),
-        (["secret"], "unknown resource 'secret'", "did you mean secrets?"),
-        (["pods", "-o", "table"], "'table' is not one of", ""),
+        (["pods", "-o", "csv"], "'csv' is not one of", ""),
         (["/registry/a", "--raw", "--decrypted-raw"], "exclude each other", "leave one"),
         (["/registry/a", "--raw", "-o", "json"], "-o names a form", "leave one"),
         (["/registry/a", "--decrypted-raw"], "--decrypted-raw shows contents", "--reveal"),
@@ -164,7 +176,7 @@ def test_a_list_may_be_empty(get: Run, arguments: list[str], words: str) -> None
     code, out, err = get(*arguments, "-o", "json")
     assert (code, json.loads(out)["items"]) == (0, [])
     assert words in err
-    for output in ("yaml", "name", "wide"):
+    for output in ("yaml", "name", "wide", "table"):
         code, out, err = get(*arguments, "-o", output)
         assert (code, out) == (0, "")
         assert words in err
@@ -226,9 +238,21 @@ def test_a_list_says_one_line_for_each_that_is_missing(get: Run) -> None:
 
 
 def test_the_table_tells_it_all_itself(get: Run) -> None:
-    code, out, err = get("configmaps", "-A", "-o", "wide")
-    assert (code, err) == (1, "")
-    assert len(out.splitlines()) == 4
+    for form in ([], ["-o", "table"], ["-o", "wide"]):
+        code, out, err = get("configmaps", "-A", *form)
+        assert code == 1
+        assert len(out.splitlines()) == 4
+        severity, restart, *steps = err.splitlines()  # and what that means for the cluster
+        assert severity.startswith("etcdfix: BREAKS-NOW: LISTs of configmaps fail")
+        assert restart.startswith("etcdfix: DO NOT RESTART AN API SERVER: ")
+        assert [step.strip().split()[-1] for step in steps] == ["needs", "configmaps"]
+
+
+def test_many_are_a_table_and_one_is_a_document(get: Run) -> None:
+    for many in (["cm"], ["cm", "settings", "nix"], ["cm/settings", "-A"], ["cm,ns"]):
+        assert get(*many)[1].startswith("NAMESPACE "), many
+    for one in (["cm/settings"], ["cm", "settings"], ["/registry/configmaps/default/settings"]):
+        assert get(*one)[1].startswith("apiVersion: v1\n"), one
 
 
 def test_masking_is_said_once(get: Run) -> None:
@@ -330,7 +354,7 @@ def test_an_object_of_another_identity_is_not_for_kubectl(get: Run) -> None:
     assert (code, "resourceVersion: identity-mismatch" in out) == (1, True)
     assert "do not pipe this into kubectl: the object is not the one that its key names" in err
     assert "heals the object" not in err
-    code, out, err = get("configmaps", "-A", source=MemorySource({key: config_map("other")}))
+    code, out, err = get("configmaps", "-A", "-o", "yaml", source=MemorySource({key: config_map("other")}))
     assert (code, "resourceVersion: identity-mismatch" in out) == (1, True)
     assert err.splitlines()[0].endswith("; not for kubectl: it has no resourceVersion")
 

@@ -72,6 +72,12 @@ def builtin_word(word: str) -> str:
     return str(found[0].group_resource) if found else word
 
 
+def is_cluster_scoped(word: str) -> bool:
+    """Say whether a word names a built-in resource whose objects are in no namespace."""
+    found = find_resources(word, builtin_directories())
+    return bool(found) and not any(directory.namespaced for directory in found)
+
+
 def _in_group(name: str, group: str, known: list[ResourcePrefix]) -> list[ResourcePrefix]:
     inside = [
         directory

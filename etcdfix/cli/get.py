@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from etcdfix.cli.completion import complete_resources
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import (
     all_namespaces_option,
@@ -19,6 +22,7 @@ from etcdfix.cli.keys import (
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_next
 from etcdfix.cli.output_options import form_option
+from etcdfix.cli.program import PLUGIN, called
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import Outcome
 from etcdfix.operations.look.get import (
@@ -35,6 +39,7 @@ from etcdfix.operations.look.get_lines import WRONG, Lines
 from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.origin import shown_word
 from etcdfix.reports.printers.writers import WRITERS
+from etcdfix.resource_words import is_cluster_scoped
 from etcdfix.scope import check_namespace, parse_object, split_words
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
@@ -55,7 +60,12 @@ MEANINGS: dict[ExitCode, str] = {
 
 
 @click.command("get", epilog=epilog(MEANINGS))
-@click.argument("what", nargs=-1, metavar="KEY | RESOURCE [NAME]... | TYPE/NAME...")
+@click.argument(
+    "what",
+    nargs=-1,
+    metavar="KEY | RESOURCE [NAME]... | TYPE/NAME...",
+    shell_complete=complete_resources,
+)
 @click.option(
     "-n",
     "--namespace",
@@ -184,11 +194,32 @@ def _wanted(
         return Wanted(key=given[0])
     if namespace is not None and not all_namespaces:
         check_namespace(namespace)
+    objects = _named(words)
     return Wanted(
-        objects=_named(words),
-        namespace=None if all_namespaces else namespace,
+        objects=objects,
+        namespace=None if all_namespaces else namespace or _namespace_of_kubectl(objects),
         all_namespaces=all_namespaces,
     )
+
+
+def _namespace_of_kubectl(objects: Sequence[Named]) -> str | None:
+    """Return the namespace of the kubeconfig's current context, and say so; None where kubectl did not call.
+
+    Raises:
+        KubeconfigInvalid: There is a kubeconfig, and it cannot be read.
+    """
+    if called() != PLUGIN or all(is_cluster_scoped(named.resource) for named in objects):
+        return None
+    from etcdfix.inputs.kubeconfig import context_namespace  # noqa: PLC0415 - needs YAML, only here
+
+    found = context_namespace(os.environ)
+    if found is None:
+        return None
+    say(
+        f"namespace {found.namespace}, as context {found.context} of {found.file} has it; -n names another, -A all "
+        "of them"
+    )
+    return found.namespace
 
 
 def _named(words: list[str]) -> tuple[Named, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from etcdfix.cli.completion import complete_types
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import object_options, wanted_object
 from etcdfix.cli.options import FILE, reading_options, source_options
@@ -30,7 +31,7 @@ MEANINGS: dict[ExitCode, str] = {
 
 
 @click.command("history", epilog=epilog(MEANINGS))
-@click.argument("key", required=False, metavar="[KEY|TYPE/NAME]")
+@click.argument("key", required=False, metavar="[KEY|TYPE/NAME]", shell_complete=complete_types)
 @object_options
 @click.option(
     "--limit",

@@ -12,9 +12,9 @@ from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.printers.objects import Form, Shown, message_of
 from etcdfix.reports.remedies import ways_out
 from etcdfix.reports.ways import WayKind
-from etcdfix.resource_words import find_resources
+from etcdfix.resource_words import is_cluster_scoped
 from etcdfix.sources.base import Source, has_keys
-from etcdfix.storagekey import builtin_directories, display
+from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
 from etcdfix.verdicts.examination import Examination
@@ -158,8 +158,7 @@ class Lines:
 
     def _where(self, resource: str) -> str:
         wanted = self._request.wanted
-        known = find_resources(resource, builtin_directories())
-        if known and all(directory.namespaced is False for directory in known):
+        if is_cluster_scoped(resource):
             return ""
         if wanted.all_namespaces:
             return " in any namespace"

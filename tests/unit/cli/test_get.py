@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.cli import get as get_module
+from etcdfix.cli.program import PLUGIN, PROGRAM
 from etcdfix.cli.root import run
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.verify import read_records
@@ -59,11 +60,14 @@ def get(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], conf
             monkeypatch.delenv(name)
 
     def run_get(
-        *arguments: str, source: MemorySource | None = None, bare: bool = False
+        *arguments: str,
+        source: MemorySource | None = None,
+        bare: bool = False,
+        program: str = PROGRAM,
     ) -> tuple[int, str, str]:
         under_test = source or MemorySource(HOLDS)
         monkeypatch.setattr(get_module, "open_source", lambda _inputs, say: under_test)
-        code = run(["get", *arguments, *([] if bare else ["--encryption-config", config])])
+        code = run(["get", *arguments, *([] if bare else ["--encryption-config", config])], program)
         captured = capfd.readouterr()
         assert under_test.closed or code == 2
         return code, captured.out, captured.err
@@ -256,11 +260,50 @@ def test_many_are_a_table_and_one_is_a_document(get: Run) -> None:
 
 
 def test_masking_is_said_once(get: Run) -> None:
-    code, out, err = get("secrets", "web", "plain", "-n", "shop")
+    code, out, err = get("secrets", "web", "plain", "-n", "shop", "-o", "yaml")
     assert code == 0
     assert out.count("bytes masked") == 2
     assert err == "etcdfix: 2 values masked: do not pipe this into kubectl; --reveal shows them\n"
     assert out.count("resourceVersion: masked") == 2
+
+
+KUBECONFIG = """
+current-context: night
+contexts:
+- name: day
+  context: {namespace: pay}
+- name: night
+  context: {namespace: shop, cluster: c}
+"""
+
+
+def test_kubectl_gives_its_namespace_to_get_and_says_so(
+    get: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(KUBECONFIG)
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    said = f"etcdfix: namespace shop, as context night of {file} has it; -n names another, -A all of them\n"
+    code, out, err = get("secret", "plain", "-o", "name", program=PLUGIN)
+    assert (code, out, err) == (0, "secret/plain\n", said)
+    # Nothing hidden decides where kubectl did not call, or where a namespace is named, or is of no matter.
+    assert get("secret", "plain", "-o", "name")[0] == 5
+    for arguments in (
+        ["cm/settings", "-n", "default"],
+        ["cm", "-A"],
+        ["ns"],
+        ["/registry/secrets/shop/plain"],
+    ):
+        assert "context night" not in get(*arguments, program=PLUGIN)[2], arguments
+    monkeypatch.setenv("ETCDFIX_NAMESPACE", "default")
+    assert "context night" not in get("cm/settings", program=PLUGIN)[2]
+    monkeypatch.delenv("ETCDFIX_NAMESPACE")
+    file.write_text("current-context: gone\n")
+    code, out, err = get("cm/settings", program=PLUGIN)
+    assert (code, out) == (2, "")
+    assert "current context 'gone' does not exist\n  next: -n NAMESPACE" in err
+    file.unlink()
+    assert get("cm/settings", "-o", "name", program=PLUGIN)[:2] == (0, "configmap/settings\n")
 
 
 def test_revealing_is_said(get: Run) -> None:
@@ -341,7 +384,7 @@ def test_a_namespace_of_the_environment_does_not_hinder_a_key(
 @pytest.mark.parametrize(("count", "more"), [(20, ""), (21, "and 1 more"), (33, "and 13 more")])
 def test_many_that_are_broken_are_counted_in_the_end(get: Run, count: int, more: str) -> None:
     holds = {f"/registry/configmaps/shop/{n:02}": config_map("cut")[:-9] for n in range(count)}
-    code, _out, err = get("configmaps", "-A", source=MemorySource(holds))
+    code, _out, err = get("configmaps", "-A", "-o", "yaml", source=MemorySource(holds))
     lines = err.splitlines()
     assert code == 1
     assert sum("decode-failure" in line for line in lines) == 20

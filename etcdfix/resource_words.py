@@ -27,13 +27,10 @@ def find_resources(word: str, known: Iterable[ResourcePrefix]) -> list[ResourceP
             version decides nothing: objects of all versions have the same keys.
         known: All directories there are.
     """
-    name, dot, group = word.lower().partition(".")
-    if not dot:
-        return _in_any_group(name, list(known))
     directories = list(known)
-    found = _in_group(name, group, directories)
-    version, _, rest = group.partition(".")
-    return found if found or not _VERSION.fullmatch(version) else _in_group(name, rest, directories)
+    named = {directory.group_resource for directory in _named(word.lower(), directories)}
+    # A stray definition that claims a built-in resource need not have all of its words.
+    return [directory for directory in directories if directory.group_resource in named]
 
 
 def require_resource(
@@ -76,6 +73,15 @@ def is_cluster_scoped(word: str) -> bool:
     """Say whether a word names a built-in resource whose objects are in no namespace."""
     found = find_resources(word, builtin_directories())
     return bool(found) and not any(directory.namespaced for directory in found)
+
+
+def _named(word: str, known: list[ResourcePrefix]) -> list[ResourcePrefix]:
+    name, dot, group = word.partition(".")
+    if not dot:
+        return _in_any_group(name, known)
+    found = _in_group(name, group, known)
+    version, _, rest = group.partition(".")
+    return found if found or not _VERSION.fullmatch(version) else _in_group(name, rest, known)
 
 
 def _in_group(name: str, group: str, known: list[ResourcePrefix]) -> list[ResourcePrefix]:

@@ -138,7 +138,7 @@ def test_what_names_two_resources_is_refused_with_words_that_name_one(word: str,
 
 def test_a_definition_that_claims_a_built_in_name_makes_nothing_ambiguous() -> None:
     stray = custom_directory("networking.k8s.io", "ingresses")
-    for word in ("ingresses", "ingresses.networking.k8s.io"):
+    for word in ("ingresses", "ingresses.networking.k8s.io", "ing", "Ingress"):
         assert len(require_resource(word, [*builtin_directories(), stray])) == 2
 
 

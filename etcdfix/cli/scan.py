@@ -116,9 +116,10 @@ def command(
 ) -> int:
     """Examine everything in scope, and report what cannot be read and why. Reads only.
 
-    Name resources (secrets, deployments.apps), key prefixes (they start with / and match whole path segments),
-    or nothing for everything. Without --snapshot or --kine a live etcd is read; ETCDCTL_* variables are understood,
-    and each option has an ETCDFIX_* variable of its own.
+    Name resources as at kubectl (secrets, po,svc, deploy.apps), objects (TYPE/NAME), key prefixes (they start with /
+    and match whole path segments), or nothing for everything. Without -n it is every namespace. Without
+    --snapshot or --kine a live etcd is read; ETCDCTL_* variables are understood, and each option has an ETCDFIX_*
+    variable of its own.
     """  # fmt: skip
     if redact_key_file is not None and not redact_names:
         raise click.UsageError("--redact-key-file needs --redact-names")

@@ -72,7 +72,7 @@ def key_of(source: Source, reading: Reading, word: ObjectWord, plugins: Plugins 
         examiner = Examiner.of_cluster(source, reading, plugins)
         known = [*builtin_directories(), *examiner.readers.custom_directories()]
         keys = find_objects(word, reading.layout, known, keys_in(source))
-        if len(keys) > 1:  # without a namespace; or a stray definition claims the resource as well
+        if word.namespace and len(keys) > 1:  # a stray definition claims the resource as well
             keys = [key for key in keys if source.get(key) is not None] or keys[:1]
     if not keys:
         raise unless_unseen(not_found(word), source)

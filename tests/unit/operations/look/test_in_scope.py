@@ -6,6 +6,7 @@ import pytest
 
 from etcdfix.errors import ConfigurationError, EtcdfixError, ObjectNotFound
 from etcdfix.examine import Reading
+from etcdfix.model import StoredValue
 from etcdfix.operations.look.in_scope import key_of
 from etcdfix.scope import ObjectWord
 from etcdfix.storagekey import StorageLayout
@@ -44,6 +45,15 @@ def test_of_several_none_is_taken() -> None:
         found(MAPS, "cm", "web")
     assert caught.value.hint.startswith("-n NAMESPACE, or name one: /registry/configmaps/ns-0/web, ")
     assert caught.value.hint.endswith("/registry/configmaps/ns-4/web or 3 more")
+
+
+def test_of_several_that_go_meanwhile_none_is_taken() -> None:
+    class Going(MemorySource):
+        def get(self, key: bytes) -> StoredValue | None:
+            return None
+
+    with pytest.raises(ConfigurationError, match="names 8 objects"):
+        key_of(Going(MAPS), Reading(layout=StorageLayout()), ObjectWord("cm", "web"), None)
 
 
 @pytest.mark.parametrize(

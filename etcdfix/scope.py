@@ -115,7 +115,7 @@ def parse_object(word: str, namespace: str = "") -> ObjectWord:
     """Return the object that ``TYPE/NAME`` names.
 
     Raises:
-        ConfigurationError: It names none.
+        ConfigurationError: It names none, or the namespace can be none.
     """
     resource, _, name = word.partition("/")
     if not resource or "," in resource or not name or "/" in name:
@@ -123,6 +123,8 @@ def parse_object(word: str, namespace: str = "") -> ObjectWord:
             f"{display(word_bytes(word))!r} names no object",
             hint="write TYPE/NAME, as deploy/web, or an etcd key, which starts with /",
         )
+    if namespace:
+        check_namespace(namespace)
     return ObjectWord(resource, name, namespace)
 
 
@@ -180,7 +182,7 @@ def check_namespace(namespace: str) -> None:
         ConfigurationError: It is empty, or would lead elsewhere among the keys.
     """
     if not namespace or "/" in namespace:
-        raise ConfigurationError(f"{namespace!r} is no name of a namespace", hint="etcdfix scan -n NAME")
+        raise ConfigurationError(f"{namespace!r} is no name of a namespace", hint="write it as -n NAME")
 
 
 def find_objects(
@@ -264,7 +266,7 @@ def _bases(directory: ResourcePrefix, layout: StorageLayout, namespaces: Sequenc
     if directory.namespaced is False:
         raise ConfigurationError(
             f"{directory.group_resource} are not namespaced, so -n/--namespace selects none of them",
-            hint=f"etcdfix scan {directory.group_resource}",
+            hint="leave it out",
         )
     return [base + word_bytes(namespace) + b"/" for namespace in namespaces]
 

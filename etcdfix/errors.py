@@ -8,6 +8,7 @@ pipeline catches them, in one place, and nowhere else::
     ├── ConfigurationError          EncryptionConfiguration or options make no sense        exit 2
     │   ├── KubernetesClientMissing the package that reads a kubeconfig is not installed
     │   └── KubeconfigInvalid
+    ├── ObjectNotFound              no object of the name that was given                    exit 5
     ├── SourceError                                                                         exit 5
     │   ├── SourceUnreachable       nobody answered, TLS failed, time-out
     │   ├── SourceDenied            wrong user, password or permission
@@ -134,6 +135,13 @@ class KubeconfigInvalid(ConfigurationError):
     """Raised when the kubeconfig cannot be read, or lacks the context that is asked for."""
 
     code = "kubeconfig-invalid"
+
+
+class ObjectNotFound(EtcdfixError):
+    """Raised when an object is named without its namespace, and none of that name is found in any."""
+
+    code = "object-not-found"
+    exit_code = 5
 
 
 class SourceError(EtcdfixError):

@@ -339,6 +339,8 @@ def _claimed(directory: ResourcePrefix, crd: CustomResourceInfo) -> ResourcePref
         kind=crd.kind,
         namespaced=crd.scope == "Namespaced",
         version=served or next(iter(crd.served_versions), ""),
+        singular=crd.singular,
+        short_names=crd.short_names,
     )
 
 

@@ -48,6 +48,8 @@ class ResourcePrefix(msgspec.Struct, frozen=True, cache_hash=True):
         namespaced: None where only a CRD can tell.
         codec: Who reads it.
         version: API version to name in a request for this resource, "" where only a CRD can tell.
+        singular: What a CRD calls one of them; "" for its kind in lower case, as built-ins have it.
+        short_names: What people type for it.
     """
 
     path: str
@@ -57,6 +59,8 @@ class ResourcePrefix(msgspec.Struct, frozen=True, cache_hash=True):
     namespaced: bool | None
     codec: StorageCodec = StorageCodec.BUILTIN
     version: str = ""
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
 
     @property
     def group_resource(self) -> GroupResource:
@@ -143,6 +147,38 @@ _JSON_BUILTINS = (
     ("apiregistration.k8s.io", "apiservices", "APIService"),
 )
 
+# What kubectl's users type; source: kubernetes 1.36, ``api/discovery/aggregated_v2.json``, ``shortNames``.
+_SHORT_NAMES: dict[str, tuple[str, ...]] = {
+    "certificatesigningrequests": ("csr",),
+    "configmaps": ("cm",),
+    "cronjobs": ("cj",),
+    "customresourcedefinitions": ("crd", "crds"),
+    "daemonsets": ("ds",),
+    "deployments": ("deploy",),
+    "endpoints": ("ep",),
+    "events": ("ev",),
+    "horizontalpodautoscalers": ("hpa",),
+    "ingresses": ("ing",),
+    "ipaddresses": ("ip",),
+    "limitranges": ("limits",),
+    "namespaces": ("ns",),
+    "networkpolicies": ("netpol",),
+    "nodes": ("no",),
+    "persistentvolumeclaims": ("pvc",),
+    "persistentvolumes": ("pv",),
+    "poddisruptionbudgets": ("pdb",),
+    "pods": ("po",),
+    "priorityclasses": ("pc",),
+    "replicasets": ("rs",),
+    "replicationcontrollers": ("rc",),
+    "resourcequotas": ("quota",),
+    "serviceaccounts": ("sa",),
+    "services": ("svc",),
+    "statefulsets": ("sts",),
+    "storageclasses": ("sc",),
+    "volumeattributesclasses": ("vac",),
+}
+
 CRD_PATH = "apiextensions.k8s.io/customresourcedefinitions"
 API_SERVICE_PATH = "apiregistration.k8s.io/apiservices"
 
@@ -175,6 +211,7 @@ def _builtin_directories() -> Iterator[ResourcePrefix]:
                 kind=kind,
                 namespaced=not word.startswith("-"),
                 version=version[0] if version else "v1",
+                short_names=_SHORT_NAMES.get(resource, ()),
             )
     for group, resource, kind in _JSON_BUILTINS:
         yield ResourcePrefix(
@@ -185,6 +222,7 @@ def _builtin_directories() -> Iterator[ResourcePrefix]:
             namespaced=False,
             codec=StorageCodec.JSON_BUILTIN,
             version="v1",
+            short_names=_SHORT_NAMES.get(resource, ()),
         )
 
 
@@ -316,14 +354,9 @@ def display(text: bytes) -> str:
     return shown.decode("utf-8", "backslashreplace")
 
 
-def find_resources(name: str, known: Iterable[ResourcePrefix]) -> list[ResourcePrefix]:
-    """Return the directories that ``resource`` or ``resource.group`` names (several, where it is ambiguous)."""
-    resource, _, group = name.partition(".")
-    matches = [d for d in known if d.resource == resource]
-    if group:
-        return [d for d in matches if d.group == group]
-    core = [d for d in matches if not d.group]
-    return core or matches
+def word_bytes(word: str) -> bytes:
+    """Return a word of a command line as the bytes that it is made of, UTF-8 or not."""
+    return word.encode("utf-8", "surrogateescape")
 
 
 # Storage prefixes of distributions, and of clusters whose keys were copied.

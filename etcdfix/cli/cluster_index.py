@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import click
 import msgspec
@@ -26,6 +26,8 @@ from etcdfix.text.safetext import safe_text
 if TYPE_CHECKING:
     from typing import BinaryIO
 
+    from etcdfix.encryption.kms.plugins import KMSPlugins
+    from etcdfix.sources.base import Source
 
 T = TypeVar("T")
 
@@ -47,25 +49,54 @@ def output_options(formats: Sequence[str], *, help_text: str = "Form of the repo
     )
 
 
+class OpenedCluster(NamedTuple):
+    """What is looked at as a whole, and where the report goes.
+
+    Attributes:
+        inputs: What the options say.
+        request: How values are read.
+        source: Where they are.
+        stream: Where the report goes.
+        plugins: The KMS plugins; None where none is asked.
+    """
+
+    inputs: Inputs
+    request: ClusterIndexRequest
+    source: Source
+    stream: BinaryIO
+    plugins: KMSPlugins | None
+
+    def look_at_all(self, keep: Keep, jobs: Jobs) -> ClusterIndex:
+        """Look at everything.
+
+        Args:
+            keep: Says of which examinations the report will speak.
+            jobs: How many processes examine values.
+
+        Raises:
+            SourceError: Nothing could be read.
+        """
+        return index_cluster(
+            self.source,
+            self.request,
+            keep=keep,
+            plugins=self.plugins,
+            progress=progress_of(self.source),
+            jobs=jobs,
+        )
+
+
 @contextlib.contextmanager
-def indexed_cluster(
-    options: dict[str, Any],
-    output_file: Path | None,
-    keep: Callable[[StorageLayout], Keep],
-    *,
-    jobs: Jobs,
-) -> Iterator[tuple[ClusterIndex, BinaryIO]]:
-    """Look at everything, and yield it with the stream that the report goes to.
+def open_cluster(options: dict[str, Any], output_file: Path | None) -> Iterator[OpenedCluster]:
+    """Open what is looked at, and where the report goes.
 
     Args:
         options: What click collected for the source and reading options.
         output_file: As named by ``--output-file``.
-        keep: Says, for a layout, of which examinations the report will speak.
-        jobs: How many processes examine values.
 
     Raises:
         ConfigurationError: Options make no sense.
-        SourceError: Nothing could be read.
+        SourceError: Nothing can be read.
     """
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     request = ClusterIndexRequest(
@@ -79,15 +110,7 @@ def indexed_cluster(
         destination(output_file, read_files(inputs, options)) as stream,
         open_plugins(inputs, configuration) as plugins,
     ):
-        found = index_cluster(
-            source,
-            request,
-            keep=keep(request.layout),
-            plugins=plugins,
-            progress=progress_of(source),
-            jobs=jobs,
-        )
-        yield found, stream
+        yield OpenedCluster(inputs, request, source, stream, plugins)
         stream.flush()
 
 

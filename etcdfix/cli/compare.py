@@ -56,6 +56,7 @@ def command(
     *,
     scope: tuple[str, ...],
     namespaces: tuple[str, ...],
+    all_namespaces: bool,
     keys: tuple[str, ...],
     with_snapshot: Path | None,
     read_keys: bool,
@@ -75,8 +76,8 @@ def command(
 
     Name resources, key prefixes or keys as for scan, or nothing for everything.
     """
-    wanted = wanted_scope(scope, namespaces, keys)
-    inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
+    wanted = wanted_scope(scope, namespaces, keys, all_namespaces=all_namespaces)
+    inputs, configuration = what_to_read(options, resources=wanted.types)
     if inputs.snapshot is not None and with_snapshot is None:
         raise ConfigurationError(
             "a snapshot is the copy of one member: there is nothing to compare it with",

@@ -81,6 +81,7 @@ def command(
     *,
     scope: tuple[str, ...],
     namespaces: tuple[str, ...],
+    all_namespaces: bool,
     keys: tuple[str, ...],
     from_report: Path | None,
     logs: tuple[Path, ...],
@@ -121,12 +122,12 @@ def command(
     Name keys, resources or key prefixes as for scan, or nothing for everything. A key that is named is told in any
     case, also where its value reads: somebody may have written over it.
     """  # noqa: D301 - the mark of click is the character itself
-    wanted = wanted_scope(scope, namespaces, keys)
+    wanted = wanted_scope(scope, namespaces, keys, all_namespaces=all_namespaces)
     if from_report is not None and not wanted.everything:
         raise click.UsageError("--from-report names the objects already: leave the others out")
     report = load_report(from_report) if from_report is not None else None
     api = api_access(options)
-    inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
+    inputs, configuration = what_to_read(options, resources=wanted.types)
     request = CopiesRequest(
         layout=StorageLayout(inputs.etcd_prefix),
         configuration=configuration,

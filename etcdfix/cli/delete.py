@@ -68,7 +68,7 @@ def command(
         planned.extend([load_plan(plan)] if plan is not None else [])
         return inputs
 
-    with open_change(Verb.DELETE, options, lambda: one_key(key, key_base64), adapt=load) as change:
+    with open_change(Verb.DELETE, options, lambda: one_key(key, key_base64, options), adapt=load) as change:
         api = change.api
         again = change.inputs.same_again(api=api)
         checked: list[Preflight] = []

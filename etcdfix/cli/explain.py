@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
+from etcdfix.cli.completion import complete_types
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.keys import is_key, wanted_key
+from etcdfix.cli.keys import is_key, object_options, wanted_object
 from etcdfix.cli.options import reading_options, source_options
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
@@ -20,6 +22,7 @@ from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.formats.causes import CAUSE_FORMATS
 from etcdfix.reports.formats.explain import EXPLAIN_FORMATS
 from etcdfix.storagekey import StorageLayout
+from etcdfix.verdicts.causes import Cause
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "explained; a key that can be read, or that holds no object of the API",
@@ -32,9 +35,14 @@ MEANINGS: dict[ExitCode, str] = {
 _HEALTHY = frozenset({"readable", "not-an-object"})
 
 
+def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    causes = [CompletionItem(cause.value) for cause in Cause if cause.value.startswith(incomplete)]
+    return [*causes, *complete_types(context, parameter, incomplete)]
+
+
 @click.command("explain", epilog=epilog(MEANINGS))
-@click.argument("word", metavar="[KEY|CAUSE]", default="")
-@click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed.")
+@click.argument("word", metavar="[KEY|TYPE/NAME|CAUSE]", default="", shell_complete=_complete)
+@object_options
 @source_options
 @reading_options
 @report_options(EXPLAIN_FORMATS)
@@ -43,10 +51,11 @@ def command(
 ) -> int:
     """Explain one key, or a cause. Reads only.
 
-    KEY is a complete etcd key (/registry/secrets/shop/db). Shown are: the parts of its value, never their contents;
-    every encryption key that was tried, and what it came to; what a look without tag or padding shows; the cause, how
-    sure it is, and what was ruled out by what; the values of the same resource under the same encryption key; what is
-    kept of it; and every way out, the least destructive first. All values of its resource are looked at once.
+    Name an etcd key (/registry/secrets/shop/db), or TYPE/NAME as at kubectl (secret/db -n shop). Shown are: the parts
+    of its value, never their contents; every encryption key that was tried, and what it came to; what a look without
+    tag or padding shows; the cause, how sure it is, and what was ruled out by what; the values of the same resource
+    under the same encryption key; what is kept of it; and every way out, the least destructive first. All values of its
+    resource are looked at once.
 
     CAUSE is a word of a report, such as wrong-key: what you see, what it means, how to be sure, what to do, how to undo
     it. For that nothing is read but what is installed. Without a word, all causes are listed.
@@ -57,19 +66,19 @@ def command(
             CAUSE_FORMATS[output](document, stream)
             stream.flush()
         return ExitCode.NOTHING_WRONG
-    wanted = wanted_key(word or None, key_base64)
+    wanted = wanted_object(word or None, key_base64, options)
     with single_key(options, wanted, output_file) as opened:
         request = ExplainRequest(
             layout=StorageLayout(opened.inputs.etcd_prefix),
             configuration=opened.configuration,
             kubernetes_minor=opened.inputs.kubernetes_minor,
-            key=wanted,
+            key=opened.key,
             same_again=opened.inputs.same_again(),
         )
         result = explain_key(
             opened.source, request, plugins=opened.plugins, progress=progress_of(opened.source)
         )
-        report = opened.kept(wanted, result.report, result.problems, result.ended)
+        report = opened.kept(result.report, result.problems, result.ended)
         EXPLAIN_FORMATS[output](report, opened.stream)
     return result.ended.exit_code if result.ended is not None else _exit_code(report)
 

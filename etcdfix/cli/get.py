@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from etcdfix.cli.completion import complete_resources
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.keys import decoded_key, is_key, named_key
+from etcdfix.cli.keys import (
+    all_namespaces_option,
+    decoded_key,
+    is_key,
+    named_key,
+    refuse_namespace_beside_key,
+)
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_next
 from etcdfix.cli.output_options import form_option
+from etcdfix.cli.program import PLUGIN, called
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import Outcome
 from etcdfix.operations.look.get import (
     DEFAULT_NAMESPACE,
     GetRequest,
     GetResult,
+    Named,
     Wanted,
     read_raw,
     record_reveal,
@@ -28,6 +39,8 @@ from etcdfix.operations.look.get_lines import WRONG, Lines
 from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.origin import shown_word
 from etcdfix.reports.printers.writers import WRITERS
+from etcdfix.resource_words import is_cluster_scoped
+from etcdfix.scope import check_namespace, parse_object, split_words
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
 
@@ -35,6 +48,7 @@ if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
 
+_TABLES = frozenset({"table", "wide"})
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "shown, and nothing wrong with it",
     ExitCode.FINDINGS: "something cannot be read, or is inconsistent: standard error says what",
@@ -46,7 +60,12 @@ MEANINGS: dict[ExitCode, str] = {
 
 
 @click.command("get", epilog=epilog(MEANINGS))
-@click.argument("what", nargs=-1, metavar="KEY | RESOURCE [NAME]...")
+@click.argument(
+    "what",
+    nargs=-1,
+    metavar="KEY | RESOURCE [NAME]... | TYPE/NAME...",
+    shell_complete=complete_resources,
+)
 @click.option(
     "-n",
     "--namespace",
@@ -54,7 +73,7 @@ MEANINGS: dict[ExitCode, str] = {
     envvar="ETCDFIX_NAMESPACE",
     help=f"Namespace of the objects.  [default: {DEFAULT_NAMESPACE}]",
 )
-@click.option("-A", "--all-namespaces", is_flag=True, help="Objects of every namespace.")
+@all_namespaces_option("Objects of every namespace.")
 @click.option(
     "--key-base64", "keys", multiple=True, metavar="BASE64", help="The key, where it cannot be typed."
 )
@@ -62,7 +81,8 @@ MEANINGS: dict[ExitCode, str] = {
 @reading_options
 @form_option(
     WRITERS,
-    help_text="Form of the output; name and wide are lists, wide with the verdict on each key.",
+    help_text="Form of the output; table, wide and name are lists, the first two with the verdict on each key.",
+    otherwise="table of many objects, yaml of one",
 )
 @click.option(
     "--omit-managed-fields",
@@ -90,7 +110,7 @@ def command(
     namespace: str | None,
     all_namespaces: bool,
     keys: tuple[str, ...],
-    output: str,
+    output: str | None,
     omit_managed_fields: bool,
     reveal: bool,
     audit_log: Path | None,
@@ -100,7 +120,8 @@ def command(
 ) -> int:
     """Show stored objects as the API server would serve them. Reads only.
 
-    Name a KEY (it starts with /), or a RESOURCE (secrets, deployments.apps) and, if you like, NAMEs. The contents
+    Name a KEY (it starts with /), or a RESOURCE as at kubectl (secrets, deploy, deployments.apps, po,svc) and, if you
+    like, NAMEs, or TYPE/NAMEs. The contents
     of Secrets are masked unless --reveal is given. Objects with masked values have the resourceVersion "masked": API
     servers refuse to replace anything with them. Of an object that does not decode, what is left is shown inside a
     document of kind Salvage, which is no object of Kubernetes.
@@ -122,10 +143,9 @@ def command(
         reveal=reveal,
         omit_managed_fields=omit_managed_fields,
     )
+    output = output or ("table" if wanted.many else "yaml")
     stream_form = "raw" if raw else "decrypted-raw" if decrypted_raw else output
-    lines = Lines(
-        request, inputs.same_again(), say=say, say_next=say_next, quiet=output == "wide" and wanted.many
-    )
+    lines = Lines(request, inputs.same_again(), say=say, say_next=say_next, quiet=output in _TABLES)
     with open_source(inputs, say=say) as source:
         if reveal and audit_log is not None and (raw or decrypted_raw or WRITERS[output].contents):
             record_reveal(
@@ -166,34 +186,59 @@ def _wanted(
         )
     if given and (words or len(given) > 1):
         raise ConfigurationError(
-            "a KEY stands alone: one key, or one resource with names",
+            "a KEY stands alone: one key, or resources with names",
             hint="for many objects: etcdfix get RESOURCE [NAME]... -n NAMESPACE",
         )
     if given:
-        context = click.get_current_context()
-        typed = context.get_parameter_source("namespace") is click.core.ParameterSource.COMMANDLINE
-        if all_namespaces or typed:
-            raise ConfigurationError(
-                "-n and -A go with a RESOURCE: a KEY names its namespace itself", hint="leave them out"
-            )
+        refuse_namespace_beside_key(everywhere=all_namespaces)
         return Wanted(key=given[0])
-    if namespace is not None and not all_namespaces and (not namespace or "/" in namespace):
-        raise ConfigurationError(
-            f"{namespace!r} is no name of a namespace", hint="etcdfix get RESOURCE -n NAME"
-        )
-    resource, slash, name = words[0].partition("/")
-    names = (name, *words[1:]) if slash else tuple(words[1:])
-    if not resource or any(not name or "/" in name for name in names):
-        raise ConfigurationError(
-            f"{' '.join(map(shown_word, words))!r} names no objects",
-            hint="write RESOURCE NAME, RESOURCE/NAME, or a KEY that starts with /",
-        )
+    if namespace is not None and not all_namespaces:
+        check_namespace(namespace)
+    objects = _named(words)
     return Wanted(
-        resource=resource,
-        names=names,
-        namespace=None if all_namespaces else namespace,
+        objects=objects,
+        namespace=None if all_namespaces else namespace or _namespace_of_kubectl(objects),
         all_namespaces=all_namespaces,
     )
+
+
+def _namespace_of_kubectl(objects: Sequence[Named]) -> str | None:
+    """Return the namespace of the kubeconfig's current context, and say so; None where kubectl did not call.
+
+    Raises:
+        KubeconfigInvalid: There is a kubeconfig, and it cannot be read.
+    """
+    if called() != PLUGIN or all(is_cluster_scoped(named.resource) for named in objects):
+        return None
+    from etcdfix.inputs.kubeconfig import context_namespace  # noqa: PLC0415 - needs YAML, only here
+
+    found = context_namespace(os.environ)
+    if found is None:
+        return None
+    say(
+        f"namespace {found.namespace}, as context {found.context} of {found.file} has it; -n names another, -A all "
+        "of them"
+    )
+    return found.namespace
+
+
+def _named(words: list[str]) -> tuple[Named, ...]:
+    """Return the objects that words name: ``po,svc``, ``po web db``, ``po/web svc/web``.
+
+    Raises:
+        ConfigurationError: They make no sense.
+    """
+    if any("/" in word for word in words):
+        if not all("/" in word for word in words):
+            raise ConfigurationError(
+                f"{' '.join(map(shown_word, words))!r} names no objects",
+                hint="write TYPE NAME NAME, or TYPE/NAME TYPE/NAME, or a KEY that starts with /",
+            )
+        objects = [parse_object(part) for word in words for part in split_words(word)]
+        return tuple(Named(word.resource, (word.name,)) for word in objects)
+    if not all(words):
+        raise ConfigurationError("a name is empty", hint="write TYPE NAME, or TYPE/NAME")
+    return tuple(Named(type_, tuple(words[1:])) for type_ in split_words(words[0]))
 
 
 def _standard_output() -> BinaryIO:

@@ -29,6 +29,7 @@ from etcdfix.cli.safety import (
     member_options,
     one_key,
     record_options,
+    refuse_namespace,
     release_option,
     require_reason,
     server_options,
@@ -182,6 +183,8 @@ def command(
     expected = options["expect_mod_revision"] is not None or options["expect_value_sha256"]
     if from_report is not None and expected:
         raise click.UsageError("--expect-mod-revision and --expect-value-sha256 are about one KEY")
+    if from_report is not None:
+        refuse_namespace(options)
     account = _Account(
         options["output"], dry_run=options["dry_run"], cluster_name=shown_word(options["cluster_name"] or "")
     )
@@ -189,7 +192,7 @@ def command(
         well = _run(
             account,
             options,
-            lambda: one_key(key, key_base64),
+            lambda: one_key(key, key_base64, options),
             None if from_report is None else load_report(from_report),
             saved,
             tuple(parse_server_url(url) for url in unchecked_servers),

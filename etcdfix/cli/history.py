@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from etcdfix.cli.completion import complete_types
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.keys import wanted_key
+from etcdfix.cli.keys import object_options, wanted_object
 from etcdfix.cli.options import FILE, reading_options, source_options
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
@@ -30,8 +31,8 @@ MEANINGS: dict[ExitCode, str] = {
 
 
 @click.command("history", epilog=epilog(MEANINGS))
-@click.argument("key", required=False)
-@click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed.")
+@click.argument("key", required=False, metavar="[KEY|TYPE/NAME]", shell_complete=complete_types)
+@object_options
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -75,11 +76,11 @@ def command(
 ) -> int:
     r"""Show every revision of one key that etcd, or the file, still keeps, the newest first. Reads only.
 
-    KEY is a complete etcd key (/registry/secrets/shop/db), also of an object that was deleted. For each revision: what
-    it is, when the object says that it was written, which fields differ from the one before (never their values), and
-    the commands that show it and put it back. etcd keeps revisions until it compacts them, which an API server has it
-    do every five minutes; a snapshot keeps what etcd kept when it was taken. kine (--kine) keeps the value
-    before the last one even after that: it stands here as kept in an old_value.
+    Name an etcd key (/registry/secrets/shop/db), or TYPE/NAME as at kubectl (secret/db -n shop), also of an object that
+    was deleted. For each revision: what it is, when the object says that it was written, which fields differ from the
+    one before (never their values), and the commands that show it and put it back. etcd keeps revisions until it
+    compacts them, which an API server has it do every five minutes; a snapshot keeps what etcd kept when it was taken.
+    kine (--kine) keeps the value before the last one even after that: it stands here as kept in an old_value.
 
     With --wal, what etcd's write-ahead log holds of the key is told besides: every write of the last hours or days,
     compacted or not, deletions too. It is read without a lock and may be that of an etcd that runs. The log says what
@@ -92,7 +93,7 @@ def command(
       etcdfix history /registry/secrets/shop/db --wal /var/lib/etcd/member/wal
       etcdfix history /registry/secrets/shop/db --wal member-1/wal --older-snapshot monday.db
     """
-    wanted = wanted_key(key, key_base64)
+    wanted = wanted_object(key, key_base64, options)
     if older and not logs:
         raise click.UsageError("--older-snapshot helps to read a write-ahead log: give --wal DIR")
     with single_key(options, wanted, output_file) as opened:
@@ -100,7 +101,7 @@ def command(
             layout=StorageLayout(opened.inputs.etcd_prefix),
             configuration=opened.configuration,
             kubernetes_minor=opened.inputs.kubernetes_minor,
-            key=wanted,
+            key=opened.key,
             same_again=opened.inputs.same_again(),
             most=limit,
         )
@@ -112,7 +113,7 @@ def command(
             result = look_into_history(
                 opened.source, request, plugins=opened.plugins, progress=progress, log=log
             )
-        report = opened.kept(wanted, result.report, result.problems, result.ended)
+        report = opened.kept(result.report, result.problems, result.ended)
         HISTORY_FORMATS[output](report, opened.stream)
     if result.ended is not None:
         return result.ended.exit_code

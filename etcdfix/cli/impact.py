@@ -10,22 +10,25 @@ import click
 
 from etcdfix.cli.cluster_index import (
     exit_code,
-    indexed_cluster,
     nothing_below,
     nothing_found,
+    open_cluster,
     output_options,
     report_on,
 )
+from etcdfix.cli.completion import complete_types
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.keys import wanted_key
+from etcdfix.cli.keys import object_options, wanted_object
 from etcdfix.cli.options import jobs_option, reading_options, source_options
 from etcdfix.cli.output import say, say_incomplete, say_next
+from etcdfix.cli.single_key import found_key
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.impact import POLICIES, impact_report
-from etcdfix.operations.look.index_cluster import ClusterIndex, Keep
+from etcdfix.operations.look.index_cluster import ClusterIndex
 from etcdfix.operations.look.missing import why_missing
 from etcdfix.reports.formats.of_graph import IMPACT_FORMATS
-from etcdfix.storagekey import StorageLayout, display
+from etcdfix.scope import ObjectWord
+from etcdfix.storagekey import display
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "assessed, and the object can be read",
@@ -38,8 +41,8 @@ MEANINGS: dict[ExitCode, str] = {
 
 
 @click.command("impact", epilog=epilog(MEANINGS))
-@click.argument("key", required=False)
-@click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed.")
+@click.argument("key", required=False, metavar="[KEY|TYPE/NAME]", shell_complete=complete_types)
+@object_options
 @click.option(
     "--policy",
     type=click.Choice(POLICIES, case_sensitive=False),
@@ -63,23 +66,25 @@ def command(
 ) -> int:
     """Show what losing one object would set off: who depends on it, who uses it, how bad that is. Reads only.
 
-    KEY is a complete etcd key (/registry/secrets/shop/db), of an object that can be read or not, or that is gone
-    and that others still mention. Everything in etcd is looked at once. Of an object that can be read it forecasts
-    an ordinary deletion through the API (--policy): what goes with it, and who waits for whose finalizer. The grade
-    is none, low, high or cluster-breaking; -o dot is for Graphviz, -o html a page of its own.
+    Name an etcd key (/registry/secrets/shop/db), or TYPE/NAME as at kubectl (secret/db -n shop): of an object that can
+    be read or not, or that is gone and that others still mention. Everything in etcd is looked at once. Of an object
+    that can be read it forecasts an ordinary deletion through the API (--policy): what goes with it, and who waits for
+    whose finalizer. The grade is none, low, high or cluster-breaking; -o dot is for Graphviz, -o html a page.
     """
-    wanted = wanted_key(key, key_base64)
-
-    def keep(_layout: StorageLayout) -> Keep:
-        return lambda found: found.stored.key == wanted
-
-    with indexed_cluster(options, output_file, keep, jobs=jobs) as (found, stream):
+    wanted = wanted_object(key, key_base64, options)
+    with open_cluster(options, output_file) as opened:
+        etcd_key = wanted
+        if isinstance(etcd_key, ObjectWord):
+            etcd_key = found_key(
+                opened.source, opened.inputs, opened.request.configuration, etcd_key, opened.plugins
+            )
+        found = opened.look_at_all(lambda found: found.stored.key == etcd_key, jobs)
         if not found.below_prefix:
             nothing_below(found)
-        found, report = report_on(found, partial(impact_report, key=wanted, policy=policy))
+        found, report = report_on(found, partial(impact_report, key=etcd_key, policy=policy))
         if report is None:
-            _not_found(found, wanted)
-        IMPACT_FORMATS[output](report, stream, max_rows)
+            _not_found(found, etcd_key)
+        IMPACT_FORMATS[output](report, opened.stream, max_rows)
     say_incomplete(report.incomplete_reasons)
     undetermined = report.finding is not None and report.finding.outcome == "undetermined"
     healthy = report.finding is not None and report.finding.outcome in {"readable", "not-an-object"}

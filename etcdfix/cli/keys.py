@@ -1,17 +1,36 @@
-"""How a command line names an etcd key: as it is, as base64, or as ``scan -o name`` prints it."""
+"""How a command line names one object: by its etcd key, as it is, as base64, as lists print it; or as TYPE/NAME."""
 
 from __future__ import annotations
 
 import base64
-from typing import Final
+from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
+from etcdfix.cli.options import Decorator, option_group
 from etcdfix.errors import ConfigurationError
-from etcdfix.storagekey import display
+from etcdfix.scope import ObjectWord, check_namespace, parse_object
+from etcdfix.storagekey import word_bytes
 
 _BASE64: Final = "base64:"
 _COMPACTION_KEY: Final = "compact_rev_key"
+
+
+def all_namespaces_option(help_text: str) -> Decorator:
+    """Return ``-A``, as kubectl has it."""
+    return click.option("-A", "--all-namespaces", is_flag=True, help=help_text)
+
+
+object_options = option_group(
+    click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed."),
+    click.option(
+        "-n", "--namespace", metavar="NAMESPACE", envvar="ETCDFIX_NAMESPACE",
+        help="Namespace of TYPE/NAME.  [default: the only one that has an object of this name]",
+    ),
+    all_namespaces_option("Look for TYPE/NAME in every namespace, whatever ETCDFIX_NAMESPACE says."),
+)  # fmt: skip
+"""Of commands that look at one object."""
 
 
 def is_base64(word: str) -> bool:
@@ -41,26 +60,44 @@ def named_key(word: str) -> bytes:
     Raises:
         ConfigurationError: It says that it is base64, and is not.
     """
-    return decoded_key(word) if is_base64(word) else word.encode("utf-8", "surrogateescape")
+    return decoded_key(word) if is_base64(word) else word_bytes(word)
 
 
-def wanted_key(word: str | None, text: str | None) -> bytes:
-    """Return the one key that a command of one key was given, as a word or with ``--key-base64``.
+def wanted_object(word: str | None, text: str | None, options: dict[str, Any]) -> bytes | ObjectWord:
+    """Return what a command of one object was given: its etcd key, as it is or with ``--key-base64``, or TYPE/NAME.
+
+    Args:
+        word: KEY, or TYPE/NAME.
+        text: What ``--key-base64`` says.
+        options: What click collected for :data:`object_options`, which are taken out.
 
     Raises:
         click.UsageError: Both or neither were given.
-        ConfigurationError: The word is no key, or what should be base64 is not.
+        ConfigurationError: The word names nothing, or a namespace was given beside a key.
     """
+    namespace: str | None = options.pop("namespace")
+    everywhere: bool = options.pop("all_namespaces")
     if (word is None) == (text is None):
-        raise click.UsageError("name exactly one key: KEY, or --key-base64 BASE64")
-    if word is None:
-        return decoded_key(text or "")
-    if not is_key(word):
+        raise click.UsageError("name exactly one object: KEY, TYPE/NAME, or --key-base64 BASE64")
+    if word is None or is_key(word):
+        refuse_namespace_beside_key(everywhere=everywhere)
+        return decoded_key(text or "") if word is None else named_key(word)
+    if namespace is not None and not everywhere:
+        check_namespace(namespace)
+    return parse_object(word, "" if everywhere else namespace or "")
+
+
+def refuse_namespace_beside_key(*, everywhere: bool) -> None:
+    """Refuse ``-n`` and ``-A`` where a key was named; a variable says it of other commands too.
+
+    Raises:
+        ConfigurationError: One of them was typed.
+    """
+    context = click.get_current_context()
+    if everywhere or context.get_parameter_source("namespace") is ParameterSource.COMMANDLINE:
         raise ConfigurationError(
-            f"{display(named_key(word))!r} is no key: keys start with /",
-            hint="etcdfix get RESOURCE -A -o wide lists keys",
+            "-n and -A go with a RESOURCE: a KEY names its namespace itself", hint="leave them out"
         )
-    return named_key(word)
 
 
 def is_key(word: str) -> bool:

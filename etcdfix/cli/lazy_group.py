@@ -6,6 +6,9 @@ import importlib
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
+
+from etcdfix.cli.program import CalledContext
 
 Commands = dict[str, tuple[str, str]]
 """Command to module and one-line help, in the order of the help page. The module's ``command`` is the command."""
@@ -34,7 +37,17 @@ class LazyGroup(click.Group):
             return None
         command = importlib.import_module(entry[0]).command
         assert isinstance(command, click.Command)
+        command.context_class = CalledContext
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that a word may become, without importing them, and the options."""
+        commands = [
+            CompletionItem(name, help=text)
+            for name, (_module, text) in self._commands_at.items()
+            if name.startswith(incomplete)
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - same
         """List the commands without importing them."""

@@ -10,9 +10,9 @@ import click
 
 from etcdfix.cli.cluster_index import (
     exit_code,
-    indexed_cluster,
     nothing_below,
     nothing_found,
+    open_cluster,
     output_options,
     report_on,
 )
@@ -21,7 +21,7 @@ from etcdfix.cli.options import jobs_option, reading_options, source_options
 from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine_jobs import Jobs
-from etcdfix.operations.look.index_cluster import ClusterIndex, Keep
+from etcdfix.operations.look.index_cluster import ClusterIndex
 from etcdfix.operations.look.namespace import (
     concerns_namespace,
     has_findings,
@@ -29,7 +29,6 @@ from etcdfix.operations.look.namespace import (
     terminating_names,
 )
 from etcdfix.reports.formats.of_graph import NAMESPACE_FORMATS
-from etcdfix.storagekey import StorageLayout
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing blocks it",
@@ -59,17 +58,14 @@ def command(
     """
     if not name or "/" in name:
         raise ConfigurationError(f"{name!r} is no name of a namespace", hint="etcdfix namespace shop")
-
-    def keep(layout: StorageLayout) -> Keep:
-        return concerns_namespace(layout, name)
-
-    with indexed_cluster(options, output_file, keep, jobs=jobs) as (found, stream):
+    with open_cluster(options, output_file) as opened:
+        found = opened.look_at_all(concerns_namespace(opened.request.layout, name), jobs)
         if not found.below_prefix:
             nothing_below(found)
         found, report = report_on(found, partial(namespace_report, name=name))
         if report is None:
             _not_found(found, name)
-        NAMESPACE_FORMATS[output](report, stream, max_rows)
+        NAMESPACE_FORMATS[output](report, opened.stream, max_rows)
     say_incomplete(report.incomplete_reasons)
     return exit_code(found, complete=report.complete, findings=has_findings(report))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.cluster_index import exit_code, indexed_cluster, nothing_below, output_options, report_on
+from etcdfix.cli.cluster_index import exit_code, nothing_below, open_cluster, output_options, report_on
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import jobs_option, reading_options, source_options
 from etcdfix.cli.output import say_incomplete
@@ -36,13 +36,11 @@ def command(*, output: str, output_file: Path | None, max_rows: int, jobs: Jobs,
     Keys whose owners are all gone, whose CustomResourceDefinition or Namespace no longer exists, which no resource of
     any known release claims, or which lie outside the storage prefix. Nothing here is a reason to delete anything.
     """
-    with indexed_cluster(options, output_file, lambda _layout: lambda _found: False, jobs=jobs) as (
-        found,
-        stream,
-    ):
+    with open_cluster(options, output_file) as opened:
+        found = opened.look_at_all(lambda _found: False, jobs)
         if not found.below_prefix:
             nothing_below(found)
         found, report = report_on(found, orphans_report)
-        ORPHANS_FORMATS[output](report, stream, max_rows)
+        ORPHANS_FORMATS[output](report, opened.stream, max_rows)
     say_incomplete(report.incomplete_reasons)
     return exit_code(found, complete=report.complete, findings=bool(report.groups))

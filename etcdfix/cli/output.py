@@ -9,13 +9,14 @@ from collections.abc import Iterable
 
 import click
 
+from etcdfix.cli.program import in_context
 from etcdfix.errors import ConfigurationError
 from etcdfix.text.safetext import safe_text
 
 
 def say(text: str) -> None:
     """Write a line to standard error."""
-    click.echo(f"etcdfix: {safe_text(text)}", err=True)
+    click.echo(f"etcdfix: {safe_text(in_context(text))}", err=True)
 
 
 def say_incomplete(reasons: Iterable[str]) -> None:
@@ -26,9 +27,9 @@ def say_incomplete(reasons: Iterable[str]) -> None:
 
 def say_next(text: str, command: str = "") -> None:
     """Write to standard error what to do next, and the command for it."""
-    click.echo(f"  next: {safe_text(text)}", err=True)
+    click.echo(f"  next: {safe_text(in_context(text))}", err=True)
     if command:
-        click.echo(f"        {safe_text(command)}", err=True)
+        click.echo(f"        {safe_text(in_context(command))}", err=True)
 
 
 def require_output() -> None:

@@ -10,15 +10,19 @@ from etcdfix.cli.options import FILE, Decorator, option_group
 from etcdfix.cli.variables import variable_of
 
 
-def form_option(forms: Collection[str], *, help_text: str = "Form of the report.") -> Decorator:
+def form_option(
+    forms: Collection[str], *, help_text: str = "Form of the report.", otherwise: str = ""
+) -> Decorator:
     """Return a decorator that adds ``-o``. Its variable counts on every command that changes nothing.
 
     Args:
         forms: What it can be; the first where nobody says.
         help_text: Its help.
+        otherwise: What it is where nobody says, in words, where the command decides; ``output`` is None then.
     """
+    default = None if otherwise else next(iter(forms))
     return click.option(
-        "-o", "--output", "output", type=click.Choice(list(forms)), default=next(iter(forms)), show_default=True,
+        "-o", "--output", "output", type=click.Choice(list(forms)), default=default, show_default=otherwise or True,
         envvar=variable_of("--output"), help=help_text,
     )  # fmt: skip
 

@@ -49,7 +49,9 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
         candidates.append((_with_endpoints(candidate_inputs, there.__contains__), candidate))
         return _with_endpoints(inputs, lambda name: name in here or name not in there)
 
-    with open_change(Verb.REENCRYPT, options, lambda: one_key(key, key_base64), adapt=apart) as change:
+    with open_change(
+        Verb.REENCRYPT, options, lambda: one_key(key, key_base64, options), adapt=apart
+    ) as change:
         ((inputs, candidate),) = candidates
         with open_examiner(change.cluster.source, inputs, candidate) as examiner:
             if examiner.transformers is not None:

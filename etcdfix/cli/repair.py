@@ -29,7 +29,7 @@ def command(*, key: str | None, key_base64: str | None, **options: Any) -> int:
     key. Of an unencrypted value only the first four bytes, CR LF and bytes behind the object are put right. Nothing is
     encrypted anew, so no write key is needed; the lease is kept; the old bytes are backed up.
     """
-    with open_change(Verb.REPAIR, options, lambda: one_key(key, key_base64)) as change:
+    with open_change(Verb.REPAIR, options, lambda: one_key(key, key_base64, options)) as change:
         outcome = run_repair(
             change.cluster,
             RepairRequest(key=change.key, **change.request),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -11,7 +11,7 @@ from etcdfix.apiserver.fleet import open_fleet, require_servers
 from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.anchor import anchor_option, named_anchor
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.keys import decoded_key, is_base64, named_key
+from etcdfix.cli.keys import decoded_key, is_key, named_key
 from etcdfix.cli.options import FILE, parse_kubernetes_version, timeout_option
 from etcdfix.cli.output import require_output, say
 from etcdfix.cli.output_options import form_option, output_file_option
@@ -33,7 +33,8 @@ from etcdfix.remediation.rescue.record import RescueRecord
 from etcdfix.remediation.rescue.store import RescueStore
 from etcdfix.reports.formats.rescue import RESCUE_FORMATS
 from etcdfix.reports.saved_report import ReportedScope, ReportedSource, SavedReport, load_report
-from etcdfix.storagekey import DEFAULT_PREFIX
+from etcdfix.scope import builtin_key, parse_object, split_words
+from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
 from etcdfix.text.safetext import key_arguments
 from etcdfix.text.words import counted
 
@@ -48,10 +49,14 @@ MEANINGS: dict[int, str] = {
 
 
 @click.command("rescue", epilog=epilog(MEANINGS))
-@click.argument("keys", nargs=-1, metavar="[KEY]...")
+@click.argument("keys", nargs=-1, metavar="[KEY|TYPE/NAME]...")
 @click.option(
     "--key-base64", "keys_base64", multiple=True, metavar="BASE64", help="A key that cannot be typed."
 )
+@click.option(
+    "-n", "--namespace", metavar="NAMESPACE",
+    help="Namespace of each TYPE/NAME; that may be of a built-in resource alone, for etcd is not read here.",
+)  # fmt: skip
 @click.option(
     "--from-report", type=FILE, metavar="FILE",
     help="A saved report (etcdfix scan -o json): all that it names unreadable; with KEY, all of the same kinds.",
@@ -93,6 +98,7 @@ MEANINGS: dict[int, str] = {
 def command(
     *,
     keys: tuple[str, ...],
+    namespace: str | None,
     keys_base64: tuple[str, ...],
     from_report: Path | None,
     kubeconfig: Path,
@@ -139,8 +145,11 @@ def command(
             hint="add --reveal if that is what you want",
         )
     require_output()
-    named = [*map(_key, keys), *map(decoded_key, keys_base64)]
     report = load_report(from_report) if from_report is not None else None
+    named = [
+        *_keys(keys, namespace, StorageLayout(_inputs_of(report, etcd_prefix).etcd_prefix)),
+        *map(decoded_key, keys_base64),
+    ]
     targets = targets_of(report, named, etcd_prefix)
     api = APIAccess(kubeconfig, context, tuple(map(parse_server_url, servers)))
     cluster = ClusterIdentity.by_uid((report.source.kube_system_uid if report is not None else None) or "")
@@ -191,17 +200,24 @@ def command(
     return ExitCode.NOTHING_WRONG if result.report.complete else ExitCode.INCOMPLETE
 
 
-def _key(word: str) -> bytes:
-    """Return the key that a word names.
+def _keys(words: Sequence[str], namespace: str | None, layout: StorageLayout) -> Iterator[bytes]:
+    """Yield the keys that words name.
 
     Raises:
-        ConfigurationError: It is no key.
+        ConfigurationError: One names no object, or a namespace was typed that is of none.
     """
-    if not word.startswith("/") and not is_base64(word):
+    if namespace is not None and all(map(is_key, words)):
         raise ConfigurationError(
-            f"{word!r} is no key: keys start with /", hint="etcdfix get RESOURCE -A -o wide"
+            "-n goes with TYPE/NAME: a KEY names its namespace itself, and a report each object's",
+            hint="leave it out",
         )
-    return named_key(word)
+    for word in words:
+        if is_key(word):
+            yield named_key(word)
+        else:
+            yield from (
+                builtin_key(parse_object(part, namespace or ""), layout) for part in split_words(word)
+            )
 
 
 def _inputs_of(report: SavedReport | None, etcd_prefix: str) -> Inputs:

@@ -20,6 +20,7 @@ from etcdfix.cli.safety import (
     member_options,
     named_digest,
     one_key,
+    refuse_namespace,
     show,
 )
 from etcdfix.cli.variables import ChangingCommand
@@ -118,12 +119,13 @@ def command(*, backup_or_key: str | None, key_base64: str | None, **options: Any
 
     def named() -> bytes:
         if _source_of(options):
-            return one_key(backup_or_key, key_base64)
+            return one_key(backup_or_key, key_base64, options)
         if backup_or_key is None or key_base64 is not None:
             raise click.UsageError(
                 "name the BACKUP, or a key with --from-snapshot FILE, --from-revision N, --from-wal DIR, "
                 "--from-object FILE or --from-key OTHER"
             )
+        refuse_namespace(options)
         backup.append(Candidate.of_file(Path(backup_or_key)))
         return backup[0].stored.key
 
@@ -187,4 +189,4 @@ def _candidate(change: OpenChange, options: dict[str, Any]) -> Candidate:
         case "from_object":
             return Candidate.of_object(cluster, key, options["from_object"])
         case _:
-            return Candidate.of_key(cluster, key, one_key(options["from_key"], None))
+            return Candidate.of_key(cluster, key, one_key(options["from_key"], None, options))

@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import click
@@ -15,6 +16,7 @@ from click.core import ParameterSource
 from etcdfix import __version__
 from etcdfix.cli.ending import ending_early
 from etcdfix.cli.lazy_group import Commands, LazyGroup
+from etcdfix.cli.program import PLUGIN, PROGRAM, CalledContext, as_called
 from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.secrecy import forbid_core_dumps
 from etcdfix.text.safetext import safe_text
@@ -115,6 +117,8 @@ class _Ended(Exception):
 
 
 class _Root(LazyGroup):
+    context_class = CalledContext
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -145,9 +149,18 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line; every end has an exit code of the table, and none a traceback."""
+    _main(PROGRAM)
+
+
+def main_of_plugin() -> NoReturn:
+    """Run the command line as :func:`main` does, for ``kubectl etcdfix``."""
+    _main(PLUGIN)
+
+
+def _main(name: str) -> NoReturn:
     forbid_core_dumps()  # keys and passwords are read later
     threading.excepthook = _thread_died
-    code = run(sys.argv[1:])
+    code = run(sys.argv[1:], name)
     threads = sys.modules.get("etcdfix.sources.etcd.threads")  # there once a live etcd was asked
     if threads is not None and threads.anything_stuck():
         for stream in (sys.stdout, sys.stderr):
@@ -164,30 +177,38 @@ def _thread_died(died: threading.ExceptHookArgs) -> None:
         threading.__excepthook__(died)
 
 
-def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code; errors become one line on standard error, and a hint."""
+def run(arguments: list[str], name: str = PROGRAM) -> int:
+    """Run one command and return its exit code; errors become one line on standard error, and a hint.
+
+    Args:
+        arguments: After the program's name.
+        name: What it was called by.
+    """
     with ending_early():
-        return _run(arguments)
+        return _run(arguments, name)
 
 
-def _run(arguments: list[str]) -> int:
+def _run(arguments: list[str], name: str) -> int:
+    def say_error(message: str, hint: str) -> None:
+        _say_error(as_called(message, name, COMMANDS), as_called(hint, name, COMMANDS))
+
     try:
-        result: Any = cli.main(arguments, prog_name="etcdfix", standalone_mode=False)
+        result: Any = cli.main(arguments, prog_name=name, standalone_mode=False)
         if sys.stdout is not None:  # closed by the shell: >&-
             sys.stdout.flush()
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         return 130
     except _Ended as exc:
-        return _end_early(exc.ending, arguments)
+        return _end_early(exc.ending, arguments, say_error)
     except KeyboardInterrupt as exc:
-        return _end_early(EndedEarly.of(exc), arguments)
+        return _end_early(EndedEarly.of(exc), arguments, say_error)
     except click.ClickException as exc:
         _blame_the_variable(exc)
         exc.show()
         return exc.exit_code
     except EtcdfixError as exc:
-        _say_error(safe_text(exc.message), exc.hint)
+        say_error(safe_text(exc.message), exc.hint)
         return exc.exit_code
     except (_ReaderGone, BrokenPipeError):
         _discard_output()
@@ -195,22 +216,22 @@ def _run(arguments: list[str]) -> int:
     except OSError as exc:
         _discard_output()
         what = f"{exc.strerror} ({exc.filename})" if exc.filename else str(exc.strerror or exc)
-        _say_error(
+        say_error(
             safe_text(f"reading or writing failed: {what}"),
             f"{_what_changed(arguments)}; the output is incomplete",
         )
         return 3
     except MemoryError:
-        _say_error(f"the system gives this process no more memory; {_what_changed(arguments)}", "")
+        say_error(f"the system gives this process no more memory; {_what_changed(arguments)}", "")
         return 3
     except Exception as exc:
         if "can't start new thread" in str(exc):
-            _say_error(f"the system gives this process no more threads; {_what_changed(arguments)}", "")
+            say_error(f"the system gives this process no more threads; {_what_changed(arguments)}", "")
             return 3
         if os.environ.get("ETCDFIX_DEBUG") == "1":
             raise
         kind = type(exc).__name__
-        _say_error(
+        say_error(
             f"internal error ({kind}); {_what_changed(arguments)}",
             "please report it with the output of the same command run with ETCDFIX_DEBUG=1; read that output "
             "first, it may name objects of your cluster",
@@ -219,7 +240,7 @@ def _run(arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _end_early(ending: EndedEarly, arguments: list[str]) -> int:
+def _end_early(ending: EndedEarly, arguments: list[str], say_error: Callable[[str, str], None]) -> int:
     """Say that a command ended before it had a result; return its exit code."""
     if ending.reason == "interrupted":
         click.echo("interrupted", err=True)
@@ -227,7 +248,7 @@ def _end_early(ending: EndedEarly, arguments: list[str]) -> int:
         # No --timeout counts while a change is made, and what was changed before is told.
         at_most_told = "what is told as done stays done" if ending.changed else "nothing was changed"
         what = at_most_told if ending.by_clock else _what_changed(arguments)
-        _say_error(f"{ending.reason}; {what}", "")
+        say_error(f"{ending.reason}; {what}", "")
     return ending.bare_exit_code
 
 

@@ -14,12 +14,14 @@ from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.anchor import anchor_option
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import FILE, option_group
+from etcdfix.errors import ConfigurationError
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rules import Rule, refuse
-from etcdfix.storagekey import display
-from etcdfix.text.safetext import safe_text
+from etcdfix.scope import builtin_key, parse_object
+from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout, display
+from etcdfix.text.safetext import key_arguments, quote_command, safe_text
 from etcdfix.verdicts.deletability import RISK_MEANINGS, AcceptRisk
 
 EXIT_CODES = {
@@ -34,6 +36,10 @@ EXIT_CODES = {
 
 record_options = option_group(
     click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed."),
+    click.option(
+        "-n", "--namespace", metavar="NAMESPACE",
+        help="With TYPE/NAME, which is refused: say which KEY to type. Nothing is changed by any other name.",
+    ),
     click.option("--reason", required=True, metavar="TEXT", help="Why; stands in the backup and in the audit log."),
     click.option("--dry-run", is_flag=True, help="Check everything, change nothing."),
     click.option("--yes", is_flag=True, help="Do not ask for the key to be typed back (for scripts)."),
@@ -133,14 +139,21 @@ def require_reason(options: dict[str, Any]) -> None:
         raise click.UsageError("--reason is empty: say why, for the record")
 
 
-def one_key(key: str | None, key_base64: str | None) -> bytes:
+def one_key(key: str | None, key_base64: str | None, options: dict[str, Any]) -> bytes:
     """Return the key that was named, one way or the other.
 
+    Args:
+        key: The word of the command line; TYPE/NAME is refused with the key to type, for a change takes nothing else.
+        key_base64: What ``--key-base64`` says.
+        options: What click collected, ``-n`` and the storage prefix among it.
+
     Raises:
-        click.UsageError: Both or neither were given.
+        click.UsageError: Both or neither were given, or a namespace beside a key.
         ConfigurationError: Not base64.
         RefusedByRule: It is no complete key.
     """
+    if key is None or key.startswith("/") or is_base64(key):
+        refuse_namespace(options)
     if (key is None) == (key_base64 is None):
         raise click.UsageError("name exactly one key: KEY, or --key-base64 BASE64")
     if key is None or is_base64(key):
@@ -153,7 +166,7 @@ def one_key(key: str | None, key_base64: str | None) -> bytes:
         raise refuse(
             Rule.NOT_ONE_KEY,
             f"{safe_text(display(named))} is no key: keys start with /",
-            hint="name exactly one key, in full",
+            hint=_key_to_type(key, options),
         )
     if any(character in key for character in "*?[") or key.endswith("/"):
         raise refuse(
@@ -162,6 +175,33 @@ def one_key(key: str | None, key_base64: str | None) -> bytes:
             hint="name exactly one key, in full; --key-base64 for a key that looks like one",
         )
     return named
+
+
+def refuse_namespace(options: dict[str, Any]) -> None:
+    """Refuse ``-n`` where it would narrow nothing.
+
+    Raises:
+        click.UsageError: It was given.
+    """
+    if options["namespace"] is not None:
+        raise click.UsageError(
+            "-n goes with TYPE/NAME alone, and narrows nothing that is changed: leave it out"
+        )
+
+
+def _key_to_type(word: str, options: dict[str, Any]) -> str:
+    """Say which etcd key to name in place of ``TYPE/NAME``."""
+    namespace = options["namespace"] or ""
+    try:
+        named = parse_object(word, namespace)
+    except ConfigurationError:
+        return "name exactly one key, in full"
+    try:
+        key = builtin_key(named, StorageLayout(options["etcd_prefix"] or DEFAULT_PREFIX))
+    except ConfigurationError:
+        where = ["-n", namespace or "NAMESPACE"]
+        return f"a change takes the etcd key alone; {quote_command(['etcdfix', 'explain', word, *where])} says it"
+    return f"a change takes the etcd key alone: {quote_command(key_arguments(key))}"
 
 
 def named_digest(text: str) -> str:

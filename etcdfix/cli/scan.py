@@ -101,6 +101,7 @@ def command(
     *,
     scope: tuple[str, ...],
     namespaces: tuple[str, ...],
+    all_namespaces: bool,
     keys: tuple[str, ...],
     output: str,
     output_file: Path | None,
@@ -116,9 +117,10 @@ def command(
 ) -> int:
     """Examine everything in scope, and report what cannot be read and why. Reads only.
 
-    Name resources (secrets, deployments.apps), key prefixes (they start with / and match whole path segments),
-    or nothing for everything. Without --snapshot or --kine a live etcd is read; ETCDCTL_* variables are understood,
-    and each option but those that hide findings has an ETCDFIX_* variable of its own.
+    Name resources as at kubectl (secrets, po,svc, deploy.apps), objects (TYPE/NAME), key prefixes (they start with /
+    and match whole path segments), or nothing for everything. Without -n it is every namespace. Without
+    --snapshot or --kine a live etcd is read; ETCDCTL_* variables are understood, and each option but those that hide
+    findings has an ETCDFIX_* variable of its own.
     """  # fmt: skip
     if redact_key_file is not None and not redact_names:
         raise click.UsageError("--redact-key-file needs --redact-names")
@@ -127,7 +129,7 @@ def command(
     filters = wanted_filters(options)
     if filters:
         _check_filtered(output, shard, of_list=options.get("clusters") is not None)
-    wanted = wanted_scope(scope, namespaces, keys)
+    wanted = wanted_scope(scope, namespaces, keys, all_namespaces=all_namespaces)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     if shard is not None:
         _check_divisible(inputs, redact_names=redact_names)

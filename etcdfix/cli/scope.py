@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import click
 
-from etcdfix.cli.keys import decoded_key, is_base64
+from etcdfix.cli.completion import complete_resources
+from etcdfix.cli.keys import all_namespaces_option, decoded_key, is_base64
 from etcdfix.cli.options import option_group
-from etcdfix.scope import ScopeRequest
+from etcdfix.scope import ScopeRequest, split_words
 
 scope_options = option_group(
-    click.argument("scope", nargs=-1, metavar="[RESOURCE|KEY-PREFIX]..."),
+    click.argument("scope", nargs=-1, metavar="[RESOURCE|TYPE/NAME|KEY-PREFIX]...",
+        shell_complete=complete_resources,
+    ),
     click.option(
         "-n", "--namespace", "namespaces", multiple=True, metavar="NAMESPACE", envvar="ETCDFIX_NAMESPACE",
         help="Only this namespace (may be repeated).",
     ),
+    all_namespaces_option("Every namespace, as without -n; whatever ETCDFIX_NAMESPACE says."),
     click.option(
         "--key-base64", "keys", multiple=True, metavar="BASE64",
         help="One etcd key, for keys that cannot be typed (may be repeated).",
@@ -22,12 +26,23 @@ scope_options = option_group(
 """Nothing named is everything."""
 
 
-def wanted_scope(scope: tuple[str, ...], namespaces: tuple[str, ...], keys: tuple[str, ...]) -> ScopeRequest:
+def wanted_scope(
+    scope: tuple[str, ...], namespaces: tuple[str, ...], keys: tuple[str, ...], *, all_namespaces: bool
+) -> ScopeRequest:
     """Return what :data:`scope_options` collected as one request; a word may be a key, as ``base64:…``.
 
     Raises:
-        ConfigurationError: What should be base64 is not.
+        ConfigurationError: What should be base64 is not, or a word names nothing.
     """
-    words = tuple(word for word in scope if not is_base64(word))
     whole = [word for word in scope if is_base64(word)]
-    return ScopeRequest(words, tuple(decoded_key(text) for text in (*keys, *whole)), namespaces)
+    words = [
+        part
+        for word in scope
+        if not is_base64(word)
+        for part in ([word] if word.startswith("/") else split_words(word))
+    ]
+    return ScopeRequest(
+        tuple(words),
+        tuple(decoded_key(text) for text in (*keys, *whole)),
+        () if all_namespaces else namespaces,
+    )

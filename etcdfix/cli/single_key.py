@@ -14,8 +14,11 @@ from etcdfix.cli.options import configuration_of, gather_inputs
 from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.errors import EndedEarly
 from etcdfix.inputs.outputfile import destination
+from etcdfix.operations.look.in_scope import key_of
 from etcdfix.operations.look.missing import why_missing
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
+from etcdfix.resource_words import builtin_word
+from etcdfix.scope import ObjectWord
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout, display
 
@@ -36,6 +39,7 @@ class Opened(NamedTuple):
     """What a command reads from and writes to.
 
     Attributes:
+        key: The etcd key that is looked at.
         inputs: What the options say.
         configuration: That they name; None for none.
         source: Where the key is.
@@ -43,51 +47,79 @@ class Opened(NamedTuple):
         plugins: The KMS plugins; None where none is asked.
     """
 
+    key: bytes
     inputs: Inputs
     configuration: EncryptionConfiguration | None
     source: Source
     stream: BinaryIO
     plugins: KMSPlugins | None
 
-    def kept(
-        self, key: bytes, report: _Made | None, problems: Sequence[str], ended: EndedEarly | None
-    ) -> _Made:
+    def kept(self, report: _Made | None, problems: Sequence[str], ended: EndedEarly | None) -> _Made:
         """Return the report, and say why it is not of everything; end the command where there is none.
 
         Without a report no file takes the place of an earlier one.
 
         Args:
-            key: That it is about.
             report: None where nothing is kept under the key.
             problems: Why not everything was seen, where there is no report.
             ended: What ended the look early; None where nothing did.
         """
         say_incomplete(report.incomplete_reasons if report is not None else problems)
-        return report if report is not None else self._nothing(key, ended, incomplete=bool(problems))
+        return report if report is not None else self._nothing(ended, incomplete=bool(problems))
 
-    def _nothing(self, key: bytes, ended: EndedEarly | None, *, incomplete: bool) -> NoReturn:
-        where = display(key)
+    def _nothing(self, ended: EndedEarly | None, *, incomplete: bool) -> NoReturn:
+        where = display(self.key)
         if incomplete:
             say(f"{where}: nothing of it was seen; not everything could be read")
         else:
             say(f"nothing is stored under {where}, and no revision of it is kept")
         layout = StorageLayout(self.inputs.etcd_prefix)
-        hint = why_missing(self.source, layout, key) if not incomplete else ""
+        hint = why_missing(self.source, layout, self.key) if not incomplete else ""
         if hint:
             say_next(hint)
         code = int(ExitCode.INCOMPLETE if incomplete else ExitCode.SOURCE)
         click.get_current_context().exit(code if ended is None else ended.bare_exit_code)
 
 
-@contextlib.contextmanager
-def single_key(options: dict[str, Any], key: bytes, output_file: Path | None) -> Iterator[Opened]:
-    """Open what one key is read from, and where the report goes.
+def found_key(
+    source: Source,
+    inputs: Inputs,
+    configuration: EncryptionConfiguration | None,
+    word: ObjectWord,
+    plugins: KMSPlugins | None,
+) -> bytes:
+    """Return the etcd key of the one object that a word names, and say which it is.
 
     Raises:
-        ConfigurationError: Options make no sense.
+        ConfigurationError: It names several objects, or its resource does not exist.
+        ObjectNotFound: No namespace was given, and none has the object.
         SourceError: The source cannot be read.
     """
-    inputs = gather_inputs(options, key=key)
+    key = key_of(source, inputs.reading(configuration), word, plugins)
+    say(f"{word} is {display(key)}")
+    return key
+
+
+@contextlib.contextmanager
+def single_key(
+    options: dict[str, Any], wanted: bytes | ObjectWord, output_file: Path | None
+) -> Iterator[Opened]:
+    """Open what one object is read from, and where the report goes.
+
+    Args:
+        options: What click collected for the source and reading options.
+        wanted: Its etcd key, or how it was named.
+        output_file: As named by ``--output-file``.
+
+    Raises:
+        ConfigurationError: Options make no sense, or no one object was named.
+        ObjectNotFound: No namespace was given, and none has the object.
+        SourceError: The source cannot be read.
+    """
+    if isinstance(wanted, ObjectWord):
+        inputs = gather_inputs(options, resources=(builtin_word(wanted.resource),))
+    else:
+        inputs = gather_inputs(options, key=wanted)
     configuration = configuration_of(inputs)
     files = (inputs.file, inputs.encryption_config, options.get("manifest"), *inputs.tls_files)
     with (
@@ -95,5 +127,8 @@ def single_key(options: dict[str, Any], key: bytes, output_file: Path | None) ->
         destination(output_file, files) as stream,
         open_plugins(inputs, configuration) as plugins,
     ):
-        yield Opened(inputs, configuration, source, stream, plugins)
+        key = wanted
+        if isinstance(key, ObjectWord):
+            key = found_key(source, inputs, configuration, key, plugins)
+        yield Opened(key, inputs, configuration, source, stream, plugins)
         stream.flush()

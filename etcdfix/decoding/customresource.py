@@ -45,6 +45,8 @@ class CustomResourceInfo(msgspec.Struct, frozen=True):
         served_versions: Those of them that the API serves.
         storage_version: The version written today; "" where none is marked.
         conversion: ``None`` or ``Webhook``.
+        singular: What one of them is called; "" where the definition does not say.
+        short_names: What people type for it.
     """
 
     group: str
@@ -55,6 +57,8 @@ class CustomResourceInfo(msgspec.Struct, frozen=True):
     served_versions: tuple[str, ...]
     storage_version: str
     conversion: str = "None"
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
 
 
 def crd_info(crd: Mapping[str, Any]) -> CustomResourceInfo:
@@ -83,6 +87,8 @@ def crd_info(crd: Mapping[str, Any]) -> CustomResourceInfo:
         ),
         storage_version=stored,
         conversion=_string(_mapping(spec.get("conversion")).get("strategy")) or "None",
+        singular=_string(names.get("singular")),
+        short_names=tuple(filter(None, map(_string, _list(names.get("shortNames"))))),
     )
 
 

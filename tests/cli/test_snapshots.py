@@ -277,6 +277,10 @@ CASES = [
     Case("history-not-found", history("/registry/secrets/shop/never"), SOURCE),
     Case("history-no-key", history(), USAGE),
     Case("history-resource", history("secrets"), USAGE),
+    Case("history-object", history("Secret/tls-gcm-7", "-n", "pay"), FINDINGS),
+    Case("history-object-anywhere", history("secret/tls-gcm-7"), FINDINGS),
+    Case("history-objects", history("cm/cm-0"), USAGE),
+    Case("history-nowhere", history("cm/nix"), SOURCE),
     Case("help-copies", ["copies", "--help"], OK),
     Case("copies-one", copies("/registry/secrets/pay/tls-gcm-7"), OK),
     Case("copies-older", copies("configmaps", "--older-snapshot", ALPHA), OK),
@@ -342,7 +346,10 @@ CASES = [
     # words that make no sense
     Case("unknown-command", ["scam"], USAGE),
     Case("unknown-option", scan("--frobnicate"), USAGE),
-    Case("unknown-resource", scan("secret"), USAGE),
+    Case("words-of-kubectl", scan(*LOST, "po,deploy.apps", "Secret", "-n", "infra"), INCOMPLETE),
+    Case("scan-object", scan(*LOST, "po/dep-0-abc-1", "-n", "infra"), FINDINGS),
+    Case("scan-object-and-resource", scan("po/dep-0-abc-1", "svc"), USAGE),
+    Case("unknown-resource", scan("secrt"), USAGE),
     Case("unknown-resource-far-off", scan("zzzzzz"), USAGE),
     Case("namespace-of-nodes", scan("-n", "shop", "nodes"), USAGE),
     Case("namespace-and-prefix", scan("-n", "shop", "/registry/secrets"), USAGE),
@@ -368,7 +375,9 @@ CASES = [
     Case("get-pods-name", get(*LOST, "pods", "-n", "shop", "-o", "name"), FINDINGS),
     Case("get-widgets-json", get(*LOST, "widgets", "-A", "-o", "json", "--omit-managed-fields"), FINDINGS),
     Case("get-custom-resource", get(*LOST, "widgets", "w-1", "-n", "shop"), OK),
-    Case("get-namespaces-yaml", get(*LOST, "namespaces", "--omit-managed-fields"), OK),
+    Case("get-namespaces-yaml", get(*LOST, "namespaces", "--omit-managed-fields", "-o", "yaml"), OK),
+    Case("get-pods-table", get(*LOST, "po", "-n", "infra"), FINDINGS),
+    Case("get-two-kinds", get(*LOST, "cm,ns", "-n", "shop"), OK),
     Case("get-damaged-pod", get(*LOST, "/registry/pods/infra/dep-0-abc-1"), FINDINGS),
     Case("get-damaged-secret", get(*LOST, "/registry/secrets/infra/cache-plain-8"), FINDINGS),
     Case("get-secret-of-another-kind", get(*LOST, "/registry/secrets/infra/search-plain-3"), FINDINGS),
@@ -380,7 +389,7 @@ CASES = [
     Case("get-not-found", get(*LOST, "pods", "nought", "-n", "shop"), SOURCE),
     Case("get-key-not-found", get(*LOST, "/registry/pods/shop"), SOURCE),
     Case("get-nothing", get(), USAGE),
-    Case("get-unknown-resource", get("secret"), USAGE),
+    Case("get-unknown-resource", get("secrt"), USAGE),
     Case("get-raw-plaintext-secret", get(*LOST, "/registry/secrets/infra/registry-plain-4", "--raw"), USAGE),
     # what breakage sets off
     Case("help-impact", ["impact", "--help"], OK),
@@ -603,6 +612,7 @@ CASES = [
 def normalised(text: str, folder: Path) -> str:
     """Return output without what differs from run to run."""
     text = text.replace(str(folder), "TMP")
+    text = re.sub(r"(?m)(?<=\d   )( *)(\d+[smhdy]){1,2}$", r"\1AGE", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", text)
     # The hash of an audit record covers the version that wrote it.
     text = re.sub(r'(head:? \d+:|"sha256": "|io/previous": "sha256:)(?!0{64})[0-9a-f]{64}', r"\1HASH", text)

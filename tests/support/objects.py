@@ -58,6 +58,7 @@ def crd(
     kind: str = "Widget",
     scope: str = "Namespaced",
     more_versions: tuple[str, ...] = (),
+    short_names: tuple[str, ...] = (),
 ) -> bytes:
     """Return a CustomResourceDefinition as an API server stores it; v1 is the version that it stores."""
     versions = [{"name": "v1", "served": True, "storage": True}]
@@ -71,7 +72,13 @@ def crd(
             "group": group,
             "version": "v1",
             "versions": versions,
-            "names": {"plural": plural, "kind": kind, "singular": kind.lower(), "listKind": f"{kind}List"},
+            "names": {
+                "plural": plural,
+                "kind": kind,
+                "singular": kind.lower(),
+                "listKind": f"{kind}List",
+                **({"shortNames": list(short_names)} if short_names else {}),
+            },
             "scope": scope,
         },
         status={
@@ -82,9 +89,18 @@ def crd(
     )
 
 
-def json_object(api_version: str, kind: str, name: str, namespace: str = "shop", **fields: Any) -> bytes:
+def json_object(
+    api_version: str,
+    kind: str,
+    name: str,
+    namespace: str = "shop",
+    *,
+    more_metadata: dict[str, Any] | None = None,
+    **fields: Any,
+) -> bytes:
     """Return an object as JSON."""
     metadata = {"name": name, "uid": UID.decode()} | ({"namespace": namespace} if namespace else {})
+    metadata |= more_metadata or {}
     return json.dumps({"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}).encode()
 
 

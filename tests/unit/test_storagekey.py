@@ -20,7 +20,6 @@ from etcdfix.storagekey import (
     clean_prefix,
     custom_directory,
     display,
-    find_resources,
     likely_prefixes,
 )
 
@@ -95,6 +94,37 @@ apiextensions.k8s.io/customresourcedefinitions apiextensions.k8s.io = CustomReso
 apiregistration.k8s.io/apiservices apiregistration.k8s.io = APIService cluster v1
 """
 
+# path to short names, as `kubectl api-resources` of 1.36 lists them
+SHORT = {
+    "configmaps": ("cm",),
+    "services/endpoints": ("ep",),
+    "events": ("ev",),
+    "limitranges": ("limits",),
+    "namespaces": ("ns",),
+    "minions": ("no",),
+    "persistentvolumeclaims": ("pvc",),
+    "persistentvolumes": ("pv",),
+    "pods": ("po",),
+    "controllers": ("rc",),
+    "resourcequotas": ("quota",),
+    "serviceaccounts": ("sa",),
+    "services/specs": ("svc",),
+    "daemonsets": ("ds",),
+    "deployments": ("deploy",),
+    "replicasets": ("rs",),
+    "statefulsets": ("sts",),
+    "horizontalpodautoscalers": ("hpa",),
+    "cronjobs": ("cj",),
+    "certificatesigningrequests": ("csr",),
+    "ingress": ("ing",),
+    "networkpolicies": ("netpol",),
+    "ipaddresses": ("ip",),
+    "poddisruptionbudgets": ("pdb",),
+    "priorityclasses": ("pc",),
+    "storageclasses": ("sc",),
+    "volumeattributesclasses": ("vac",),
+    "apiextensions.k8s.io/customresourcedefinitions": ("crd", "crds"),
+}
 ROWS = [line.split() for line in LAYOUT.strip().splitlines()]
 EXPECTED = {
     path: ResourcePrefix(
@@ -105,6 +135,7 @@ EXPECTED = {
         namespaced=scope == "ns",
         codec=StorageCodec.JSON_BUILTIN if "/" in path and "." in path else StorageCodec.BUILTIN,
         version=version,
+        short_names=SHORT.get(path, ()),
     )
     for path, group, resource, kind, scope, version in ROWS
 }
@@ -123,6 +154,7 @@ def take_apart(
 def test_directories_are_those_of_the_layout() -> None:
     assert {d.path: d for d in builtin_directories()} == EXPECTED
     assert len(builtin_directories()) == len(ROWS) == 67
+    assert set(SHORT) <= set(EXPECTED)
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
@@ -373,35 +405,6 @@ def test_no_api_path_that_would_name_something_else(part: str) -> None:
 
 def test_no_api_path_where_only_the_crd_knows_the_version() -> None:
     assert custom_directory("example.com", "widgets").api_path("shop", "w") == ""
-
-
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("secrets", [""]),
-        ("deployments", ["apps"]),
-        ("deployments.apps", ["apps"]),
-        ("deployments.extensions", []),
-        ("ingresses.networking.k8s.io", ["networking.k8s.io"]),
-        ("ingress", []),
-        ("nodes", [""]),
-        ("minions", []),
-        ("services", [""]),
-        ("services.serving.knative.dev", ["serving.knative.dev"]),
-        ("widgets", ["a.example", "b.example"]),
-        ("widgets.a.example", ["a.example"]),
-        ("Secret", []),
-        ("", []),
-    ],
-)  # fmt: skip
-def test_resources_are_found_by_plural_and_group(name: str, found: list[str]) -> None:
-    known = [
-        *builtin_directories(),
-        custom_directory("a.example", "widgets"),
-        custom_directory("b.example", "widgets"),
-        custom_directory("serving.knative.dev", "services"),
-    ]
-    assert [d.group for d in find_resources(name, known)] == found
 
 
 def test_group_resource_prints_like_kubernetes() -> None:

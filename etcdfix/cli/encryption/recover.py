@@ -69,6 +69,7 @@ def command(
     save_dir: Path | None,
     audit_log: Path | None,
     namespaces: tuple[str, ...],
+    all_namespaces: bool,
     keys: tuple[str, ...],
     output: str,
     output_file: Path | None,
@@ -100,8 +101,8 @@ def command(
       etcdfix encryption recover --snapshot snapshot.db --token-file token --save-dir recovered
       etcdfix encryption recover --snapshot db --wal member/wal --token-file token --token-file former-token
     """  # noqa: D301 - the mark of click is the character itself
-    wanted = wanted_scope(scope, namespaces, keys)
-    inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
+    wanted = wanted_scope(scope, namespaces, keys, all_namespaces=all_namespaces)
+    inputs, configuration = what_to_read(options, resources=wanted.types)
     if logs and inputs.kine is not None:
         raise ConfigurationError(
             "--wal is of etcd, and --kine of SQLite: no log of one is of the other",

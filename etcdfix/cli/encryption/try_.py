@@ -61,6 +61,7 @@ def command(
     candidate_configs: tuple[Path, ...],
     candidate_keys: tuple[str, ...],
     namespaces: tuple[str, ...],
+    all_namespaces: bool,
     keys: tuple[str, ...],
     from_report: Path | None,
     output: str,
@@ -85,7 +86,7 @@ def command(
             "--from-report says what to try; a scope goes with a look of its own",
             hint="leave one of them out",
         )
-    wanted = wanted_scope(scope, namespaces, keys)
+    wanted = wanted_scope(scope, namespaces, keys, all_namespaces=all_namespaces)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     candidates = [
         *(NamedCandidate(shown_word(str(path)), load_configuration(path)) for path in candidate_configs),

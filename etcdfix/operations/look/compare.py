@@ -22,12 +22,12 @@ from etcdfix.operations.look.comparing.members import (
     reasons_of,
 )
 from etcdfix.operations.look.comparing.streams import Walk
-from etcdfix.operations.look.in_scope import shown_scope, values_in
+from etcdfix.operations.look.in_scope import resolved, resolved_among, shown_scope, values_in
 from etcdfix.remediation.preflight.members import AlarmKind, read_alarms
 from etcdfix.reports.compare_model import ComparedCopy, ComparisonReport, CopyHash
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_word, timestamp
-from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
+from etcdfix.scope import KeyRange, ScopeRequest
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.sources.etcd.hashkv import StoreHash
 from etcdfix.sources.live import LiveSource
@@ -109,7 +109,8 @@ def compare_members(
         warnings = [f"learner {label} has no vote, and was not asked" for label in survey.learners]
         warnings += _alarms(source)
         examiner = Examiner.of_cluster(source, request, plugins)
-        ranges = resolve_scope(request.scope, request.layout, examiner.readers.custom_directories())
+        scope, ranges = resolved(request.scope, examiner, source)
+        request = msgspec.structs.replace(request, scope=scope)
         sides = [Side(member.copy.label, examiner.apart()) for member in reached]
         hashes = read_hashes(members, revision) if len(reached) > 1 else _NOT_ASKED
         walked = _Walked(differences=Differences(sides, in_time=False))
@@ -179,7 +180,8 @@ def compare_sources(
     custom = {
         directory: None for examiner in examiners for directory in examiner.readers.custom_directories()
     }
-    ranges = resolve_scope(request.scope, request.layout, custom)
+    scope, ranges = resolved_among(request.scope, examiners[0], custom, sources)
+    request = msgspec.structs.replace(request, scope=scope)
     uids = [examiner.kube_system_uid(source) for examiner, source in zip(examiners, sources, strict=True)]
     copies = [_source_copy(source, when) for source, when in zip(sources, ("earlier", "later"), strict=True)]
     sides = [Side(copy.label, examiner.apart()) for copy, examiner in zip(copies, examiners, strict=True)]

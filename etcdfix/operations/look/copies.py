@@ -24,7 +24,7 @@ from etcdfix.operations.look.copies_assess import Assessor
 from etcdfix.operations.look.copies_gather import Gathered, Sought, Wanted, digest_of, uid_of
 from etcdfix.operations.look.copies_log import LogPlace
 from etcdfix.operations.look.copies_places import Search
-from etcdfix.operations.look.in_scope import shown_scope, values_in
+from etcdfix.operations.look.in_scope import resolved, shown_scope, values_in
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.reports.copies_model import CopiesReport, ObjectCopies, ObjectState
@@ -33,7 +33,7 @@ from etcdfix.reports.model import Remedy
 from etcdfix.reports.origin import report_origin
 from etcdfix.reports.rows import Rows
 from etcdfix.reports.saved_report import SavedReport
-from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
+from etcdfix.scope import KeyRange, ResolvedScope, ScopeRequest
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.sources.pages import paged
 from etcdfix.storagekey import StorageCodec, display, likely_prefixes
@@ -116,7 +116,9 @@ def find_copies(
     """
     examiner = Examiner.of_cluster(source, request, plugins)
     uid = examiner.kube_system_uid(source)
-    look = _Look(source, request, examiner, _ranges(request, examiner, uid))
+    scope, ranges = _resolved(request, examiner, source, uid)
+    request = msgspec.structs.replace(request, scope=scope)
+    look = _Look(source, request, examiner, ranges)
     search = Search(source, examiner, look.gathered, uid=uid, progress=progress)
 
     with ExitStack() as stack:
@@ -170,17 +172,17 @@ def _search(
         search.api_servers(request.api, identity)
 
 
-def _ranges(request: CopiesRequest, examiner: Examiner, uid: str | None) -> list[KeyRange]:
+def _resolved(request: CopiesRequest, examiner: Examiner, source: Source, uid: str | None) -> ResolvedScope:
     report = request.report
     if report is None:
-        return resolve_scope(request.scope, request.layout, examiner.readers.custom_directories())
+        return resolved(request.scope, examiner, source)
     if report.source.kube_system_uid != uid:
         raise ConfigurationError(
             f"the report is of the cluster whose kube-system has uid {report.source.kube_system_uid or 'unknown'}, "
             f"and here it is {uid or 'unknown'}",
             hint="name the etcd or the snapshot that was scanned, or scan this one",
         )
-    return [KeyRange(key, exact=True) for key in sorted(report.findings)]
+    return ResolvedScope(request.scope, [KeyRange(key, exact=True) for key in sorted(report.findings)])
 
 
 class _Look:

@@ -5,7 +5,7 @@ Nothing is kept of an object once it is written; values that wait for a KMS plug
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -17,9 +17,9 @@ from etcdfix.model import Outcome, ReadableRevision, StoredValue
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.reports.printers.objects import Form, Shown, Viewer
 from etcdfix.reports.printers.writers import Writer
-from etcdfix.scope import ScopeRequest, resolve_scope
+from etcdfix.resource_words import builtin_word, find_resources, require_resource
 from etcdfix.sources.base import Source, has_keys
-from etcdfix.storagekey import ResourcePrefix, StorageLayout, builtin_directories, find_resources
+from etcdfix.storagekey import ResourcePrefix, StorageLayout, builtin_directories, word_bytes
 from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
@@ -37,27 +37,44 @@ _BOOKKEEPING: Final = {
 }
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What to show: one key, or objects of one resource.
+class Named(msgspec.Struct, frozen=True):
+    """Objects of one resource.
 
     Attributes:
-        key: Complete etcd key; None where a resource is named.
-        resource: ``secrets``, ``deployments.apps``.
+        resource: Any word for it: ``secrets``, ``deploy``, ``deployments.apps``.
         names: Names of objects; none for all of them.
+    """
+
+    resource: str
+    names: tuple[str, ...] = ()
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What to show: one key, or objects of resources.
+
+    Attributes:
+        key: Complete etcd key; None where resources are named.
+        objects: Of which resources, in the order to show them.
         namespace: Of namespaced resources; None where none was given, which means ``default``.
         all_namespaces: Every namespace, also for named objects.
     """
 
     key: bytes | None = None
-    resource: str = ""
-    names: tuple[str, ...] = ()
+    objects: tuple[Named, ...] = ()
     namespace: str | None = None
     all_namespaces: bool = False
 
     @property
     def many(self) -> bool:
         """Whether a list is the answer, however many are in it."""
-        return self.key is None and (len(self.names) != 1 or self.all_namespaces)
+        if self.key is not None:
+            return False
+        return self.all_namespaces or len(self.objects) != 1 or len(self.objects[0].names) != 1
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Every resource that is named, as far as can be told without definitions."""
+        return tuple(dict.fromkeys(builtin_word(named.resource) for named in self.objects))
 
 
 class GetRequest(Reading, frozen=True, kw_only=True):
@@ -82,8 +99,8 @@ class GetResult(msgspec.Struct, kw_only=True):
         findings: How many cannot be read, or are inconsistent.
         undetermined: How many could not be decided, or could not be shown although they opened.
         masked: Values of Secrets that were masked.
-        missing: Names that were asked for and not found, in that order.
-        empty: A resource was listed whole, and there is none, in an etcd that has keys of the API servers.
+        missing: What was asked for by name and not found: resource and name, in that order.
+        empty: Resources were listed whole, and there is none, in an etcd that has keys of the API servers.
         problems: Why the source could not show everything.
         ended: What ended it early; None where nothing did.
     """
@@ -92,7 +109,7 @@ class GetResult(msgspec.Struct, kw_only=True):
     findings: int = 0
     undetermined: int = 0
     masked: int = 0
-    missing: list[str] = msgspec.field(default_factory=list)
+    missing: list[tuple[str, str]] = msgspec.field(default_factory=list)
     empty: bool = False
     problems: list[str] = msgspec.field(default_factory=list)
     ended: EndedEarly | None = None
@@ -140,14 +157,12 @@ def run_get(
     """
     examiner = Examiner.of_cluster(source, request, plugins)
     wanted = request.wanted
-    chosen = _Chosen(
-        request.layout, wanted, [] if wanted.key is not None else _directories(examiner, request)
-    )
+    chosen = _Chosen(request.layout, wanted, _directories(examiner, request))
     viewer = Viewer(examiner, reveal=request.reveal, omit_managed_fields=request.omit_managed_fields)
     result = GetResult()
 
     def take(found: Examination) -> None:
-        shown = viewer.show(found) if writer.contents else viewer.list(found)
+        shown = viewer.show(found) if writer.contents else viewer.list(found, ages=writer.ages)
         written = writer.write(shown)
         if not wanted.many:
             readable = ReadableRevisions(source, examiner).of(found).revision
@@ -171,7 +186,7 @@ def run_get(
     cut = result.ended is not None or bool(result.problems)
     result.problems[:0] = source.problems
     result.missing = chosen.missing if not cut else []
-    if not cut and not result.seen and wanted.key is None and not wanted.names:
+    if not cut and not result.seen and wanted.objects and not any(named.names for named in wanted.objects):
         result.empty = has_keys(source, request.layout)
     if (result.seen or result.empty) and not cut:
         writer.end()
@@ -205,10 +220,10 @@ def record_reveal(log: Path, request: GetRequest, *, form: str, file: Path | Non
         )  # fmt: skip
     else:
         namespace = "" if wanted.all_namespaces else wanted.namespace or DEFAULT_NAMESPACE
-        resource, _, group = wanted.resource.partition(".")
+        resource, _, group = wanted.types[0].partition(".") if len(wanted.types) == 1 else ("", "", "")
         subject = Subject(
-            key=b"", group=group, api_version="", resource=resource, namespace=namespace,
-            name=",".join(wanted.names),
+            key=b"", group=group, api_version="", resource=resource or ",".join(wanted.types), namespace=namespace,
+            name=",".join(name for named in wanted.objects for name in named.names),
         )  # fmt: skip
     read_from = f"file {file}" if file is not None else "a live etcd"
     operator = Operator.of_this_process(etcd_user=etcd_user)
@@ -245,9 +260,7 @@ def read_raw(
             "raw bytes are those of one object", hint="name a KEY, or RESOURCE NAME -n NAMESPACE"
         )
     examiner = Examiner.of_cluster(source, request, plugins)
-    chosen = _Chosen(
-        request.layout, wanted, [] if wanted.key is not None else _directories(examiner, request)
-    )
+    chosen = _Chosen(request.layout, wanted, _directories(examiner, request))
     for stored in chosen.values(source):
         with Examining(examiner) as examining:
             (found,) = (*examining.first([stored]), *examining.drain())
@@ -259,18 +272,22 @@ def read_raw(
     return None
 
 
-def _directories(examiner: Examiner, request: GetRequest) -> list[ResourcePrefix]:
+def _directories(examiner: Examiner, request: GetRequest) -> list[list[ResourcePrefix]]:
+    """Return the directories of each resource that is named."""
+    if request.wanted.key is not None:
+        return []
     custom = examiner.readers.custom_directories()
-    resource = request.wanted.resource
-    if resource in _BOOKKEEPING and not find_resources(resource, custom):
-        key = f"{request.layout.prefix.rstrip('/')}/{_BOOKKEEPING[resource]}"
-        raise ConfigurationError(
-            f"{resource} are bookkeeping of the API servers, and no resource",
-            hint=f"name a key: etcdfix get {key}; etcdfix scan {key.rpartition('/')[0]} lists them",
-        )
-    # Says what is wrong with it.
-    resolve_scope(ScopeRequest((resource,), prefixes_count=False), request.layout, custom)
-    return find_resources(resource, [*builtin_directories(), *custom])
+    known = [*builtin_directories(), *custom]
+    found = []
+    for named in request.wanted.objects:
+        if named.resource in _BOOKKEEPING and not find_resources(named.resource, custom):
+            key = f"{request.layout.prefix.rstrip('/')}/{_BOOKKEEPING[named.resource]}"
+            raise ConfigurationError(
+                f"{named.resource} are bookkeeping of the API servers, and no resource",
+                hint=f"name a key: etcdfix get {key}; etcdfix scan {key.rpartition('/')[0]} lists them",
+            )
+        found.append(require_resource(named.resource, known, prefixes_count=False))
+    return found
 
 
 def _count(result: GetResult, shown: Shown, *, written: bool) -> None:
@@ -287,16 +304,19 @@ def _count(result: GetResult, shown: Shown, *, written: bool) -> None:
 class _Chosen:
     """The keys that were meant, and the names that were not found; read :attr:`missing` afterwards."""
 
-    def __init__(self, layout: StorageLayout, wanted: Wanted, directories: list[ResourcePrefix]) -> None:
+    def __init__(
+        self, layout: StorageLayout, wanted: Wanted, directories: Sequence[Sequence[ResourcePrefix]]
+    ) -> None:
         self._layout = layout
         self._wanted = wanted
         self._directories = directories
-        self._found: set[str] = set()
+        self._found: set[tuple[str, str]] = set()
 
     @property
-    def missing(self) -> list[str]:
-        """Names that no key has."""
-        return [name for name in dict.fromkeys(self._wanted.names) if name not in self._found]
+    def missing(self) -> list[tuple[str, str]]:
+        """Resources and names that no key has."""
+        asked = ((named.resource, name) for named in self._wanted.objects for name in named.names)
+        return [one for one in dict.fromkeys(asked) if one not in self._found]
 
     def values(self, source: Source) -> Iterator[StoredValue]:
         """Yield what is stored under them."""
@@ -306,31 +326,28 @@ class _Chosen:
             if stored is not None:
                 yield stored
             return
-        for directory in self._directories:
-            base = self._layout.directory_prefix(directory)
-            if directory.namespaced is not False and not wanted.all_namespaces:
-                base += _bytes(wanted.namespace or DEFAULT_NAMESPACE) + b"/"
-            if wanted.names and not wanted.all_namespaces:
-                yield from self._named(source, base)
-            else:
-                yield from self._listed(source, base)
+        for named, directories in zip(wanted.objects, self._directories, strict=True):
+            for directory in directories:
+                base = self._layout.directory_prefix(directory)
+                if directory.namespaced is not False and not wanted.all_namespaces:
+                    base += word_bytes(wanted.namespace or DEFAULT_NAMESPACE) + b"/"
+                if named.names and not wanted.all_namespaces:
+                    yield from self._named(source, base, named)
+                else:
+                    yield from self._listed(source, base, named)
 
-    def _named(self, source: Source, base: bytes) -> Iterator[StoredValue]:
-        for name in dict.fromkeys(self._wanted.names):
-            stored = source.get(base + _bytes(name))
+    def _named(self, source: Source, base: bytes, named: Named) -> Iterator[StoredValue]:
+        for name in dict.fromkeys(named.names):
+            stored = source.get(base + word_bytes(name))
             if stored is not None:
-                self._found.add(name)
+                self._found.add((named.resource, name))
                 yield stored
 
-    def _listed(self, source: Source, base: bytes) -> Iterator[StoredValue]:
-        names = {_bytes(name): name for name in self._wanted.names}
+    def _listed(self, source: Source, base: bytes, named: Named) -> Iterator[StoredValue]:
+        names = {word_bytes(name): name for name in named.names}
         for stored in source.current(base):
             name = stored.key.rpartition(b"/")[2]
             if name in names:
-                self._found.add(names[name])
+                self._found.add((named.resource, names[name]))
             if not names or name in names:
                 yield stored
-
-
-def _bytes(word: str) -> bytes:
-    return word.encode("utf-8", "surrogateescape")

@@ -12,8 +12,9 @@ from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.printers.objects import Form, Shown, message_of
 from etcdfix.reports.remedies import ways_out
 from etcdfix.reports.ways import WayKind
+from etcdfix.resource_words import is_cluster_scoped
 from etcdfix.sources.base import Source, has_keys
-from etcdfix.storagekey import builtin_directories, display, find_resources
+from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
 from etcdfix.verdicts.examination import Examination
@@ -61,13 +62,12 @@ class Lines:
         many = self._request.wanted.many
         hidden = shown.secret and not self._request.reveal
         if found.verdict.outcome in WRONG:
-            if self._quiet:
-                return
             if many:
                 place = "" if written else "; not in the list"
                 if written and shown.irreplaceable:
                     place = "; not for kubectl: it has no resourceVersion"
-                self._line(_verdict(found, secret=hidden) + place)
+                if not self._quiet:
+                    self._line(_verdict(found, secret=hidden) + place)
                 self._stakes.add(found)
                 return
             if shown.form is Form.SALVAGE and written:
@@ -116,16 +116,18 @@ class Lines:
             if hint:
                 self._next(hint, "")
             return
-        if wanted.names:
-            self._say(f"{wanted.resource} {', '.join(map(repr, wanted.names))}: not found{self._where()}")
-        else:
-            self._say(f"no {wanted.resource}{self._where()}")
+        for named in wanted.objects:
+            where = self._where(named.resource)
+            if named.names:
+                self._say(f"{named.resource} {', '.join(map(repr, named.names))}: not found{where}")
+            else:
+                self._say(f"no {named.resource}{where}")
         if not has_keys(source, layout):
             self._next(
                 f"no key at all starts with {layout.prefix}: check --etcd-prefix, and that this is the right etcd",
                 "",
             )
-        elif not wanted.all_namespaces and self._where():
+        elif not wanted.all_namespaces and any(self._where(named.resource) for named in wanted.objects):
             other = "-A looks in all namespaces"
             self._next(
                 other if wanted.namespace else "-n NAMESPACE names another namespace, -A all of them", ""
@@ -138,7 +140,7 @@ class Lines:
         for line in self._stakes.lines():
             self._say(line)
         if self._stakes:
-            self._next("see what each needs", self._again.scan_of([self._request.wanted.resource]))
+            self._next("see what each needs", self._again.scan_of(self._request.wanted.types))
         for problem in result.problems:
             self._say(f"incomplete: {problem}")
         if result.masked:
@@ -151,13 +153,12 @@ class Lines:
         elif not result.seen:
             self.not_found(source)
         else:
-            for name in result.missing:
-                self._say(f"{self._request.wanted.resource} {name!r}: not found{self._where()}")
+            for resource, name in result.missing:
+                self._say(f"{resource} {name!r}: not found{self._where(resource)}")
 
-    def _where(self) -> str:
+    def _where(self, resource: str) -> str:
         wanted = self._request.wanted
-        known = find_resources(wanted.resource, builtin_directories())
-        if known and all(directory.namespaced is False for directory in known):
+        if is_cluster_scoped(resource):
             return ""
         if wanted.all_namespaces:
             return " in any namespace"

@@ -2,17 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
-from etcdfix.errors import SourceDenied
-from etcdfix.examine import Reading
+from etcdfix.errors import ConfigurationError, ObjectNotFound, SourceDenied
+from etcdfix.examine import Examiner, Reading
 from etcdfix.model import StoredValue
+from etcdfix.readers import Plugins
 from etcdfix.reports.model import Scope, Shard
 from etcdfix.reports.origin import shown_word
-from etcdfix.scope import KeyRange, ScopeRequest
+from etcdfix.scope import (
+    KeyRange,
+    KeysBelow,
+    ObjectWord,
+    ResolvedScope,
+    ScopeRequest,
+    find_objects,
+    not_found,
+    resolve_scope,
+)
 from etcdfix.sources.base import Source
 from etcdfix.sources.pages import Page, ValuesPage, values_of
-from etcdfix.storagekey import display
+from etcdfix.storagekey import ResourcePrefix, builtin_directories, display
+from etcdfix.text.safetext import key_arguments, quote_command
+
+_MOST_CHOICES: Final = 5
+
+
+def resolved(scope: ScopeRequest, examiner: Examiner, source: Source) -> ResolvedScope:
+    """Return what a scope comes to in the cluster that an examiner knows.
+
+    Raises:
+        ConfigurationError: The scope names something that does not exist.
+        ObjectNotFound: An object is in no namespace.
+        SourceError: The source cannot be read.
+    """
+    return resolved_among(scope, examiner, examiner.readers.custom_directories(), [source])
+
+
+def resolved_among(
+    scope: ScopeRequest, examiner: Examiner, custom: Iterable[ResourcePrefix], sources: Sequence[Source]
+) -> ResolvedScope:
+    """Return what a scope comes to where several sources have objects: see :func:`resolved`."""
+    with contextlib.ExitStack() as stack:
+        for source in sources:
+            stack.enter_context(source.aside())
+        try:
+            return resolve_scope(scope, examiner.layout, custom, keys_in(*sources))
+        except ObjectNotFound as exc:
+            raise unless_unseen(exc, *sources) from exc
+
+
+def key_of(source: Source, reading: Reading, word: ObjectWord, plugins: Plugins | None) -> bytes:
+    """Return the etcd key of the one object that ``TYPE/NAME`` names; with a namespace it may be gone.
+
+    Args:
+        source: Where it is.
+        reading: How the cluster's definitions are read.
+        word: What was typed.
+        plugins: The KMS plugins to ask; None to ask none.
+
+    Raises:
+        ConfigurationError: It names several objects, or its resource does not exist.
+        ObjectNotFound: No namespace was given, and none has the object.
+        SourceError: The source cannot be read.
+    """
+    with source.aside():
+        examiner = Examiner.of_cluster(source, reading, plugins)
+        known = [*builtin_directories(), *examiner.readers.custom_directories()]
+        keys = find_objects(word, reading.layout, known, keys_in(source))
+        if word.namespace and len(keys) > 1:  # a stray definition claims the resource as well
+            keys = [key for key in keys if source.get(key) is not None] or keys[:1]
+    if not keys:
+        raise unless_unseen(not_found(word), source)
+    if len(keys) > 1:
+        shown = [quote_command(key_arguments(key)) for key in keys[:_MOST_CHOICES]]
+        more = "" if len(keys) <= _MOST_CHOICES else f" or {len(keys) - _MOST_CHOICES} more"
+        raise ConfigurationError(
+            f"{word} names {len(keys)} objects", hint=f"-n NAMESPACE, or name one: {', '.join(shown)}{more}"
+        )
+    return keys[0]
+
+
+def keys_in(*sources: Source) -> KeysBelow:
+    """Return what lists the keys of some sources."""
+    return lambda prefix: dict.fromkeys(stored.key for source in sources for stored in source.current(prefix))
+
+
+def unless_unseen(error: ObjectNotFound, *sources: Source) -> ObjectNotFound:
+    """Return the error, which says so where not everything could be read: what was not seen may be there."""
+    problems = [problem for source in sources for problem in source.problems]
+    if not problems:
+        return error
+    return ObjectNotFound(
+        f"{error.message}, and not everything could be read: {problems[0]}",
+        hint="-n NAMESPACE names it without a search",
+    )
 
 
 def values_in(source: Source, ranges: Sequence[KeyRange], denied: list[bytes]) -> Iterator[StoredValue]:

@@ -22,7 +22,7 @@ from etcdfix.operations.look.each_value import EACH_VALUE
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.filtering import FilteringReporter
 from etcdfix.operations.look.gathering import SAMPLE, Gathering
-from etcdfix.operations.look.in_scope import pages_in, shown_scope
+from etcdfix.operations.look.in_scope import pages_in, resolved, shown_scope
 from etcdfix.operations.look.revision_times import landmarks_of
 from etcdfix.operations.look.scan_filters import ScanFilters
 from etcdfix.operations.look.shards import ShardRequest, beyond, pages_of, shown_shard, span_of
@@ -43,7 +43,7 @@ from etcdfix.reports.model import (
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
 from etcdfix.reports.shard import Seen
 from etcdfix.reports.tally import CAP, Tally
-from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
+from etcdfix.scope import KeyRange, ScopeRequest
 from etcdfix.sources.base import Divisible, Source, has_keys
 from etcdfix.sources.pages import Page
 from etcdfix.storagekey import display, likely_prefixes
@@ -145,9 +145,10 @@ def run_scan(
     everything = request.scope.everything and request.shard is None
     with started_early(source, jobs, everything=everything) as early:
         examiner = Examiner.of_cluster(source, request, plugins)
-        ranges = resolve_scope(request.scope, request.layout, examiner.readers.custom_directories())
+        scope, ranges = resolved(request.scope, examiner, source)
         cluster = examiner.kube_system_uid(source)
-        request = msgspec.structs.replace(request, same_again=with_what_it_keeps(request.same_again, source))
+        again = with_what_it_keeps(request.same_again, source)
+        request = msgspec.structs.replace(request, scope=scope, same_again=again)
         denied: list[bytes] = []
         pages, others, shard = _what_to_examine(source, ranges, request.shard, denied)
         filters = filtering = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from datetime import UTC, datetime
 from typing import BinaryIO, Final
 
 from etcdfix.model import Outcome
@@ -11,6 +12,7 @@ from etcdfix.reports.printers.objects import Form, Shown
 from etcdfix.reports.printers.text import INDENT, json_text, yaml_text
 from etcdfix.reports.tables import table_lines, width_for
 from etcdfix.text.safetext import safe_text
+from etcdfix.text.words import short_duration
 
 
 class Writer(ABC):
@@ -18,6 +20,7 @@ class Writer(ABC):
 
     Attributes:
         contents: Whether documents are written; a listing needs none.
+        ages: Whether it is shown when each object was made.
 
     Args:
         stream: Binary output.
@@ -25,6 +28,7 @@ class Writer(ABC):
     """
 
     contents = False
+    ages = False
 
     def __init__(self, stream: BinaryIO, *, many: bool) -> None:
         self._stream = stream
@@ -103,54 +107,40 @@ class NameWriter(Writer):
         return True
 
 
-_COLUMNS: Final = (
-    "NAMESPACE",
-    "NAME",
-    "KIND",
-    "OUTCOME",
-    "CAUSE",
-    "TRANSFORMER",
-    "ENCODING",
-    "BYTES",
-    "MOD REVISION",
-)
-_SPARE: Final = ("ENCODING", "BYTES", "MOD REVISION")
 _PAGE = 500
 _MAX_CELL = 260  # a name of Kubernetes has at most 253 characters
 
 
-class WideWriter(Writer):
-    """A row for each key, unreadable ones included; columns grow where a later page needs it."""
+class _RowWriter(Writer):
+    """A row for each key, unreadable ones included; columns grow where a later page needs it.
+
+    Attributes:
+        columns: Their headings.
+        spare: Those that a narrow terminal can do without.
+    """
+
+    columns: tuple[str, ...]
+    spare: tuple[str, ...]
 
     def __init__(self, stream: BinaryIO, *, many: bool) -> None:
         super().__init__(stream, many=many)
-        self._rows: list[tuple[str, ...]] = [_COLUMNS]
-        self._widths = [0] * len(_COLUMNS)
+        self._rows: list[tuple[str, ...]] = [self.columns]
+        self._widths = [0] * len(self.columns)
+
+    @abstractmethod
+    def _cells(self, shown: Shown) -> tuple[str, ...]:
+        """Return a row, "" for an empty cell."""
 
     def write(self, shown: Shown) -> bool:
         """Take one row."""
-        found = shown.found
-        kind = shown.kind
-        hidden = shown.secret and not (kind.kind + kind.version + kind.group).isprintable()
-        cells = (
-            found.namespace,
-            found.name,
-            "" if hidden else (f"{kind.api_version}/{kind.kind}" if kind.kind else ""),
-            found.verdict.outcome.value,
-            found.verdict.cause.value if found.verdict.cause is not None else "",
-            found.transformer,
-            found.decoded.encoding if found.decoded is not None else "",
-            str(len(found.stored.value)),
-            str(found.stored.mod_revision),
-        )
-        self._rows.append(tuple(fit(safe_text(cell), _MAX_CELL) or "-" for cell in cells))
+        self._rows.append(tuple(fit(safe_text(cell), _MAX_CELL) or "-" for cell in self._cells(shown)))
         if len(self._rows) >= _PAGE:
             self._print()
-        return found.verdict.outcome in _SERVED
+        return shown.found.verdict.outcome in _SERVED
 
     def end(self) -> None:
         """Print the last page."""
-        if self._rows != [_COLUMNS]:
+        if self._rows != [self.columns]:
             self._print()
 
     def _print(self) -> None:
@@ -160,9 +150,9 @@ class WideWriter(Writer):
         ]
         most = width_for(self._stream)
         if most and sum(self._widths) + 3 * (len(self._widths) - 1) > most:
-            for line in table_lines(self._rows[0], self._rows[1:], most, key="NAME", spare=_SPARE):
+            for line in table_lines(self._rows[0], self._rows[1:], most, key="NAME", spare=self.spare):
                 self._stream.write(f"{line}\n".encode())
-            self._rows = [_COLUMNS]
+            self._rows = [self.columns]
             return
         for row in self._rows:
             line = "   ".join(cell.ljust(width) for cell, width in zip(row, self._widths, strict=True))
@@ -170,7 +160,65 @@ class WideWriter(Writer):
         self._rows = []
 
 
+class TableWriter(_RowWriter):
+    """What kubectl shows of every resource, and what becomes of each key."""
+
+    ages = True
+    columns = ("NAMESPACE", "NAME", "OUTCOME", "CAUSE", "KIND", "MOD REVISION", "AGE")
+    spare = ("MOD REVISION", "AGE")
+
+    def _cells(self, shown: Shown) -> tuple[str, ...]:
+        found = shown.found
+        return (
+            found.namespace,
+            found.name,
+            found.verdict.outcome.value,
+            found.verdict.cause.value if found.verdict.cause is not None else "",
+            _kind(shown),
+            str(found.stored.mod_revision),
+            _age(shown.created),
+        )
+
+
+class WideWriter(_RowWriter):
+    """All that is known of each key without its contents."""
+
+    columns = (
+        "NAMESPACE", "NAME", "KIND", "OUTCOME", "CAUSE", "TRANSFORMER", "ENCODING", "BYTES", "MOD REVISION",
+    )  # fmt: skip
+    spare = ("ENCODING", "BYTES", "MOD REVISION")
+
+    def _cells(self, shown: Shown) -> tuple[str, ...]:
+        found = shown.found
+        return (
+            found.namespace,
+            found.name,
+            _kind(shown),
+            found.verdict.outcome.value,
+            found.verdict.cause.value if found.verdict.cause is not None else "",
+            found.transformer,
+            found.decoded.encoding if found.decoded is not None else "",
+            str(len(found.stored.value)),
+            str(found.stored.mod_revision),
+        )
+
+
+def _kind(shown: Shown) -> str:
+    kind = shown.kind
+    hidden = shown.secret and not (kind.kind + kind.version + kind.group).isprintable()
+    return f"{kind.api_version}/{kind.kind}" if kind.kind and not hidden else ""
+
+
+def _age(created: datetime | None) -> str:
+    """Return how long ago a time was; "" where nobody knows, or where it is yet to come."""
+    if created is None:
+        return ""
+    seconds = int((datetime.now(UTC) - created).total_seconds())
+    return short_duration(seconds) if seconds >= 0 else ""
+
+
 WRITERS: Final[dict[str, type[Writer]]] = {
+    "table": TableWriter,
     "yaml": YAMLWriter,
     "json": JSONWriter,
     "name": NameWriter,

@@ -80,4 +80,4 @@ def test_an_installation_has_its_own_copy_of_the_pages(
 
 def test_a_key_without_its_slash_is_no_cause(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "registry/secrets/shop/web"]) == 2
-    assert "is no key: keys start with /" in capfd.readouterr().err
+    assert "an etcd key, which starts with /" in capfd.readouterr().err

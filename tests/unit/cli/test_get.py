@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.cli import get as get_module
+from etcdfix.cli.program import PLUGIN, PROGRAM
 from etcdfix.cli.root import run
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.verify import read_records
@@ -59,11 +60,14 @@ def get(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], conf
             monkeypatch.delenv(name)
 
     def run_get(
-        *arguments: str, source: MemorySource | None = None, bare: bool = False
+        *arguments: str,
+        source: MemorySource | None = None,
+        bare: bool = False,
+        program: str = PROGRAM,
     ) -> tuple[int, str, str]:
         under_test = source or MemorySource(HOLDS)
         monkeypatch.setattr(get_module, "open_source", lambda _inputs, say: under_test)
-        code = run(["get", *arguments, *([] if bare else ["--encryption-config", config])])
+        code = run(["get", *arguments, *([] if bare else ["--encryption-config", config])], program)
         captured = capfd.readouterr()
         assert under_test.closed or code == 2
         return code, captured.out, captured.err
@@ -83,6 +87,13 @@ def get(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], conf
         (["/registry/configmaps/shop/settings"], ["settings"]),
         (["--key-base64", base64.b64encode(b"/registry/configmaps/shop/settings").decode()], ["settings"]),
         (["secrets", "web", "plain", "-n", "shop"], ["web", "plain"]),
+        (["cm"], ["settings"]),
+        (["ConfigMap/settings"], ["settings"]),
+        (["ns,cm", "-n", "shop"], ["kube-system", "settings"]),
+        (["secret,cm", "web", "settings", "-n", "shop"], ["web", "settings"]),
+        (["cm/settings", "secret/plain", "-n", "shop"], ["settings", "plain"]),
+        (["secret,cm/web", "-n", "shop"], ["web"]),
+        (["cm", "-n", "nowhere", "-A"], ["settings", "settings"]),
     ],
 )
 def test_words(get: Run, arguments: list[str], names: list[str]) -> None:
@@ -98,13 +109,18 @@ def test_words(get: Run, arguments: list[str], names: list[str]) -> None:
         (["/registry/a", "pods"], "a KEY stands alone", "etcdfix get RESOURCE"),
         (["/registry/a", "--key-base64", "YQ=="], "a KEY stands alone", "etcdfix get RESOURCE"),
         (["--key-base64", "%"], "not base64", ""),
-        (["pods/"], "names no objects", "RESOURCE NAME"),
-        ([""], "names no objects", "RESOURCE NAME"),
-        (["pods", "a/b"], "names no objects", "RESOURCE NAME"),
+        (["pods/"], "'pods/' names no object", "TYPE/NAME"),
+        ([""], "a name is empty", "TYPE NAME"),
+        (["pods", ""], "a name is empty", "TYPE NAME"),
+        (["pods,"], "'pods,' names no resource", "po,svc"),
+        (["pods", "a/b"], "names no objects", "TYPE NAME"),
+        (["po/a", "b"], "names no objects", "TYPE NAME"),
+        (["po/a/b"], "'po/a/b' names no object", "TYPE/NAME"),
+        (["po/a,svc/b"], "names no object", "TYPE/NAME"),
+        (["pods,secrt"], "unknown resource 'secrt'", "did you mean secrets?"),
         (["pods", "-n", ""], "no name of a namespace", "-n NAME"),
         (["pods", "-n", "a/b"], "no name of a namespace", "-n NAME"),
-        (["secret"], "unknown resource 'secret'", "did you mean secrets?"),
-        (["pods", "-o", "table"], "'table' is not one of", ""),
+        (["pods", "-o", "csv"], "'csv' is not one of", ""),
         (["/registry/a", "--raw", "--decrypted-raw"], "exclude each other", "leave one"),
         (["/registry/a", "--raw", "-o", "json"], "-o names a form", "leave one"),
         (["/registry/a", "--decrypted-raw"], "--decrypted-raw shows contents", "--reveal"),
@@ -164,7 +180,7 @@ def test_a_list_may_be_empty(get: Run, arguments: list[str], words: str) -> None
     code, out, err = get(*arguments, "-o", "json")
     assert (code, json.loads(out)["items"]) == (0, [])
     assert words in err
-    for output in ("yaml", "name", "wide"):
+    for output in ("yaml", "name", "wide", "table"):
         code, out, err = get(*arguments, "-o", output)
         assert (code, out) == (0, "")
         assert words in err
@@ -226,17 +242,68 @@ def test_a_list_says_one_line_for_each_that_is_missing(get: Run) -> None:
 
 
 def test_the_table_tells_it_all_itself(get: Run) -> None:
-    code, out, err = get("configmaps", "-A", "-o", "wide")
-    assert (code, err) == (1, "")
-    assert len(out.splitlines()) == 4
+    for form in ([], ["-o", "table"], ["-o", "wide"]):
+        code, out, err = get("configmaps", "-A", *form)
+        assert code == 1
+        assert len(out.splitlines()) == 4
+        severity, restart, *steps = err.splitlines()  # and what that means for the cluster
+        assert severity.startswith("etcdfix: BREAKS-NOW: LISTs of configmaps fail")
+        assert restart.startswith("etcdfix: DO NOT RESTART AN API SERVER: ")
+        assert [step.strip().split()[-1] for step in steps] == ["needs", "configmaps"]
+
+
+def test_many_are_a_table_and_one_is_a_document(get: Run) -> None:
+    for many in (["cm"], ["cm", "settings", "nix"], ["cm/settings", "-A"], ["cm,ns"]):
+        assert get(*many)[1].startswith("NAMESPACE "), many
+    for one in (["cm/settings"], ["cm", "settings"], ["/registry/configmaps/default/settings"]):
+        assert get(*one)[1].startswith("apiVersion: v1\n"), one
 
 
 def test_masking_is_said_once(get: Run) -> None:
-    code, out, err = get("secrets", "web", "plain", "-n", "shop")
+    code, out, err = get("secrets", "web", "plain", "-n", "shop", "-o", "yaml")
     assert code == 0
     assert out.count("bytes masked") == 2
     assert err == "etcdfix: 2 values masked: do not pipe this into kubectl; --reveal shows them\n"
     assert out.count("resourceVersion: masked") == 2
+
+
+KUBECONFIG = """
+current-context: night
+contexts:
+- name: day
+  context: {namespace: pay}
+- name: night
+  context: {namespace: shop, cluster: c}
+"""
+
+
+def test_kubectl_gives_its_namespace_to_get_and_says_so(
+    get: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(KUBECONFIG)
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    said = f"etcdfix: namespace shop, as context night of {file} has it; -n names another, -A all of them\n"
+    code, out, err = get("secret", "plain", "-o", "name", program=PLUGIN)
+    assert (code, out, err) == (0, "secret/plain\n", said)
+    # Nothing hidden decides where kubectl did not call, or where a namespace is named, or is of no matter.
+    assert get("secret", "plain", "-o", "name")[0] == 5
+    for arguments in (
+        ["cm/settings", "-n", "default"],
+        ["cm", "-A"],
+        ["ns"],
+        ["/registry/secrets/shop/plain"],
+    ):
+        assert "context night" not in get(*arguments, program=PLUGIN)[2], arguments
+    monkeypatch.setenv("ETCDFIX_NAMESPACE", "default")
+    assert "context night" not in get("cm/settings", program=PLUGIN)[2]
+    monkeypatch.delenv("ETCDFIX_NAMESPACE")
+    file.write_text("current-context: gone\n")
+    code, out, err = get("cm/settings", program=PLUGIN)
+    assert (code, out) == (2, "")
+    assert "current context 'gone' does not exist\n  next: -n NAMESPACE" in err
+    file.unlink()
+    assert get("cm/settings", "-o", "name", program=PLUGIN)[:2] == (0, "configmap/settings\n")
 
 
 def test_revealing_is_said(get: Run) -> None:
@@ -317,7 +384,7 @@ def test_a_namespace_of_the_environment_does_not_hinder_a_key(
 @pytest.mark.parametrize(("count", "more"), [(20, ""), (21, "and 1 more"), (33, "and 13 more")])
 def test_many_that_are_broken_are_counted_in_the_end(get: Run, count: int, more: str) -> None:
     holds = {f"/registry/configmaps/shop/{n:02}": config_map("cut")[:-9] for n in range(count)}
-    code, _out, err = get("configmaps", "-A", source=MemorySource(holds))
+    code, _out, err = get("configmaps", "-A", "-o", "yaml", source=MemorySource(holds))
     lines = err.splitlines()
     assert code == 1
     assert sum("decode-failure" in line for line in lines) == 20
@@ -330,7 +397,7 @@ def test_an_object_of_another_identity_is_not_for_kubectl(get: Run) -> None:
     assert (code, "resourceVersion: identity-mismatch" in out) == (1, True)
     assert "do not pipe this into kubectl: the object is not the one that its key names" in err
     assert "heals the object" not in err
-    code, out, err = get("configmaps", "-A", source=MemorySource({key: config_map("other")}))
+    code, out, err = get("configmaps", "-A", "-o", "yaml", source=MemorySource({key: config_map("other")}))
     assert (code, "resourceVersion: identity-mismatch" in out) == (1, True)
     assert err.splitlines()[0].endswith("; not for kubectl: it has no resourceVersion")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -39,6 +40,9 @@ def test_places_are_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert unnamed.log_path.name == "audit.jsonl"
 
 
+UNTYPED: dict[str, Any] = {"namespace": None, "etcd_prefix": None}
+
+
 @pytest.mark.parametrize(
     ("key", "key_base64", "found"),
     [
@@ -50,7 +54,10 @@ def test_places_are_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     ],
 )
 def test_one_key(key: str | None, key_base64: str | None, found: bytes) -> None:
-    assert one_key(key, key_base64) == found
+    assert one_key(key, key_base64, UNTYPED) == found
+    if key is not None or key_base64 is not None:
+        with pytest.raises(click.UsageError, match="narrows nothing"):
+            one_key(key, key_base64, UNTYPED | {"namespace": "shop"})
 
 
 @pytest.mark.parametrize(
@@ -70,7 +77,56 @@ def test_one_key(key: str | None, key_base64: str | None, found: bytes) -> None:
 )
 def test_not_one_key(key: str | None, key_base64: str | None, error: type[Exception]) -> None:
     with pytest.raises(error):
-        one_key(key, key_base64)
+        one_key(key, key_base64, UNTYPED)
+
+
+@pytest.mark.parametrize(
+    ("word", "namespace", "hint"),
+    [
+        ("secret/db", "shop", "a change takes the etcd key alone: /registry/secrets/shop/db"),
+        ("svc/web", "shop", "a change takes the etcd key alone: /registry/services/specs/shop/web"),
+        ("no/one", None, "a change takes the etcd key alone: /registry/minions/one"),
+        (
+            "crd/widgets.example.com",
+            None,
+            "apiextensions.k8s.io/customresourcedefinitions/widgets.example.com",
+        ),
+        ("cm/a b", "shop", "a change takes the etcd key alone: '/registry/configmaps/shop/a b'"),
+        ("secret/db", None, "etcdfix explain secret/db -n NAMESPACE says it"),
+        ("gs/one", "shop", "etcdfix explain gs/one -n shop says it"),
+        ("secret/db", "", "etcdfix explain secret/db -n NAMESPACE says it"),
+        ("no/one", "shop", "etcdfix explain no/one -n shop says it"),
+        ("secret/db", "a/b", "name exactly one key, in full"),
+        ("secrets", "shop", "name exactly one key, in full"),
+        ("registry/secrets/shop/db", None, "name exactly one key, in full"),
+        ("secret,cm/db", "shop", "name exactly one key, in full"),
+        ("secret/", "shop", "name exactly one key, in full"),
+    ],
+)
+def test_a_change_takes_no_other_name_than_the_key(word: str, namespace: str | None, hint: str) -> None:
+    with pytest.raises(RefusedByRule, match="is no key: keys start with /") as caught:
+        one_key(word, None, UNTYPED | {"namespace": namespace})
+    assert hint in caught.value.hint
+
+
+def test_the_key_to_type_is_of_the_storage_prefix() -> None:
+    with pytest.raises(RefusedByRule) as caught:
+        one_key("cm/a", None, {"namespace": "shop", "etcd_prefix": "/kubernetes.io"})
+    assert caught.value.hint.endswith(": /kubernetes.io/configmaps/shop/a")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["restore", "BACKUP"],
+        ["heal", "--from-report", "FILE", "--saved", "DIR", "--kubeconfig", "FILE"],
+    ],
+)
+def test_a_namespace_never_seems_to_narrow_a_change(
+    arguments: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*arguments, "--reason", "test", "-n", "shop"]) == 2
+    assert "narrows nothing that is changed" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("reason", ["", " ", "\n\t"])

@@ -269,6 +269,14 @@ def test_definitions_of_version_v1() -> None:
     )
 
 
+def test_what_people_type_for_a_custom_resource() -> None:
+    names = {"plural": "geese", "kind": "Goose", "singular": "goose", "shortNames": ["gs", 5, "", "hjonk"]}
+    info = crd_info({"spec": {"group": "example.com", "names": names}})
+    assert (info.singular, info.short_names) == ("goose", ("gs", "hjonk"))
+    bare = crd_info({"spec": {"names": {"plural": "geese", "singular": 7, "shortNames": {"gs": 1}}}})
+    assert (bare.singular, bare.short_names) == ("", ())
+
+
 def test_definitions_of_version_v1beta1_in_both_shapes() -> None:
     spec = {"group": "example.com", "names": {"plural": "widgets", "kind": "Widget"}, "version": "v1"}
     single = crd_info({"apiVersion": "apiextensions.k8s.io/v1beta1", "spec": spec})

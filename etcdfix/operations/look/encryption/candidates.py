@@ -23,7 +23,7 @@ from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.encryption.whole import Whole, WholeRequest
-from etcdfix.operations.look.in_scope import pages_in
+from etcdfix.operations.look.in_scope import pages_in, resolved
 from etcdfix.reports.encryption_model import (
     CandidateOnGroup,
     CandidateResult,
@@ -34,7 +34,7 @@ from etcdfix.reports.model import Remedy
 from etcdfix.reports.origin import report_origin, shown_word
 from etcdfix.reports.saved_report import SavedReport
 from etcdfix.reports.tally import MAX_NAMES, OTHERS
-from etcdfix.scope import ScopeRequest, resolve_scope
+from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source
 from etcdfix.sources.pages import paged
 from etcdfix.spool import Spool
@@ -157,7 +157,8 @@ def try_candidates(
         if request.report is not None:
             pages = paged(gathering.reported(source, request.report))
         else:
-            ranges = resolve_scope(request.scope, request.layout, today.readers.custom_directories())
+            scope, ranges = resolved(request.scope, today, source)
+            request = msgspec.structs.replace(request, scope=scope)
             pages = pages_in(source, ranges, gathering.denied)
         helpers = Helpers(today, request, source, jobs) if jobs != 1 else None
         ending = examine_all(

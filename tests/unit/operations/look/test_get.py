@@ -6,6 +6,7 @@ import base64
 import gzip
 import io
 import json
+import re
 import zipfile
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +19,7 @@ from etcdfix.cli.root import run
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, SourceError
 from etcdfix.model import StoredValue
-from etcdfix.operations.look.get import GetRequest, GetResult, Wanted, read_raw, run_get
+from etcdfix.operations.look.get import GetRequest, GetResult, Named, Wanted, read_raw, run_get
 from etcdfix.reports.printers.objects import Form, Shown, message_of
 from etcdfix.reports.printers.writers import WRITERS
 from etcdfix.storagekey import StorageLayout
@@ -38,7 +39,7 @@ from tests.support.objects import (
     secret,
     widget,
 )
-from tests.support.protobytes import block, object_meta, unknown
+from tests.support.protobytes import block, number, object_meta, unknown
 from tests.support.thorough import some
 
 CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
@@ -50,7 +51,7 @@ HOLDS = {
     "/registry/configmaps/default/settings": config_map(namespace="default"),
     "/registry/configmaps/shop/settings": config_map(),
     "/registry/configmaps/shop/third": config_map("third"),
-    CRD_KEY: crd(),
+    CRD_KEY: crd(short_names=("wd", "cj")),
     "/registry/example.com/widgets/shop/w-0": widget(),
     "/registry/masterleases/10.0.0.1": unknown(b"v1", b"Endpoints", block(1, object_meta(b""))),
     "/registry/namespaces/kube-system": namespace_object("kube-system"),
@@ -72,7 +73,7 @@ def get(
     source = holds if isinstance(holds, MemorySource) else MemorySource(holds)
     raw = key.encode() if isinstance(key, str) else key
     choice = {name: more.pop(name) for name in ("namespace", "all_namespaces") if name in more}
-    wanted = Wanted(key=raw, resource=resource, names=names, **choice)
+    wanted = Wanted(key=raw, objects=(Named(resource, names),) if resource else (), **choice)
     stream = io.BytesIO()
     seen: list[Shown] = []
     request = GetRequest(layout=StorageLayout(), wanted=wanted, configuration=config, **more)
@@ -104,7 +105,7 @@ def test_which_objects(names: tuple[str, ...], choice: dict[str, Any], keys: lis
     found = [shown.found.stored.key.decode().removeprefix("/registry/configmaps/") for shown in seen]
     assert found == keys
     assert result.seen == len(keys)
-    assert result.missing == ([] if keys else list(names))
+    assert result.missing == ([] if keys else [("configmaps", name) for name in names])
 
 
 def test_cluster_scoped_objects_have_no_namespace() -> None:
@@ -120,7 +121,7 @@ def test_custom_resources_go_by_their_definition() -> None:
 
 def test_names_that_are_missing_are_told() -> None:
     _, result, _ = get(HOLDS, "settings", "nix", "nought", resource="configmaps")
-    assert (result.seen, result.missing) == (1, ["nix", "nought"])
+    assert (result.seen, result.missing) == (1, [("configmaps", "nix"), ("configmaps", "nought")])
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ def test_names_that_are_missing_are_told() -> None:
 )
 def test_an_empty_list(holds: dict[str, bytes], names: tuple[str, ...], empty: bool, output: str) -> None:
     text, result, _ = get(holds, *names, resource="pods", output=output)
-    assert (result.seen, result.empty, result.missing) == (0, empty, list(names))
+    assert (result.seen, result.empty, result.missing) == (0, empty, [("pods", name) for name in names])
     if empty and output == "json":
         assert json.loads(text) == {
             "apiVersion": "v1", "items": [], "kind": "List", "metadata": {"resourceVersion": ""}
@@ -144,8 +145,8 @@ def test_an_empty_list(holds: dict[str, bytes], names: tuple[str, ...], empty: b
 
 
 def test_a_resource_that_does_not_exist() -> None:
-    with pytest.raises(ConfigurationError, match="unknown resource 'secret'"):
-        get(HOLDS, resource="secret")
+    with pytest.raises(ConfigurationError, match="unknown resource 'secrt'"):
+        get(HOLDS, resource="secrt")
 
 
 @pytest.mark.parametrize(
@@ -162,6 +163,70 @@ def test_hints_name_no_prefixes_of_keys() -> None:
     with pytest.raises(ConfigurationError) as refused:
         get(HOLDS, resource="nothing-like-it")
     assert "a whole key works too" in refused.value.hint
+
+
+# Words of kubectl
+
+
+@pytest.mark.parametrize(
+    ("objects", "keys"),
+    [
+        ([("cm", ())], ["configmaps/shop/settings", "configmaps/shop/third"]),
+        ([("Secret", ("web",))], ["secrets/shop/web"]),
+        ([("wd", ())], ["example.com/widgets/shop/w-0"]),
+        ([("cm", ("third",)), ("secret", ("web",))], ["configmaps/shop/third", "secrets/shop/web"]),
+        (
+            [("secret", ("web", "third")), ("cm", ("web", "third"))],
+            ["secrets/shop/web", "configmaps/shop/third"],
+        ),
+        ([("secrets.v1.", ("web",))], ["secrets/shop/web"]),
+    ],
+)
+def test_the_same_objects_by_other_words(objects: list[tuple[str, tuple[str, ...]]], keys: list[str]) -> None:
+    wanted = Wanted(objects=tuple(Named(*named) for named in objects), namespace="shop")
+    request = GetRequest(layout=StorageLayout(), wanted=wanted, configuration=CONFIG)
+    found: list[str] = []
+    run_get(
+        MemorySource(HOLDS),
+        request,
+        WRITERS["name"](io.BytesIO(), many=True),
+        told=lambda shown, _written: found.append(shown.found.stored.key.decode()),
+    )
+    assert [key.removeprefix("/registry/") for key in found if "broken" not in key] == keys
+
+
+def test_what_a_definition_shares_with_a_built_in_resource_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="resource 'cj' is ambiguous") as refused:
+        get(HOLDS, resource="cj")
+    assert refused.value.hint == "name one of: cronjobs.batch, widgets.example.com"
+
+
+def test_a_table_has_a_row_for_each_key() -> None:
+    def made_at(name: bytes, seconds: int) -> bytes:
+        meta = object_meta(name, b"shop", b"uid", block(8, number(1, seconds)))
+        return aescbc(unknown(b"v1", b"Secret", block(1, meta)))
+
+    holds = HOLDS | {
+        "/registry/secrets/shop/aged": made_at(b"aged", 1_500_000_000),
+        "/registry/secrets/shop/to-come": made_at(b"to-come", 9_000_000_000),
+    }
+    table, result, _ = get(holds, resource="secrets", namespace="shop", output="table")
+    header, *rows = (line.split() for line in table.splitlines())
+    assert header == ["NAMESPACE", "NAME", "OUTCOME", "CAUSE", "KIND", "MOD", "REVISION", "AGE"]
+    found = {row[1]: row for row in rows}
+    assert found["broken"][2:5] == ["decrypt-failure", "value-truncated", "v1/Secret"]
+    assert found["broken"][6] == found["web"][6] == found["to-come"][6] == "-"
+    assert found["aged"][:5] == ["shop", "aged", "readable", "-", "v1/Secret"]
+    assert re.fullmatch("[0-9]+y([0-9]+d)?", found["aged"][6])
+    assert result.findings == 1
+
+
+def test_an_age_that_is_no_time_is_none() -> None:
+    for stated in ("9999-99-99T99:99:99Z", "2024-05-01", "yesterday", 5, None):
+        odd = json_object("example.com/v1", "Widget", "odd", more_metadata={"creationTimestamp": stated})
+        holds = {CRD_KEY: crd(), "/registry/example.com/widgets/shop/odd": odd}
+        table, _, _ = get(holds, resource="widgets", namespace="shop", output="table")
+        assert table.splitlines()[1].split()[-1] == "-", stated
 
 
 # Forms
@@ -319,8 +384,8 @@ class _FailingSource(MemorySource):
         self.failing = failure
 
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
-        for number, record in enumerate(super().current(prefix)):
-            if number == self.after and prefix.startswith(b"/registry/configmaps"):
+        for index, record in enumerate(super().current(prefix)):
+            if index == self.after and prefix.startswith(b"/registry/configmaps"):
                 raise self.failing
             yield record
 
@@ -389,7 +454,9 @@ def test_which_raw_bytes_hold_a_secret_in_plain(key: str, value: bytes, is_secre
 
 
 def test_raw_bytes_are_those_of_one_object() -> None:
-    request = GetRequest(layout=StorageLayout(), wanted=Wanted(resource="configmaps", namespace="shop"))
+    request = GetRequest(
+        layout=StorageLayout(), wanted=Wanted(objects=(Named("configmaps"),), namespace="shop")
+    )
     with pytest.raises(ConfigurationError, match="one object"):
         read_raw(MemorySource(HOLDS), request, decrypt=False)
 
@@ -570,7 +637,7 @@ def test_nothing_is_revealed(
 def test_nothing_is_revealed_of_secrets_in_custom_resources(
     damage: str, output: list[str], monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    source = MemorySource({CRD_KEY: crd(), WIDGET_KEY: CUSTOM[damage]})
+    source = MemorySource({CRD_KEY: crd(short_names=("wd", "cj")), WIDGET_KEY: CUSTOM[damage]})
     monkeypatch.setattr(get_module, "open_source", lambda _inputs, say: source)
     run(["get", WIDGET_KEY, *output])
     captured = capfdbinary.readouterr()
@@ -579,7 +646,9 @@ def test_nothing_is_revealed_of_secrets_in_custom_resources(
 
 def test_values_in_custom_resources_are_revealed() -> None:
     for damage, value in CUSTOM.items():
-        text, result, _ = get({CRD_KEY: crd(), WIDGET_KEY: value}, key=WIDGET_KEY, reveal=True)
+        text, result, _ = get(
+            {CRD_KEY: crd(short_names=("wd", "cj")), WIDGET_KEY: value}, key=WIDGET_KEY, reveal=True
+        )
         assert (leaks(text.encode()) != [], result.masked) == (True, 0), damage
 
 
@@ -593,7 +662,7 @@ def test_nothing_that_was_masked_replaces_an_object() -> None:
     holds[KEY, "stringData alone"] = json_object("v1", "Secret", NAME, "shop", stringData={"a": "b"})
     forms = set()
     for (key, name), value in holds.items():
-        text, result, (shown,) = get({CRD_KEY: crd(), key: value}, key=key)
+        text, result, (shown,) = get({CRD_KEY: crd(short_names=("wd", "cj")), key: value}, key=key)
         if not result.masked:
             continue
         document = json.loads(text)

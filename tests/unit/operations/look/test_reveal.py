@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.errors import UnsafePlace
-from etcdfix.operations.look.get import GetRequest, Wanted, record_reveal
+from etcdfix.operations.look.get import GetRequest, Named, Wanted, record_reveal
 from etcdfix.remediation.audit.verify import read_records, verify
 from etcdfix.storagekey import StorageLayout
 
@@ -21,9 +21,9 @@ def reveal(log: Path, wanted: Wanted) -> object:
     ("wanted", "namespace", "name"),
     [
         (Wanted(key=b"/registry/secrets/shop/web"), "shop", "web"),
-        (Wanted(resource="secrets", names=("a", "b"), namespace="shop"), "shop", "a,b"),
-        (Wanted(resource="secrets"), "default", ""),
-        (Wanted(resource="secrets", all_namespaces=True), "", ""),
+        (Wanted(objects=(Named("secret", ("a", "b")),), namespace="shop"), "shop", "a,b"),
+        (Wanted(objects=(Named("Secret"),)), "default", ""),
+        (Wanted(objects=(Named("secrets"),), all_namespaces=True), "", ""),
     ],
 )
 def test_a_reveal_is_a_record_of_its_own(tmp_path: Path, wanted: Wanted, namespace: str, name: str) -> None:
@@ -44,4 +44,4 @@ def test_a_reveal_is_a_record_of_its_own(tmp_path: Path, wanted: Wanted, namespa
 def test_no_record_no_reveal(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with pytest.raises(UnsafePlace):
-        reveal(tmp_path / "audit.jsonl", Wanted(resource="secrets"))
+        reveal(tmp_path / "audit.jsonl", Wanted(objects=(Named("secrets"),)))

@@ -1,0 +1,191 @@
+"""The words of kubectl on a live etcd, on its snapshot, and in the file of kine: they name the same objects."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from etcdfix.cli.root import run
+from tests.support.etcd_server import EtcdServer
+from tests.support.kine import KineWriter
+from tests.support.objects import config_map, crd, namespace_object, secret, widget
+from tests.support.protobytes import block, object_meta, unknown
+
+pytestmark = pytest.mark.etcd
+
+CRD = "/registry/apiextensions.k8s.io/customresourcedefinitions"
+
+
+def built_in(version: str, kind: str, name: str, namespace: str) -> bytes:
+    meta = object_meta(name.encode(), namespace.encode(), f"uid-of-{namespace}-{name}".encode())
+    return unknown(version.encode(), kind.encode(), block(1, meta))
+
+
+HOLDS = {
+    f"{CRD}/gadgets.example.com": crd("gadgets", kind="Gadget", short_names=("gd", "cj")),
+    f"{CRD}/widgets.example.com": crd(short_names=("wd",)),
+    "/registry/configmaps/default/both": config_map("both", "default"),
+    "/registry/configmaps/shop/both": config_map("both"),
+    "/registry/configmaps/shop/x": config_map("x"),
+    "/registry/deployments/default/web": built_in("apps/v1", "Deployment", "web", "default"),
+    "/registry/deployments/shop/web": built_in("apps/v1", "Deployment", "web", "shop"),
+    "/registry/example.com/widgets/shop/w-0": widget(),
+    "/registry/namespaces/kube-system": namespace_object("kube-system"),
+    "/registry/pods/other/web": built_in("v1", "Pod", "web", "other")[:-3],
+    "/registry/pods/shop/broken": built_in("v1", "Pod", "broken", "shop")[:-3],
+    "/registry/pods/shop/web": built_in("v1", "Pod", "web", "shop"),
+    "/registry/secrets/shop/web": secret(),
+    "/registry/services/specs/shop/web": built_in("v1", "Service", "web", "shop"),
+}
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Words = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module")
+def places(
+    start_etcd: Callable[..., EtcdServer], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, list[str]]]:
+    folder = tmp_path_factory.mktemp("words")
+    etcd = start_etcd()
+    kine = KineWriter(folder / "state.db")
+    for key, value in HOLDS.items():
+        assert etcd.put(key.encode(), value) == kine.put(key.encode(), value)
+    etcd.etcdctl("snapshot", "save", folder / "snapshot.db")
+    yield {
+        "live": ["--endpoints", etcd.endpoint],
+        "snapshot": ["--snapshot", str(folder / "snapshot.db")],
+        "kine": ["--kine", str(folder / "state.db")],
+    }
+    kine.close()
+
+
+@pytest.fixture(params=["live", "snapshot", "kine"])
+def words(
+    request: pytest.FixtureRequest,
+    places: dict[str, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Words:
+    """Return a function that runs a command on each of the places."""
+    for name in list(os.environ):
+        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
+            monkeypatch.delenv(name)
+
+    def run_on(*arguments: str, source: bool = True) -> Ran:
+        code = run([*arguments, *(places[request.param] if source else []), "--no-encryption"])
+        return Ran(code, *capfd.readouterr())
+
+    return run_on
+
+
+@pytest.mark.parametrize("word", ["po", "pods", "Pod", "pods.v1.", "po,wd"])
+def test_scan_of_a_resource_in_a_namespace(words: Words, word: str) -> None:
+    ran = words("scan", word, "-n", "shop", "-o", "json")
+    report = json.loads(ran.out)
+    assert ran.code == 1
+    assert [finding["key"] for finding in report["findings"]] == ["/registry/pods/shop/broken"]
+    assert report["scope"]["resources"][0] == "pods"
+    assert report["scope"]["namespaces"] == ["shop"]
+    assert report["summary"]["keys"] == (3 if "," in word else 2)
+
+
+def test_a_scan_is_of_every_namespace_where_none_is_named(words: Words) -> None:
+    for arguments in (["po"], ["po", "-A"]):
+        report = json.loads(words("scan", *arguments, "-o", "json").out)
+        assert report["summary"]["keys"] == 3
+    report = json.loads(words("scan", "pod/web", "-o", "json").out)
+    assert report["summary"]["keys"] == 2
+    assert report["scope"]["prefixes"] == ["/registry/pods/other/web", "/registry/pods/shop/web"]
+    assert report["scope"]["resources"] == report["scope"]["namespaces"] == []
+
+
+def test_get_of_one_object(words: Words) -> None:
+    for word in ("deploy/web", "Deployment.apps/web", "deployments.v1.apps/web"):
+        ran = words("get", word, "-n", "shop", "-o", "json")
+        assert (ran.code, ran.err) == (0, "")
+        assert json.loads(ran.out)["metadata"]["uid"] == "uid-of-shop-web"
+    assert json.loads(words("get", "deploy/web", "-o", "json").out)["metadata"]["namespace"] == "default"
+
+
+def test_get_of_many(words: Words) -> None:
+    ran = words("get", "po,svc,wd", "-n", "shop")
+    assert ran.code == 1
+    rows = [line.split()[1:5] for line in ran.out.splitlines()[1:]]
+    assert rows == [
+        ["broken", "decode-failure", "value-truncated", "v1/Pod"],
+        ["web", "readable", "-", "v1/Pod"],
+        ["web", "readable", "-", "v1/Service"],
+        ["w-0", "readable", "-", "example.com/v1/Widget"],
+    ]
+
+
+@pytest.mark.parametrize("command", ["impact", "history", "explain"])
+def test_one_object_by_its_name(words: Words, command: str) -> None:
+    by_key = words(command, "/registry/configmaps/shop/x", "-o", "json")
+    for arguments in (["cm/x"], ["configmap/x", "-n", "shop"], ["ConfigMap/x", "-A"]):
+        ran = words(command, *arguments, "-o", "json")
+        assert ran.code == by_key.code == 0
+        assert ran.err.startswith(f"etcdfix: {arguments[0]} is /registry/configmaps/shop/x\n")
+        assert "/registry/configmaps/shop/x" in ran.out
+        assert len(json.loads(ran.out)) == len(json.loads(by_key.out))
+
+
+@pytest.mark.parametrize("command", ["impact", "history", "explain"])
+def test_what_names_no_one_object_is_refused(words: Words, command: str) -> None:
+    several = words(command, "cm/both")
+    assert (several.code, several.out) == (2, "")
+    assert "cm/both names 2 objects" in several.err
+    assert "name one: /registry/configmaps/default/both, /registry/configmaps/shop/both" in several.err
+    assert words(command, "cm/both", "-n", "shop").code == 0
+    nowhere = words(command, "cm/nix")
+    assert (nowhere.code, nowhere.out) == (5, "")
+    assert "cm/nix: no object of this name was found in any namespace" in nowhere.err
+    shared = words(command, "cj/x", "-n", "shop")
+    assert (shared.code, shared.out) == (2, "")
+    assert "name one of: cronjobs.batch, gadgets.example.com" in shared.err
+
+
+def test_the_definitions_are_asked_on_every_command_that_takes_a_scope(words: Words) -> None:
+    for command in (["scan"], ["get"], ["copies"]):
+        assert words(*command, "cj").code == 2, command
+        assert words(*command, "wd", "-n", "shop").code == 0, command
+
+
+def test_nothing_is_changed_by_any_name_but_the_key(places: dict[str, list[str]], words: Words) -> None:
+    flag = "--ignore-store-read-error-with-cluster-breaking-potential"
+    for name, shown in (
+        ("po/broken", "/registry/pods/shop/broken"),
+        ("wd/w-0", "etcdfix explain wd/w-0 -n shop"),
+    ):
+        ran = words(
+            "delete", name, "-n", "shop", flag, "--reason", "test", "--yes", *places["live"], source=False
+        )
+        assert ran.code == 4
+        assert f"{name} is no key: keys start with /" in ran.err
+        assert shown in ran.err
+
+
+def test_compare_takes_the_same_words(places: dict[str, list[str]], words: Words, tmp_path: Path) -> None:
+    earlier = places["snapshot"][1]
+    target = tmp_path / "report.json"
+    ran = words(
+        "compare", "pod/web", "--with-snapshot", earlier, *places["snapshot"], "-o", "json",
+        "--output-file", str(target), source=False,
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert json.loads(target.read_bytes())["scope"]["prefixes"] == [
+        "/registry/pods/other/web",
+        "/registry/pods/shop/web",
+    ]

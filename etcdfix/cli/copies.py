@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.cluster_index import nothing_examined, output_options
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, jobs_option, option_group, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
@@ -70,7 +71,7 @@ _place_options = option_group(
 )  # fmt: skip
 
 
-@click.command("copies", epilog=epilog(MEANINGS))
+@click.command("copies", cls=Command, epilog=epilog(MEANINGS))
 @scope_options
 @_place_options
 @source_options

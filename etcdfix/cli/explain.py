@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import is_key, wanted_key
 from etcdfix.cli.options import reading_options, source_options
@@ -32,7 +33,7 @@ MEANINGS: dict[ExitCode, str] = {
 _HEALTHY = frozenset({"readable", "not-an-object"})
 
 
-@click.command("explain", epilog=epilog(MEANINGS))
+@click.command("explain", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("word", metavar="[KEY|CAUSE]", default="")
 @click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed.")
 @source_options

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import decoded_key, is_key, named_key
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
@@ -45,7 +46,7 @@ MEANINGS: dict[ExitCode, str] = {
 }
 
 
-@click.command("get", epilog=epilog(MEANINGS))
+@click.command("get", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("what", nargs=-1, metavar="KEY | RESOURCE [NAME]...")
 @click.option(
     "-n",

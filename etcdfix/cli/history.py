@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import wanted_key
 from etcdfix.cli.options import FILE, reading_options, source_options
@@ -29,7 +30,7 @@ MEANINGS: dict[ExitCode, str] = {
 }
 
 
-@click.command("history", epilog=epilog(MEANINGS))
+@click.command("history", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("key", required=False)
 @click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed.")
 @click.option(

@@ -16,6 +16,7 @@ from etcdfix.cli.cluster_index import (
     output_options,
     report_on,
 )
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import wanted_key
 from etcdfix.cli.options import jobs_option, reading_options, source_options
@@ -37,7 +38,7 @@ MEANINGS: dict[ExitCode, str] = {
 }
 
 
-@click.command("impact", epilog=epilog(MEANINGS))
+@click.command("impact", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("key", required=False)
 @click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed.")
 @click.option(

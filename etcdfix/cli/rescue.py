@@ -10,6 +10,7 @@ import click
 from etcdfix.apiserver.fleet import open_fleet, require_servers
 from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.anchor import anchor_option, named_anchor
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import FILE, parse_kubernetes_version, timeout_option
@@ -47,7 +48,7 @@ MEANINGS: dict[int, str] = {
 }
 
 
-@click.command("rescue", epilog=epilog(MEANINGS))
+@click.command("rescue", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("keys", nargs=-1, metavar="[KEY]...")
 @click.option(
     "--key-base64", "keys_base64", multiple=True, metavar="BASE64", help="A key that cannot be typed."

@@ -9,8 +9,10 @@ import click
 
 from etcdfix.cli.change_output import change_output_option
 from etcdfix.cli.changing import OpenChange, etcd_options, open_change
+from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import FILE
+from etcdfix.cli.output import say_lines
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     EXIT_CODES,
@@ -20,9 +22,7 @@ from etcdfix.cli.safety import (
     member_options,
     named_digest,
     one_key,
-    show,
 )
-from etcdfix.cli.variables import ChangingCommand
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.from_log import of_log
 from etcdfix.operations.change.restore import run_restore
@@ -142,7 +142,7 @@ def command(*, backup_or_key: str | None, key_base64: str | None, **options: Any
                 **change.request,
             ),
             change.confirmer,
-            preview=lambda shown: show(restore_preview_lines(cluster, shown), err=True),
+            preview=lambda shown: say_lines(restore_preview_lines(cluster, shown)),
             progress=change.progress,
         )
         unread = not cluster.configured and looks_enveloped(candidate.stored.value)

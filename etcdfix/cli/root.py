@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 import threading
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import click
@@ -15,9 +16,9 @@ from click.core import ParameterSource
 from etcdfix import __version__
 from etcdfix.cli.ending import ending_early
 from etcdfix.cli.lazy_group import Commands, LazyGroup
+from etcdfix.cli.output import HABITS, emit, own_habits, say_error
 from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.secrecy import forbid_core_dumps
-from etcdfix.text.safetext import safe_text
 
 COMMANDS: Commands = {
     "scan": ("etcdfix.cli.scan", "Examine everything in scope, and report what cannot be read and why."),
@@ -162,7 +163,10 @@ def _thread_died(died: threading.ExceptHookArgs) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; errors become one line on standard error, and a hint."""
-    with ending_early():
+    with own_habits(), ending_early():
+        # Before click reads them: what it finds wrong with the words is told in that form too.
+        pairs = [*pairwise(arguments), *(tuple(word.split("=", 1)) for word in arguments)]
+        HABITS.json = ("--log-format", "json") in pairs
         return _run(arguments)
 
 
@@ -172,7 +176,7 @@ def _run(arguments: list[str]) -> int:
         if sys.stdout is not None:  # closed by the shell: >&-
             sys.stdout.flush()
     except click.exceptions.Abort:
-        click.echo("interrupted", err=True)
+        emit("error", "interrupted")
         return 130
     except _Ended as exc:
         return _end_early(exc.ending, arguments)
@@ -180,10 +184,10 @@ def _run(arguments: list[str]) -> int:
         return _end_early(EndedEarly.of(exc), arguments)
     except click.ClickException as exc:
         _blame_the_variable(exc)
-        exc.show()
+        _say_misuse(exc)
         return exc.exit_code
     except EtcdfixError as exc:
-        _say_error(safe_text(exc.message), exc.hint)
+        say_error(exc.message, exc.hint, exc.code)
         return exc.exit_code
     except (_ReaderGone, BrokenPipeError):
         _discard_output()
@@ -191,22 +195,22 @@ def _run(arguments: list[str]) -> int:
     except OSError as exc:
         _discard_output()
         what = f"{exc.strerror} ({exc.filename})" if exc.filename else str(exc.strerror or exc)
-        _say_error(
-            safe_text(f"reading or writing failed: {what}"),
+        say_error(
+            f"reading or writing failed: {what}",
             f"{_what_changed(arguments)}; the output is incomplete",
         )
         return 3
     except MemoryError:
-        _say_error(f"the system gives this process no more memory; {_what_changed(arguments)}", "")
+        say_error(f"the system gives this process no more memory; {_what_changed(arguments)}", "")
         return 3
     except Exception as exc:
         if "can't start new thread" in str(exc):
-            _say_error(f"the system gives this process no more threads; {_what_changed(arguments)}", "")
+            say_error(f"the system gives this process no more threads; {_what_changed(arguments)}", "")
             return 3
         if os.environ.get("ETCDFIX_DEBUG") == "1":
             raise
         kind = type(exc).__name__
-        _say_error(
+        say_error(
             f"internal error ({kind}); {_what_changed(arguments)}",
             "please report it with the output of the same command run with ETCDFIX_DEBUG=1; read that output "
             "first, it may name objects of your cluster",
@@ -218,12 +222,12 @@ def _run(arguments: list[str]) -> int:
 def _end_early(ending: EndedEarly, arguments: list[str]) -> int:
     """Say that a command ended before it had a result; return its exit code."""
     if ending.reason == "interrupted":
-        click.echo("interrupted", err=True)
+        emit("error", "interrupted")
     else:
         # No --timeout counts while a change is made, and what was changed before is told.
         at_most_told = "what is told as done stays done" if ending.changed else "nothing was changed"
         what = at_most_told if ending.by_clock else _what_changed(arguments)
-        _say_error(f"{ending.reason}; {what}", "")
+        say_error(f"{ending.reason}; {what}", "")
     return ending.bare_exit_code
 
 
@@ -254,7 +258,9 @@ def _blame_the_variable(exc: click.ClickException) -> None:
         exc.param_hint = f"the variable {exc.param.envvar}"
 
 
-def _say_error(message: str, hint: str) -> None:
-    click.echo(f"etcdfix: {message}", err=True)
-    if hint:
-        click.echo(f"  next: {safe_text(hint)}", err=True)
+def _say_misuse(exc: click.ClickException) -> None:
+    """Say what is wrong with a command line."""
+    if HABITS.json:
+        say_error(exc.format_message(), "", "usage")
+    else:
+        exc.show()

@@ -5,7 +5,7 @@ None of them has a variable: what was exported once must not decide tonight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -204,9 +204,3 @@ def change_exit_code(outcome: ChangeOutcome) -> int:
     certain = outcome.result is None or outcome.result in done
     told = outcome.head is not None and outcome.anchored is not False
     return 0 if certain and told and not outcome.doubtful else 3
-
-
-def show(lines: Iterator[str], *, err: bool = False) -> None:
-    """Write lines that are safe already."""
-    for line in lines:
-        click.echo(line, err=err)

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import click
 
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
 from etcdfix.cli.of_list import of_list
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
-from etcdfix.cli.output import say, say_incomplete
+from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
@@ -27,6 +28,7 @@ from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.next_steps import plugin_troubles
 from etcdfix.reports.redaction import RedactingReporter, Redactor, load_redaction_key
 from etcdfix.storagekey import StorageLayout
+from etcdfix.text.notes import Note
 from etcdfix.text.safetext import safe_text
 
 _SHARD: Final = re.compile(r"([1-9][0-9]{0,3})/([1-9][0-9]{0,3})")
@@ -42,7 +44,7 @@ def _shard(_context: click.Context, _parameter: click.Parameter, text: str | Non
     return ShardRequest(int(found[1]), int(found[2]))
 
 
-@click.command("scan", epilog=epilog(MEANINGS))
+@click.command("scan", cls=Command, epilog=epilog(MEANINGS))
 @scope_options
 @source_options
 @reading_options
@@ -167,7 +169,7 @@ def command(
         f"{keys} {outcome}" for outcome, keys in result.new.items() if keys and outcome not in fail_on
     ]
     if uncounted:
-        say(f"not counted for the exit code (--fail-on): {', '.join(uncounted)}")
+        say(Note(f"not counted for the exit code (--fail-on): {', '.join(uncounted)}"))
     return int(scan_exit_code(result, fail_on))
 
 
@@ -208,9 +210,9 @@ def _last_words(result: ScanResult, request: ScanRequest, revision: int) -> None
         say(f"NOTHING WAS EXAMINED: no key starts with {prefix}{at}")
         places = " or ".join(safe_text(p) for p in result.suggested_prefixes[:3])
         if places:
-            say(f"  next: Kubernetes keys seem to be under {places}; give it with --etcd-prefix")
+            say_next(f"Kubernetes keys seem to be under {places}; give it with --etcd-prefix")
         else:
-            say("  next: check --etcd-prefix and that this is the etcd that the API servers use")
+            say_next("check --etcd-prefix and that this is the etcd that the API servers use")
     elif result.nothing_named_exists:
         say("NOTHING WAS EXAMINED: no key matches the given name (the storage prefix itself holds keys)")
     elif summary.keys == 0 and request.shard is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
@@ -30,7 +31,7 @@ MEANINGS: dict[ExitCode, str] = {
 }
 
 
-@click.command("what-if", epilog=epilog(MEANINGS))
+@click.command("what-if", cls=Command, epilog=epilog(MEANINGS))
 @click.option(
     "--new", "new_config", type=FILE, required=True, metavar="FILE",
     envvar="ETCDFIX_NEW",

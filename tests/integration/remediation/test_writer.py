@@ -623,7 +623,9 @@ def test_a_connection_closed_meanwhile(
 def test_grpc_sends_nothing_again_by_itself(trouble: str) -> None:
     with RawHTTP2(trouble) as server:
         endpoint = parse_endpoint(server.endpoint, has_tls_material=False)
-        channel = writer_module._TxnChannel(open_transport(endpoint, TLSMaterial(), EtcdConnection()))
+        channel = writer_module._TxnChannel(
+            open_transport(endpoint, TLSMaterial(), EtcdConnection()), endpoint
+        )
         request = writer_module._message("TxnRequest")()
         try:
             with pytest.raises(RpcError):

@@ -128,7 +128,7 @@ def test_a_wrong_prefix_is_said_loudly(scan: Run) -> None:
     assert code == 5
     assert err.splitlines() == [
         "etcdfix: NOTHING WAS EXAMINED: no key starts with /kubernetes.io/",
-        "etcdfix:   next: Kubernetes keys seem to be under /registry; give it with --etcd-prefix",
+        "  next: Kubernetes keys seem to be under /registry; give it with --etcd-prefix",
     ]
     code, _out, err = scan(source=MemorySource({"x": b""}))
     assert code == 5

@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from etcdfix.cli.output import HABITS, say, say_exchange
+from etcdfix.cli.profiles import use_profile
 from etcdfix.cli.variables import HEEDED_BY_CHANGES, variable_of
 from etcdfix.sources.etcd.trace import listening
 from etcdfix.text.colour import ColourChoice
@@ -76,9 +77,18 @@ def habits() -> list[click.Option]:
 class Command(click.Command):
     """A command of etcdfix."""
 
+    changing = False
+
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.params += habits()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Do as any command, and fill in what a profile says."""
+        rest = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            use_profile(ctx, changing=self.changing)
+        return rest
 
 
 class ChangingCommand(Command):
@@ -87,6 +97,8 @@ class ChangingCommand(Command):
     Of the variables of its options only :data:`HEEDED_BY_CHANGES` count. One that is set and does not is named on
     standard error. Whether TLS certificates are checked, no variable decides, etcdctl's neither.
     """
+
+    changing = True
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from etcdfix.cli.ending import end_after
+from etcdfix.cli.origins import origins_of
 from etcdfix.cli.output import say
+from etcdfix.cli.profiles import heeded_variables, profile_in_use
 from etcdfix.cli.variables import variable_of
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.opening import Inputs, load_encryption
@@ -110,6 +112,11 @@ _source_options = (
     _option("--manifest", type=FILE, metavar="FILE",
             help="Take endpoints, certificates, prefix, configuration and version from a kube-apiserver "
                  "static-pod manifest; flags win."),
+    click.option("--profile", metavar="NAME",
+                 help="Take what is not named here from a profile (etcdfix profile list); variables that say the same "
+                      "are not heeded."),
+    click.option("--config-file", type=FILE, metavar="FILE",
+                 help="Where profiles stand.  [default: $XDG_CONFIG_HOME/etcdfix/config.yaml, or below ~/.config]"),
     _option("--etcd-prefix", metavar="PREFIX", help="The API server's --etcd-prefix.  [default: /registry]"),
     _option("--revision", type=click.IntRange(min=0), default=0, metavar="N",
             help="Read at this revision instead of the newest."),
@@ -159,7 +166,7 @@ _CONNECTION = (
 def gather_inputs(
     options: dict[str, Any], *, resources: tuple[str, ...] = (), key: bytes | None = None
 ) -> Inputs:
-    """Combine flags, variables and the manifest.
+    """Combine flags, profile, variables and the manifest.
 
     Args:
         options: What click collected for :func:`source_options` and :func:`reading_options`.
@@ -170,6 +177,8 @@ def gather_inputs(
         ConfigurationError: Options contradict each other or make no sense.
     """
     connection = {name: options.get(name) for name in _CONNECTION}
+    if profile_in_use() is not None:
+        connection["environ"] = heeded_variables()
     snapshot: Path | None = options.get("snapshot")
     kine: Path | None = options.get("kine")
     if snapshot is not None and kine is not None:
@@ -186,6 +195,7 @@ def gather_inputs(
     release_source = ""
     main: str = options.get("main_endpoints") or ""
     overrides: dict[str, tuple[str, ...]] | None = None
+    manifest: Manifest | None = None
     if options.get("manifest") is not None:
         from etcdfix.inputs.manifest import load_manifest  # noqa: PLC0415 - needs YAML, only here
 
@@ -224,6 +234,7 @@ def gather_inputs(
         main_named=bool(options.get("main_endpoints")),
         overrides=overrides,
         release_source=release_source or ("--kubernetes-version" if version else ""),
+        origins=origins_of(options, manifest, options.get("manifest")),
     )
 
 

@@ -89,6 +89,7 @@ COMMANDS: Commands = {
         "etcdfix.cli.report",
         "Make one report of several saved ones: of shards, or of many clusters.",
     ),
+    "profile": ("etcdfix.cli.profile", "Show the profiles: how clusters are reached and read, under a name."),
     "doctor": (
         "etcdfix.cli.doctor",
         "Check what the other commands rest on: etcd, keys, places for backups, permissions.",

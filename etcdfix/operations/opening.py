@@ -56,6 +56,7 @@ class Inputs(msgspec.Struct, frozen=True):
         main_endpoints: Comma list of the etcd that holds namespace kube-system, where it may be another one; else "".
         main_named: A flag named it, not only a manifest.
         cluster_name: What people call the cluster, for reports and records; "" where nobody said.
+        origins: Where endpoints, certificates and configuration were named, a line each.
         overrides: Resources that have an etcd of their own, to its endpoints; None where no manifest says which.
     """
 
@@ -77,6 +78,7 @@ class Inputs(msgspec.Struct, frozen=True):
     cluster_name: str = ""
     overrides: dict[str, tuple[str, ...]] | None = None
     kine: Path | None = None
+    origins: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Leave the connection out: a password may be in it."""
@@ -332,6 +334,7 @@ def open_cluster(
             release_source=inputs.release_source,
             main=main,
             main_named=inputs.main_named,
+            origins=inputs.origins,
         )
 
 

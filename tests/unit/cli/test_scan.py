@@ -229,7 +229,8 @@ def test_every_command_explains_itself(name: str) -> None:
 
 # What is no option of a run as such, but of one question, and what reveals: no variable.
 WITHOUT_VARIABLE = {
-    "--key-base64", "--version", "--help", "--reveal-key-ids", "--clusters", "--index", "--reports",
+    "--key-base64", "--version", "--help", "--reveal-key-ids", "--clusters", "--index", "--reports", "--profile",
+    "--config-file",
 }  # fmt: skip
 
 

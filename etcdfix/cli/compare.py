@@ -98,7 +98,7 @@ def command(
         inputs.snapshot,
         with_snapshot,
         inputs.encryption_config,
-        options.get("manifest"),
+        inputs.manifest,
         *inputs.tls_files,
     )
     with (

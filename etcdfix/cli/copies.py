@@ -147,7 +147,7 @@ def command(
     files = (
         inputs.file,
         inputs.encryption_config,
-        options.get("manifest"),
+        inputs.manifest,
         from_report,
         *older_snapshots,
         *inputs.tls_files,

@@ -85,7 +85,7 @@ def command(
     files = (
         inputs.file,
         inputs.encryption_config,
-        options.get("manifest"),
+        inputs.manifest,
         kubeconfig,
         *inputs.tls_files,
     )

@@ -17,6 +17,7 @@ import click
 from etcdfix.cli.ending import end_after
 from etcdfix.cli.origins import origins_of
 from etcdfix.cli.output import say
+from etcdfix.cli.presets import with_preset
 from etcdfix.cli.profiles import heeded_variables, profile_in_use
 from etcdfix.cli.variables import variable_of
 from etcdfix.errors import ConfigurationError
@@ -166,7 +167,7 @@ _CONNECTION = (
 def gather_inputs(
     options: dict[str, Any], *, resources: tuple[str, ...] = (), key: bytes | None = None
 ) -> Inputs:
-    """Combine flags, profile, variables and the manifest.
+    """Combine flags, profile, variables, what is found on this machine, and the manifest.
 
     Args:
         options: What click collected for :func:`source_options` and :func:`reading_options`.
@@ -176,6 +177,7 @@ def gather_inputs(
     Raises:
         ConfigurationError: Options contradict each other or make no sense.
     """
+    options = with_preset(options)
     connection = {name: options.get(name) for name in _CONNECTION}
     if profile_in_use() is not None:
         connection["environ"] = heeded_variables()
@@ -234,6 +236,7 @@ def gather_inputs(
         main_named=bool(options.get("main_endpoints")),
         overrides=overrides,
         release_source=release_source or ("--kubernetes-version" if version else ""),
+        manifest=options.get("manifest"),
         origins=origins_of(options, manifest, options.get("manifest")),
     )
 

@@ -75,7 +75,7 @@ def command(
     # A deletion refuses any plan but one of the newest revision of a live etcd.
     reusable = output == "json" and inputs.file is None and not inputs.revision
     inputs_used = (
-        inputs.file, inputs.encryption_config, from_report, options.get("manifest"), *inputs.tls_files,
+        inputs.file, inputs.encryption_config, from_report, inputs.manifest, *inputs.tls_files,
     )  # fmt: skip
     endings: list[EndedEarly] = []
     with (

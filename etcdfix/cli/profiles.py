@@ -21,7 +21,7 @@ from etcdfix.inputs.profiles import FIELDS, Profile, default_file, load_profile
 PROFILE_PARAMETER: Final = "profile"
 _META: Final = "etcdfix.profile"
 
-_PARAMETERS: Final = {
+PARAMETERS: Final = {
     field: {"key": "key_file", "kms-endpoint": "kms_endpoints"}.get(field, field.replace("-", "_"))
     for field in FIELDS
 }
@@ -30,7 +30,7 @@ _PARAMETERS: Final = {
 _BESIDE: Final = ("kine", "no_encryption")
 """Parameters without a field, whose variables would say of another cluster what a profile says of its own."""
 
-_OF_ETCDCTL: Final = ("ETCDCTL_ENDPOINTS", "ETCDCTL_CACERT", "ETCDCTL_CERT", "ETCDCTL_KEY")
+OF_ETCDCTL: Final = ("ETCDCTL_ENDPOINTS", "ETCDCTL_CACERT", "ETCDCTL_CERT", "ETCDCTL_KEY")
 
 
 def profile_in_use() -> Profile | None:
@@ -43,7 +43,7 @@ def heeded_variables() -> Mapping[str, str]:
     """Return the variables that may say how etcd is reached."""
     if profile_in_use() is None:
         return os.environ
-    return {name: value for name, value in os.environ.items() if name not in _OF_ETCDCTL}
+    return {name: value for name, value in os.environ.items() if name not in OF_ETCDCTL}
 
 
 def use_profile(context: click.Context, *, changing: bool) -> None:
@@ -77,7 +77,7 @@ def use_profile(context: click.Context, *, changing: bool) -> None:
         )
     _forget_variables(context, options, sources, profile)
     for field, value in profile.values.items():
-        parameter = _PARAMETERS[field]
+        parameter = PARAMETERS[field]
         if parameter in options and parameter not in typed | _beaten(typed):
             given: Any = ",".join(value) if field == "endpoints" else value
             context.params[parameter] = options[parameter].type_cast_value(context, given)
@@ -97,8 +97,8 @@ def _forget_variables(
     sources: Mapping[str, ParameterSource | None],
     profile: Profile,
 ) -> None:
-    in_vain = [name for name in _OF_ETCDCTL if os.environ.get(name)]
-    for parameter in (*_PARAMETERS.values(), *_BESIDE):
+    in_vain = [name for name in OF_ETCDCTL if os.environ.get(name)]
+    for parameter in (*PARAMETERS.values(), *_BESIDE):
         if sources.get(parameter) is ParameterSource.ENVIRONMENT:
             option = options[parameter]
             in_vain.append(str(option.envvar))

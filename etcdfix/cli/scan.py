@@ -141,7 +141,7 @@ def command(
         shard=shard,
     )
     inputs_used = (
-        inputs.file, inputs.encryption_config, options.get("manifest"), options.get("clusters"), baseline,
+        inputs.file, inputs.encryption_config, inputs.manifest, options.get("clusters"), baseline,
         redact_key_file, *inputs.tls_files,
     )  # fmt: skip
     redactor = None

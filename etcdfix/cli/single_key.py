@@ -89,7 +89,7 @@ def single_key(options: dict[str, Any], key: bytes, output_file: Path | None) ->
     """
     inputs = gather_inputs(options, key=key)
     configuration = configuration_of(inputs)
-    files = (inputs.file, inputs.encryption_config, options.get("manifest"), *inputs.tls_files)
+    files = (inputs.file, inputs.encryption_config, inputs.manifest, *inputs.tls_files)
     with (
         open_source(inputs, say=say) as source,
         destination(output_file, files) as stream,

@@ -124,7 +124,7 @@ def command(
     )
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, (*read_files(inputs, options), *token_files)) as stream,
+        destination(output_file, (*read_files(inputs), *token_files)) as stream,
     ):
         logged = read_logs(logs, source, request, request.tokens, progress=progress_of(source))
         found = find_configurations(source, request, logged)

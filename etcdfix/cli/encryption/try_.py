@@ -107,7 +107,7 @@ def command(
     files = (from_report, *(Path(candidate.configuration.path) for candidate in candidates))
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, (*read_files(inputs, options), *files)) as stream,
+        destination(output_file, (*read_files(inputs), *files)) as stream,
         open_plugins(inputs, configuration, *(c.configuration for c in candidates)) as plugins,
     ):
         tried = try_candidates(source, request, plugins=plugins, progress=progress_of(source), jobs=jobs)

@@ -75,7 +75,7 @@ def command(
     )
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, (*read_files(inputs, options), *also_snapshots)) as stream,
+        destination(output_file, (*read_files(inputs), *also_snapshots)) as stream,
         open_plugins(inputs, configuration) as plugins,
     ):
         found = encryption_usage(

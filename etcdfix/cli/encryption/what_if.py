@@ -64,7 +64,7 @@ def command(*, new_config: Path, output: str, output_file: Path | None, max_rows
     )
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, (*read_files(inputs, options), new_config)) as stream,
+        destination(output_file, (*read_files(inputs), new_config)) as stream,
         open_plugins(inputs, configuration, new) as plugins,
     ):
         found = what_if(source, request, plugins=plugins, progress=progress_of(source))

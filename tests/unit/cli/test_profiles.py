@@ -86,10 +86,11 @@ def test_the_command_line_wins(profiles: Path) -> None:
 
 
 VARIABLES = {
-    "ETCDFIX_ENDPOINTS": "https://other:1", "ETCDFIX_CACERT": "/other/ca", "ETCDFIX_CERT": "/other/cert",
-    "ETCDFIX_KEY": "/other/key", "ETCDFIX_ENCRYPTION_CONFIG": "/other/enc.yaml", "ETCDFIX_MANIFEST": "/other/m.yaml",
-    "ETCDCTL_ENDPOINTS": "https://other:1", "ETCDCTL_CACERT": "/other/ca", "ETCDCTL_CERT": "/other/cert",
-    "ETCDCTL_KEY": "/other/key",
+    "ETCDFIX_ENDPOINTS": "https://elsewhere:1", "ETCDFIX_CACERT": "/elsewhere/ca", "ETCDFIX_CERT": "/elsewhere/cert",
+    "ETCDFIX_KEY": "/elsewhere/key", "ETCDFIX_ENCRYPTION_CONFIG": "/elsewhere/enc.yaml",
+    "ETCDFIX_MANIFEST": "/elsewhere/m.yaml",
+    "ETCDCTL_ENDPOINTS": "https://elsewhere:1", "ETCDCTL_CACERT": "/elsewhere/ca", "ETCDCTL_CERT": "/elsewhere/cert",
+    "ETCDCTL_KEY": "/elsewhere/key",
 }  # fmt: skip
 
 
@@ -104,7 +105,7 @@ def test_no_variable_mixes_another_cluster_in(
         monkeypatch.setenv(variable, value)
     monkeypatch.setenv("ETCDFIX_DIAL_TIMEOUT", "7s")
     inputs = inputs_of(name, "--profile", profile)
-    assert "other" not in repr((reached(inputs), inputs.encryption_config, inputs.origins))
+    assert "elsewhere" not in repr((reached(inputs), inputs.encryption_config, inputs.origins))
     assert reached(inputs).dial_timeout_seconds == 7
     (told,) = capfd.readouterr().err.splitlines()
     assert told.startswith(f"etcdfix: not heeded: {', '.join(sorted(VARIABLES))}; ")
@@ -116,9 +117,9 @@ def test_no_variable_turns_encryption_or_the_source_of_a_look_over(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ETCDFIX_NO_ENCRYPTION", "1")
-    monkeypatch.setenv("ETCDFIX_KINE", "/other/state.db")
+    monkeypatch.setenv("ETCDFIX_KINE", "/elsewhere/state.db")
     monkeypatch.setenv("ETCDFIX_ETCD_PREFIX", "/other")
-    monkeypatch.setenv("ETCDFIX_SNAPSHOT", "/other/snap.db")
+    monkeypatch.setenv("ETCDFIX_SNAPSHOT", "/elsewhere/snap.db")
     with COMMANDS["scan"].make_context("scan", ["--profile", "prod"]) as context:
         inputs = gather_inputs(context.params)
     assert (inputs.no_encryption, inputs.kine, inputs.snapshot, inputs.etcd_prefix) == (

@@ -6,10 +6,13 @@ They stand after the name of the command, as its other options do, and are writt
 from __future__ import annotations
 
 import os
+from textwrap import indent
 from typing import Any, Final
 
 import click
 
+from etcdfix.cli.examples import EXAMPLES
+from etcdfix.cli.group import NearestGroup
 from etcdfix.cli.output import HABITS, say, say_exchange
 from etcdfix.cli.profiles import use_profile
 from etcdfix.cli.variables import HEEDED_BY_CHANGES, variable_of
@@ -83,6 +86,26 @@ class Command(click.Command):
         super().__init__(*args, **attributes)
         self.params += habits()
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write two examples, the options of the command, and those that every command has."""
+        examples = EXAMPLES.get(ctx.command_path.partition(" ")[2], ())
+        if examples:
+            with formatter.section("Examples"):
+                for purpose, words in examples:
+                    formatter.write_text(f"# {purpose}")
+                    formatter.write(indent(words, " " * formatter.current_indent) + "\n")
+        shared = {option.name for option in habits()}
+        sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Options of every command": []}
+        for option in self.get_params(ctx):
+            record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
+            if record is not None:
+                common = option.name in shared or option.name == "help"
+                sections["Options of every command" if common else "Options"].append(record)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Do as any command, and fill in what a profile says."""
         rest = super().parse_args(ctx, args)
@@ -118,7 +141,7 @@ class ChangingCommand(Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Name the variables that are set in vain, then do as any command."""
         set_in_vain = sorted(name for name in self._unheeded if os.environ.get(name))
-        if set_in_vain:
+        if set_in_vain and not ctx.resilient_parsing:
             say(
                 f"not heeded: {', '.join(set_in_vain)}; a command that changes something takes this from its "
                 "command line alone"
@@ -126,7 +149,7 @@ class ChangingCommand(Command):
         return super().parse_args(ctx, args)
 
 
-class Group(click.Group):
+class Group(NearestGroup):
     """A group whose commands are commands of etcdfix."""
 
     command_class = Command

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Command
+from etcdfix.cli.completing import causes
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import is_key, wanted_key
 from etcdfix.cli.options import reading_options, source_options
@@ -34,7 +35,7 @@ _HEALTHY = frozenset({"readable", "not-an-object"})
 
 
 @click.command("explain", cls=Command, epilog=epilog(MEANINGS))
-@click.argument("word", metavar="[KEY|CAUSE]", default="")
+@click.argument("word", metavar="[KEY|CAUSE]", default="", shell_complete=causes)
 @click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed.")
 @source_options
 @reading_options

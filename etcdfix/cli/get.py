@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from etcdfix.cli.command import Command
+from etcdfix.cli.completing import resources
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import decoded_key, is_key, named_key
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
@@ -47,7 +48,7 @@ MEANINGS: dict[ExitCode, str] = {
 
 
 @click.command("get", cls=Command, epilog=epilog(MEANINGS))
-@click.argument("what", nargs=-1, metavar="KEY | RESOURCE [NAME]...")
+@click.argument("what", nargs=-1, metavar="KEY | RESOURCE [NAME]...", shell_complete=resources)
 @click.option(
     "-n",
     "--namespace",

@@ -164,16 +164,8 @@ def command(
     Objects that are being deleted, damaged or moved values, and values that today's configuration opens are left
     alone.
 
-    \b
-    Examples:
-      etcdfix rescue --from-report scan.json --kubeconfig admin.conf --save-dir saved --reveal
-      etcdfix heal --from-report scan.json --saved saved --kubeconfig admin.conf \\
-        --encryption-config enc.yaml --reason "key1 is lost" --dry-run
-      etcdfix heal /registry/secrets/shop/db --saved saved --kubeconfig admin.conf \\
-        --server https://10.0.0.12:6443 --encryption-config enc.yaml --reason "key1 is lost"
-
     An API server's own dry run cannot work for these objects: --dry-run makes all checks of ours, and sends no change.
-    """  # noqa: D301 - the mark of click is the character itself
+    """
     require_reason(options)
     require_output()
     if from_report is not None and (key is not None or key_base64 is not None):

@@ -86,12 +86,6 @@ def command(
     compacted or not, deletions too. It is read without a lock and may be that of an etcd that runs. The log says what
     etcd was asked for, not what it did: each write is certain, likely or possible, and where its revision is not known,
     it stands between two that are. A log that is not of the history of this etcd is refused.
-
-    \b
-    Examples:
-      etcdfix history /registry/secrets/shop/db
-      etcdfix history /registry/secrets/shop/db --wal /var/lib/etcd/member/wal
-      etcdfix history /registry/secrets/shop/db --wal member-1/wal --older-snapshot monday.db
     """
     wanted = wanted_key(key, key_base64)
     if older and not logs:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from etcdfix.cli.completing import files, profiles
 from etcdfix.cli.ending import end_after
 from etcdfix.cli.origins import origins_of
 from etcdfix.cli.output import say
@@ -100,9 +101,9 @@ _source_options = (
     _option("--salvage", is_flag=True, default=None,
             help="Read every whole page of a broken snapshot. Always incomplete, and never a source for changes."),
     _option("--endpoints", metavar="LIST", help="Comma list of etcd endpoints.  [default: 127.0.0.1:2379]"),
-    _option("--cacert", metavar="FILE", help="CA that signed etcd's server certificate."),
-    _option("--cert", metavar="FILE", help="Client certificate."),
-    _option("--key", "key_file", metavar="FILE", help="Key of the client certificate."),
+    _option("--cacert", metavar="FILE", shell_complete=files, help="CA that signed etcd's server certificate."),
+    _option("--cert", metavar="FILE", shell_complete=files, help="Client certificate."),
+    _option("--key", "key_file", metavar="FILE", shell_complete=files, help="Key of the client certificate."),
     _option("--user", metavar="NAME[:PASSWORD]", help="etcd user."),
     _option("--password", metavar="PASSWORD", help="Password; better given by ETCDCTL_PASSWORD."),
     _option("--insecure-skip-tls-verify", is_flag=True, default=None,
@@ -113,7 +114,7 @@ _source_options = (
     _option("--manifest", type=FILE, metavar="FILE",
             help="Take endpoints, certificates, prefix, configuration and version from a kube-apiserver "
                  "static-pod manifest; flags win."),
-    click.option("--profile", metavar="NAME",
+    click.option("--profile", metavar="NAME", shell_complete=profiles,
                  help="Take what is not named here from a profile (etcdfix profile list); variables that say the same "
                       "are not heeded."),
     click.option("--config-file", type=FILE, metavar="FILE",

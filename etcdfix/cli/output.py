@@ -18,7 +18,6 @@ import click
 import msgspec
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.storagekey import display
 from etcdfix.text.colour import ColourChoice
 from etcdfix.text.notes import Note
 from etcdfix.text.safetext import safe_json, safe_text
@@ -128,6 +127,8 @@ def say_lines(lines: Iterable[str]) -> None:
 
 def say_exchange(exchange: Exchange) -> None:
     """Write to standard error what is asked of etcd, or that the answer is there."""
+    from etcdfix.storagekey import display  # noqa: PLC0415 - only where somebody listens
+
     waiting = exchange.milliseconds is None
     if waiting and not HABITS.questions:
         return

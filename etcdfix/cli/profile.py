@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from etcdfix.cli.command import Group
+from etcdfix.cli.completing import profiles
 from etcdfix.cli.options import FILE, option_group
 from etcdfix.cli.output import require_output
 from etcdfix.cli.output_options import form_option
@@ -42,9 +43,9 @@ def command() -> None:
 def list_command(*, config_file: Path | None, output: str) -> int:
     """List the profiles of the file, with where the data of each is."""
     require_output()
-    profiles = load_profiles(config_file or default_file())
+    found = load_profiles(config_file or default_file())
     if output == "json":
-        _json([_document(profile) for profile in profiles.values()])
+        _json([_document(profile) for profile in found.values()])
         return 0
     rows = [
         tuple(safe_text(cell) for cell in (
@@ -52,7 +53,7 @@ def list_command(*, config_file: Path | None, output: str) -> int:
             _text(profile, "snapshot") or _text(profile, "endpoints") or _text(profile, "manifest"),
             _text(profile, "encryption-config"),
         ))
-        for profile in profiles.values()
+        for profile in found.values()
     ]  # fmt: skip
     stream = Output(sys.stdout.buffer)
     if rows:
@@ -64,7 +65,7 @@ def list_command(*, config_file: Path | None, output: str) -> int:
 
 
 @command.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=profiles)
 @_file_options
 def show_command(*, name: str, config_file: Path | None, output: str) -> int:
     """Show what a profile says, as the options that say the same."""

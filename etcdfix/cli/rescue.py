@@ -121,17 +121,7 @@ def command(
     anything is asked for, and the digest of each file. Nothing is written to etcd or to the API.
 
     It may be ended at any time: what is saved stays, and the same command goes on from there.
-
-    \b
-    All that a report names unreadable:
-      etcdfix scan --encryption-config FILE -o json --output-file report.json
-      mkdir -m 700 /srv/rescued
-      etcdfix rescue --from-report report.json --kubeconfig admin.conf \\
-        --save-dir /srv/rescued --reveal
-    One object:
-      etcdfix rescue /registry/secrets/shop/db --kubeconfig admin.conf \\
-        --save-dir /srv/rescued --reveal
-    """  # noqa: D301 - click's mark for lines that stay
+    """
     if not keys and not keys_base64 and from_report is None:
         raise click.UsageError("name what to save: --from-report FILE, or KEY")
     if not reveal:

@@ -90,12 +90,23 @@ COMMANDS: Commands = {
         "Make one report of several saved ones: of shards, or of many clusters.",
     ),
     "profile": ("etcdfix.cli.profile", "Show the profiles: how clusters are reached and read, under a name."),
+    "completion": ("etcdfix.cli.completion", "Print the script that has a shell complete what is typed."),
     "doctor": (
         "etcdfix.cli.doctor",
         "Check what the other commands rest on: etcd, keys, places for backups, permissions.",
     ),
     "schema": ("etcdfix.cli.schema", "Print the JSON Schema of a report, a finding or an audit record."),
 }
+
+SECTIONS = {
+    "Look at what is stored": ("scan", "get", "history", "compare", "orphans"),
+    "Explain what is wrong": ("explain", "impact", "namespace", "encryption"),
+    "Decide what to do, and save what can be saved": ("copies", "rescue", "plan"),
+    "Change something": ("heal", "repair", "restore", "reencrypt", "delete"),
+    "Prove what was done": ("audit", "backup", "report"),
+    "Get ready": ("doctor", "profile", "completion", "schema"),
+}
+"""The commands by what somebody wants to do, the least destructive first."""
 
 _CHANGING = frozenset({"delete", "restore", "reencrypt", "repair", "heal"})
 
@@ -130,6 +141,7 @@ class _Root(LazyGroup):
 @click.group(
     cls=_Root,
     commands_at=COMMANDS,
+    sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="etcdfix")

@@ -12,6 +12,7 @@ import click
 
 from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.anchor import anchor_option
+from etcdfix.cli.completing import transformers
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import FILE, option_group
 from etcdfix.remediation.audit.record import Result
@@ -117,7 +118,7 @@ def accept_risk_option(risks: Sequence[AcceptRisk], more: str = "") -> Callable[
 
 
 key_lost_option = click.option(
-    "--declare-key-lost", "key_lost", default="", metavar="TRANSFORMER[/KEY-ID]",
+    "--declare-key-lost", "key_lost", default="", metavar="TRANSFORMER[/KEY-ID]", shell_complete=transformers,
     help="Say that this key is gone for ever, so that what was written under it may be deleted.",
 )  # fmt: skip
 """Declares an encryption key lost."""

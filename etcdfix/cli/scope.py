@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from etcdfix.cli.completing import resources
 from etcdfix.cli.keys import decoded_key, is_base64
 from etcdfix.cli.options import option_group
 from etcdfix.scope import ScopeRequest
 
 scope_options = option_group(
-    click.argument("scope", nargs=-1, metavar="[RESOURCE|KEY-PREFIX]..."),
+    click.argument("scope", nargs=-1, metavar="[RESOURCE|KEY-PREFIX]...", shell_complete=resources),
     click.option(
         "-n", "--namespace", "namespaces", multiple=True, metavar="NAMESPACE", envvar="ETCDFIX_NAMESPACE",
         help="Only this namespace (may be repeated).",

@@ -26,7 +26,6 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.errors import ConfigurationError, JSONMalformed, why
-from etcdfix.golang.document import read_document
 from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, any_status, read_input
 from etcdfix.text.safetext import quote_command, safe_text
 
@@ -93,6 +92,8 @@ def load_profiles(path: Path, *, trusted: bool = False) -> dict[str, Profile]:
     Raises:
         ConfigurationError: It cannot be read, is not as it has to be, or others could have written it.
     """
+    from etcdfix.golang.document import read_document  # noqa: PLC0415 - needs YAML
+
     try:
         if trusted:
             _require_own(path, path.parent.stat())

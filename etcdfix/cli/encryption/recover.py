@@ -94,13 +94,7 @@ def command(
 
     With --save-dir, each configuration is written to a file, which is marked: no command of etcdfix changes anything by
     it, but it may be a --candidate-config, and the --encryption-config of every command that only looks.
-
-    \b
-    Examples:
-      etcdfix encryption recover --snapshot etcd-snapshot-server-1 --token-file token
-      etcdfix encryption recover --snapshot snapshot.db --token-file token --save-dir recovered
-      etcdfix encryption recover --snapshot db --wal member/wal --token-file token --token-file former-token
-    """  # noqa: D301 - the mark of click is the character itself
+    """
     wanted = wanted_scope(scope, namespaces, keys)
     inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
     if logs and inputs.kine is not None:

@@ -19,7 +19,7 @@ from etcdfix.sources.etcd.trace import Exchange, listening, question
 from etcdfix.text.colour import ColourChoice
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 from etcdfix.text.notes import Note
-from etcdfix.wire.etcd import AUTHENTICATE, RANGE, message
+from etcdfix.wire.etcd import RANGE, message
 from tests.support.collecting import ALPHA
 from tests.unit.cli.test_variables import COMMANDS
 
@@ -133,13 +133,6 @@ def test_names_of_strangers_stay_inert_in_json(capfd: pytest.CaptureFixture[str]
     ]
 
 
-def listened(make: Any) -> list[Exchange]:
-    found: list[Exchange] = []
-    with listening(found.append):
-        make()
-    return found
-
-
 def test_of_a_request_only_range_and_counts_are_told(capfd: pytest.CaptureFixture[str]) -> None:
     request = message("RangeRequest")(key=b"/registry/a", range_end=b"/registry/b", revision=7, limit=500)
     answer = message("RangeResponse")(more=True, count=9)
@@ -150,7 +143,10 @@ def test_of_a_request_only_range_and_counts_are_told(capfd: pytest.CaptureFixtur
         assert asked is not None
         asked.answered(answer, sys.float_info.max)
 
-    sent, came = listened(ask)
+    found: list[Exchange] = []
+    with listening(found.append):
+        ask()
+    sent, came = found
     assert (sent.milliseconds, sent.keys) == (None, None)
     assert (came.method, came.key, came.range_end, came.revision, came.limit) == (
         "KV/Range", b"/registry/a", b"/registry/b", 7, 500,
@@ -165,43 +161,6 @@ def test_of_a_request_only_range_and_counts_are_told(capfd: pytest.CaptureFixtur
             r"etcdfix: \S+Z 10\.0\.0\.1:2379 KV/Range /registry/a to /registry/b at revision 7 at most 500\n",
             capfd.readouterr().err,
         )
-
-
-def test_no_user_and_no_password_is_told() -> None:
-    request = message("AuthenticateRequest")(name="ada", password="not-to-be-shown")
-    answer = message("AuthenticateResponse")(token="nor-this")
-
-    def ask() -> None:
-        asked = question("a:1", AUTHENTICATE.path, request)
-        assert asked is not None
-        asked.answered(answer, 0)
-
-    told = repr(listened(ask))
-    assert "Auth/Authenticate" in told
-    assert not re.search("ada|not-to-be-shown|nor-this", told)
-
-
-@pytest.mark.parametrize(
-    "key", [b"/bootstrap/0123456789ab", b"/proxy/bootstrap/0123456789ab\0", b"bootstrap/01"]
-)
-@pytest.mark.parametrize("end", [b"", b"/proxy/bootstrap/0123456789ac"])
-def test_the_digest_of_a_servers_token_is_withheld(key: bytes, end: bytes) -> None:
-    """Pages begin behind the last key of the one before, and prefixes end beside it: neither is a key any more."""
-    told = listened(lambda: question("a:1", RANGE.path, message("RangeRequest")(key=key, range_end=end)))
-    assert b"01" not in told[0].key + told[0].range_end
-    assert told[0].key.endswith(b"bootstrap/<withheld>")
-
-
-def test_a_listener_that_fails_keeps_no_answer_back() -> None:
-    """The answer to a change must reach whoever made it, though standard error takes nothing any more."""
-
-    def broken(_exchange: Exchange) -> None:
-        raise BrokenPipeError
-
-    with listening(broken):
-        asked = question("a:1", RANGE.path, message("RangeRequest")(key=b"k"))
-        assert asked is not None
-        asked.failed("UNAVAILABLE", 0)
 
 
 class _Terminal(BytesIO):

@@ -159,6 +159,12 @@ def prefix() -> bytes:
     return b"/etcdfix-tests/%04d%04d/" % (number, number)
 
 
+@pytest.fixture(autouse=True)
+def _no_cluster_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No command of a test finds what runs on this machine."""
+    monkeypatch.setattr("etcdfix.cli.presets.ROOT", Path("/no/cluster/here"))
+
+
 @contextmanager
 def _starter(servers: EtcdServers) -> Iterator[Callable[..., EtcdServer]]:
     with ExitStack() as stack:

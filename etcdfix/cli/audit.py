@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from etcdfix.cli.anchor import anchor_option, named_anchor
+from etcdfix.cli.command import ChangingCommand, Group
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
     FILE,
@@ -24,7 +25,6 @@ from etcdfix.cli.options import (
 )
 from etcdfix.cli.output import require_output, say
 from etcdfix.cli.output_options import form_option
-from etcdfix.cli.variables import ChangingCommand
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.audit import (
     AnchorFiles,
@@ -60,7 +60,7 @@ _FORM: Final = "Form of the output."
 _log_argument = click.argument("log", metavar="FILE", type=FILE)
 
 
-@click.group("audit")
+@click.group("audit", cls=Group)
 def command() -> None:
     """Show and verify the audit log; say what became of open intents.
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
 
 from etcdfix.cli.anchor import anchor_option
+from etcdfix.cli.command import ChangingCommand, Group
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import FILE, option_group, timeout_option
-from etcdfix.cli.output import require_output, say, show_outcome
+from etcdfix.cli.output import require_output, say, say_lines, show_outcome
 from etcdfix.cli.output_options import form_option
 from etcdfix.cli.places import record_paths
-from etcdfix.cli.variables import ChangingCommand
 from etcdfix.errors import EtcdfixError
 from etcdfix.operations.look.backups import (
     list_backups,
@@ -62,7 +61,7 @@ _places: Final = option_group(
 )  # fmt: skip
 
 
-@click.group("backup")
+@click.group("backup", cls=Group)
 def command() -> None:
     """List backups, compare them with the audit log, remove old ones.
 
@@ -143,18 +142,13 @@ def prune_command(*, output: str, older_than: str | None, before: str | None, **
     )
     dry_run, confirm = options["dry_run"], Terminal(yes=options["yes"]).confirm_number
     try:
-        pruning = prune_backups.run_prune(request, dry_run=dry_run, confirm=confirm, preview=_preview)
+        pruning = prune_backups.run_prune(request, dry_run=dry_run, confirm=confirm, preview=say_lines)
     except EtcdfixError as exc:
         if output != FORMATS[0]:
             _write(prune_backups.refused_report(request, exc, dry_run=dry_run), output)
         raise
     _write(pruning, output)
     return pruning.exit_code
-
-
-def _preview(lines: Iterable[str]) -> None:
-    for line in lines:
-        click.echo(line, err=True)
 
 
 def _write(document: Document, form: str) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from etcdfix.cli.output import say, show_outcome
+from etcdfix.cli.output import say, say_lines, show_outcome
 from etcdfix.cli.output_options import form_option
-from etcdfix.cli.safety import change_exit_code, show
+from etcdfix.cli.safety import change_exit_code
 from etcdfix.errors import EtcdfixError
 from etcdfix.operations.change.preview import outcome_lines
 from etcdfix.operations.change.report import outcome_report, refusal_report
@@ -102,7 +102,7 @@ class Teller:
             )
         except Exception as exc:  # noqa: BLE001 - the change is made: it must be told one way or the other
             say(f"no document could be written ({type(exc).__name__}); what it came to:")
-            show(iter(lines), err=True)
+            say_lines(lines)
             return code
         self.add(more)
         return code
@@ -113,7 +113,7 @@ class Teller:
             show_outcome(lines)
             return
         with contextlib.suppress(OSError):  # what counts was told
-            show(iter(lines), err=True)
+            say_lines(lines)
 
     def _refusal(self, error: EtcdfixError) -> ChangeReport:
         name = self._cluster_name

@@ -107,7 +107,7 @@ def open_cluster(options: dict[str, Any], output_file: Path | None) -> Iterator[
     )
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, read_files(inputs, options)) as stream,
+        destination(output_file, read_files(inputs)) as stream,
         open_plugins(inputs, configuration) as plugins,
     ):
         yield OpenedCluster(inputs, request, source, stream, plugins)
@@ -130,9 +130,9 @@ def report_on(found: ClusterIndex, make: Callable[[ClusterIndex], T]) -> tuple[C
     return found, make(found)
 
 
-def read_files(inputs: Inputs, options: dict[str, Any]) -> tuple[Path | None, ...]:
+def read_files(inputs: Inputs) -> tuple[Path | None, ...]:
     """Return the files that these options name, over which no report is written."""
-    return (inputs.file, inputs.encryption_config, options.get("manifest"), *inputs.tls_files)
+    return (inputs.file, inputs.encryption_config, inputs.manifest, *inputs.tls_files)
 
 
 def nothing_below(found: ClusterIndex) -> NoReturn:

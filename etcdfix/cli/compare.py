@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.cluster_index import output_options
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, reading_options, target_options, what_to_read
 from etcdfix.cli.output import say, say_next
@@ -38,7 +39,7 @@ MEANINGS: dict[ExitCode, str] = {
 }
 
 
-@click.command("compare", epilog=epilog(MEANINGS))
+@click.command("compare", cls=Command, epilog=epilog(MEANINGS))
 @scope_options
 @click.option(
     "--with-snapshot", type=FILE, metavar="FILE",
@@ -98,7 +99,7 @@ def command(
         inputs.snapshot,
         with_snapshot,
         inputs.encryption_config,
-        options.get("manifest"),
+        inputs.manifest,
         *inputs.tls_files,
     )
     with (

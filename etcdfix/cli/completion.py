@@ -1,70 +1,31 @@
-"""Completion by kubectl, and the words that any shell completes resources to.
-
-Protocol: kubectl runs ``kubectl_complete-etcdfix`` with the words after ``kubectl etcdfix``, the last of which is to be
-completed. It prints one completion a line, with a tab before its description, and ``:N`` at the end: what the shell is
-to do with them, as in ``spf13/cobra`` ``completions.go``.
-"""
+"""``etcdfix completion``: the script that has a shell complete what is typed."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from typing import Final
-
 import click
-from click.shell_completion import CompletionItem, ShellComplete
+from click.shell_completion import get_completion_class
 
-from etcdfix.cli.program import PLUGIN
-from etcdfix.storagekey import builtin_directories
+from etcdfix.cli.command import Command
+from etcdfix.cli.output import require_output
 
-_DEFAULT: Final = 0
-_NO_SPACE: Final = 2
-_NO_FILES: Final = 4
+_VARIABLE = "_ETCDFIX_COMPLETE"  # click's own: it answers the shell when this is set
 
 
-def main() -> None:
-    """Print the completions of a command line."""
-    from etcdfix.cli.root import cli  # noqa: PLC0415 - its commands take their completions from here
+@click.command("completion", cls=Command)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def command(*, shell: str) -> int:
+    """Print the script that has a shell complete commands, options and names.
 
-    sys.stdout.write("".join(f"{line}\n" for line in completions(cli, sys.argv[1:])))
+    Resources, causes, profiles, backups, and the transformers of the --encryption-config that was typed before. It
+    reads the files that the command line names; no etcd and no API server is asked.
 
-
-def completions(command: click.Command, words: Sequence[str]) -> list[str]:
-    """Return what kubectl is told.
-
-    Args:
-        command: The root of the commands.
-        words: After ``kubectl etcdfix``; the last is to be completed.
-    """
-    *before, last = words or [""]
-    items = ShellComplete(command, {}, PLUGIN, "").get_completions(before, last)
-    if any(item.type != "plain" for item in items):
-        return [f":{_DEFAULT}"]  # names of files: the shell knows them
-    unfinished = bool(items) and all(item.value.endswith("/") for item in items)
-    lines = [f"{item.value}\t{item.help}" if item.help else str(item.value) for item in items]
-    return [*lines, f":{_NO_FILES | _NO_SPACE if unfinished else _NO_FILES}"]
-
-
-def complete_resources(
-    _context: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Return the built-in resources that a word, or the last of a comma list, may become."""
-    earlier, comma, last = incomplete.rpartition(",")
-    return [
-        CompletionItem(f"{earlier}{comma}{word}", help=kind)
-        for word, kind in _resources()
-        if word.startswith(last)
-    ]
-
-
-def complete_types(
-    _context: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Return the beginnings of ``TYPE/NAME`` that a word may become."""
-    return [
-        CompletionItem(f"{word}/", help=kind) for word, kind in _resources() if word.startswith(incomplete)
-    ]
-
-
-def _resources() -> list[tuple[str, str]]:
-    return sorted((str(directory.group_resource), directory.kind) for directory in builtin_directories())
+    \b
+    bash:  eval "$(etcdfix completion bash)"     in ~/.bashrc
+    zsh:   eval "$(etcdfix completion zsh)"      in ~/.zshrc, after compinit
+    fish:  etcdfix completion fish > ~/.config/fish/completions/etcdfix.fish
+    """  # noqa: D301 - the mark of click is the character itself
+    require_output()
+    found = get_completion_class(shell)
+    assert found is not None  # click has these three
+    click.echo(found(click.get_current_context().find_root().command, {}, "etcdfix", _VARIABLE).source())
+    return 0

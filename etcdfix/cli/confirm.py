@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from etcdfix.cli.output import HABITS, emit
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import safe_text
 
@@ -46,7 +47,9 @@ def _is_terminal() -> bool:
 
 
 def _typed_back(what: str, expected: str) -> bool:
-    click.echo(f"Type {what} in full to go on:\n  {expected}", err=True)
-    typed = click.prompt(">", prompt_suffix=" ", default="", show_default=False, err=True)
+    emit("info", f"Type {what} in full to go on:\n  {expected}")
+    # Where each line is an object, the line in which somebody types must not begin with anything else.
+    typed = click.prompt("" if HABITS.json else ">", prompt_suffix="" if HABITS.json else " ", default="",
+                         show_default=False, err=True)  # fmt: skip
     # To the letter: who types less, more or other than what is shown has not read it, or means another key.
     return str(typed) == expected

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.cluster_index import nothing_examined, output_options
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, jobs_option, option_group, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
@@ -70,7 +71,7 @@ _place_options = option_group(
 )  # fmt: skip
 
 
-@click.command("copies", epilog=epilog(MEANINGS))
+@click.command("copies", cls=Command, epilog=epilog(MEANINGS))
 @scope_options
 @_place_options
 @source_options
@@ -101,18 +102,6 @@ def command(
     object every copy is told, the best first: where it is, its revision and age, whether it reads today, whether it is
     the same object, how many later writes are lost with it, and the command that puts it back.
 
-    \b
-      etcdfix copies --encryption-config enc.yaml
-                                everything that cannot be read, or was deleted
-      etcdfix copies /registry/secrets/shop/db
-                                one object, whatever is wrong with it
-      etcdfix copies secrets -n shop --older-snapshot monday.db
-                                a namespace, and an older snapshot too
-      etcdfix copies --from-report report.json --wal /var/lib/etcd/member/wal \\
-        --encryption-config enc.yaml --kubeconfig admin.conf
-                                all of a report, in etcd's write-ahead log and in
-                                the memory of API servers too
-
     Always looked at: the revisions that etcd, the snapshot, or kine still keeps; an API server has etcd compact them
     every five minutes, so look soon. Logs, older snapshots, saved objects and API servers are looked at where they are
     named. A log or snapshot counts only where what is stored now shows that it is of the same history: a clone shares
@@ -121,7 +110,7 @@ def command(
 
     Name keys, resources or key prefixes as for scan, or nothing for everything. A key that is named is told in any
     case, also where its value reads: somebody may have written over it.
-    """  # noqa: D301 - the mark of click is the character itself
+    """
     wanted = wanted_scope(scope, namespaces, keys, all_namespaces=all_namespaces)
     if from_report is not None and not wanted.everything:
         raise click.UsageError("--from-report names the objects already: leave the others out")
@@ -147,7 +136,7 @@ def command(
     files = (
         inputs.file,
         inputs.encryption_config,
-        options.get("manifest"),
+        inputs.manifest,
         from_report,
         *older_snapshots,
         *inputs.tls_files,

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from etcdfix.cli.changing import etcd_options, open_change, present_value_options
+from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import FILE
-from etcdfix.cli.output import say
-from etcdfix.cli.safety import EXIT_CODES, accept_risk_option, key_lost_option, one_key, show
-from etcdfix.cli.variables import ChangingCommand
+from etcdfix.cli.output import say, say_lines
+from etcdfix.cli.safety import EXIT_CODES, accept_risk_option, key_lost_option, one_key
 from etcdfix.operations.change.delete import DeleteRequest, recovery_lines, run_delete
 from etcdfix.operations.change.preview import after_deletion_lines, preview_lines
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
@@ -76,7 +76,7 @@ def command(
         def preview(found: Preflight) -> None:
             checked.append(found)
             kept = with_what_it_keeps(again, change.cluster.source)
-            show(preview_lines(change.cluster, found, kept), err=True)
+            say_lines(preview_lines(change.cluster, found, kept))
 
         outcome = run_delete(
             change.cluster,

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from etcdfix.apiserver.servers import APIAccess
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, LAST_MINOR, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output_options import report_options
@@ -31,7 +32,7 @@ MEANINGS: dict[ExitCode, str] = {
 }
 
 
-@click.command("doctor", epilog=epilog(MEANINGS))
+@click.command("doctor", cls=Command, epilog=epilog(MEANINGS))
 @source_options
 @reading_options
 @jobs_option
@@ -84,7 +85,7 @@ def command(
     files = (
         inputs.file,
         inputs.encryption_config,
-        options.get("manifest"),
+        inputs.manifest,
         kubeconfig,
         *inputs.tls_files,
     )

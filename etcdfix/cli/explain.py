@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
-from etcdfix.cli.completion import complete_types
+from etcdfix.cli.command import Command
+from etcdfix.cli.completing import causes_or_types
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import is_key, object_options, wanted_object
 from etcdfix.cli.options import reading_options, source_options
@@ -22,7 +22,6 @@ from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.formats.causes import CAUSE_FORMATS
 from etcdfix.reports.formats.explain import EXPLAIN_FORMATS
 from etcdfix.storagekey import StorageLayout
-from etcdfix.verdicts.causes import Cause
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "explained; a key that can be read, or that holds no object of the API",
@@ -35,13 +34,8 @@ MEANINGS: dict[ExitCode, str] = {
 _HEALTHY = frozenset({"readable", "not-an-object"})
 
 
-def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    causes = [CompletionItem(cause.value) for cause in Cause if cause.value.startswith(incomplete)]
-    return [*causes, *complete_types(context, parameter, incomplete)]
-
-
-@click.command("explain", epilog=epilog(MEANINGS))
-@click.argument("word", metavar="[KEY|TYPE/NAME|CAUSE]", default="", shell_complete=_complete)
+@click.command("explain", cls=Command, epilog=epilog(MEANINGS))
+@click.argument("word", metavar="[KEY|TYPE/NAME|CAUSE]", default="", shell_complete=causes_or_types)
 @object_options
 @source_options
 @reading_options

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from etcdfix.cli.completion import complete_resources
+from etcdfix.cli.command import Command
+from etcdfix.cli.completing import resources
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import (
     all_namespaces_option,
@@ -59,13 +60,8 @@ MEANINGS: dict[ExitCode, str] = {
 }
 
 
-@click.command("get", epilog=epilog(MEANINGS))
-@click.argument(
-    "what",
-    nargs=-1,
-    metavar="KEY | RESOURCE [NAME]... | TYPE/NAME...",
-    shell_complete=complete_resources,
-)
+@click.command("get", cls=Command, epilog=epilog(MEANINGS))
+@click.argument("what", nargs=-1, metavar="KEY | RESOURCE [NAME]... | TYPE/NAME...", shell_complete=resources)
 @click.option(
     "-n",
     "--namespace",

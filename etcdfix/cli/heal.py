@@ -10,6 +10,7 @@ import click
 
 from etcdfix.apiserver.servers import parse_server_url
 from etcdfix.cli.change_output import change_output_option
+from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
@@ -20,7 +21,7 @@ from etcdfix.cli.options import (
     reading_options,
     source_options,
 )
-from etcdfix.cli.output import require_output, say, show_outcome
+from etcdfix.cli.output import require_output, say, say_lines, show_outcome
 from etcdfix.cli.places import record_paths
 from etcdfix.cli.safety import (
     acceptances,
@@ -33,9 +34,7 @@ from etcdfix.cli.safety import (
     release_option,
     require_reason,
     server_options,
-    show,
 )
-from etcdfix.cli.variables import ChangingCommand
 from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.operations.change.heal import Healed, HealPreview, HealRequest, run_heal
 from etcdfix.operations.change.heal_lines import ending_lines, heal_preview_lines, heal_report, healed_lines
@@ -166,16 +165,8 @@ def command(
     Objects that are being deleted, damaged or moved values, and values that today's configuration opens are left
     alone.
 
-    \b
-    Examples:
-      etcdfix rescue --from-report scan.json --kubeconfig admin.conf --save-dir saved --reveal
-      etcdfix heal --from-report scan.json --saved saved --kubeconfig admin.conf \\
-        --encryption-config enc.yaml --reason "key1 is lost" --dry-run
-      etcdfix heal /registry/secrets/shop/db --saved saved --kubeconfig admin.conf \\
-        --server https://10.0.0.12:6443 --encryption-config enc.yaml --reason "key1 is lost"
-
     An API server's own dry run cannot work for these objects: --dry-run makes all checks of ours, and sends no change.
-    """  # noqa: D301 - the mark of click is the character itself
+    """
     require_reason(options)
     require_output()
     if from_report is not None and (key is not None or key_base64 is not None):
@@ -226,7 +217,7 @@ def _run(
 
         def preview(shown: HealPreview) -> None:
             account.to_heal = len(shown.healable)
-            show(heal_preview_lines(cluster, shown, dry_run=options["dry_run"]), err=True)
+            say_lines(heal_preview_lines(cluster, shown, dry_run=options["dry_run"]))
 
         return run_heal(
             cluster,

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.completion import complete_types
+from etcdfix.cli.command import Command
+from etcdfix.cli.completing import types
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import object_options, wanted_object
 from etcdfix.cli.options import FILE, reading_options, source_options
@@ -30,8 +31,8 @@ MEANINGS: dict[ExitCode, str] = {
 }
 
 
-@click.command("history", epilog=epilog(MEANINGS))
-@click.argument("key", required=False, metavar="[KEY|TYPE/NAME]", shell_complete=complete_types)
+@click.command("history", cls=Command, epilog=epilog(MEANINGS))
+@click.argument("key", required=False, metavar="[KEY|TYPE/NAME]", shell_complete=types)
 @object_options
 @click.option(
     "--limit",
@@ -86,12 +87,6 @@ def command(
     compacted or not, deletions too. It is read without a lock and may be that of an etcd that runs. The log says what
     etcd was asked for, not what it did: each write is certain, likely or possible, and where its revision is not known,
     it stands between two that are. A log that is not of the history of this etcd is refused.
-
-    \b
-    Examples:
-      etcdfix history /registry/secrets/shop/db
-      etcdfix history /registry/secrets/shop/db --wal /var/lib/etcd/member/wal
-      etcdfix history /registry/secrets/shop/db --wal member-1/wal --older-snapshot monday.db
     """
     wanted = wanted_object(key, key_base64, options)
     if older and not logs:

@@ -16,7 +16,8 @@ from etcdfix.cli.cluster_index import (
     output_options,
     report_on,
 )
-from etcdfix.cli.completion import complete_types
+from etcdfix.cli.command import Command
+from etcdfix.cli.completing import types
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import object_options, wanted_object
 from etcdfix.cli.options import jobs_option, reading_options, source_options
@@ -40,8 +41,8 @@ MEANINGS: dict[ExitCode, str] = {
 }
 
 
-@click.command("impact", epilog=epilog(MEANINGS))
-@click.argument("key", required=False, metavar="[KEY|TYPE/NAME]", shell_complete=complete_types)
+@click.command("impact", cls=Command, epilog=epilog(MEANINGS))
+@click.argument("key", required=False, metavar="[KEY|TYPE/NAME]", shell_complete=types)
 @object_options
 @click.option(
     "--policy",

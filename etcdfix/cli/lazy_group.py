@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
+from etcdfix.cli.group import NearestGroup
 from etcdfix.cli.program import CalledContext
 
 Commands = dict[str, tuple[str, str]]
 """Command to module and one-line help, in the order of the help page. The module's ``command`` is the command."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(NearestGroup):
     """A group that knows of its commands where they are.
 
     Args:
         commands_at: The commands.
+        sections: Which of them stand together on the help page, under which title; all under one for none.
         attributes: As of any group.
     """
 
-    def __init__(self, *, commands_at: Commands, **attributes: Any) -> None:
+    def __init__(
+        self, *, commands_at: Commands, sections: Mapping[str, Sequence[str]] | None = None, **attributes: Any
+    ) -> None:
         super().__init__(**attributes)
         self._commands_at = commands_at
+        self._sections = sections if sections is not None else {"Commands": list(commands_at)}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names, in the order of the help page."""
@@ -51,5 +57,7 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - same
         """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_module, text) in self._commands_at.items()])
+        widest = max(map(len, self._commands_at))
+        for title, names in self._sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), self._commands_at[name][1]) for name in names])

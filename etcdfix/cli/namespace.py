@@ -16,6 +16,7 @@ from etcdfix.cli.cluster_index import (
     output_options,
     report_on,
 )
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import jobs_option, reading_options, source_options
 from etcdfix.cli.output import say, say_incomplete, say_next
@@ -40,7 +41,7 @@ MEANINGS: dict[ExitCode, str] = {
 }
 
 
-@click.command("namespace", epilog=epilog(MEANINGS))
+@click.command("namespace", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("name")
 @source_options
 @reading_options

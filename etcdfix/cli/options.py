@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from etcdfix.cli.completing import files, profiles
 from etcdfix.cli.ending import end_after
+from etcdfix.cli.origins import origins_of
 from etcdfix.cli.output import say
+from etcdfix.cli.presets import with_preset
+from etcdfix.cli.profiles import heeded_variables, profile_in_use
 from etcdfix.cli.variables import variable_of
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.overrides import Overrides, parse_overrides, servers_of
@@ -98,9 +102,9 @@ _source_options = (
     _option("--salvage", is_flag=True, default=None,
             help="Read every whole page of a broken snapshot. Always incomplete, and never a source for changes."),
     _option("--endpoints", metavar="LIST", help="Comma list of etcd endpoints.  [default: 127.0.0.1:2379]"),
-    _option("--cacert", metavar="FILE", help="CA that signed etcd's server certificate."),
-    _option("--cert", metavar="FILE", help="Client certificate."),
-    _option("--key", "key_file", metavar="FILE", help="Key of the client certificate."),
+    _option("--cacert", metavar="FILE", shell_complete=files, help="CA that signed etcd's server certificate."),
+    _option("--cert", metavar="FILE", shell_complete=files, help="Client certificate."),
+    _option("--key", "key_file", metavar="FILE", shell_complete=files, help="Key of the client certificate."),
     _option("--user", metavar="NAME[:PASSWORD]", help="etcd user."),
     _option("--password", metavar="PASSWORD", help="Password; better given by ETCDCTL_PASSWORD."),
     _option("--insecure-skip-tls-verify", is_flag=True, default=None,
@@ -115,6 +119,11 @@ _source_options = (
             help="The API server's flag of this name: resources that have an etcd of their own, as "
                  "/events#https://10.0.0.1:2381. Where a command looks at many resources, each is read from its own "
                  "etcd; a manifest says it too."),
+    click.option("--profile", metavar="NAME", shell_complete=profiles,
+                 help="Take what is not named here from a profile (etcdfix profile list); variables that say the same "
+                      "are not heeded."),
+    click.option("--config-file", type=FILE, metavar="FILE",
+                 help="Where profiles stand.  [default: $XDG_CONFIG_HOME/etcdfix/config.yaml, or below ~/.config]"),
     _option("--etcd-prefix", metavar="PREFIX", help="The API server's --etcd-prefix.  [default: /registry]"),
     _option("--revision", type=click.IntRange(min=0), default=0, metavar="N",
             help="Read at this revision instead of the newest."),
@@ -168,7 +177,7 @@ def gather_inputs(
     key: bytes | None = None,
     each_from_its_own: bool = False,
 ) -> Inputs:
-    """Combine flags, variables and the manifest.
+    """Combine flags, profile, variables, what is found on this machine, and the manifest.
 
     Args:
         options: What click collected for :func:`source_options` and :func:`reading_options`.
@@ -179,7 +188,10 @@ def gather_inputs(
     Raises:
         ConfigurationError: Options contradict each other or make no sense.
     """
+    options = with_preset(options)
     connection = {name: options.get(name) for name in _CONNECTION}
+    if profile_in_use() is not None:
+        connection["environ"] = heeded_variables()
     snapshot: Path | None = options.get("snapshot")
     kine: Path | None = options.get("kine")
     if snapshot is not None and kine is not None:
@@ -199,6 +211,7 @@ def gather_inputs(
     named: str | None = options.get("etcd_servers_overrides")
     overrides = parse_overrides(named) if named is not None else None
     overrides_count = named is not None
+    manifest: Manifest | None = None
     if options.get("manifest") is not None:
         from etcdfix.inputs.manifest import load_manifest  # noqa: PLC0415 - needs YAML, only here
 
@@ -250,6 +263,8 @@ def gather_inputs(
         overrides=overrides,
         each_from_its_own=each_from_its_own,
         release_source=release_source or ("--kubernetes-version" if version else ""),
+        manifest=options.get("manifest"),
+        origins=origins_of(options, manifest, options.get("manifest")),
     )
 
 

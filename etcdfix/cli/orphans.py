@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.cluster_index import exit_code, nothing_below, open_cluster, output_options, report_on
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import jobs_option, reading_options, source_options
 from etcdfix.cli.output import say_incomplete
@@ -25,7 +26,7 @@ MEANINGS: dict[ExitCode, str] = {
 }
 
 
-@click.command("orphans", epilog=epilog(MEANINGS))
+@click.command("orphans", cls=Command, epilog=epilog(MEANINGS))
 @source_options
 @reading_options
 @jobs_option

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from etcdfix.cli.cluster_index import output_options
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
@@ -37,7 +38,7 @@ _SETTLED = frozenset({"gone", "readable"})
 _UNDETERMINED = "undetermined"
 
 
-@click.command("plan", epilog=epilog(MEANINGS))
+@click.command("plan", cls=Command, epilog=epilog(MEANINGS))
 @click.option(
     "--from-report",
     type=click.Path(path_type=Path),
@@ -75,7 +76,7 @@ def command(
     # A deletion refuses any plan but one of the newest revision of a live etcd.
     reusable = output == "json" and inputs.file is None and not inputs.revision
     inputs_used = (
-        inputs.file, inputs.encryption_config, from_report, options.get("manifest"), *inputs.tls_files,
+        inputs.file, inputs.encryption_config, from_report, inputs.manifest, *inputs.tls_files,
     )  # fmt: skip
     endings: list[EndedEarly] = []
     with (

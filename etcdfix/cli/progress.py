@@ -7,8 +7,10 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
+from etcdfix.cli.output import HABITS, say
 from etcdfix.examine_all import WAITING
 from etcdfix.sources.pages import Page
+from etcdfix.text.notes import Note
 
 if TYPE_CHECKING:
     from etcdfix.examine_all import Progress
@@ -60,7 +62,8 @@ def with_progress(items: Iterable[T], *, estimate: int, label: str, every: int =
 
 
 def _is_shown() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()  # None where the shell closed it: 2>&-
+    wanted = HABITS.progress and not HABITS.quiet and not HABITS.json
+    return wanted and sys.stderr is not None and sys.stderr.isatty()  # None where the shell closed it: 2>&-
 
 
 def _weight(item: object) -> int:
@@ -76,11 +79,7 @@ def progress_of(source: Source) -> Progress:
             estimate = source.estimate() if _is_shown() else 0
             return with_progress(items, estimate=estimate, label=label)
         if estimate and label == WAITING and _is_shown():
-            import click  # noqa: PLC0415 - imported by then in any case
-
-            click.echo(
-                f"etcdfix: {estimate} values wait for a KMS plugin, or for what other values show", err=True
-            )
+            say(Note(f"{estimate} values wait for a KMS plugin, or for what other values show"))
         return with_progress(items, estimate=estimate, label=label, every=8)
 
     return progress

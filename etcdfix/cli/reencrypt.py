@@ -10,10 +10,11 @@ import click
 import msgspec
 
 from etcdfix.cli.changing import etcd_options, open_change, present_value_options
+from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import FILE
-from etcdfix.cli.safety import EXIT_CODES, one_key, show
-from etcdfix.cli.variables import ChangingCommand
+from etcdfix.cli.output import say_lines
+from etcdfix.cli.safety import EXIT_CODES, one_key
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.operations.change.preview import reencrypt_preview_lines
 from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
@@ -65,7 +66,7 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
                     **change.request,
                 ),
                 change.confirmer,
-                preview=lambda shown: show(reencrypt_preview_lines(change.cluster, shown), err=True),
+                preview=lambda shown: say_lines(reencrypt_preview_lines(change.cluster, shown)),
             )
         return change.teller.tell(Result.REENCRYPTED, outcome, change.inputs.same_again())
 

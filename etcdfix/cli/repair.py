@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from etcdfix.cli.changing import etcd_options, open_change, present_value_options
+from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.exit_codes import epilog
-from etcdfix.cli.safety import EXIT_CODES, accept_risk_option, one_key, show
-from etcdfix.cli.variables import ChangingCommand
+from etcdfix.cli.output import say_lines
+from etcdfix.cli.safety import EXIT_CODES, accept_risk_option, one_key
 from etcdfix.operations.change.preview import repair_preview_lines
 from etcdfix.operations.change.repair import RepairRequest, run_repair
 from etcdfix.remediation.audit.record import Result, Verb
@@ -34,7 +35,7 @@ def command(*, key: str | None, key_base64: str | None, **options: Any) -> int:
             change.cluster,
             RepairRequest(key=change.key, **change.request),
             change.confirmer,
-            preview=lambda shown: show(repair_preview_lines(change.cluster, shown), err=True),
+            preview=lambda shown: say_lines(repair_preview_lines(change.cluster, shown)),
             progress=change.progress,
         )
         return change.teller.tell(Result.REPAIRED, outcome, change.inputs.same_again())

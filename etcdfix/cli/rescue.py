@@ -10,6 +10,7 @@ import click
 from etcdfix.apiserver.fleet import open_fleet, require_servers
 from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.anchor import anchor_option, named_anchor
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import decoded_key, is_key, named_key
 from etcdfix.cli.options import FILE, parse_kubernetes_version, timeout_option
@@ -48,7 +49,7 @@ MEANINGS: dict[int, str] = {
 }
 
 
-@click.command("rescue", epilog=epilog(MEANINGS))
+@click.command("rescue", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("keys", nargs=-1, metavar="[KEY|TYPE/NAME]...")
 @click.option(
     "--key-base64", "keys_base64", multiple=True, metavar="BASE64", help="A key that cannot be typed."
@@ -126,17 +127,7 @@ def command(
     anything is asked for, and the digest of each file. Nothing is written to etcd or to the API.
 
     It may be ended at any time: what is saved stays, and the same command goes on from there.
-
-    \b
-    All that a report names unreadable:
-      etcdfix scan --encryption-config FILE -o json --output-file report.json
-      mkdir -m 700 /srv/rescued
-      etcdfix rescue --from-report report.json --kubeconfig admin.conf \\
-        --save-dir /srv/rescued --reveal
-    One object:
-      etcdfix rescue /registry/secrets/shop/db --kubeconfig admin.conf \\
-        --save-dir /srv/rescued --reveal
-    """  # noqa: D301 - click's mark for lines that stay
+    """
     if not keys and not keys_base64 and from_report is None:
         raise click.UsageError("name what to save: --from-report FILE, or KEY")
     if not reveal:

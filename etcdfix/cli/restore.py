@@ -9,8 +9,11 @@ import click
 
 from etcdfix.cli.change_output import change_output_option
 from etcdfix.cli.changing import OpenChange, etcd_options, open_change
+from etcdfix.cli.command import ChangingCommand
+from etcdfix.cli.completing import backups
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import FILE
+from etcdfix.cli.output import say_lines
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     EXIT_CODES,
@@ -21,9 +24,7 @@ from etcdfix.cli.safety import (
     named_digest,
     one_key,
     refuse_namespace,
-    show,
 )
-from etcdfix.cli.variables import ChangingCommand
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.from_log import of_log
 from etcdfix.operations.change.restore import run_restore
@@ -36,7 +37,7 @@ _SOURCES = ("from_snapshot", "from_revision", "from_wal", "from_object", "from_k
 
 
 @click.command("restore", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
-@click.argument("backup_or_key", required=False, metavar="[BACKUP|KEY]")
+@click.argument("backup_or_key", required=False, metavar="[BACKUP|KEY]", shell_complete=backups)
 @click.option(
     "--from-snapshot",
     type=FILE,
@@ -104,17 +105,7 @@ def command(*, backup_or_key: str | None, key_base64: str | None, **options: Any
     --from-wal, --from-object and --from-key. What comes from there must be readable, and of the object that is at the
     key or was there last. The key must be absent, or --replace-mod-revision says what may be replaced; a value that
     reads is never replaced.
-
-    \b
-    Undo a deletion:
-      etcdfix restore BACKUP --reason "ticket 4711"
-    An object that etcdfix rescue saved from an API server's memory, over the value whose key is lost:
-      etcdfix restore --from-object FILE KEY --replace-mod-revision N --kubeconfig FILE \\
-        --encryption-config FILE --accept-unlisted-source --reason "ticket 4711" --dry-run
-    A value that was overwritten, from etcd's write-ahead log:
-      etcdfix restore --from-wal /var/lib/etcd/member/wal KEY --replace-mod-revision N \\
-        --encryption-config FILE --accept-unlisted-source --reason "ticket 4711" --dry-run
-    """  # fmt: skip  # noqa: D301 - click's mark for lines that stay
+    """  # fmt: skip
     backup: list[Candidate] = []
 
     def named() -> bytes:
@@ -144,7 +135,7 @@ def command(*, backup_or_key: str | None, key_base64: str | None, **options: Any
                 **change.request,
             ),
             change.confirmer,
-            preview=lambda shown: show(restore_preview_lines(cluster, shown), err=True),
+            preview=lambda shown: say_lines(restore_preview_lines(cluster, shown)),
             progress=change.progress,
         )
         unread = not cluster.configured and looks_enveloped(candidate.stored.value)

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import click
@@ -16,10 +17,10 @@ from click.core import ParameterSource
 from etcdfix import __version__
 from etcdfix.cli.ending import ending_early
 from etcdfix.cli.lazy_group import Commands, LazyGroup
+from etcdfix.cli.output import HABITS, emit, own_habits, say_error
 from etcdfix.cli.program import PLUGIN, PROGRAM, CalledContext, as_called
 from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.secrecy import forbid_core_dumps
-from etcdfix.text.safetext import safe_text
 
 COMMANDS: Commands = {
     "scan": ("etcdfix.cli.scan", "Examine everything in scope, and report what cannot be read and why."),
@@ -90,6 +91,8 @@ COMMANDS: Commands = {
         "etcdfix.cli.report",
         "Show saved reports in another form, compare two of them, or make one of several.",
     ),
+    "profile": ("etcdfix.cli.profile", "Show the profiles: how clusters are reached and read, under a name."),
+    "completion": ("etcdfix.cli.completion", "Print the script that has a shell complete what is typed."),
     "doctor": (
         "etcdfix.cli.doctor",
         "Check what the other commands rest on: etcd, keys, places for backups, permissions.",
@@ -100,6 +103,16 @@ COMMANDS: Commands = {
         "Say which version this is, what it runs on, and which releases of Kubernetes and reports it knows.",
     ),
 }
+
+SECTIONS = {
+    "Look at what is stored": ("scan", "get", "history", "compare", "orphans"),
+    "Explain what is wrong": ("explain", "impact", "namespace", "encryption"),
+    "Decide what to do, and save what can be saved": ("copies", "rescue", "plan"),
+    "Change something": ("heal", "repair", "restore", "reencrypt", "delete"),
+    "Prove what was done": ("audit", "backup", "report"),
+    "Get ready": ("doctor", "profile", "completion", "schema", "version"),
+}
+"""The commands by what somebody wants to do, the least destructive first."""
 
 _CHANGING = frozenset({"delete", "restore", "reencrypt", "repair", "heal"})
 
@@ -136,6 +149,7 @@ class _Root(LazyGroup):
 @click.group(
     cls=_Root,
     commands_at=COMMANDS,
+    sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="etcdfix")
@@ -184,31 +198,34 @@ def run(arguments: list[str], name: str = PROGRAM) -> int:
         arguments: After the program's name.
         name: What it was called by.
     """
-    with ending_early():
+    with own_habits(), ending_early():
+        # Before click reads them: what it finds wrong with the words is told in that form too.
+        pairs = [*pairwise(arguments), *(tuple(word.split("=", 1)) for word in arguments)]
+        HABITS.json = ("--log-format", "json") in pairs
         return _run(arguments, name)
 
 
 def _run(arguments: list[str], name: str) -> int:
-    def say_error(message: str, hint: str) -> None:
-        _say_error(as_called(message, name, COMMANDS), as_called(hint, name, COMMANDS))
+    def tell(message: str, hint: str, code: str = "") -> None:
+        say_error(as_called(message, name, COMMANDS), as_called(hint, name, COMMANDS), code)
 
     try:
         result: Any = cli.main(arguments, prog_name=name, standalone_mode=False)
         if sys.stdout is not None:  # closed by the shell: >&-
             sys.stdout.flush()
     except click.exceptions.Abort:
-        click.echo("interrupted", err=True)
+        emit("error", "interrupted")
         return 130
     except _Ended as exc:
-        return _end_early(exc.ending, arguments, say_error)
+        return _end_early(exc.ending, arguments, tell)
     except KeyboardInterrupt as exc:
-        return _end_early(EndedEarly.of(exc), arguments, say_error)
+        return _end_early(EndedEarly.of(exc), arguments, tell)
     except click.ClickException as exc:
         _blame_the_variable(exc)
-        exc.show()
+        _say_misuse(exc)
         return exc.exit_code
     except EtcdfixError as exc:
-        say_error(safe_text(exc.message), exc.hint)
+        tell(exc.message, exc.hint, exc.code)
         return exc.exit_code
     except (_ReaderGone, BrokenPipeError):
         _discard_output()
@@ -216,22 +233,22 @@ def _run(arguments: list[str], name: str) -> int:
     except OSError as exc:
         _discard_output()
         what = f"{exc.strerror} ({exc.filename})" if exc.filename else str(exc.strerror or exc)
-        say_error(
-            safe_text(f"reading or writing failed: {what}"),
+        tell(
+            f"reading or writing failed: {what}",
             f"{_what_changed(arguments)}; the output is incomplete",
         )
         return 3
     except MemoryError:
-        say_error(f"the system gives this process no more memory; {_what_changed(arguments)}", "")
+        tell(f"the system gives this process no more memory; {_what_changed(arguments)}", "")
         return 3
     except Exception as exc:
         if "can't start new thread" in str(exc):
-            say_error(f"the system gives this process no more threads; {_what_changed(arguments)}", "")
+            tell(f"the system gives this process no more threads; {_what_changed(arguments)}", "")
             return 3
         if os.environ.get("ETCDFIX_DEBUG") == "1":
             raise
         kind = type(exc).__name__
-        say_error(
+        tell(
             f"internal error ({kind}); {_what_changed(arguments)}",
             "please report it with the output of the same command run with ETCDFIX_DEBUG=1; read that output "
             "first, it may name objects of your cluster",
@@ -240,15 +257,15 @@ def _run(arguments: list[str], name: str) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _end_early(ending: EndedEarly, arguments: list[str], say_error: Callable[[str, str], None]) -> int:
+def _end_early(ending: EndedEarly, arguments: list[str], tell: Callable[[str, str], None]) -> int:
     """Say that a command ended before it had a result; return its exit code."""
     if ending.reason == "interrupted":
-        click.echo("interrupted", err=True)
+        emit("error", "interrupted")
     else:
         # No --timeout counts while a change is made, and what was changed before is told.
         at_most_told = "what is told as done stays done" if ending.changed else "nothing was changed"
         what = at_most_told if ending.by_clock else _what_changed(arguments)
-        say_error(f"{ending.reason}; {what}", "")
+        tell(f"{ending.reason}; {what}", "")
     return ending.bare_exit_code
 
 
@@ -279,7 +296,9 @@ def _blame_the_variable(exc: click.ClickException) -> None:
         exc.param_hint = f"the variable {exc.param.envvar}"
 
 
-def _say_error(message: str, hint: str) -> None:
-    click.echo(f"etcdfix: {message}", err=True)
-    if hint:
-        click.echo(f"  next: {safe_text(hint)}", err=True)
+def _say_misuse(exc: click.ClickException) -> None:
+    """Say what is wrong with a command line."""
+    if HABITS.json:
+        say_error(exc.format_message(), "", "usage")
+    else:
+        exc.show()

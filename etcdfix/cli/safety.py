@@ -5,13 +5,14 @@ None of them has a variable: what was exported once must not decide tonight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
 from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.anchor import anchor_option
+from etcdfix.cli.completing import transformers
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import FILE, option_group
 from etcdfix.errors import ConfigurationError
@@ -123,7 +124,7 @@ def accept_risk_option(risks: Sequence[AcceptRisk], more: str = "") -> Callable[
 
 
 key_lost_option = click.option(
-    "--declare-key-lost", "key_lost", default="", metavar="TRANSFORMER[/KEY-ID]",
+    "--declare-key-lost", "key_lost", default="", metavar="TRANSFORMER[/KEY-ID]", shell_complete=transformers,
     help="Say that this key is gone for ever, so that what was written under it may be deleted.",
 )  # fmt: skip
 """Declares an encryption key lost."""
@@ -244,9 +245,3 @@ def change_exit_code(outcome: ChangeOutcome) -> int:
     certain = outcome.result is None or outcome.result in done
     told = outcome.head is not None and outcome.anchored is not False
     return 0 if certain and told and not outcome.doubtful else 3
-
-
-def show(lines: Iterator[str], *, err: bool = False) -> None:
-    """Write lines that are safe already."""
-    for line in lines:
-        click.echo(line, err=err)

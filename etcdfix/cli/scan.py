@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
 from etcdfix.cli.filters import filter_options, wanted_filters
@@ -42,7 +43,7 @@ def _shard(_context: click.Context, _parameter: click.Parameter, text: str | Non
     return ShardRequest(int(found[1]), int(found[2]))
 
 
-@click.command("scan", epilog=epilog(MEANINGS))
+@click.command("scan", cls=Command, epilog=epilog(MEANINGS))
 @scope_options
 @source_options
 @reading_options
@@ -146,7 +147,7 @@ def command(
         filters=filters,
     )
     inputs_used = (
-        inputs.file, inputs.encryption_config, options.get("manifest"), options.get("clusters"), baseline,
+        inputs.file, inputs.encryption_config, inputs.manifest, options.get("clusters"), baseline,
         redact_key_file, *inputs.tls_files,
     )  # fmt: skip
     redactor = None

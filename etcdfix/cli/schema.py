@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from etcdfix.cli.command import Command
 from etcdfix.errors import ConfigurationError
 from etcdfix.reports.schema import SCHEMAS, schema_of
 
@@ -39,7 +40,7 @@ def audit_schema() -> dict[str, Any]:
 _ALL = {**SCHEMAS, "audit": audit_schema}
 
 
-@click.command("schema")
+@click.command("schema", cls=Command)
 @click.argument("name", type=click.Choice(list(_ALL)), default="report", metavar="[NAME]")
 def command(name: str) -> int:
     """Print the JSON Schema of what a command writes as JSON: of a scan's report (default), or of another document.

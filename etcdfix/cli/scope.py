@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import click
 
-from etcdfix.cli.completion import complete_resources
+from etcdfix.cli.completing import resources
 from etcdfix.cli.keys import all_namespaces_option, decoded_key, is_base64
 from etcdfix.cli.options import option_group
 from etcdfix.scope import ScopeRequest, split_words
 
 scope_options = option_group(
-    click.argument("scope", nargs=-1, metavar="[RESOURCE|TYPE/NAME|KEY-PREFIX]...",
-        shell_complete=complete_resources,
-    ),
+    click.argument("scope", nargs=-1, metavar="[RESOURCE|TYPE/NAME|KEY-PREFIX]...", shell_complete=resources),
     click.option(
         "-n", "--namespace", "namespaces", multiple=True, metavar="NAMESPACE", envvar="ETCDFIX_NAMESPACE",
         help="Only this namespace (may be repeated).",

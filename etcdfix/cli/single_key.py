@@ -121,7 +121,7 @@ def single_key(
     else:
         inputs = gather_inputs(options, key=wanted)
     configuration = configuration_of(inputs)
-    files = (inputs.file, inputs.encryption_config, options.get("manifest"), *inputs.tls_files)
+    files = (inputs.file, inputs.encryption_config, inputs.manifest, *inputs.tls_files)
     with (
         open_source(inputs, say=say) as source,
         destination(output_file, files) as stream,

@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from etcdfix.cli.command import Command
 from etcdfix.cli.options import FIRST_MINOR, LAST_MINOR
 from etcdfix.cli.output_options import report_options
 from etcdfix.inputs.outputfile import destination
@@ -23,7 +24,7 @@ DEPENDENCIES: Final = (
 """Packages that the tool cannot do without."""
 
 
-@click.command("version")
+@click.command("version", cls=Command)
 @report_options(VERSION_FORMATS)
 def command(*, output: str, output_file: Path | None) -> int:
     """Say which version this is, what it runs on, and which releases of Kubernetes and reports it knows."""

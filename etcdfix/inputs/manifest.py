@@ -1,4 +1,4 @@
-"""What a kube-apiserver static-pod manifest says about its etcd.
+"""What a kube-apiserver static-pod manifest says about its etcd. Paths are those of the host.
 
 Format: a v1 Pod as the kubelet reads it from ``/etc/kubernetes/manifests``; the flags are those of
 kube-apiserver (``apiserver/pkg/server/options/etcd.go``, ``…/encryptionconfig``).
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import msgspec
 
@@ -16,6 +17,9 @@ from etcdfix.errors import ConfigurationError, JSONMalformed
 from etcdfix.golang.document import read_document
 from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
 from etcdfix.inputs.overrides import Overrides, parse_overrides
+
+_Mounts = list[tuple[PurePosixPath, PurePosixPath]]
+"""Places in a container, and what of the host is there."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,26 +58,51 @@ def load_manifest(path: Path) -> Manifest:
         raise ConfigurationError(f"manifest {path}: {exc.strerror}") from exc
     except JSONMalformed as exc:
         raise ConfigurationError(f"manifest {path} is not YAML") from exc
-    for image, words in _containers(document):
+    for image, words, mounts in _containers(document):
         if (
             any(word.rsplit("/", 1)[-1] == "kube-apiserver" for word in words[:1])
             or "kube-apiserver" in image
         ):
-            return _from_flags(dict(_flags(words)), image)
+            return _from_flags(dict(_flags(words)), image, mounts)
     raise ConfigurationError(
         f"manifest {path} holds no container that runs kube-apiserver",
         hint="on a kubeadm control plane it is /etc/kubernetes/manifests/kube-apiserver.yaml",
     )
 
 
-def _containers(document: object) -> Iterator[tuple[str, list[str]]]:
-    spec = document.get("spec") if isinstance(document, dict) else None
-    containers = spec.get("containers") if isinstance(spec, dict) else None
-    for container in containers if isinstance(containers, list) else []:
-        if isinstance(container, dict):
-            parts = [container.get("command"), container.get("args")]
-            words = [str(word) for part in parts if isinstance(part, list) for word in part]
-            yield str(container.get("image", "")), words
+def _containers(document: object) -> Iterator[tuple[str, list[str], _Mounts]]:
+    spec = _mapping(document).get("spec")
+    volumes = {
+        str(volume.get("name")): _mapping(volume.get("hostPath")).get("path")
+        for volume in _mappings(_mapping(spec).get("volumes"))
+    }
+    for container in _mappings(_mapping(spec).get("containers")):
+        parts = [container.get("command"), container.get("args")]
+        words = [str(word) for part in parts if isinstance(part, list) for word in part]
+        mounts = [
+            (PurePosixPath(str(mount.get("mountPath"))), PurePosixPath(host, str(mount.get("subPath") or "")))
+            for mount in _mappings(container.get("volumeMounts"))
+            if isinstance(host := volumes.get(str(mount.get("name"))), str)
+        ]
+        yield str(container.get("image", "")), words, mounts
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _mappings(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _on_the_host(path: str | None, mounts: _Mounts) -> str | None:
+    """Return where a file of the container is on the host: of the mounts that hold it, the innermost says that."""
+    inside = PurePosixPath(path or "")
+    holding = [(where, host) for where, host in mounts if inside.is_relative_to(where)]
+    if not path or not holding:
+        return path or None
+    where, host = max(holding, key=lambda mount: len(mount[0].parts))
+    return str(host / inside.relative_to(where))
 
 
 def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
@@ -89,15 +118,15 @@ def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
                 yield name, value
 
 
-def _from_flags(flags: dict[str, str], image: str) -> Manifest:
+def _from_flags(flags: dict[str, str], image: str, mounts: _Mounts) -> Manifest:
     tag = re.search(r":v?(1\.\d+)", image)
-    config = flags.get("encryption-provider-config")
+    config = _on_the_host(flags.get("encryption-provider-config"), mounts)
     return Manifest(
         endpoints=tuple(e.strip() for e in flags.get("etcd-servers", "").split(",") if e.strip()),
         overrides=parse_overrides(flags.get("etcd-servers-overrides", "")),
-        cacert=flags.get("etcd-cafile") or None,
-        cert=flags.get("etcd-certfile") or None,
-        key=flags.get("etcd-keyfile") or None,
+        cacert=_on_the_host(flags.get("etcd-cafile"), mounts),
+        cert=_on_the_host(flags.get("etcd-certfile"), mounts),
+        key=_on_the_host(flags.get("etcd-keyfile"), mounts),
         etcd_prefix=flags.get("etcd-prefix"),
         encryption_config=Path(config) if config else None,
         kubernetes_version=tag.group(1) if tag else None,

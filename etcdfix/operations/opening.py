@@ -57,6 +57,8 @@ class Inputs(msgspec.Struct, frozen=True):
         main_endpoints: Comma list of the etcd that holds namespace kube-system, where it may be another one; else "".
         main_named: A flag named it, not only a manifest.
         cluster_name: What people call the cluster, for reports and records; "" where nobody said.
+        manifest: The static-pod manifest that was read, or None.
+        origins: Where endpoints, certificates and configuration were named, a line each.
         overrides: Resources that have an etcd of their own, to its endpoints; None where nobody says which.
         each_from_its_own: Every resource is read from its own etcd, and not all from one.
     """
@@ -80,6 +82,8 @@ class Inputs(msgspec.Struct, frozen=True):
     overrides: dict[str, tuple[str, ...]] | None = None
     each_from_its_own: bool = False
     kine: Path | None = None
+    origins: tuple[str, ...] = ()
+    manifest: Path | None = None
 
     def __repr__(self) -> str:
         """Leave the connection out: a password may be in it."""
@@ -363,6 +367,7 @@ def open_cluster(
             release_source=inputs.release_source,
             main=main,
             main_named=inputs.main_named,
+            origins=inputs.origins,
         )
 
 

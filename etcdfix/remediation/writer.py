@@ -51,6 +51,7 @@ from etcdfix.sources.etcd.channel import Answer, ReadOnlyChannel, RpcError, open
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import Endpoint
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify
+from etcdfix.sources.etcd.trace import question
 from etcdfix.wire.descriptors import MessageClasses, build_pool, parse_table
 from etcdfix.wire.etcd import RANGE, read_messages
 
@@ -318,7 +319,7 @@ class Writer(Closing):
         self, endpoint: Endpoint, expected: Expected, metadata: tuple[tuple[str, str], ...]
     ) -> Sighting:
         connection, material = self._client.connection, self._client.material
-        channel = self._channel = _TxnChannel(open_transport(endpoint, material, connection))
+        channel = self._channel = _TxnChannel(open_transport(endpoint, material, connection), endpoint)
         limit = connection.command_timeout_seconds
         answers = []
         for request in questions(expected.key, expected.landmarks):
@@ -422,7 +423,8 @@ class _TxnChannel(ReadOnlyChannel):
             request_serializer=_message("TxnRequest").SerializeToString,
             response_deserializer=_message("TxnResponse").FromString,
         )
-        return Answer(lambda: call.future(request, timeout=timeout_seconds, metadata=metadata))
+        asked = question(self._endpoint, _TXN_PATH, request)
+        return Answer(lambda: call.future(request, timeout=timeout_seconds, metadata=metadata), asked)
 
 
 @cache

@@ -9,6 +9,7 @@ import msgspec
 
 from etcdfix.reports.model import Conclusion, Finding, Header, SharedWords
 from etcdfix.reports.tables import folded, prose_lines, table_lines, width_for
+from etcdfix.text.colour import is_coloured
 
 
 class Reporter:
@@ -74,6 +75,7 @@ class Output:
     def __init__(self, stream: BinaryIO) -> None:
         self.stream = stream
         self.width = width_for(stream)
+        self._coloured = is_coloured(stream)
 
     def line(self, text: str = "") -> None:
         """Write one line of UTF-8 text. The caller has made foreign text safe."""
@@ -98,7 +100,9 @@ class Output:
         spare: Sequence[str] = (),
     ) -> None:
         """Write a table, see :func:`table_lines`."""
-        for text in table_lines(columns, rows, self.width, key=key, prose=prose, spare=spare):
+        for text in table_lines(
+            columns, rows, self.width, key=key, prose=prose, spare=spare, coloured=self._coloured
+        ):
             self._write(text)
 
     def prose(self, text: str, indent: str = "") -> None:

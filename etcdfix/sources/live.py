@@ -25,6 +25,7 @@ from etcdfix.sources.etcd.paging import PageSize, RangeEnd, after, bounds_of
 from etcdfix.sources.pages import Page, values_of
 from etcdfix.sources.rangepage import RangePage, stored_of
 from etcdfix.storagekey import display
+from etcdfix.text.notes import Note
 from etcdfix.wire.etcd import RANGE, message
 
 _PAGE_EXTRA_SECONDS: Final = 15.0
@@ -457,7 +458,7 @@ class LiveSource(Closing):
             self._revision = 0
             return start
         if failure.kind is FailureKind.TIMED_OUT and self._page.shrink(_LESS_AFTER_A_TIME_OUT):
-            self._on_notice(f"{failure.message}; asking for fewer keys at a time: {self._page.limit}")
+            self._on_notice(Note(f"{failure.message}; asking for fewer keys at a time: {self._page.limit}"))
             return start
         if failure.kind is FailureKind.TOO_LARGE and self._page.shrink():
             return start

@@ -167,7 +167,7 @@ def complaint(capfd: pytest.CaptureFixture[str], code: int, *arguments: str | Pa
     lines = [line for line in captured.err.splitlines() if not line.startswith("etcdfix: warning: ")]
     sentence, hint = lines if len(lines) == 2 else (*lines, "")
     assert sentence.startswith("etcdfix: ")
-    assert not hint or hint.startswith(("  next: ", "etcdfix:   next: "))
+    assert not hint or hint.startswith("  next: ")
     assert len(sentence) < 250
     return sentence.removeprefix("etcdfix: "), hint.partition("next: ")[2]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output_options import report_options
@@ -21,7 +22,7 @@ MEANINGS: dict[ExitCode, str] = {
 }
 
 
-@click.command("diff", epilog=epilog(MEANINGS))
+@click.command("diff", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE FILE...")
 @report_options(DIFF_FORMATS)
 def command(*, files: tuple[Path, ...], output: str, output_file: Path | None) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output_options import report_options
@@ -22,7 +23,7 @@ MEANINGS: dict[ExitCode, str] = {
 }
 
 
-@click.command("lint", epilog=epilog(MEANINGS))
+@click.command("lint", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("file", type=FILE)
 @click.option(
     "--fail-on", type=click.Choice(_LEVELS), default="warning", show_default=True,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import require_output
@@ -22,7 +23,7 @@ MEANINGS: dict[int, str] = {
 }
 
 
-@click.command("merge", epilog=epilog(MEANINGS))
+@click.command("merge", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="TODAY OTHER...")
 @click.option(
     "--output-file", type=FILE, required=True, metavar="FILE", help="The file to make; it must not be there."

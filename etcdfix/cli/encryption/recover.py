@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.cluster_index import output_options, read_files
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
@@ -35,7 +36,7 @@ MEANINGS: dict[int, str] = {
 }
 
 
-@click.command("recover", epilog=epilog(MEANINGS))
+@click.command("recover", cls=Command, epilog=epilog(MEANINGS))
 @scope_options
 @click.option(
     "--token-file", "token_files", type=FILE, multiple=True, required=True, metavar="FILE",
@@ -94,13 +95,7 @@ def command(
 
     With --save-dir, each configuration is written to a file, which is marked: no command of etcdfix changes anything by
     it, but it may be a --candidate-config, and the --encryption-config of every command that only looks.
-
-    \b
-    Examples:
-      etcdfix encryption recover --snapshot etcd-snapshot-server-1 --token-file token
-      etcdfix encryption recover --snapshot snapshot.db --token-file token --save-dir recovered
-      etcdfix encryption recover --snapshot db --wal member/wal --token-file token --token-file former-token
-    """  # noqa: D301 - the mark of click is the character itself
+    """
     wanted = wanted_scope(scope, namespaces, keys, all_namespaces=all_namespaces)
     inputs, configuration = what_to_read(options, resources=wanted.types)
     if logs and inputs.kine is not None:
@@ -124,7 +119,7 @@ def command(
     )
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, (*read_files(inputs, options), *token_files)) as stream,
+        destination(output_file, (*read_files(inputs), *token_files)) as stream,
     ):
         logged = read_logs(logs, source, request, request.tokens, progress=progress_of(source))
         found = find_configurations(source, request, logged)

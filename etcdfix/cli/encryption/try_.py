@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
@@ -35,7 +36,7 @@ MEANINGS: dict[ExitCode, str] = {
 }
 
 
-@click.command("try", epilog=epilog(MEANINGS))
+@click.command("try", cls=Command, epilog=epilog(MEANINGS))
 @scope_options
 @click.option(
     "--candidate-config", "candidate_configs", type=FILE, multiple=True, metavar="FILE",
@@ -107,7 +108,7 @@ def command(
     files = (from_report, *(Path(candidate.configuration.path) for candidate in candidates))
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, (*read_files(inputs, options), *files)) as stream,
+        destination(output_file, (*read_files(inputs), *files)) as stream,
         open_plugins(inputs, configuration, *(c.configuration for c in candidates)) as plugins,
     ):
         tried = try_candidates(source, request, plugins=plugins, progress=progress_of(source), jobs=jobs)

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
@@ -29,7 +30,7 @@ MEANINGS: dict[ExitCode, str] = {
 }
 
 
-@click.command("usage", epilog=epilog(MEANINGS))
+@click.command("usage", cls=Command, epilog=epilog(MEANINGS))
 @click.option(
     "--backup-dir", "backup_dirs", type=FILE, multiple=True, metavar="DIR",
     envvar="ETCDFIX_BACKUP_DIR",
@@ -74,7 +75,7 @@ def command(
     )
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, (*read_files(inputs, options), *also_snapshots)) as stream,
+        destination(output_file, (*read_files(inputs), *also_snapshots)) as stream,
         open_plugins(inputs, configuration) as plugins,
     ):
         found = encryption_usage(

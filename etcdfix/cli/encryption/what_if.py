@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
@@ -30,7 +31,7 @@ MEANINGS: dict[ExitCode, str] = {
 }
 
 
-@click.command("what-if", epilog=epilog(MEANINGS))
+@click.command("what-if", cls=Command, epilog=epilog(MEANINGS))
 @click.option(
     "--new", "new_config", type=FILE, required=True, metavar="FILE",
     envvar="ETCDFIX_NEW",
@@ -63,7 +64,7 @@ def command(*, new_config: Path, output: str, output_file: Path | None, max_rows
     )
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, (*read_files(inputs, options), new_config)) as stream,
+        destination(output_file, (*read_files(inputs), new_config)) as stream,
         open_plugins(inputs, configuration, new) as plugins,
     ):
         found = what_if(source, request, plugins=plugins, progress=progress_of(source))

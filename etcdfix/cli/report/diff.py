@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from etcdfix.cli.cluster_index import output_options
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say, say_incomplete
@@ -24,7 +25,7 @@ MEANINGS: dict[ExitCode, str] = {
 }
 
 
-@click.command("diff", epilog=epilog(MEANINGS))
+@click.command("diff", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("earlier", type=FILE)
 @click.argument("later", type=FILE)
 @output_options(list(DIFF_FORMATS))

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from etcdfix.cli.cluster_index import output_options
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
 from etcdfix.cli.last_words import say_last_words
@@ -34,7 +35,7 @@ MEANINGS: dict[ExitCode, str] = {
 }
 
 
-@click.command("merge", epilog=epilog(MEANINGS))
+@click.command("merge", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("files", type=FILE, nargs=-1, metavar="[FILE ...]")
 @click.option("--fleet", is_flag=True, help="The reports are of many clusters: a row for each of them.")
 @click.option(

@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from etcdfix.cli.cluster_index import output_options
+from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say_incomplete
@@ -34,7 +35,7 @@ _FORMS: Final = list(
 )
 
 
-@click.command("render", epilog=epilog(MEANINGS))
+@click.command("render", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("file", type=FILE)
 @output_options(_FORMS, help_text="Form to write; which there are, the kind of the report says.")
 def command(*, file: Path, output: str, output_file: Path | None, max_rows: int) -> int:

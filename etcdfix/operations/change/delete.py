@@ -41,6 +41,7 @@ from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.remedies import recovered_configuration
 from etcdfix.rules import Rule
 from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.notes import Note
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.examination import Examination
 
@@ -229,7 +230,10 @@ def recovery_lines(api: APIAccess, checked: Preflight, *, say: Callable[[str], N
     try:
         if seconds:
             say(
-                f"waiting until the API servers have recovered, about {seconds:.0f} s at most; Ctrl-C ends the waiting"
+                Note(
+                    f"waiting until the API servers have recovered, about {seconds:.0f} s at most; Ctrl-C ends the "
+                    "waiting"
+                )
             )
         collection = checked.found.directory.api_path("", None)
         return list(looked_at_lines(look_until_well(api, servers, collection, seconds=seconds)))

@@ -82,6 +82,7 @@ class Cluster(msgspec.Struct, frozen=True):
         release_source: Where the release comes from that the examiner assumes, "" for none.
         main: How to reach the main etcd, where one was named; it holds namespace kube-system.
         main_named: It was named on purpose, so that it must be of the same cluster.
+        origins: Where it was said how the cluster is reached and read, a line each.
     """
 
     source: LiveSource | KineSource
@@ -92,6 +93,7 @@ class Cluster(msgspec.Struct, frozen=True):
     no_encryption: bool = False
     main: EtcdConnection | None = None
     main_named: bool = False
+    origins: tuple[str, ...] = ()
 
     @property
     def is_kine(self) -> bool:

@@ -226,7 +226,9 @@ class HTMLReporter(Reporter):
         )
 
 
-_OF_A_LOST_KEY: Final = "Its encryption key is lost, and many other values with it: the ways out are the same for all, and stand above."
+_OF_A_LOST_KEY: Final = (
+    "Its encryption key is lost: the ways out are the same for all of its values, and stand above."
+)
 
 
 def _reasons(conclusion: Conclusion) -> list[str]:

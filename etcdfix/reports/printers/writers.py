@@ -11,6 +11,7 @@ from etcdfix.reports.base import fit
 from etcdfix.reports.printers.objects import Form, Shown
 from etcdfix.reports.printers.text import INDENT, json_text, yaml_text
 from etcdfix.reports.tables import table_lines, width_for
+from etcdfix.text.colour import is_coloured, painted
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import short_duration
 
@@ -124,6 +125,7 @@ class _RowWriter(Writer):
 
     def __init__(self, stream: BinaryIO, *, many: bool) -> None:
         super().__init__(stream, many=many)
+        self._coloured = is_coloured(stream)
         self._rows: list[tuple[str, ...]] = [self.columns]
         self._widths = [0] * len(self.columns)
 
@@ -150,12 +152,21 @@ class _RowWriter(Writer):
         ]
         most = width_for(self._stream)
         if most and sum(self._widths) + 3 * (len(self._widths) - 1) > most:
-            for line in table_lines(self._rows[0], self._rows[1:], most, key="NAME", spare=self.spare):
+            for line in table_lines(
+                self._rows[0],
+                self._rows[1:],
+                most,
+                key="NAME",
+                spare=self.spare,
+                coloured=self._coloured,
+            ):
                 self._stream.write(f"{line}\n".encode())
             self._rows = [self.columns]
             return
         for row in self._rows:
-            line = "   ".join(cell.ljust(width) for cell, width in zip(row, self._widths, strict=True))
+            shown = [painted(cell, cell) if self._coloured else cell for cell in row]
+            gaps = [" " * (width - len(cell)) for cell, width in zip(row, self._widths, strict=True)]
+            line = "   ".join(map("".join, zip(shown, gaps, strict=True)))
             self._stream.write(f"{line.rstrip()}\n".encode())
         self._rows = []
 

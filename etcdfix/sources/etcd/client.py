@@ -34,6 +34,7 @@ from etcdfix.sources.etcd.failures import (
 )
 from etcdfix.sources.etcd.threads import do_in_time, no_threads, require_threads, stands_still
 from etcdfix.sources.etcd.tls import TLSMaterial, load_tls_material
+from etcdfix.text.notes import Note
 from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.etcd import ALARM, AUTHENTICATE, MEMBER_LIST, STATUS, WATCH, message
 
@@ -365,7 +366,7 @@ class EtcdClient:
             if failed.failure.kind is not FailureKind.AUTH_DISABLED:
                 raise
             self._token = None
-            self._on_notice(f"etcd has no authentication enabled: user {user!r} is not used")
+            self._on_notice(Note(f"etcd has no authentication enabled: user {user!r} is not used"))
 
     @property
     def logged_in(self) -> bool:
@@ -582,7 +583,7 @@ class EtcdClient:
                 raise CallFailed(self._lost)
             member = self._after(member)
             where = f" at {member.endpoint.text}" if len(self._members) > 1 else ""
-            self._on_notice(f"{failure.message}, trying again{where}")
+            self._on_notice(Note(f"{failure.message}, trying again{where}"))
             if self._shows_life(member):
                 return member, unanswered
 
@@ -602,7 +603,7 @@ class EtcdClient:
     def _complain(self, member: _Member, failure: Failure, consequence: str) -> None:
         if not member.complained:
             member.complained = True
-            self._on_notice(f"{failure.message}; {consequence}")
+            self._on_notice(Note(f"{failure.message}; {consequence}"))
 
     def _check_cluster(self, member: _Member, cluster_id: int) -> None:
         if self.cluster_id in {0, cluster_id}:

@@ -43,7 +43,7 @@ from etcdfix.rules import Rule
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_transport
 from etcdfix.sources.etcd.client import EtcdClient
-from etcdfix.sources.etcd.endpoints import parse_endpoint
+from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
 from etcdfix.sources.etcd.tls import TLSMaterial
 from etcdfix.storagekey import StorageLayout
 from etcdfix.wire.etcd import READ_METHODS, message
@@ -623,7 +623,9 @@ def test_a_connection_closed_meanwhile(
 def test_grpc_sends_nothing_again_by_itself(trouble: str) -> None:
     with RawHTTP2(trouble) as server:
         endpoint = parse_endpoint(server.endpoint, has_tls_material=False)
-        channel = writer_module._TxnChannel(open_transport(endpoint, TLSMaterial(), EtcdConnection()))
+        channel = writer_module._TxnChannel(
+            open_transport(endpoint, TLSMaterial(), EtcdConnection()), endpoint
+        )
         request = writer_module._message("TxnRequest")()
         try:
             with pytest.raises(RpcError):
@@ -655,8 +657,8 @@ def test_the_next_endpoint_is_taken_before_anything_is_sent(
     opened, closed = [], []
 
     class Channel(writer_module._TxnChannel):
-        def __init__(self, transport: Any) -> None:
-            super().__init__(transport)
+        def __init__(self, transport: Any, endpoint: Endpoint) -> None:
+            super().__init__(transport, endpoint)
             opened.append(self)
 
         def close(self) -> None:

@@ -128,7 +128,7 @@ def test_a_wrong_prefix_is_said_loudly(scan: Run) -> None:
     assert code == 5
     assert err.splitlines() == [
         "etcdfix: NOTHING WAS EXAMINED: no key starts with /kubernetes.io/",
-        "etcdfix:   next: Kubernetes keys seem to be under /registry; give it with --etcd-prefix",
+        "  next: Kubernetes keys seem to be under /registry; give it with --etcd-prefix",
     ]
     code, _out, err = scan(source=MemorySource({"x": b""}))
     assert code == 5
@@ -231,7 +231,7 @@ def test_every_command_explains_itself(name: str) -> None:
 WITHOUT_VARIABLE = {
     "--key-base64", "--version", "--help", "--reveal-key-ids", "--clusters", "--index", "--reports",
     "--outcome", "--cause", "--severity", "--newer-than", "--older-than", "--stale", "--sort-by", "--limit",
-    "--all-namespaces",
+    "--all-namespaces", "--profile", "--config-file",
 }  # fmt: skip
 
 

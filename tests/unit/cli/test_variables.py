@@ -10,9 +10,9 @@ import click
 import pytest
 from click.core import ParameterSource
 
+from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.options import gather_inputs
 from etcdfix.cli.root import cli, run
-from etcdfix.cli.variables import ChangingCommand
 from etcdfix.sources.connection import connection_from_options
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 from tests.support.collecting import ALPHA

@@ -151,3 +151,29 @@ def test_a_file_that_is_not_yaml_is_refused(tmp_path: Path, content: bytes) -> N
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="No such file"):
         load_manifest(tmp_path / "nowhere.yaml")
+
+
+def test_paths_are_those_of_the_host(tmp_path: Path) -> None:
+    """What a flag names is in the container; the same place on the host may hold another file, or none."""
+    found = load(
+        tmp_path,
+        """
+spec:
+  containers:
+  - command: [kube-apiserver, --etcd-cafile=/pki/etcd/ca.crt, --etcd-certfile=/pki/client.crt,
+      --etcd-keyfile=/elsewhere/client.key, --encryption-provider-config=/enc.yaml]
+    volumeMounts:
+    - {mountPath: /pki, name: pki}
+    - {mountPath: /pki/etcd, name: etcd, subPath: trust}
+    - {mountPath: /enc.yaml, name: enc}
+    - {mountPath: /elsewhere, name: projected}
+  volumes:
+  - {hostPath: {path: /host/pki}, name: pki}
+  - {hostPath: {path: /host/etcd}, name: etcd}
+  - {hostPath: {path: /host/enc/today.yaml, type: File}, name: enc}
+  - {projected: {sources: []}, name: projected}
+""",
+    )
+    assert (found.cacert, found.cert) == ("/host/etcd/trust/ca.crt", "/host/pki/client.crt")
+    assert found.encryption_config == Path("/host/enc/today.yaml")
+    assert found.key == "/elsewhere/client.key"  # no folder of the host is there

@@ -64,6 +64,7 @@ CLUSTER = cast(
         source=SimpleNamespace(describe=lambda: SimpleNamespace(cluster_name="")),
         where=("a:1", "b:2"),
         no_encryption=False,
+        origins=(),
     ),
 )
 NOWHERE = cast(
@@ -72,6 +73,7 @@ NOWHERE = cast(
         source=SimpleNamespace(describe=lambda: SimpleNamespace(cluster_name="")),
         where=(),
         no_encryption=False,
+        origins=(),
     ),
 )
 AGAIN = RepeatedOptions(
@@ -220,6 +222,16 @@ def test_remedy_without_a_command() -> None:
 
 def test_no_endpoints_to_name() -> None:
     assert "keys, at \n" in "\n".join(preview_lines(NOWHERE, _checked(), AGAIN))
+
+
+def test_where_it_was_named_is_shown_and_stays_inert() -> None:
+    cluster = cast(
+        "Cluster",
+        SimpleNamespace(**vars(CLUSTER) | {"origins": (f"endpoints: x{HOSTILE}", "configuration: y")}),
+    )
+    shown = list(preview_lines(cluster, _checked(), AGAIN))
+    at = next(number for number, line in enumerate(shown) if line.startswith("Named by"))
+    assert shown[at : at + 2] == ["Named by     endpoints: x\\x1b[2J\\u202e", "             configuration: y"]
 
 
 INTENT = cast("Intent", SimpleNamespace(link=Link(7, "0" * 64)))

@@ -1,0 +1,155 @@
+"""What every command is made of: the options that say how it speaks, whatever it does.
+
+They stand after the name of the command, as its other options do, and are written down here alone.
+"""
+
+from __future__ import annotations
+
+import os
+from textwrap import indent
+from typing import Any, Final
+
+import click
+
+from etcdfix.cli.examples import EXAMPLES
+from etcdfix.cli.group import NearestGroup
+from etcdfix.cli.output import HABITS, say, say_exchange
+from etcdfix.cli.profiles import use_profile
+from etcdfix.cli.variables import HEEDED_BY_CHANGES, variable_of
+from etcdfix.sources.etcd.trace import listening
+from etcdfix.text.colour import ColourChoice
+
+_MOST_VERBOSE: Final = 2
+_VERBOSE: Final = "etcdfix.verbose"
+_NOT_BOTH: Final = "--quiet and --verbose contradict each other"
+_UNCHECKED: Final = "insecure_skip_tls_verify"
+_UNCHECKED_OF_ETCDCTL: Final = "ETCDCTL_INSECURE_SKIP_TLS_VERIFY"
+
+
+def _quiet(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value and context.meta.get(_VERBOSE):
+        raise click.UsageError(_NOT_BOTH)
+    HABITS.quiet = value
+
+
+def _verbose(context: click.Context, _parameter: click.Parameter, count: int) -> None:
+    if count and HABITS.quiet:
+        raise click.UsageError(_NOT_BOTH)
+    context.meta[_VERBOSE] = count
+    HABITS.questions = count >= _MOST_VERBOSE
+    if count and not context.resilient_parsing:
+        context.with_resource(listening(say_exchange))
+
+
+def _log_format(_context: click.Context, _parameter: click.Parameter, value: str) -> None:
+    HABITS.json = value == "json"
+
+
+def _no_progress(_context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    HABITS.progress = not value
+
+
+def _color(_context: click.Context, _parameter: click.Parameter, value: Any) -> None:
+    ColourChoice.mode = value
+
+
+def _habit(*names: str, **settings: Any) -> click.Option:
+    # Eager: an error in another option is told in the form that was asked for.
+    variable = variable_of(next(name for name in names if name.startswith("--")))
+    return click.Option(names, expose_value=False, is_eager=True, envvar=variable, **settings)
+
+
+def habits() -> list[click.Option]:
+    """Return the options that say how a command speaks."""
+    return [
+        _habit("-q", "--quiet", is_flag=True, callback=_quiet,
+               help="No progress and no notes on standard error; errors and warnings stay."),
+        _habit("-v", "--verbose", count=True, type=click.IntRange(0, 9), callback=_verbose,
+               help="Say on standard error what is asked of etcd, with ranges, counts and times; -vv also before each "
+                    "answer. Never what is stored."),
+        _habit("--log-format", type=click.Choice(["text", "json"]), default="text", callback=_log_format,
+               help="Form of standard error; json is one object a line.  [default: text]"),
+        _habit("--no-progress", is_flag=True, callback=_no_progress,
+               help="No progress bar, at a terminal neither."),
+        _habit("--color", type=click.Choice(["auto", "always", "never"]), default="auto", callback=_color,
+               help="Colour outcomes and severities in tables; auto does so at a terminal, unless NO_COLOR is set.  "
+                    "[default: auto]"),
+    ]  # fmt: skip
+
+
+class Command(click.Command):
+    """A command of etcdfix."""
+
+    changing = False
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.params += habits()
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write two examples, the options of the command, and those that every command has."""
+        examples = EXAMPLES.get(ctx.command_path.partition(" ")[2], ())
+        if examples:
+            with formatter.section("Examples"):
+                for purpose, words in examples:
+                    formatter.write_text(f"# {purpose}")
+                    formatter.write(indent(words, " " * formatter.current_indent) + "\n")
+        shared = {option.name for option in habits()}
+        sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Options of every command": []}
+        for option in self.get_params(ctx):
+            record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
+            if record is not None:
+                common = option.name in shared or option.name == "help"
+                sections["Options of every command" if common else "Options"].append(record)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Do as any command, and fill in what a profile says."""
+        rest = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            use_profile(ctx, changing=self.changing)
+        return rest
+
+
+class ChangingCommand(Command):
+    """A command that changes something: what was exported once must not decide tonight.
+
+    Of the variables of its options only :data:`HEEDED_BY_CHANGES` count. One that is set and does not is named on
+    standard error. Whether TLS certificates are checked, no variable decides, etcdctl's neither.
+    """
+
+    changing = True
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._unheeded: set[str] = set()
+        for option in self.params:
+            if not isinstance(option, click.Option):
+                continue
+            own = {variable_of(name) for name in option.opts if name.startswith("--")}
+            if own & HEEDED_BY_CHANGES:
+                continue
+            self._unheeded |= own
+            option.envvar = None
+            if option.name == _UNCHECKED:
+                option.default = False  # None would ask the variable of etcdctl
+                self._unheeded.add(_UNCHECKED_OF_ETCDCTL)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Name the variables that are set in vain, then do as any command."""
+        set_in_vain = sorted(name for name in self._unheeded if os.environ.get(name))
+        if set_in_vain and not ctx.resilient_parsing:
+            say(
+                f"not heeded: {', '.join(set_in_vain)}; a command that changes something takes this from its "
+                "command line alone"
+            )
+        return super().parse_args(ctx, args)
+
+
+class Group(NearestGroup):
+    """A group whose commands are commands of etcdfix."""
+
+    command_class = Command

@@ -1,0 +1,63 @@
+"""What a command that looks reads where nobody names the data: the distribution whose files are on this machine.
+
+A change rests on nothing that was only found.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from etcdfix.cli.command import Command
+from etcdfix.cli.output import say
+from etcdfix.cli.profiles import OF_ETCDCTL, PARAMETERS, PROFILE_PARAMETER
+from etcdfix.errors import ConfigurationError
+from etcdfix.inputs.presets import find_presets
+
+ROOT: Final = Path("/")
+
+_NAMING: Final = (
+    "endpoints",
+    "snapshot",
+    "kine",
+    "manifest",
+    "cacert",
+    "cert",
+    "key_file",
+    PROFILE_PARAMETER,
+)
+
+
+def with_preset(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with what a distribution says of its data, where they and the variables name none.
+
+    Raises:
+        ConfigurationError: Two distributions fit, or the files of one are not as they have to be.
+    """
+    context = click.get_current_context(silent=True)
+    command = context.command if context is not None else None
+    if not isinstance(command, Command) or command.changing or _is_named(options, os.environ):
+        return options
+    found = find_presets(ROOT)
+    if not found:
+        return options
+    if len(found) > 1:
+        both = " and ".join(f"{preset.distribution} ({preset.file})" for preset in found)
+        flags = " or ".join(preset.flags for preset in found)
+        raise ConfigurationError(f"both {both} are on this machine: name the one that is meant, {flags}")
+    preset = found[0]
+    say(f"{preset.distribution} found by {preset.file}: reading {preset.flags}")
+    typed = {PARAMETERS.get(field, field): value for field, value in preset.values.items()}
+    given = {name: Path(value) if name in _PATHS else value for name, value in typed.items()}
+    return {**options, **{name: value for name, value in given.items() if not options.get(name)}}
+
+
+_PATHS: Final = frozenset({"manifest", "kine", "encryption_config"})
+
+
+def _is_named(options: Mapping[str, Any], environ: Mapping[str, str]) -> bool:
+    return any(options.get(name) for name in _NAMING) or any(environ.get(name) for name in OF_ETCDCTL)

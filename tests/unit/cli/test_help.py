@@ -1,0 +1,119 @@
+"""Help pages: two examples that parse, commands by what somebody wants to do, the nearest of an unknown command."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from etcdfix.cli import command as command_module
+from etcdfix.cli.examples import EXAMPLES
+from etcdfix.cli.root import COMMANDS as ROOT_COMMANDS
+from etcdfix.cli.root import SECTIONS, cli, run
+from tests.unit.cli.test_variables import COMMANDS
+
+pytestmark = pytest.mark.usefixtures("no_variables")
+
+
+def test_every_command_stands_in_one_section() -> None:
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(ROOT_COMMANDS)
+
+
+def test_every_command_has_at_least_two_examples() -> None:
+    assert EXAMPLES.keys() == COMMANDS.keys()
+    assert all(len(examples) >= 2 for examples in EXAMPLES.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [(name, line) for name, examples in EXAMPLES.items() for _, line in examples]
+)
+def test_an_example_is_one_that_its_command_takes(
+    name: str, line: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command_module, "use_profile", lambda *_, **__: None)
+    inner = re.search(r"\$\((etcdfix [^)]*)\)", line)  # for a shell
+    words = shlex.split(re.split(r" [|>] ", inner[1] if inner else line)[0].replace("\\\n", " "))
+    assert words.pop(0) == "etcdfix"
+    assert " ".join(words[: len(name.split())]) == name
+    context = cli.make_context("etcdfix", list(words), resilient_parsing=True)
+    group: click.Group = cli
+    while True:
+        found, command, words = group.resolve_command(context, words)
+        assert command is not None
+        if not isinstance(command, click.Group):
+            break
+        context, group = (
+            command.make_context(found, list(words), parent=context, resilient_parsing=True),
+            command,
+        )
+    with command.make_context(found, words, parent=context) as parsed:
+        assert parsed.params
+    assert max(map(len, line.splitlines())) <= 100
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_page_shows_them(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run([*name.split(), "--help"]) == 0
+    page = capfd.readouterr().out
+    for purpose, line in EXAMPLES[name]:
+        assert " ".join(purpose.split()) in " ".join(page.split())
+        for part in line.splitlines():
+            assert f"  {part}\n" in page  # whole, to be copied
+    assert page.index("Examples:") < page.index("Options of every command:")
+    assert page.count("--log-format") == page.count("--help") == 1
+
+
+def test_no_option_is_lost_from_the_page(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["delete", "--help"]) == 0
+    page = capfd.readouterr().out
+    for option in COMMANDS["delete"].params:
+        if isinstance(option, click.Option):
+            assert f"  {option.opts[0]}" in page or f", {option.opts[0]}" in page, option.opts
+
+
+@pytest.mark.parametrize(
+    ("words", "nearest"),
+    [
+        (["scna"], "Do you mean 'scan'?"),
+        (["encryption", "usgae"], "Do you mean 'usage'?"),
+        (["audit", "verfy"], "Do you mean 'verify'?"),
+        (["profile", "lst"], "Do you mean 'list'?"),
+        (["dlete", "/registry/x"], "Do you mean 'delete'?"),
+        (["zzzzzz"], ""),
+    ],
+)
+def test_an_unknown_command_is_told_the_nearest(
+    words: list[str], nearest: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == 2
+    told = capfd.readouterr().err.splitlines()[-1]
+    assert told.startswith(
+        f"Error: No such command {words[-1] if len(words) > 1 and words[0] != 'dlete' else words[0]!r}."
+    )
+    assert told.endswith(nearest or "'.")
+
+
+def test_the_root_page_begins_with_looking(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    page = capfd.readouterr().out
+    places = [page.index(f"\n{title}:\n") for title in SECTIONS]
+    assert places == sorted(places)
+
+
+def test_pages_are_made_without_importing_what_they_name() -> None:
+    """``--help`` is typed in a hurry."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from etcdfix.cli.root import run; run(['--help']); "
+        "print(*sorted({'yaml', 'grpc', 'cryptography', 'etcdfix.cli.scan'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd()
+    )
+    assert done.stderr == "\n"

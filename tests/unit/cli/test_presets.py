@@ -1,0 +1,115 @@
+"""What is found on a machine is read only by commands that look, and only where nobody names anything."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from etcdfix.cli.options import gather_inputs
+from etcdfix.cli.root import run
+from etcdfix.operations.opening import Inputs
+from tests.support.distributions import DISTRIBUTIONS, k3s, k3s_sqlite, kubeadm, rke2
+from tests.unit.cli.test_variables import CHANGING, COMMANDS, NEEDED, context_of
+
+pytestmark = pytest.mark.usefixtures("no_variables")
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("etcdfix.cli.presets.ROOT", tmp_path)
+    return tmp_path
+
+
+def look(*words: str, command: str = "scan") -> Inputs:
+    with COMMANDS[command].make_context(command, list(words)) as context:
+        return gather_inputs(context.params)
+
+
+def test_kubeadm_is_read_by_its_manifest_and_said(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    kubeadm(root)
+    inputs = look()
+    manifest = root / "etc/kubernetes/manifests/kube-apiserver.yaml"
+    assert inputs.connection["endpoints"] == "https://127.0.0.1:2379"
+    assert inputs.connection["cacert"] == "/etc/kubernetes/pki/etcd/ca.crt"
+    assert inputs.encryption_config == Path("/srv/enc/enc.yaml")  # not where the container has it
+    assert (inputs.manifest, inputs.kubernetes_minor) == (manifest, 34)
+    assert capfd.readouterr().err == f"etcdfix: kubeadm found by {manifest}: reading --manifest {manifest}\n"
+
+
+def test_k3s_on_sqlite_is_read_by_its_file(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    k3s_sqlite(root)
+    inputs = look(command="doctor")
+    assert inputs.file == inputs.kine == root / "var/lib/rancher/k3s/server/db/state.db"
+    assert "k3s found by " in capfd.readouterr().err
+
+
+def test_what_is_named_beside_it_wins(root: Path) -> None:
+    k3s(root)
+    inputs = look("--encryption-config", "/e", "--etcd-prefix", "/p")
+    assert (inputs.encryption_config, inputs.etcd_prefix) == (Path("/e"), "/p")
+    assert inputs.connection["key_file"] == str(root / "var/lib/rancher/k3s/server/tls/etcd/client.key")
+
+
+NAMED = ["--endpoints a:1", "--snapshot /s", "--kine /k", "--manifest {manifest}", "--cacert /c"]
+
+
+@pytest.mark.parametrize("words", NAMED)
+def test_nothing_is_looked_for_where_something_is_named(
+    words: str, root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kubeadm(root)
+    k3s(root)  # or else: two fit
+    look(*words.format(manifest=root / "etc/kubernetes/manifests/kube-apiserver.yaml").split())
+    assert "found by" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["ETCDFIX_ENDPOINTS", "ETCDFIX_SNAPSHOT", "ETCDFIX_KINE", "ETCDCTL_ENDPOINTS", "ETCDCTL_CACERT"],
+)
+def test_nor_where_a_variable_names_something(
+    variable: str, root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kubeadm(root)
+    monkeypatch.setenv(variable, "/x")
+    look()
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", sorted(CHANGING - {"backup prune"}))
+def test_a_change_rests_on_nothing_that_was_only_found(
+    name: str, root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for make in (kubeadm, rke2):
+        make(root)
+    assert name in NEEDED
+    with context_of(name) as context:
+        inputs = gather_inputs(context.params)
+    assert {value for key, value in inputs.connection.items() if key != "insecure_skip_tls_verify"} == {None}
+    assert (inputs.manifest, inputs.kine, inputs.encryption_config) == (None, None, None)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), list(itertools.combinations(("kubeadm", "k3s", "RKE2", "OpenShift"), 2))
+)
+def test_two_that_fit_are_refused_with_both_and_their_flags(
+    one: str, other: str, root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    DISTRIBUTIONS[one](root)
+    DISTRIBUTIONS[other](root)
+    assert run(["scan"]) == 2
+    (refusal,) = capfd.readouterr().err.splitlines()
+    assert refusal.startswith("etcdfix: both ")
+    assert f"{one} (" in refusal
+    assert f"{other} (" in refusal
+    assert " or --" in refusal
+
+
+def test_a_page_about_a_cause_looks_for_nothing(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    kubeadm(root)
+    k3s(root)
+    assert run(["explain", "wrong-key"]) == 0
+    assert capfd.readouterr().err == ""

@@ -174,7 +174,8 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
          "etcdfix report merge --fleet prod-eu.json prod-us.json"),
     ),
     "report render": (
-        ("A saved report as a page for the incident call", "etcdfix report render report.json -o html --output-file scan.html"),
+        ("A saved report as a page for the call",
+         "etcdfix report render report.json -o html --output-file scan.html"),
         ("The same as rows for a spreadsheet", "etcdfix report render report.json -o csv"),
     ),
     "report diff": (

@@ -249,7 +249,8 @@ def read_row(
     kms = summary.kms or _KMS()
     reasons = list(end.incomplete_reasons)
     # The names that stand for those of the keys have another order.
-    in_order = not head.scope.redaction_key_id and not any(one.endswith(OUT_OF_ORDER) for one in reasons)
+    elsewhere = head.scope.redaction_key_id or head.scope.filters is not None  # --sort-by: others have no row
+    in_order = not elsewhere and not any(one.endswith(OUT_OF_ORDER) for one in reasons)
     doubts = [*found.seen.contradictions(summary, in_order=in_order), *_more_doubts(found, head, end)]
     if not end.complete and not reasons:
         reasons.append("the report does not say why")

@@ -169,11 +169,17 @@ def test_nobody_goes_on_from_a_filtered_report(
     assert json.loads(capfd.readouterr().out)["left_out"][0]["reason"] == "filtered"
 
 
-def test_a_report_in_another_order_is_whole(scan: Scan, tmp_path: Path) -> None:
+def test_a_report_in_another_order_is_whole(
+    scan: Scan, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "report.json"
     scan("-o", "json", "--output-file", str(path), "--sort-by", "size")
     code, _out, _err = scan("--baseline", str(path))
     assert code == 0
+    run(["report", "merge", "--fleet", str(path), "-o", "json"])
+    fleet = json.loads(capfd.readouterr().out)
+    assert fleet["left_out"] == []
+    assert fleet["clusters"][0]["incomplete_reasons"] == ["undetermined: 11 keys"]
 
 
 @pytest.mark.parametrize("form", sorted(set(SCAN_FORMATS) - {"status"}))

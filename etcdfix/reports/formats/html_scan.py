@@ -223,7 +223,7 @@ class HTMLReporter(Reporter):
 
 
 _OF_A_LOST_KEY: Final = (
-    "Its encryption key is lost, as that of many others: the ways out are the same for all, and stand above."
+    "Its encryption key is lost: the ways out are the same for all of its values, and stand above."
 )
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.resources import files
 from typing import Any, BinaryIO, ClassVar, Final, NamedTuple
 
 import msgspec
@@ -354,7 +353,10 @@ def badge_of(severity: str | None, *, undecided: bool) -> tuple[str, str]:
 
 def write_page(page: Page, stream: BinaryIO) -> None:
     """Write a page."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - only a page pays for it
+    # Only a page pays for these.
+    from importlib.resources import files  # noqa: PLC0415
+
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
     from markupsafe import Markup  # noqa: PLC0415
 
     def safe(value: Any) -> Any:

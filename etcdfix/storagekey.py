@@ -147,7 +147,8 @@ _JSON_BUILTINS = (
     ("apiregistration.k8s.io", "apiservices", "APIService"),
 )
 
-# What kubectl's users type; source: kubernetes 1.36, ``api/discovery/aggregated_v2.json``, ``shortNames``.
+# What kubectl's users type; source: kubernetes, ``api/discovery/*.json``, ``shortNames``. Of no one release: the files
+# were read at several commits, and a group that is missing here was not always looked up.
 _SHORT_NAMES: dict[str, tuple[str, ...]] = {
     "certificatesigningrequests": ("csr",),
     "configmaps": ("cm",),

@@ -201,7 +201,7 @@ def _key_to_type(word: str, options: dict[str, Any]) -> str:
         key = builtin_key(named, StorageLayout(options["etcd_prefix"] or DEFAULT_PREFIX))
     except ConfigurationError:
         where = ["-n", namespace or "NAMESPACE"]
-        return f"a change takes the etcd key alone; {quote_command(['etcdfix', 'explain', word, *where])} says it"
+        return f"a change takes the etcd key alone; {quote_command(['etcdfix', 'explain', str(named), *where])} says it"
     return f"a change takes the etcd key alone: {quote_command(key_arguments(key))}"
 
 

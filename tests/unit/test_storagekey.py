@@ -94,7 +94,7 @@ apiextensions.k8s.io/customresourcedefinitions apiextensions.k8s.io = CustomReso
 apiregistration.k8s.io/apiservices apiregistration.k8s.io = APIService cluster v1
 """
 
-# path to short names, as `kubectl api-resources` of 1.36 lists them
+# path to short names, as upstream's api/discovery/*.json have them
 SHORT = {
     "configmaps": ("cm",),
     "services/endpoints": ("ep",),

@@ -96,6 +96,7 @@ def test_not_one_key(key: str | None, key_base64: str | None, error: type[Except
         ("gs/one", "shop", "etcdfix explain gs/one -n shop says it"),
         ("secret/db", "", "etcdfix explain secret/db -n NAMESPACE says it"),
         ("no/one", "shop", "etcdfix explain no/one -n shop says it"),
+        ("bootstrap/c0ffee123456", None, "etcdfix explain 'bootstrap/<withheld>' -n NAMESPACE says it"),
         ("secret/db", "a/b", "name exactly one key, in full"),
         ("secrets", "shop", "name exactly one key, in full"),
         ("registry/secrets/shop/db", None, "name exactly one key, in full"),

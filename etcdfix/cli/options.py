@@ -16,7 +16,7 @@ import click
 
 from etcdfix.cli.completing import files, profiles
 from etcdfix.cli.ending import end_after
-from etcdfix.cli.origins import origins_of
+from etcdfix.cli.origins import origin_of, origins_of
 from etcdfix.cli.output import say
 from etcdfix.cli.presets import with_preset
 from etcdfix.cli.profiles import heeded_variables, profile_in_use
@@ -262,7 +262,8 @@ def gather_inputs(
         main_named=bool(options.get("main_endpoints")),
         overrides=overrides,
         each_from_its_own=each_from_its_own,
-        release_source=release_source or ("--kubernetes-version" if version else ""),
+        release_source=release_source
+        or (origin_of("--kubernetes-version", "kubernetes_version") if version else ""),
         manifest=options.get("manifest"),
         origins=origins_of(options, manifest, options.get("manifest")),
     )

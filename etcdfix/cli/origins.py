@@ -26,7 +26,7 @@ def origins_of(options: Mapping[str, Any], manifest: Manifest | None, path: Path
         path: Of the manifest.
     """
     if options.get("kine") is not None:
-        lines = [f"data: {_said('--kine', 'kine')}"]
+        lines = [f"data: {origin_of('--kine', 'kine')}"]
     else:
         by_manifest = ", ".join(manifest.endpoints) if manifest is not None else None
         endpoints = _origin(options, "--endpoints", "endpoints", by_manifest, path)
@@ -58,17 +58,23 @@ def _origin(
     etcdctl: bool = True,
 ) -> str:
     if options.get(name):
-        return _said(flag, name)
+        return origin_of(flag, name)
     if named and path is not None:
-        return f"{path} ({_said('--manifest', 'manifest')})"
+        return f"{path} ({origin_of('--manifest', 'manifest')})"
     variable = "ETCDCTL_" + flag.removeprefix("--").upper()
     return f"variable {variable}" if etcdctl and heeded_variables().get(variable) else ""
 
 
-def _said(flag: str, name: str) -> str:
+def origin_of(flag: str, name: str) -> str:
+    """Return where the value of an option was named.
+
+    Args:
+        flag: The option.
+        name: Its parameter.
+    """
     context = click.get_current_context(silent=True)
     source = context.get_parameter_source(name) if context is not None else None
     profile = profile_in_use()
     if source is ParameterSource.DEFAULT_MAP and profile is not None:
         return profile.where
-    return f"variable {variable_of(flag)}" if source is ParameterSource.ENVIRONMENT else f"flag {flag}"
+    return f"variable {variable_of(flag)}" if source is ParameterSource.ENVIRONMENT else flag

@@ -19,14 +19,15 @@ import difflib
 import errno
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from etcdfix.errors import ConfigurationError, JSONMalformed, why
-from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, any_status, read_input
+from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, Check, any_status, read_input
 from etcdfix.text.safetext import quote_command, safe_text
 
 LISTS: Final = frozenset({"endpoints", "kms-endpoint"})
@@ -96,10 +97,11 @@ def load_profiles(path: Path, *, trusted: bool = False) -> dict[str, Profile]:
 
     try:
         if trusted:
-            _require_own(path, path.parent.stat())
-        check: Callable[[os.stat_result], None] = (
-            (lambda found: _require_own(path, found)) if trusted else any_status
-        )
+            for directory in dict.fromkeys(
+                (path.parent, path.resolve().parent)
+            ):  # of a link, and of the file
+                _require_own(path, directory, directory.stat())
+        check: Check = partial(_require_own, path, path) if trusted else any_status
         document, repeated = read_document(read_input(path, most_bytes=MAX_SETTINGS_BYTES, check=check))
     except OSError as exc:
         missing = exc.errno in {errno.ENOENT, errno.ENOTDIR}
@@ -137,14 +139,12 @@ def load_profile(name: str, path: Path, *, trusted: bool = False) -> Profile:
     return profiles[name]
 
 
-def _require_own(path: Path, found: os.stat_result) -> None:
-    """Refuse what somebody else could have written.
+def _require_own(path: Path, what: Path, found: os.stat_result) -> None:
+    """Refuse the file, or a directory that it is in, where somebody else could have written it.
 
     Raises:
         ConfigurationError: Another user owns it, or others may write it.
     """
-    directory = stat.S_ISDIR(found.st_mode)
-    what = path.parent if directory else path
     if found.st_uid not in {0, os.geteuid()}:
         raise ConfigurationError(
             f"profiles {path}: {what} belongs to another user, and a change would rest on it",

@@ -1577,5 +1577,5 @@ def test_the_preview_says_where_everything_was_named(
     monkeypatch.setenv("ETCDFIX_ENCRYPTION_CONFIG", str(registry.config))
     ran = registry.delete(registry.key("shop/broken"), "--dry-run", configured=False)
     assert ran.code == 0, ran.err
-    assert "Named by     endpoints: flag --endpoints\n" in ran.err
+    assert "Named by     endpoints: --endpoints\n" in ran.err
     assert "             configuration: variable ETCDFIX_ENCRYPTION_CONFIG\n" in ran.err

@@ -69,6 +69,7 @@ def test_a_change_takes_what_the_profile_says(name: str, profiles: Path) -> None
     assert (inputs.etcd_prefix, inputs.kubernetes_minor, inputs.cluster_name) == ("/prod", 34, "prod-eu-1")
     assert inputs.kms_endpoints == {"vault": "unix:///run/vault.sock"}
     where = f"profile prod of {profiles}"
+    assert inputs.release_source == where  # stands in the record of the change
     assert inputs.origins == (f"endpoints: {where}", f"certificates: {where}", f"configuration: {where}")
 
 
@@ -79,9 +80,9 @@ def test_the_command_line_wins(profiles: Path) -> None:
     assert reached(inputs).endpoints == ("https://a:1",)
     assert inputs.encryption_config == Path("/e")
     assert inputs.origins == (
-        "endpoints: flag --endpoints",
+        "endpoints: --endpoints",
         f"certificates: profile prod of {profiles}",
-        "configuration: flag --encryption-config",
+        "configuration: --encryption-config",
     )
 
 
@@ -211,11 +212,11 @@ def test_origins_of_flags_variables_and_a_manifest(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("ETCDCTL_KEY", "/v/key")
     monkeypatch.setenv("ETCDFIX_MANIFEST", str(manifest))
     assert inputs_of("delete", "--endpoints", "https://a:1").origins == (
-        "endpoints: flag --endpoints",
+        "endpoints: --endpoints",
         f"certificates: {manifest} (variable ETCDFIX_MANIFEST), variable ETCDCTL_CERT, variable ETCDCTL_KEY",
         f"configuration: {manifest} (variable ETCDFIX_MANIFEST)",
     )
-    assert inputs_of("heal", "--kine", "/k").origins[0] == "data: flag --kine"
+    assert inputs_of("heal", "--kine", "/k").origins[0] == "data: --kine"
 
 
 def test_list_and_show(profiles: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -124,6 +124,17 @@ def test_a_change_rests_on_no_file_of_another_user(
         load_profiles(path, trusted=True)
 
 
+def test_the_file_behind_a_link_counts_too(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir(mode=0o700)
+    written(tmp_path / "open", PROD)
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "own").mkdir(mode=0o700)
+    link = tmp_path / "own" / "config.yaml"
+    link.symlink_to(tmp_path / "open" / "config.yaml")
+    with pytest.raises(ConfigurationError, match=r"others may write .*/open, "):
+        load_profiles(link, trusted=True)
+
+
 def test_where_profiles_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
     assert default_file({}) == Path("/home/ada/.config/etcdfix/config.yaml")

@@ -79,7 +79,9 @@ def emit(level: Level, line: str, message: str = "", **facts: Any) -> None:
         return
     text = (message or line).strip()
     if text:
-        told = {"time": _now(), "level": level, "message": text} | {k: v for k, v in facts.items() if v}
+        told = {"time": _now(), "level": level, "message": text} | {
+            k: v for k, v in facts.items() if v not in (None, "") and v is not False
+        }
         click.echo(safe_json(msgspec.json.encode(told)), err=True)
 
 
@@ -144,8 +146,8 @@ def say_exchange(exchange: Exchange) -> None:
     emit(
         "debug", f"etcdfix: {_now()} {line}", line,
         endpoint=exchange.endpoint, method=exchange.method, key=key, range_end=range_end,
-        revision=exchange.revision, limit=exchange.limit, milliseconds=exchange.milliseconds, keys=exchange.keys,
-        more=exchange.more, status=exchange.status,
+        revision=exchange.revision or None, limit=exchange.limit or None,
+        milliseconds=exchange.milliseconds, keys=exchange.keys, more=exchange.more, status=exchange.status,
     )  # fmt: skip
 
 

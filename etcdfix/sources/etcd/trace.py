@@ -70,7 +70,7 @@ class Question:
         self._asked_at = time.monotonic()
         self._told = False
         ranged = _ranged(request)
-        self._exchange = Exchange(
+        self._before = Exchange(
             endpoint=endpoint,
             method=path.rpartition(".")[2],
             key=_withheld(bytes(getattr(ranged, "key", b""))),
@@ -78,7 +78,7 @@ class Question:
             revision=int(getattr(ranged, "revision", 0) or getattr(ranged, "start_revision", 0)),
             limit=int(getattr(ranged, "limit", 0)),
         )
-        _tell(self._exchange)
+        _tell(self._before)
 
     def answered(self, answer: Any, ended_at: float) -> None:
         """Tell that the answer is there.
@@ -105,7 +105,7 @@ class Question:
         if not self._told:
             self._told = True
             took = round((ended_at - self._asked_at) * 1000, 1)
-            _tell(msgspec.structs.replace(self._exchange, milliseconds=took, **found))
+            _tell(msgspec.structs.replace(self._before, milliseconds=took, **found))
 
 
 def question(endpoint: str, path: str, request: Any) -> Question | None:

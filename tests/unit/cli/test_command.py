@@ -163,6 +163,15 @@ def test_of_a_request_only_range_and_counts_are_told(capfd: pytest.CaptureFixtur
         )
 
 
+def test_in_json_no_keys_are_told_as_none(capfd: pytest.CaptureFixture[str]) -> None:
+    with own_habits():
+        HABITS.json = True
+        say_exchange(Exchange(endpoint="a:1", method="KV/Range", key=b"/k", milliseconds=0.0, keys=0))
+    (told,) = lines_of(capfd)
+    assert (told["keys"], told["milliseconds"]) == (0, 0)
+    assert not told.keys() & {"revision", "limit", "more", "status", "range_end"}
+
+
 class _Terminal(BytesIO):
     def isatty(self) -> bool:
         return True

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from etcdfix.cli.output import say, say_incomplete
+from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.model import Outcome
 from etcdfix.operations.look.scan import ScanResult
 from etcdfix.reports.filter_words import hidden_lines
 from etcdfix.reports.next_steps import plugin_troubles
+from etcdfix.text.notes import Note
 from etcdfix.text.safetext import safe_text
 
 
@@ -35,7 +36,7 @@ def say_last_words(result: ScanResult, fail_on: Collection[Outcome], *, of_shard
         f"{keys} {outcome}" for outcome, keys in result.new.items() if keys and outcome not in fail_on
     ]
     if uncounted:
-        say(f"not counted for the exit code (--fail-on): {', '.join(uncounted)}")
+        say(Note(f"not counted for the exit code (--fail-on): {', '.join(uncounted)}"))
 
 
 def _say_what_was_not_examined(result: ScanResult, *, of_shard: bool) -> None:
@@ -47,9 +48,9 @@ def _say_what_was_not_examined(result: ScanResult, *, of_shard: bool) -> None:
         say(f"NOTHING WAS EXAMINED: no key starts with {result.prefix}{at}")
         places = " or ".join(safe_text(p) for p in result.suggested_prefixes[:3])
         if places:
-            say(f"  next: Kubernetes keys seem to be under {places}; give it with --etcd-prefix")
+            say_next(f"Kubernetes keys seem to be under {places}; give it with --etcd-prefix")
         else:
-            say("  next: check --etcd-prefix and that this is the etcd that the API servers use")
+            say_next("check --etcd-prefix and that this is the etcd that the API servers use")
     elif result.nothing_named_exists:
         say("NOTHING WAS EXAMINED: no key matches the given name (the storage prefix itself holds keys)")
     elif not keys and of_shard:

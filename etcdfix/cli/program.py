@@ -44,7 +44,8 @@ def in_context(text: str) -> str:
     if context is None:
         return text
     root = context.find_root()
-    assert isinstance(root.command, click.Group)
+    if not isinstance(root.command, click.Group):  # a command by itself
+        return text
     return as_called(text, root.info_name or PROGRAM, root.command.list_commands(root))
 
 

@@ -19,7 +19,7 @@ from etcdfix.reports.origin import TOOL
 from etcdfix.reports.version_model import KnownReleases, Python, VersionReport
 
 DEPENDENCIES: Final = (
-    "cbor2", "click", "cryptography", "google-crc32c", "grpcio", "msgspec", "protobuf", "PyNaCl", "PyYAML",
+    "cbor2", "click", "cryptography", "google-crc32c", "grpcio", "jinja2", "msgspec", "protobuf", "PyNaCl", "PyYAML",
 )  # fmt: skip
 """Packages that the tool cannot do without."""
 

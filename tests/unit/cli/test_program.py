@@ -71,5 +71,5 @@ def test_the_entry_points() -> None:
     assert scripts == {
         "etcdfix": "etcdfix.cli.root:main",
         "kubectl-etcdfix": "etcdfix.cli.root:main_of_plugin",
-        "kubectl_complete-etcdfix": "etcdfix.cli.completion:main",
+        "kubectl_complete-etcdfix": "etcdfix.cli.kubectl_completion:main",
     }

@@ -50,6 +50,7 @@ Listener = Callable[[Exchange], object]
 
 _OF_A_TOKEN: Final = re.compile(rb"(?<![^/])bootstrap/.+", re.DOTALL)
 _listeners: list[Listener] = []
+_put_off: list[list[Exchange]] = []
 
 
 @contextmanager
@@ -60,6 +61,19 @@ def listening(listener: Listener) -> Iterator[None]:
         yield
     finally:
         _listeners.remove(listener)
+
+
+@contextmanager
+def told_afterwards() -> Iterator[None]:
+    """Tell of what happens inside once it is over: who listens may keep us waiting, and a change must be recorded."""
+    waiting: list[Exchange] = []
+    _put_off.append(waiting)
+    try:
+        yield
+    finally:
+        _put_off.remove(waiting)
+        for exchange in waiting:
+            _tell(exchange)
 
 
 class Question:
@@ -156,6 +170,9 @@ def _told_answers(
 
 
 def _tell(exchange: Exchange) -> None:
+    if _put_off:
+        _put_off[-1].append(exchange)
+        return
     for listener in _listeners:
         with contextlib.suppress(
             Exception

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.sources.etcd.trace import Exchange, listening, question, told_stream
+from etcdfix.sources.etcd.trace import Exchange, listening, question, told_afterwards, told_stream
 from etcdfix.wire.etcd import AUTHENTICATE, RANGE, WATCH, message
 
 
@@ -79,6 +79,17 @@ def test_a_listener_that_fails_keeps_no_answer_back() -> None:
         asked = question("a:1", RANGE.path, message("RangeRequest")(key=b"k"))
         assert asked is not None
         asked.failed("UNAVAILABLE", 0)
+
+
+def test_nobody_who_listens_can_come_between_a_change_and_its_record() -> None:
+    told: list[str] = []
+    with listening(lambda exchange: told.append(exchange.status or "asked")):
+        with told_afterwards():
+            asked = question("a:1", RANGE.path, message("RangeRequest")(key=b"k"))
+            assert asked is not None
+            asked.failed("UNAVAILABLE", 0)
+            assert told == []
+        assert told == ["asked", "UNAVAILABLE"]
 
 
 def watched(answers: Callable[[Iterator[Any]], Generator[Any, None, None]]) -> Generator[Any, None, None]:

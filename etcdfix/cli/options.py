@@ -211,6 +211,7 @@ def gather_inputs(
     named: str | None = options.get("etcd_servers_overrides")
     overrides = parse_overrides(named) if named is not None else None
     overrides_count = named is not None
+    own = ""
     manifest: Manifest | None = None
     if options.get("manifest") is not None:
         from etcdfix.inputs.manifest import load_manifest  # noqa: PLC0415 - needs YAML, only here
@@ -237,7 +238,17 @@ def gather_inputs(
         layout = StorageLayout(prefix if prefix is not None else DEFAULT_PREFIX)
         if key is not None:
             resources = (str(layout.locate(key)[0].group_resource),)
-        _choose_etcd(connection, overrides, resources, notices)
+        if _choose_etcd(connection, overrides, resources, notices):
+            own = (
+                origin_of("--etcd-servers-overrides", "etcd_servers_overrides")
+                if named is not None
+                else "--manifest"
+            )
+    named_by = origin_of("--revision", "revision")
+    if options.get("revision") and named_by.startswith("variable"):
+        notices.append(
+            f"read at revision {options['revision']} ({named_by}): what was written later is not seen"
+        )
     if options.get("no_encryption") and config is not None:
         raise ConfigurationError(
             f"--no-encryption, and {config} is named as the encryption configuration: one of them is wrong",
@@ -265,7 +276,7 @@ def gather_inputs(
         release_source=release_source
         or (origin_of("--kubernetes-version", "kubernetes_version") if version else ""),
         manifest=options.get("manifest"),
-        origins=origins_of(options, manifest, options.get("manifest")),
+        origins=origins_of(options, manifest, options.get("manifest"), own),
     )
 
 
@@ -318,8 +329,8 @@ def _refuse_two_sources(file_option: str) -> None:
 
 def _choose_etcd(
     connection: dict[str, Any], overrides: Overrides, resources: Sequence[str], notices: list[str]
-) -> None:
-    """Name the etcd of the one resource in question where it has one; say of others that they are not read."""
+) -> bool:
+    """Name the etcd of the one resource in question, and say whether it has one; tell of others that are not read."""
     own = servers_of(overrides, resources[0]) if len(resources) == 1 else ()
     if own:
         connection["endpoints"] = ",".join(own)
@@ -327,11 +338,12 @@ def _choose_etcd(
             f"{resources[0]} live in an etcd of their own, and this command reads no other one: who uses an object is "
             "stored elsewhere, and etcdfix impact reads it all"
         )
-        return
+        return True
     notices += (
         f"{resource} live in an etcd of their own ({', '.join(urls)}), which this command does not read"
         for resource, urls in overrides.items()
     )
+    return False
 
 
 def _fill_connection(connection: dict[str, Any], manifest: Manifest) -> None:

@@ -17,20 +17,26 @@ from etcdfix.sources.connection import DEFAULT_ENDPOINT
 _CERTIFICATES: Final = {"--cacert": "cacert", "--cert": "cert", "--key": "key_file"}
 
 
-def origins_of(options: Mapping[str, Any], manifest: Manifest | None, path: Path | None) -> tuple[str, ...]:
+def origins_of(
+    options: Mapping[str, Any], manifest: Manifest | None, path: Path | None, own: str = ""
+) -> tuple[str, ...]:
     """Return where endpoints, certificates and configuration come from, a line each.
 
     Args:
         options: What click collected, before the manifest filled in what was left open.
         manifest: What it says; None for none.
         path: Of the manifest.
+        own: Where it was named that the resource has an etcd of its own, which is asked; "" where it has none.
     """
     if options.get("kine") is not None:
         lines = [f"data: {origin_of('--kine', 'kine')}"]
     else:
         by_manifest = ", ".join(manifest.endpoints) if manifest is not None else None
         endpoints = _origin(options, "--endpoints", "endpoints", by_manifest, path)
-        lines = [f"endpoints: {endpoints or f'the default, {DEFAULT_ENDPOINT}'}"]
+        endpoints = endpoints or f"the default, {DEFAULT_ENDPOINT}"
+        lines = [
+            f"endpoints: {own}; those of the main etcd: {endpoints}" if own else f"endpoints: {endpoints}"
+        ]
         lines += _certificates(options, manifest, path)
     named = manifest.encryption_config if manifest is not None else None
     configuration = _origin(options, "--encryption-config", "encryption_config", named, path, etcdctl=False)

@@ -28,6 +28,8 @@ _NAMING: Final = (
     "cacert",
     "cert",
     "key_file",
+    "user",
+    "etcd_servers_overrides",
     PROFILE_PARAMETER,
 )
 

@@ -27,7 +27,9 @@ PARAMETERS: Final = {
 }
 """Field to the parameter of its option."""
 
-_BESIDE: Final = ("kine", "no_encryption")
+_BESIDE: Final = (
+    "kine", "no_encryption", "etcd_servers_overrides", "revision", "salvage", "insecure_skip_tls_verify", "no_kms",
+)  # fmt: skip
 """Parameters without a field, whose variables would say of another cluster what a profile says of its own."""
 
 OF_ETCDCTL: Final = ("ETCDCTL_ENDPOINTS", "ETCDCTL_CACERT", "ETCDCTL_CERT", "ETCDCTL_KEY")
@@ -102,7 +104,7 @@ def _forget_variables(
         if sources.get(parameter) is ParameterSource.ENVIRONMENT:
             option = options[parameter]
             in_vain.append(str(option.envvar))
-            context.params[parameter] = () if option.multiple else None  # none of them has a default
+            context.params[parameter] = () if option.multiple else None  # what a default stands for
             context.set_parameter_source(parameter, ParameterSource.DEFAULT)
     if in_vain:
         say(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import click
+from click.core import ParameterSource
 
 from etcdfix.cli.completing import resources
 from etcdfix.cli.keys import all_namespaces_option, decoded_key, is_base64
 from etcdfix.cli.options import option_group
+from etcdfix.cli.output import say
 from etcdfix.scope import ScopeRequest, split_words
 
 scope_options = option_group(
@@ -32,6 +34,11 @@ def wanted_scope(
     Raises:
         ConfigurationError: What should be base64 is not, or a word names nothing.
     """
+    source = click.get_current_context().get_parameter_source("namespaces")
+    if namespaces and not all_namespaces and source is ParameterSource.ENVIRONMENT:
+        say(
+            f"only what is in namespace {', '.join(namespaces)} is looked at (ETCDFIX_NAMESPACE); -A looks at all"
+        )
     whole = [word for word in scope if is_base64(word)]
     words = [
         part

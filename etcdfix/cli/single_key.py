@@ -72,7 +72,10 @@ class Opened(NamedTuple):
         if incomplete:
             say(f"{where}: nothing of it was seen; not everything could be read")
         else:
-            say(f"nothing is stored under {where}, and no revision of it is kept")
+            at = f" at revision {self.inputs.revision}" if self.inputs.revision else ""
+            say(
+                f"nothing is stored under {where}{at}, and no revision of it{' before that' if at else ''} is kept"
+            )
         layout = StorageLayout(self.inputs.etcd_prefix)
         hint = why_missing(self.source, layout, self.key) if not incomplete else ""
         if hint:

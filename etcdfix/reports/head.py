@@ -17,6 +17,7 @@ from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.severity import Severity, Stake, headline, is_conditional, restart_warning, stake_of
 
 _MOST_CAUSES = 2
+_MOST_NAMED = 3
 _WIDTH = 80
 _MOST_NAME = 60
 
@@ -96,6 +97,11 @@ def found_line(
     shard = scope.shard
     narrow = bool(scope.prefixes or scope.resources or scope.namespaces or shard)
     where = f" in shard {shard.index} of {shard.of}" if shard is not None else " in scope" if narrow else ""
+    if scope.namespaces:
+        named = [safe_text(name) for name in scope.namespaces[:_MOST_NAMED]]
+        more = f" and {len(scope.namespaces) - len(named)} more" if len(scope.namespaces) > len(named) else ""
+        noun = "namespace" if len(scope.namespaces) == 1 else "namespaces"
+        where += f" ({noun} {', '.join(named)}{more})"
     if header.source.type != "etcd":
         file = "file of kine" if header.source.type == "kine" else "snapshot"
         where += f" of the {file}" if narrow else f" in the {file}"

@@ -113,3 +113,13 @@ def test_a_page_about_a_cause_looks_for_nothing(root: Path, capfd: pytest.Captur
     k3s(root)
     assert run(["explain", "wrong-key"]) == 0
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "words", [("--etcd-servers-overrides", "/events#http://own:1"), ("--user", "root:password")]
+)
+def test_what_says_anything_of_a_live_etcd_stands_against_what_is_found(
+    root: Path, words: tuple[str, ...]
+) -> None:
+    k3s_sqlite(root)
+    assert look(*words).kine is None

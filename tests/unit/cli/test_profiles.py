@@ -240,3 +240,29 @@ def test_list_and_show(profiles: Path, capfd: pytest.CaptureFixture[str]) -> Non
     profiles.write_text("profiles: {}")
     assert run(["profile", "list"]) == 0
     assert capfd.readouterr().out == "no profiles\n"
+
+
+@pytest.mark.usefixtures("profiles")
+def test_no_variable_leads_a_part_of_a_look_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ETCDFIX_ETCD_SERVERS_OVERRIDES", "/events#http://staging:2381")
+    monkeypatch.setenv("ETCDFIX_REVISION", "77")
+    monkeypatch.setenv("ETCDFIX_INSECURE_SKIP_TLS_VERIFY", "1")
+    monkeypatch.setenv("ETCDFIX_NO_KMS", "1")
+    with COMMANDS["scan"].make_context("scan", ["--profile", "prod"]) as context:
+        inputs = gather_inputs(context.params, resources=("events",))
+    assert (inputs.revision, inputs.ask_kms, inputs.overrides) == (0, True, None)
+    assert "staging" not in repr(inputs.connection)
+    assert not inputs.connection["insecure_skip_tls_verify"]
+    assert "ETCDFIX_ETCD_SERVERS_OVERRIDES" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("profiles")
+def test_an_etcd_of_its_own_is_named_by_what_says_so() -> None:
+    overrides = ("--etcd-servers-overrides", "/events#http://own:2381")
+    with context_of("delete", "--profile", "prod", *overrides) as context:
+        inputs = gather_inputs(context.params, key=b"/prod/events/a/b")
+    assert inputs.connection["endpoints"] == "http://own:2381"
+    first = inputs.origins[0]
+    assert first.startswith("endpoints: --etcd-servers-overrides; those of the main etcd: profile prod of ")

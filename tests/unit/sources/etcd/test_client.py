@@ -399,7 +399,7 @@ def test_a_page_goes_to_a_member_that_lives(pair: tuple[ScriptedEtcd, ScriptedEt
     first, second = pair
     answer = threading.Event()
     with (
-        connected := Connected(NOBODY, first.endpoint, second.endpoint, command_timeout_seconds=0.1)
+        connected := Connected(NOBODY, first.endpoint, second.endpoint, command_timeout_seconds=0.4)
     ) as client:
         first.script = hold(answer, RANGE.path, STATUS.path)
         assert page(client) == b"v"

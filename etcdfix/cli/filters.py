@@ -118,3 +118,15 @@ def wanted_filters(options: dict[str, Any]) -> ScanFilters:
         if filters.outcomes and filters.outcomes != (Outcome.READABLE,):
             raise click.UsageError("--stale and --outcome contradict each other: stale values are readable")
     return filters
+
+
+def refuse_filtered(form: str) -> None:
+    """Refuse a form that cannot say that findings are hidden.
+
+    Raises:
+        click.UsageError: It cannot.
+    """
+    if form == "status":
+        raise click.UsageError(
+            "-o status and filters do not go together: it is what an API server would list"
+        )

@@ -10,7 +10,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from etcdfix.cli.group import NearestGroup
-from etcdfix.cli.program import CalledContext
 
 Commands = dict[str, tuple[str, str]]
 """Command to module and one-line help, in the order of the help page. The module's ``command`` is the command."""
@@ -43,7 +42,6 @@ class LazyGroup(NearestGroup):
             return None
         command = importlib.import_module(entry[0]).command
         assert isinstance(command, click.Command)
-        command.context_class = CalledContext
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

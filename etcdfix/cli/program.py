@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -30,12 +30,14 @@ def as_called(text: str, name: str, commands: Iterable[str]) -> str:
         name: As :func:`called` returns it.
         commands: Names of our commands; after any other word ``etcdfix`` is no command.
     """
-    return text if name == PROGRAM else _ours(tuple(commands)).sub(name, text)
+    return text if name == PROGRAM else _ours(tuple(commands)).sub(lambda found: found[1] or name, text)
 
 
 @cache
 def _ours(commands: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w./-])(?<!kubectl ){PROGRAM}(?= (?:{'|'.join(map(re.escape, commands))})\b)")
+    names = "|".join(map(re.escape, commands))
+    # Whatever white space: a text may be folded between two words.
+    return re.compile(rf"(?<![\w./-])(?:(kubectl\s+{PROGRAM})|{PROGRAM})(?=\s+(?:{names})\b)")
 
 
 def in_context(text: str) -> str:
@@ -49,10 +51,27 @@ def in_context(text: str) -> str:
     return as_called(text, root.info_name or PROGRAM, root.command.list_commands(root))
 
 
+def words_below(context: click.Context) -> str:
+    """Return what stands behind the name of the program: ``encryption usage``, "" for the program itself."""
+    return context.command_path.removeprefix(context.find_root().info_name or "").lstrip()
+
+
+class _CalledFormatter(click.HelpFormatter):
+    """Renames our commands before a text is folded, so that no line gets too long by it."""
+
+    def write_text(self, text: str) -> None:
+        super().write_text(in_context(text))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], *args: Any, **settings: Any) -> None:
+        super().write_dl([(term, in_context(text)) for term, text in rows], *args, **settings)
+
+
 class CalledContext(click.Context):
     """Context of a command whose help says our commands by the name that the program was called by."""
+
+    formatter_class = _CalledFormatter
 
     def get_help(self) -> str:
         """Return the help page."""
         with self.scope(cleanup=False):
-            return in_context(super().get_help())
+            return super().get_help()

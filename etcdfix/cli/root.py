@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 from click.core import ParameterSource
@@ -18,7 +18,8 @@ from etcdfix import __version__
 from etcdfix.cli.ending import ending_early
 from etcdfix.cli.lazy_group import Commands, LazyGroup
 from etcdfix.cli.output import HABITS, emit, own_habits, say_error
-from etcdfix.cli.program import PLUGIN, PROGRAM, CalledContext, as_called
+from etcdfix.cli.program import PLUGIN, PROGRAM, as_called
+from etcdfix.cli.variables import variable_of
 from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.secrecy import forbid_core_dumps
 
@@ -114,6 +115,7 @@ SECTIONS = {
 }
 """The commands by what somebody wants to do, the least destructive first."""
 
+_LOG_FORMAT: Final = "--log-format"
 _CHANGING = frozenset({"delete", "restore", "reencrypt", "repair", "heal"})
 
 
@@ -130,8 +132,6 @@ class _Ended(Exception):
 
 
 class _Root(LazyGroup):
-    context_class = CalledContext
-
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -200,9 +200,17 @@ def run(arguments: list[str], name: str = PROGRAM) -> int:
     """
     with own_habits(), ending_early():
         # Before click reads them: what it finds wrong with the words is told in that form too.
-        pairs = [*pairwise(arguments), *(tuple(word.split("=", 1)) for word in arguments)]
-        HABITS.json = ("--log-format", "json") in pairs
+        HABITS.json = _log_format(arguments) == "json"
         return _run(arguments, name)
+
+
+def _log_format(arguments: list[str]) -> str | None:
+    """Return which form of standard error the words ask for, or else the variable where it is heeded."""
+    pairs = [*pairwise(arguments), *(tuple(word.split("=", 1)) for word in arguments)]
+    asked = [pair[1] for pair in pairs if pair[0] == _LOG_FORMAT and len(pair) > 1]
+    if asked or tuple(_words(arguments)[:2]) == ("audit", "reconcile") or _changes_keys_or_backups(arguments):
+        return "json" if "json" in asked else None
+    return os.environ.get(variable_of(_LOG_FORMAT))
 
 
 def _run(arguments: list[str], name: str) -> int:
@@ -271,10 +279,18 @@ def _end_early(ending: EndedEarly, arguments: list[str], tell: Callable[[str, st
 
 def _what_changed(arguments: list[str]) -> str:
     """Say what an unforeseen end leaves behind: only three commands change anything, and these keep a record."""
-    words = [word for word in arguments if not word.startswith("-")]
-    if set(words[:1]) & _CHANGING or words[:2] == ["backup", "prune"]:
+    if _changes_keys_or_backups(arguments):
         return "whether anything was changed, the audit log tells: etcdfix audit verify FILE, then audit reconcile FILE"
     return "nothing was changed"
+
+
+def _changes_keys_or_backups(arguments: list[str]) -> bool:
+    words = _words(arguments)
+    return bool(set(words[:1]) & _CHANGING) or words[:2] == ["backup", "prune"]
+
+
+def _words(arguments: list[str]) -> list[str]:
+    return [word for word in arguments if not word.startswith("-")]
 
 
 def _discard_output() -> None:

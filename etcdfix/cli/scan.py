@@ -11,7 +11,7 @@ import click
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
-from etcdfix.cli.filters import filter_options, wanted_filters
+from etcdfix.cli.filters import filter_options, refuse_filtered, wanted_filters
 from etcdfix.cli.last_words import say_last_words
 from etcdfix.cli.of_list import of_list
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
@@ -186,10 +186,7 @@ def _check_filtered(output: str, shard: ShardRequest | None, *, of_list: bool) -
         )
     if of_list:
         raise click.UsageError("--clusters and filters do not go together: a fleet's reports are whole")
-    if output == "status":
-        raise click.UsageError(
-            "-o status and filters do not go together: it is what an API server would list"
-        )
+    refuse_filtered(output)
 
 
 def _check_divisible(inputs: Inputs, *, redact_names: bool) -> None:

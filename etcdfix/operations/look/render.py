@@ -79,8 +79,10 @@ def _kind_in(raw: Readable) -> _Kind:
     return msgspec.json.decode(b"{%s}" % b",".join(head), type=_Kind)
 
 
-def render_scan(path: Path, reporter: Callable[[], Reporter], *, plain: bool) -> ShardEnd:
-    """Hand a saved report of a scan to a reporter; one finding of it is in memory.
+def render_scan(
+    path: Path, reporter: Callable[[Header], Reporter], *, plain: bool
+) -> tuple[Header, ShardEnd]:
+    """Hand a saved report of a scan to a reporter, and return its head and its end; one finding of it is in memory.
 
     Args:
         path: Its file.
@@ -97,7 +99,9 @@ def render_scan(path: Path, reporter: Callable[[], Reporter], *, plain: bool) ->
         raise _refused(path, exc) from exc
 
 
-def _render(report: ReportFile, make: Callable[[], Reporter], *, plain: bool) -> ShardEnd:
+def _render(
+    report: ReportFile, make: Callable[[Header], Reporter], *, plain: bool
+) -> tuple[Header, ShardEnd]:
     decode = msgspec.json.Decoder(Finding).decode
     words: dict[str, SharedWords] = {}
     for raw in report.findings():
@@ -111,7 +115,7 @@ def _render(report: ReportFile, make: Callable[[], Reporter], *, plain: bool) ->
     untold = sorted(words.keys() - told.keys())
     if untold:
         raise msgspec.ValidationError(f"a finding shares what the report does not say: {untold[0]}")
-    reporter = make()
+    reporter = make(head)
     reporter.begin(_plain(head) if plain else head)
     for raw in report.findings():
         finding = decode(raw)
@@ -130,7 +134,7 @@ def _render(report: ReportFile, make: Callable[[], Reporter], *, plain: bool) ->
         part=None if plain else end.part,
     )
     reporter.end(_plain(conclusion) if plain else conclusion)
-    return end
+    return head, end
 
 
 def render_document(path: Path, kind: str, form: str, stream: BinaryIO, max_rows: int) -> list[str]:

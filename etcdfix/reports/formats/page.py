@@ -152,7 +152,8 @@ class Grid:
             return
         key = cells[self._key_at]
         assert isinstance(key, tuple)
-        own = key[0] if len(key[0]) >= _SHORTEST_MARKED else ""
+        # A key that is cut in its cell must not be taken from there for a command.
+        own = key[0] if len(key[0]) >= _SHORTEST_MARKED and fit(key[0]) == key[0] else ""
         row = b"[[%b],%b,[%b]]" % (
             b",".join(map(self._cell, cells)),
             _encode([_short(fact) for fact in facts]),

@@ -21,7 +21,7 @@ from etcdfix.text.commands import ACKNOWLEDGEMENT
 from etcdfix.text.notes import Note
 from etcdfix.wire.etcd import RANGE, message
 from tests.support.collecting import ALPHA
-from tests.unit.cli.test_variables import COMMANDS
+from tests.unit.cli.test_variables import CHANGING, COMMANDS
 
 pytestmark = pytest.mark.usefixtures("no_variables")
 
@@ -95,6 +95,27 @@ def test_in_json_every_line_is_an_object(
     assert all(
         line["message"] and re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}Z", line["time"]) for line in told
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "in_json"),
+    [
+        (["scan", "--bogus"], True),
+        (["--bogus"], True),
+        (["scna"], True),
+        (["audit", "verify", "--bogus"], True),
+        (["scan", "--bogus", "--log-format", "text"], False),
+        (["scan", "--log-format=text", "--bogus"], False),
+        *[([*name.split(), "--bogus"], False) for name in sorted(CHANGING)],
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+def test_a_misuse_is_told_in_the_form_of_the_variable(
+    words: list[str], in_json: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ETCDFIX_LOG_FORMAT", "json")
+    assert run(words) == 2
+    assert capfd.readouterr().err.startswith("{") is in_json
 
 
 def test_an_error_in_json_has_its_code_and_what_to_do_next(capfd: pytest.CaptureFixture[str]) -> None:

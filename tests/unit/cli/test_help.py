@@ -97,6 +97,71 @@ def test_an_unknown_command_is_told_the_nearest(
     assert told.endswith(nearest or "'.")
 
 
+@pytest.mark.parametrize("name", ["etcdfix", "kubectl etcdfix"])
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        (["help"], ["--help"]),
+        (["help", "--help"], ["--help"]),
+        (["help", "help"], ["--help"]),
+        (["help", "scan"], ["scan", "--help"]),
+        (["help", "delete", "--", "/registry/x"], ["delete", "--help"]),
+        (["help", "encryption"], ["encryption", "--help"]),
+        (["help", "encryption", "usage"], ["encryption", "usage", "--help"]),
+        (["encryption", "help", "usage"], ["encryption", "usage", "--help"]),
+        (["help", "audit", "verify", "x"], ["audit", "verify", "--help"]),
+    ],
+    ids=" ".join,
+)
+def test_help_in_words(
+    words: list[str], page: list[str], name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(page, name) == 0
+    expected = capfd.readouterr()
+    assert run(words, name) == 0
+    assert capfd.readouterr() == expected
+
+
+def test_help_on_what_is_not_there(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["help", "scna"]) == 2
+    assert "No such command 'scna'. Do you mean 'scan'?" in capfd.readouterr().err
+    assert run(["help", "encryption", "usgae"]) == 2
+    assert "No such command 'usgae'. Do you mean 'usage'?" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-v", "scan"], "No such option '-v'. Options stand after the command: etcdfix COMMAND -v"),
+        (
+            ["--verbose", "scan"],
+            "No such option '--verbose'. Options stand after the command: etcdfix COMMAND --verbose",
+        ),
+        (
+            ["encryption", "--snapshot=x", "usage"],
+            "No such option '--snapshot'. Options stand after the command: etcdfix encryption COMMAND --snapshot",
+        ),
+        (
+            ["profile", "-q", "list"],
+            "No such option '-q'. Options stand after the command: etcdfix profile COMMAND -q",
+        ),
+    ],
+    ids=lambda words: words[0] if isinstance(words, list) else "",
+)
+def test_an_option_before_the_command_is_told_its_place(
+    words: list[str], told: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == 2
+    assert capfd.readouterr().err.splitlines()[-1] == f"Error: {told}"
+    assert run([*words, "--log-format", "json"]) == 2
+    assert told in capfd.readouterr().err
+
+
+def test_a_misspelled_option_is_still_told_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["--vrsion"]) == 2
+    assert "--version" in capfd.readouterr().err
+
+
 def test_the_root_page_begins_with_looking(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     page = capfd.readouterr().out

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from etcdfix.cli.examples import EXAMPLES
 from etcdfix.cli.program import PLUGIN, PROGRAM, as_called
 from etcdfix.cli.root import COMMANDS, run
+from tests.unit.cli.test_variables import COMMANDS as EVERY_COMMAND
 
 REPOSITORY = Path(__file__).parents[3]
 ALPHA = "fixtures/snapshots/alpha/snapshot.db.gz"
@@ -23,6 +26,8 @@ ALPHA = "fixtures/snapshots/alpha/snapshot.db.gz"
             "kubectl etcdfix get KEY, or kubectl etcdfix get RESOURCE",
         ),
         ("kubectl etcdfix get KEY", "kubectl etcdfix get KEY"),
+        ("(etcdfix\n    scan lists them)", "(kubectl etcdfix\n    scan lists them)"),
+        ("kubectl\n  etcdfix\n  get KEY", "kubectl\n  etcdfix\n  get KEY"),
         ("what etcdfix can read", "what etcdfix can read"),
         ("/var/lib/etcdfix scan", "/var/lib/etcdfix scan"),
         ("etcdfix scanner", "etcdfix scanner"),
@@ -33,14 +38,22 @@ def test_commands_are_named_as_the_program_was_called(text: str, expected: str) 
     assert as_called(text, PROGRAM, COMMANDS) == text
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "encryption recover"])
-def test_every_help_page(command: str, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("command", [*dict.fromkeys([*COMMANDS, *EVERY_COMMAND])])
+def test_every_help_page(command: str, capfd: pytest.CaptureFixture[str], no_variables: None) -> None:
     assert run([*command.split(), "--help"], PLUGIN) == 0
     out = capfd.readouterr().out
     assert out.startswith(f"Usage: kubectl etcdfix {command} [")
-    assert "  etcdfix " not in out
+    named = re.findall(rf"(kubectl\s+)?(?<![\w./-])etcdfix\s+(?:{'|'.join(COMMANDS)})\b", out)
+    assert all(named)
+    examples = [as_called(line, PLUGIN, COMMANDS) for _, line in EXAMPLES.get(command, ())]
+    copied = {f"  {part}" for line in examples for part in line.splitlines()}
+    assert copied <= set(out.splitlines())
+    assert bool(copied) is (command in EVERY_COMMAND)
+    assert all(len(line) <= 100 for line in out.splitlines() if PLUGIN in line and line not in copied)
     assert run([*command.split(), "--help"]) == 0
-    assert PLUGIN not in capfd.readouterr().out
+    own = capfd.readouterr().out
+    assert PLUGIN not in own
+    assert ("Examples:" in own) is (command in EVERY_COMMAND)
 
 
 def test_messages_and_hints(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from etcdfix.cli.root import run
+from etcdfix.sources.base import Segment, of_several_etcds
 from tests.support.etcd_server import EtcdServer
 from tests.support.objects import config_map, namespace_object, secret
 
@@ -113,3 +115,34 @@ def test_another_one_that_does_not_answer(ground: Ground, capfd: pytest.CaptureF
     words = ["--endpoints", ground.main.endpoint, "--etcd-servers-overrides", "/events#http://127.0.0.1:9"]
     assert run(["scan", *words, "--dial-timeout", "1s"]) == 5
     assert "127.0.0.1:9" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "option",
+    [("--newer-than", "3"), ("--older-than", "1h"), ("--sort-by", "revision")],
+    ids=lambda option: option[0],
+)
+def test_revisions_of_two_etcds_are_not_compared(
+    ground: Ground, capfd: pytest.CaptureFixture[str], option: tuple[str, str]
+) -> None:
+    assert run(["scan", *ground.words, *option]) == 2
+    told = capfd.readouterr()
+    assert not told.out
+    assert f"{option[0]}" in told.err
+    assert "compares revisions" in told.err
+    one = ["--endpoints", ground.own.endpoint, "--no-encryption"]
+    assert run(["scan", *one, *option]) in {1, 3}
+
+
+def test_other_filters_and_orders_are_taken(ground: Ground, tmp_path: Path) -> None:
+    code, report = document(tmp_path, "scan", *ground.words, "--sort-by", "size", "--limit", "1")
+    assert code == 1
+    assert [finding["key"] for finding in report["findings"]] == [BROKEN.decode()]
+
+
+@pytest.mark.parametrize("scope", [[], ["secrets"]], ids=["everything", "the other one's alone"])
+def test_a_report_tells_several_etcds_from_a_compaction(
+    ground: Ground, tmp_path: Path, scope: list[str]
+) -> None:
+    _, report = document(tmp_path, "scan", *scope, *ground.words)
+    assert of_several_etcds(msgspec.convert(report["source"]["segments"], list[Segment]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shlex
 from collections.abc import Callable
@@ -12,8 +13,11 @@ import msgspec
 import pytest
 
 from etcdfix.cli.root import run
+from etcdfix.reports.finding import finding_from
 from etcdfix.sources.base import Segment, of_several_etcds
 from tests.support.etcd_server import EtcdServer
+from tests.support.examinations import examination
+from tests.support.fleets import write_report
 from tests.support.objects import config_map, namespace_object, secret
 
 pytestmark = pytest.mark.etcd
@@ -21,6 +25,15 @@ pytestmark = pytest.mark.etcd
 OWN = b"/registry/secrets/shop/web"
 BROKEN = b"/registry/secrets/shop/broken"
 LEFT = b"/registry/secrets/shop/left"
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: here
+clusters: [{name: here, cluster: {server: "https://127.0.0.1:9", insecure-skip-tls-verify: true}}]
+users: [{name: me, user: {token: nobody}}]
+contexts: [{name: here, context: {cluster: here, user: me}}]
+"""
 
 
 class Ground(NamedTuple):
@@ -146,3 +159,35 @@ def test_a_report_tells_several_etcds_from_a_compaction(
 ) -> None:
     _, report = document(tmp_path, "scan", *scope, *ground.words)
     assert of_several_etcds(msgspec.convert(report["source"]["segments"], list[Segment]))
+
+
+@pytest.mark.parametrize("word", [BROKEN.decode(), "base64:" + base64.b64encode(BROKEN).decode()])
+def test_copies_and_compare_of_a_key_ask_its_own_etcd(ground: Ground, tmp_path: Path, word: str) -> None:
+    code, report = document(tmp_path, "copies", word, *ground.words)
+    assert code == 1
+    assert [one["key"] for one in report["objects"]] == [BROKEN.decode()]
+    code, report = document(tmp_path, "compare", word, "--read-keys", *ground.words)
+    assert code == 0
+    assert ground.own.endpoint in json.dumps(report)
+    assert ground.main.endpoint not in json.dumps(report)
+
+
+def test_what_asks_one_etcd_refuses_resources_of_two(
+    ground: Ground, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    told = (
+        "configmaps and secrets lie in different etcds (--etcd-servers-overrides), and this command asks one"
+    )
+    assert run(["copies", "cm,secrets", *ground.words]) == 2
+    assert told in capfd.readouterr().err
+    report = write_report(
+        tmp_path / "report.json",
+        [finding_from(examination(b"/registry/configmaps/shop/a")), finding_from(examination(OWN))],
+    )
+    assert run(["copies", "--from-report", str(report), *ground.words]) == 2
+    assert told in capfd.readouterr().err
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG)
+    heal = ["heal", "--from-report", str(report), "--saved", str(tmp_path), "--kubeconfig", str(kubeconfig)]
+    assert run([*heal, "--reason", "drill", "--dry-run", *ground.words]) == 2
+    assert told in capfd.readouterr().err

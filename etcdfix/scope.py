@@ -74,6 +74,18 @@ class ScopeRequest(msgspec.Struct, frozen=True):
         words = [argument.partition("/")[0] for argument in self.arguments if not argument.startswith("/")]
         return tuple(dict.fromkeys(map(builtin_word, words)))
 
+    def resources_in(self, layout: StorageLayout, keys: Iterable[bytes] = ()) -> list[str]:
+        """Return every resource that is named, also by an etcd key or the beginning of one.
+
+        Args:
+            layout: Storage prefix.
+            keys: Further keys.
+        """
+        below = (word_bytes(prefix).rstrip(b"/") + b"/" for prefix in self.prefixes)
+        located = (layout.locate(key)[0] for key in (*self.keys, *below, *keys))
+        of_keys = (str(directory.group_resource) for directory in located if directory.resource)
+        return list(dict.fromkeys((*self.types, *of_keys)))
+
     @property
     def words(self) -> list[str]:
         """The scope as the words of a command."""

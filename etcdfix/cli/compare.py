@@ -78,7 +78,7 @@ def command(
     Name resources, key prefixes or keys as for scan, or nothing for everything.
     """
     wanted = wanted_scope(scope, namespaces, keys, all_namespaces=all_namespaces)
-    inputs, configuration = what_to_read(options, resources=wanted.types)
+    inputs, configuration = what_to_read(options, scope=wanted)
     if inputs.snapshot is not None and with_snapshot is None:
         raise ConfigurationError(
             "a snapshot is the copy of one member: there is nothing to compare it with",

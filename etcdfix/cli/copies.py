@@ -116,7 +116,9 @@ def command(
         raise click.UsageError("--from-report names the objects already: leave the others out")
     report = load_report(from_report) if from_report is not None else None
     api = api_access(options)
-    inputs, configuration = what_to_read(options, resources=wanted.types)
+    inputs, configuration = what_to_read(
+        options, scope=wanted, keys=report.findings if report is not None else ()
+    )
     request = CopiesRequest(
         layout=StorageLayout(inputs.etcd_prefix),
         configuration=configuration,

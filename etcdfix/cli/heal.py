@@ -16,7 +16,7 @@ from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
     FILE,
     configuration_of,
-    gather_inputs,
+    inputs_of_one_etcd,
     main_etcd_options,
     reading_options,
     source_options,
@@ -43,6 +43,7 @@ from etcdfix.operations.opening import Inputs, open_cluster
 from etcdfix.reports.formats.machine import document_text
 from etcdfix.reports.origin import shown_word
 from etcdfix.reports.saved_report import SavedReport, load_report
+from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import display
 
 EXIT_CODES = {
@@ -210,7 +211,7 @@ def _run(
 ) -> bool:
     keys = (named(),) if report is None else tuple(report.findings)
     api = api_access(options)
-    inputs = account.inputs = gather_inputs(options, key=keys[0] if keys else None)
+    inputs = account.inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
     for problem in report.problems if report is not None else ():
         say(f"warning: the report is not of everything: {problem}")
     with open_cluster(inputs, configuration_of, say=say, through_the_api=True) as cluster:

@@ -8,7 +8,7 @@ both).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -25,6 +25,7 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.overrides import Overrides, parse_overrides, servers_of
 from etcdfix.operations.opening import Inputs, load_encryption
 from etcdfix.reports.origin import shown_word
+from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
 from etcdfix.text.safetext import safe_text
 from etcdfix.workers.jobs import MOST_JOBS
@@ -117,8 +118,9 @@ _source_options = (
                  "static-pod manifest; flags win."),
     _option("--etcd-servers-overrides", metavar="LIST",
             help="The API server's flag of this name: resources that have an etcd of their own, as "
-                 "/events#https://10.0.0.1:2381. Where a command looks at many resources, each is read from its own "
-                 "etcd; a manifest says it too."),
+                 "/events#https://10.0.0.1:2381. scan, get, impact, namespace, orphans, plan and encryption usage, try "
+                 "and what-if read each from its own etcd; the others ask the etcd of the one resource that is "
+                 "named. A manifest says it too."),
     click.option("--profile", metavar="NAME", shell_complete=profiles,
                  help="Take what is not named here from a profile (etcdfix profile list); variables that say the same "
                       "are not heeded."),
@@ -374,20 +376,57 @@ def parse_kubernetes_version(text: str | None) -> int | None:
 
 
 def what_to_read(
-    options: dict[str, Any], *, resources: tuple[str, ...] = (), each_from_its_own: bool = False
+    options: dict[str, Any],
+    *,
+    scope: ScopeRequest | None = None,
+    keys: Iterable[bytes] = (),
+    each_from_its_own: bool = False,
 ) -> tuple[Inputs, EncryptionConfiguration | None]:
     """Return what the source and reading options say, and the configuration they name; say what is odd about them.
 
     Args:
         options: What click collected for :func:`source_options` and :func:`reading_options`.
-        resources: Resources in scope, to pick an etcd of their own where the manifest has one for them.
+        scope: What is looked at, all in one etcd.
+        keys: Further etcd keys in it.
         each_from_its_own: Every resource is read from its own etcd instead.
 
     Raises:
-        ConfigurationError: They make no sense.
+        ConfigurationError: They make no sense, or what is looked at lies in several etcds.
     """
-    inputs = gather_inputs(options, resources=resources, each_from_its_own=each_from_its_own)
+    if each_from_its_own:
+        inputs = gather_inputs(options, each_from_its_own=True)
+    else:
+        inputs = inputs_of_one_etcd(options, scope or ScopeRequest(), keys)
     return inputs, configuration_of(inputs)
+
+
+def inputs_of_one_etcd(options: dict[str, Any], scope: ScopeRequest, keys: Iterable[bytes] = ()) -> Inputs:
+    """Return what the options say for a command that asks one etcd: the one that has what is named.
+
+    Args:
+        options: What click collected for :func:`source_options` and :func:`reading_options`.
+        scope: What is named.
+        keys: Further etcd keys that are.
+
+    Raises:
+        ConfigurationError: Options make no sense, or what is named lies in several etcds.
+    """
+    options = with_preset(options)  # it is said once
+    inputs = gather_inputs(options)
+    if not inputs.overrides:
+        return inputs
+    one_of_each: dict[tuple[str, ...], str] = {}
+    for resource in scope.resources_in(StorageLayout(inputs.etcd_prefix), keys):
+        one_of_each.setdefault(servers_of(inputs.overrides, resource), resource)
+    # Options may say that all is read from one place whatever a manifest says, so they are asked for each.
+    gathered = [gather_inputs(options, resources=(resource,)) for resource in one_of_each.values()]
+    if len({each.connection["endpoints"] for each in gathered}) > 1:
+        first, other = list(one_of_each.values())[:2]
+        raise ConfigurationError(
+            f"{first} and {other} lie in different etcds (--etcd-servers-overrides), and this command asks one",
+            hint="one command for each etcd; a report of the resources of one alone: etcdfix scan RESOURCE -o json",
+        )
+    return gathered[0] if gathered else inputs
 
 
 def configuration_of(inputs: Inputs) -> EncryptionConfiguration | None:

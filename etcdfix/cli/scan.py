@@ -19,10 +19,12 @@ from etcdfix.cli.output import say
 from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
+from etcdfix.errors import ConfigurationError
 from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import destination
 from etcdfix.model import Outcome
 from etcdfix.operations.look.scan import ScanRequest, run_scan
+from etcdfix.operations.look.scan_filters import ScanFilters, SortBy
 from etcdfix.operations.look.shards import ShardRequest
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
 from etcdfix.reports.baseline import load_baseline
@@ -132,6 +134,8 @@ def command(
         _check_filtered(output, shard, of_list=options.get("clusters") is not None)
     wanted = wanted_scope(scope, namespaces, keys, all_namespaces=all_namespaces)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
+    if inputs.each_from_its_own:
+        _check_revisions(filters)
     if shard is not None:
         _check_divisible(inputs, redact_names=redact_names)
     request = ScanRequest(
@@ -187,6 +191,26 @@ def _check_filtered(output: str, shard: ShardRequest | None, *, of_list: bool) -
     if of_list:
         raise click.UsageError("--clusters and filters do not go together: a fleet's reports are whole")
     refuse_filtered(output)
+
+
+def _check_revisions(filters: ScanFilters) -> None:
+    """Refuse filters that compare revisions, where each resource is read from its own etcd.
+
+    Raises:
+        ConfigurationError: One does: no revision of one etcd tells what is newer in another.
+    """
+    given = {
+        "--newer-than": filters.newer_than is not None,
+        "--older-than": filters.older_than is not None,
+        "--sort-by revision": filters.sort_by is SortBy.REVISION,
+    }
+    compared = [option for option, is_given in given.items() if is_given]
+    if compared:
+        raise ConfigurationError(
+            f"{compared[0]} compares revisions, and those of the resources that have an etcd of their own are other "
+            "numbers",
+            hint="name one etcd with --endpoints, without --manifest and --etcd-servers-overrides",
+        )
 
 
 def _check_divisible(inputs: Inputs, *, redact_names: bool) -> None:

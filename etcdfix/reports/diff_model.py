@@ -59,7 +59,7 @@ class FindingDifference(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         earlier: Null where it is new.
-        later: Null where it is gone: repaired, deleted, or not looked at.
+        later: Null where it is gone: repaired or deleted.
         changed: Which of ``outcome``, ``cause`` and ``value`` differ, where both have it.
     """
 
@@ -103,7 +103,7 @@ class ReportDiff(msgspec.Struct, frozen=True, kw_only=True):
         unlike: What is not the same for both scans.
         counts: Of all keys with a finding.
         by_cause: The same by outcome and cause, those with new ones first.
-        complete: Both are, and they are of the same cluster and scope: what is not new was there before.
+        complete: Both are, and they are of the same cluster: what is not new was there before.
         incomplete_reasons: Why not.
         new: In the order of the etcd keys, as the following.
         changed: Keys with another outcome, cause or value.

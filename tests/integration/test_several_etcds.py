@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from etcdfix.cli.root import run
+from etcdfix.reports.finding import finding_from
+from etcdfix.sources.base import Segment, of_several_etcds
 from tests.support.etcd_server import EtcdServer
+from tests.support.examinations import examination
+from tests.support.fleets import write_report
 from tests.support.objects import config_map, namespace_object, secret
 
 pytestmark = pytest.mark.etcd
@@ -19,6 +25,15 @@ pytestmark = pytest.mark.etcd
 OWN = b"/registry/secrets/shop/web"
 BROKEN = b"/registry/secrets/shop/broken"
 LEFT = b"/registry/secrets/shop/left"
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: here
+clusters: [{name: here, cluster: {server: "https://127.0.0.1:9", insecure-skip-tls-verify: true}}]
+users: [{name: me, user: {token: nobody}}]
+contexts: [{name: here, context: {cluster: here, user: me}}]
+"""
 
 
 class Ground(NamedTuple):
@@ -113,3 +128,66 @@ def test_another_one_that_does_not_answer(ground: Ground, capfd: pytest.CaptureF
     words = ["--endpoints", ground.main.endpoint, "--etcd-servers-overrides", "/events#http://127.0.0.1:9"]
     assert run(["scan", *words, "--dial-timeout", "1s"]) == 5
     assert "127.0.0.1:9" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "option",
+    [("--newer-than", "3"), ("--older-than", "1h"), ("--sort-by", "revision")],
+    ids=lambda option: option[0],
+)
+def test_revisions_of_two_etcds_are_not_compared(
+    ground: Ground, capfd: pytest.CaptureFixture[str], option: tuple[str, str]
+) -> None:
+    assert run(["scan", *ground.words, *option]) == 2
+    told = capfd.readouterr()
+    assert not told.out
+    assert f"{option[0]}" in told.err
+    assert "compares revisions" in told.err
+    one = ["--endpoints", ground.own.endpoint, "--no-encryption"]
+    assert run(["scan", *one, *option]) in {1, 3}
+
+
+def test_other_filters_and_orders_are_taken(ground: Ground, tmp_path: Path) -> None:
+    code, report = document(tmp_path, "scan", *ground.words, "--sort-by", "size", "--limit", "1")
+    assert code == 1
+    assert [finding["key"] for finding in report["findings"]] == [BROKEN.decode()]
+
+
+@pytest.mark.parametrize("scope", [[], ["secrets"]], ids=["everything", "the other one's alone"])
+def test_a_report_tells_several_etcds_from_a_compaction(
+    ground: Ground, tmp_path: Path, scope: list[str]
+) -> None:
+    _, report = document(tmp_path, "scan", *scope, *ground.words)
+    assert of_several_etcds(msgspec.convert(report["source"]["segments"], list[Segment]))
+
+
+@pytest.mark.parametrize("word", [BROKEN.decode(), "base64:" + base64.b64encode(BROKEN).decode()])
+def test_copies_and_compare_of_a_key_ask_its_own_etcd(ground: Ground, tmp_path: Path, word: str) -> None:
+    code, report = document(tmp_path, "copies", word, *ground.words)
+    assert code == 1
+    assert [one["key"] for one in report["objects"]] == [BROKEN.decode()]
+    code, report = document(tmp_path, "compare", word, "--read-keys", *ground.words)
+    assert code == 0
+    assert ground.own.endpoint in json.dumps(report)
+    assert ground.main.endpoint not in json.dumps(report)
+
+
+def test_what_asks_one_etcd_refuses_resources_of_two(
+    ground: Ground, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    told = (
+        "configmaps and secrets lie in different etcds (--etcd-servers-overrides), and this command asks one"
+    )
+    assert run(["copies", "cm,secrets", *ground.words]) == 2
+    assert told in capfd.readouterr().err
+    report = write_report(
+        tmp_path / "report.json",
+        [finding_from(examination(b"/registry/configmaps/shop/a")), finding_from(examination(OWN))],
+    )
+    assert run(["copies", "--from-report", str(report), *ground.words]) == 2
+    assert told in capfd.readouterr().err
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG)
+    heal = ["heal", "--from-report", str(report), "--saved", str(tmp_path), "--kubeconfig", str(kubeconfig)]
+    assert run([*heal, "--reason", "drill", "--dry-run", *ground.words]) == 2
+    assert told in capfd.readouterr().err

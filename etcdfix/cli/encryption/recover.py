@@ -97,7 +97,7 @@ def command(
     it, but it may be a --candidate-config, and the --encryption-config of every command that only looks.
     """
     wanted = wanted_scope(scope, namespaces, keys, all_namespaces=all_namespaces)
-    inputs, configuration = what_to_read(options, resources=wanted.types)
+    inputs, configuration = what_to_read(options, scope=wanted)
     if logs and inputs.kine is not None:
         raise ConfigurationError(
             "--wal is of etcd, and --kine of SQLite: no log of one is of the other",

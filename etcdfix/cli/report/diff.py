@@ -20,7 +20,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing new",
     ExitCode.FINDINGS: "the later report has findings that the earlier one has not",
     ExitCode.USAGE: "usage error, one is no whole report, or they cannot be compared",
-    ExitCode.INCOMPLETE: "one is incomplete, or they are of two clusters or scopes (wins over 1)",
+    ExitCode.INCOMPLETE: "one is incomplete, or they are of two clusters (wins over 1)",
     **ENDED_EARLY,
 }
 
@@ -32,12 +32,12 @@ MEANINGS: dict[ExitCode, str] = {
 def command(*, earlier: Path, later: Path, output: str, output_file: Path | None, max_rows: int) -> int:
     """Say what is new, gone or changed between two saved reports of etcdfix scan. Reads the files alone.
 
-    Both were written with -o json or -o jsonl, of the same cluster, storage prefix and scope; what is not the same is
+    Both were written with -o json or -o jsonl, of the same cluster, configuration and release; what is not the same is
     said. A finding has changed where its outcome, its cause or its value has. Readable values with a warning, and keys
     that hold no object, are left out.
 
-    The report of a shard, one that was written with filters, and two whose names were replaced under different keys
-    are refused.
+    The report of a shard, one that was written with filters, two of different scopes or storage prefixes, and two
+    whose names were replaced under different keys are refused.
     """
     if earlier == later == STANDARD_INPUT:
         raise click.UsageError("- is standard input, and only one of the reports can come from there")

@@ -41,8 +41,8 @@ from etcdfix.reports.tally import OTHERS
 from etcdfix.text.safetext import safe_text
 
 _NOT_COMPARED: Final = frozenset({Outcome.READABLE.value, Outcome.NOT_AN_OBJECT.value})
-_DECIDES: Final = frozenset({"cluster (uid of kube-system)", "storage prefix", "scope"})
-"""Where one of these differs, a finding is new or gone for that alone."""
+_CLUSTER: Final = "cluster (uid of kube-system)"
+"""Where it differs, a finding is new or gone for that alone."""
 _MOST_REASONS: Final = 10
 # A report may come from anybody; the causes that there are stay far below that.
 _MOST_CAUSES: Final = 1_000
@@ -209,6 +209,7 @@ def diff_reports(earlier: Path, later: Path) -> ReportDiff:
     with ExitStack() as stack:
         sides = [_opened(path, stack) for path in (earlier, later)]
         _refuse_unlike_names(*sides)
+        _refuse_unlike_scopes(*sides)
         return _Comparison(*sides).made()
 
 
@@ -241,6 +242,37 @@ def _refuse_unlike_names(earlier: _Side, later: _Side) -> None:
     )
 
 
+def _refuse_unlike_scopes(earlier: _Side, later: _Side) -> None:
+    """Refuse two reports of which one looked where the other did not: what is there is neither new nor gone.
+
+    Raises:
+        ConfigurationError: They are that.
+    """
+    scopes = [_scope_words(side.head.scope) for side in (earlier, later)]
+    if scopes[0] == scopes[1]:
+        return
+    first, second = (
+        f"{shown_word(str(side.path))} of {words}"
+        for side, words in zip((earlier, later), scopes, strict=True)
+    )
+    raise ConfigurationError(
+        f"these reports cannot be compared: {safe_text(first)}, and {safe_text(second)}",
+        hint="scan the same resources, key prefixes and namespaces below the same --etcd-prefix for both",
+    )
+
+
+def _scope_words(scope: _Scope) -> str:
+    """Return what was looked at; all below the storage prefix is everything: keys elsewhere are no objects."""
+    prefixes = {prefix for prefix in scope.prefixes if prefix.rstrip("/") != scope.etcd_prefix.rstrip("/")}
+    words = [
+        *sorted(set(scope.resources)),
+        *sorted(prefixes),
+        *(f"-n {name}" for name in sorted(set(scope.namespaces))),
+    ]
+    whole = len(prefixes) < len(set(scope.prefixes)) or not words
+    return f"{'everything' if whole else ' '.join(words)} below {scope.etcd_prefix}"
+
+
 def _unlike(earlier: _Side, later: _Side) -> list[Unlike]:
     """Return what is not the same for both scans."""
     sides = [_circumstances(side.head) for side in (earlier, later)]
@@ -250,18 +282,10 @@ def _unlike(earlier: _Side, later: _Side) -> list[Unlike]:
 
 
 def _circumstances(head: _Head) -> dict[str, str]:
-    scope = head.scope
-    words = [
-        *sorted(scope.resources),
-        *sorted(scope.prefixes),
-        *(f"-n {name}" for name in sorted(scope.namespaces)),
-    ]
     return {
-        "cluster (uid of kube-system)": head.source.kube_system_uid or "",
-        "storage prefix": scope.etcd_prefix,
-        "scope": " ".join(words) or "everything",
+        _CLUSTER: head.source.kube_system_uid or "",
         "encryption configuration (sha256)": getattr(head.encryption_config, "sha256", ""),
-        "release (--kubernetes-version)": scope.kubernetes_version or "",
+        "release (--kubernetes-version)": head.scope.kubernetes_version or "",
     }
 
 
@@ -290,7 +314,7 @@ class _Comparison:
         reasons += [
             f"they are not of the same {one.what}"
             for one in unlike
-            if one.what in _DECIDES and one.earlier and one.later
+            if one.what == _CLUSTER and one.earlier and one.later
         ]
         return ReportDiff(
             tool=TOOL,

@@ -43,6 +43,7 @@ from etcdfix.reports.model import (
     ValueKind,
 )
 from etcdfix.reports.next_steps import next_steps
+from etcdfix.sources.base import of_several_etcds
 from etcdfix.text.words import counted
 
 _COLUMNS: Final = (
@@ -203,7 +204,7 @@ class HTMLReporter(Reporter):
         keys = [entry for entry in summary.by_transformer if entry.keys]
         first = min([entry.first_mod_revision for entry in keys] + [self._revisions.first])
         last = max([entry.last_mod_revision for entry in keys] + [self._revisions.last])
-        if not self._revisions.last or first == last:
+        if not self._revisions.last or first == last or of_several_etcds(source.segments):
             return None
         columns, tallest = self._revisions.columns(first, last)
         shown = sorted(keys, key=lambda entry: (-entry.failures, entry.first_mod_revision))[:_MOST_SPANS]

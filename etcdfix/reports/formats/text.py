@@ -8,6 +8,7 @@ from urllib.parse import unquote_to_bytes
 
 from etcdfix.reports.base import Aligned, fit
 from etcdfix.reports.model import Header, ReportSource
+from etcdfix.sources.base import of_several_etcds
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
@@ -92,7 +93,12 @@ def scan_introduction(header: Header, source: ReportSource) -> list[str]:
         steps = "; ".join(
             f"from {safe_text(s.from_key) or 'the start'} at {s.revision}" for s in source.segments
         )
-        lines.append(f"  not one revision: etcd compacted during the scan ({steps})")
+        why = (
+            "some resources have an etcd of their own"
+            if of_several_etcds(source.segments)
+            else "etcd compacted during the scan"
+        )
+        lines.append(f"  not one revision: {why} ({steps})")
     return lines
 
 

@@ -13,6 +13,7 @@ from etcdfix.cli.options import (
     FIRST_MINOR,
     LAST_MINOR,
     gather_inputs,
+    inputs_of_one_etcd,
     jobs_option,
     parse_kubernetes_version,
     reading_options,
@@ -20,6 +21,7 @@ from etcdfix.cli.options import (
 )
 from etcdfix.errors import ConfigurationError, NotASnapshot
 from etcdfix.operations.opening import Inputs, load_encryption, open_source
+from etcdfix.scope import ScopeRequest
 from etcdfix.text.commands import RepeatedOptions
 
 MANIFEST = """
@@ -170,6 +172,61 @@ def test_an_etcd_that_is_not_read_is_told(manifest: str, resources: tuple[str, .
     assert inputs.connection["endpoints"] == "https://10.0.0.1:2379,https://10.0.0.2:2379"
     (notice,) = inputs.notices
     assert "events live in an etcd of their own (https://10.0.0.9:2379)" in notice
+
+
+def of_one_etcd(scope: ScopeRequest, *arguments: str) -> Inputs:
+    seen: list[Inputs] = []
+
+    @click.command()
+    @source_options
+    @reading_options
+    def probe(**options: Any) -> None:
+        seen.append(inputs_of_one_etcd(options, scope))
+
+    CliRunner().invoke(probe, list(arguments), env={}, catch_exceptions=False)
+    return seen[0]
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        ScopeRequest(("ev",)),
+        ScopeRequest(("ev/web", "events")),
+        ScopeRequest(keys=(b"/kubernetes.io/events/shop/web",)),
+        ScopeRequest(("/kubernetes.io/events",)),
+        ScopeRequest(("/kubernetes.io/events/shop/web", "events"), (b"/kubernetes.io/events/x/\xff",)),
+    ],
+)
+def test_the_etcd_of_what_is_named_is_asked_however_it_is_named(manifest: str, scope: ScopeRequest) -> None:
+    inputs = of_one_etcd(scope, "--manifest", manifest)
+    assert inputs.connection["endpoints"] == "https://10.0.0.9:2379"
+    assert of_one_etcd(scope, "--manifest", manifest, "--endpoints", "a:1").connection["endpoints"] == "a:1"
+
+
+@pytest.mark.parametrize(
+    "scope", [ScopeRequest(), ScopeRequest(("/kubernetes.io",)), ScopeRequest(("po", "secrets"))]
+)
+def test_else_the_main_etcd_is_asked_and_the_other_ones_are_told(manifest: str, scope: ScopeRequest) -> None:
+    inputs = of_one_etcd(scope, "--manifest", manifest)
+    assert inputs.connection["endpoints"] == "https://10.0.0.1:2379,https://10.0.0.2:2379"
+    assert len(inputs.notices) == 1
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        ScopeRequest(("po", "events")),
+        ScopeRequest(("events",), (b"/kubernetes.io/pods/shop/web",)),
+        ScopeRequest(keys=(b"/kubernetes.io/pods/shop/web", b"/kubernetes.io/events/shop/web")),
+    ],
+)
+def test_two_etcds_at_once_are_refused(manifest: str, scope: ScopeRequest) -> None:
+    with pytest.raises(ConfigurationError, match=r"pods .*events|events and pods") as refused:
+        of_one_etcd(scope, "--manifest", manifest)
+    assert "one command for each etcd" in refused.value.hint
+    # A file has all of them, and so has an etcd that was named.
+    assert of_one_etcd(scope, "--manifest", manifest, "--snapshot", "s.db").snapshot == Path("s.db")
+    assert of_one_etcd(scope, "--manifest", manifest, "--endpoints", "a:1").connection["endpoints"] == "a:1"
 
 
 def test_a_manifest_beside_a_snapshot_gives_no_notices(manifest: str) -> None:

@@ -17,6 +17,7 @@ from etcdfix.model import Evidence, Outcome
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.formats.html_scan import HTMLReporter
 from etcdfix.reports.model import Finding, FindingEvidence, LostKey, Remedy, SharedWords, Summary
+from etcdfix.sources.base import Segment
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination, readable
@@ -227,3 +228,12 @@ def test_memory_does_not_grow_with_the_findings() -> None:
 
     few, many = peak(5_000), peak(10_000)
     assert many < few + 300_000
+
+
+def test_revisions_of_several_etcds_are_not_one_time_line() -> None:
+    found = [examination("/registry/events/x/a", mod_revision=9), examination(mod_revision=700)]
+    steps = [Segment("", 1000), Segment("/registry/events/", 70), Segment("/registry/events0", 1000)]
+    several = source(single_revision=False, segments=steps)
+    compacted = source(single_revision=False, segments=[steps[0], Segment("/registry/pods/a", 1100)])
+    assert "further right is later" in page(found, source=compacted).source
+    assert "further right is later" not in page(found, source=several).source

@@ -54,6 +54,14 @@ def test_introduction_of_a_live_etcd() -> None:
     assert lines[3].endswith("(from the start at 1000; from /registry/pods/a at 1100)")
 
 
+def test_several_etcds_are_no_compaction() -> None:
+    steps = [Segment("", 1000), Segment("/registry/events/", 70), Segment("/registry/events0", 1000)]
+    lines = table([], source=source(single_revision=False, segments=steps))
+    assert any(
+        line.startswith("  not one revision: some resources have an etcd of their own ") for line in lines
+    )
+
+
 def test_a_row_has_outcome_cause_key_and_sentence() -> None:
     (row,) = rows(table([examination()]))
     assert row.split("  ")[0].strip() == "decrypt-failure"

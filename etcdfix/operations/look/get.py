@@ -161,6 +161,11 @@ def run_get(
     viewer = Viewer(examiner, reveal=request.reveal, omit_managed_fields=request.omit_managed_fields)
     result = GetResult()
 
+    def values() -> Iterator[StoredValue]:
+        for stored in chosen.values(source):
+            writer.comes(stored.key)
+            yield stored
+
     def take(found: Examination) -> None:
         shown = viewer.show(found) if writer.contents else viewer.list(found, ages=writer.ages)
         written = writer.write(shown)
@@ -172,7 +177,7 @@ def run_get(
 
     with Examining(examiner) as examining:
         try:
-            for found in examining.first(chosen.values(source)):
+            for found in examining.first(values()):
                 take(found)
             for found in examining.drain():
                 take(found)

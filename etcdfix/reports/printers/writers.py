@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import BinaryIO, Final
 
 from etcdfix.model import Outcome
@@ -39,6 +40,9 @@ class Writer(ABC):
     @abstractmethod
     def write(self, shown: Shown) -> bool:
         """Take one; return whether anything of it is shown here."""
+
+    def comes(self, key: bytes) -> None:  # noqa: B027 - most write in the order in which they get them
+        """Hear of the key of one, in the order that was asked for; one that has to wait is written later."""
 
     def end(self) -> None:  # noqa: B027 - most have nothing to finish
         """Finish the output; only called when nothing was lost midway."""
@@ -115,6 +119,8 @@ _MAX_CELL = 260  # a name of Kubernetes has at most 253 characters
 class _RowWriter(Writer):
     """A row for each key, unreadable ones included; columns grow where a later page needs it.
 
+    Those of the first page stand in the order that was asked for, further ones as they come.
+
     Attributes:
         columns: Their headings.
         spare: Those that a narrow terminal can do without.
@@ -127,14 +133,23 @@ class _RowWriter(Writer):
         super().__init__(stream, many=many)
         self._coloured = is_coloured(stream)
         self._rows: list[tuple[str, ...]] = [self.columns]
+        self._turns: dict[bytes, int] = {}
+        self._keys: list[bytes] | None = []  # None once a page was printed
         self._widths = [0] * len(self.columns)
 
     @abstractmethod
     def _cells(self, shown: Shown) -> tuple[str, ...]:
         """Return a row, "" for an empty cell."""
 
+    def comes(self, key: bytes) -> None:
+        """Remember the turns of the first page."""
+        if len(self._turns) < _PAGE:
+            self._turns.setdefault(key, len(self._turns))
+
     def write(self, shown: Shown) -> bool:
         """Take one row."""
+        if self._keys is not None:
+            self._keys.append(shown.found.stored.key)
         self._rows.append(tuple(fit(safe_text(cell), _MAX_CELL) or "-" for cell in self._cells(shown)))
         if len(self._rows) >= _PAGE:
             self._print()
@@ -146,6 +161,11 @@ class _RowWriter(Writer):
             self._print()
 
     def _print(self) -> None:
+        if self._keys is not None:
+            turns = [self._turns.get(key, _PAGE) for key in self._keys]
+            in_turn = sorted(zip(turns, self._rows[1:], strict=True), key=itemgetter(0))
+            self._rows[1:] = [row for _, row in in_turn]
+            self._keys = None
         columns = zip(*self._rows, strict=True)
         self._widths = [
             max(width, *map(len, column)) for width, column in zip(self._widths, columns, strict=True)

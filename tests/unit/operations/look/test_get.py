@@ -82,6 +82,33 @@ def get(
     return stream.getvalue().decode(), result, seen
 
 
+# In which order
+
+
+@pytest.mark.parametrize("output", ["table", "wide"])
+def test_what_was_put_aside_stands_in_its_place(output: str) -> None:
+    names = ["a", "b", "c", "d"]
+    holds = {
+        f"/registry/secrets/shop/{name}": aescbc(secret(name))[: -40 if name in {"a", "c"} else None]
+        for name in names
+    }
+    table, _, seen = get(holds, resource="secrets", namespace="shop", output=output)
+    assert [one.found.name for one in seen] == ["b", "d", "a", "c"]
+    assert [line.split()[1] for line in table.splitlines()[1:]] == names
+    named, _, _ = get(holds, "d", "c", "a", resource="secrets", namespace="shop", output=output)
+    assert [line.split()[1] for line in named.splitlines()[1:]] == ["d", "c", "a"]
+
+
+def test_a_table_that_is_not_held_is_written_as_it_comes() -> None:
+    broken = aescbc(secret("broken"))[:-40]
+    holds = {"/registry/secrets/shop/0": broken} | {
+        f"/registry/secrets/shop/n{number:04}": aescbc(secret()) for number in range(600)
+    }
+    table, _, _ = get(holds, resource="secrets", namespace="shop", output="table")
+    listed = [line.split()[1] for line in table.splitlines()[1:]]
+    assert listed == [*(f"n{number:04}" for number in range(600)), "0"]
+
+
 # What is chosen
 
 
@@ -259,7 +286,7 @@ def test_names_and_the_table() -> None:
     widgets, _, _ = get(HOLDS, resource="widgets", namespace="shop", output="name")
     assert widgets == "widget.example.com/w-0\n"
     table, _, _ = get(HOLDS, resource="secrets", namespace="shop", output="wide")
-    header, web, broken = (line.split() for line in table.splitlines())  # what has to wait comes last
+    header, broken, web = (line.split() for line in table.splitlines())
     assert header[:3] == ["NAMESPACE", "NAME", "KIND"]
     assert broken[:5] == ["shop", "broken", "v1/Secret", "decrypt-failure", "value-truncated"]
     assert web[:5] == ["shop", "web", "v1/Secret", "readable", "-"]

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
+from typing import Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -38,14 +39,24 @@ def _completer(words: Callable[[click.Context], Iterable[tuple[str, str]]]) -> C
     return complete
 
 
-def resources(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete resources of known releases, those of groups with their group; also behind the commas of a list."""
-    earlier, comma, last = incomplete.rpartition(",")
-    return [
-        CompletionItem(f"{earlier}{comma}{word}", help=kind)
-        for word, kind in _resources()
-        if word.startswith(last)
-    ]
+def comma_list(words: Callable[[], Iterable[tuple[str, str]]]) -> Completer:
+    """Return what completes the last word of a comma list.
+
+    Args:
+        words: Returns every word, with what it means.
+    """
+
+    def complete(
+        _context: click.Context, _parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        earlier, comma, last = incomplete.rpartition(",")
+        return [
+            CompletionItem(f"{earlier}{comma}{word}", help=meaning or None)
+            for word, meaning in words()
+            if word.startswith(last)
+        ]
+
+    return complete
 
 
 @_completer
@@ -63,6 +74,10 @@ def _resources() -> list[tuple[str, str]]:
     return sorted(found.items())
 
 
+resources: Final = comma_list(_resources)
+"""Completes resources of known releases, those of groups with their group."""
+
+
 def causes_or_types(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
@@ -70,12 +85,17 @@ def causes_or_types(
     return [*causes(context, parameter, incomplete), *types(context, parameter, incomplete)]
 
 
-@_completer
-def causes(_context: click.Context) -> Iterable[tuple[str, str]]:
-    """Complete causes of the catalogue."""
+def catalogue() -> list[tuple[str, str]]:
+    """Return every cause of the catalogue, with its title."""
     from etcdfix.verdicts.causes import CATALOGUE  # noqa: PLC0415 - only here
 
     return [(info.cause.value, info.title) for info in CATALOGUE.values()]
+
+
+@_completer
+def causes(_context: click.Context) -> Iterable[tuple[str, str]]:
+    """Complete causes of the catalogue."""
+    return catalogue()
 
 
 @_completer

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from etcdfix.cli.completing import Completer, catalogue, comma_list
 from etcdfix.cli.options import option_group
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import Outcome
@@ -47,13 +48,20 @@ def _some_of(choices: Iterable[StrEnum], listed_by: str) -> _Callback:
     return parse
 
 
+def _offered(choices: Iterable[StrEnum]) -> Completer:
+    return comma_list(lambda: [(choice.value, "") for choice in choices])
+
+
 def _written(_context: click.Context, parameter: click.Parameter, text: str | None) -> Written | None:
     return parse_written(parameter.opts[0], text, datetime.now(UTC)) if text is not None else None
 
 
 def _sort_by(_context: click.Context, parameter: click.Parameter, text: str) -> SortBy:
-    (word,) = _some_of(SortBy, f"one of {', '.join(SortBy)}")(_context, parameter, text) or ("",)
-    return SortBy(word)
+    listed = f"one of {', '.join(SortBy)}"
+    words = _some_of(SortBy, listed)(_context, parameter, text)
+    if len(words) != 1:
+        raise ConfigurationError(f"{parameter.opts[0]}: {text!r} is more than one field", hint=listed)
+    return SortBy(words[0])
 
 
 _OUTCOMES: Final = (*FAILING, Outcome.READABLE, Outcome.NOT_AN_OBJECT)
@@ -61,6 +69,7 @@ _OUTCOMES: Final = (*FAILING, Outcome.READABLE, Outcome.NOT_AN_OBJECT)
 filter_options = option_group(
     click.option(
         "--outcome", "outcomes", metavar="OUTCOME[,...]",
+        shell_complete=_offered(_OUTCOMES),
         callback=_some_of(_OUTCOMES, f"one of {', '.join(_OUTCOMES)}"),
         help="Show findings of these outcomes alone: decrypt-failure, decode-failure, inconsistent, undetermined; "
         "readable and not-an-object for those with a warning. Like all filters it hides findings from the report, and "
@@ -68,11 +77,13 @@ filter_options = option_group(
     ),
     click.option(
         "--cause", "causes", metavar="CAUSE[,...]",
+        shell_complete=comma_list(catalogue),
         callback=_some_of(Cause, "etcdfix explain lists all causes"),
         help="Show findings of these causes alone (etcdfix explain lists them).",
     ),
     click.option(
         "--severity", "severities", metavar="SEVERITY[,...]",
+        shell_complete=_offered(Severity),
         callback=_some_of(Severity, f"one of {', '.join(Severity)}"),
         help="Show findings of these severities alone: breaks-now, breaks-at-restart, one-object.",
     ),
@@ -91,6 +102,7 @@ filter_options = option_group(
     ),
     click.option(
         "--sort-by", metavar="FIELD", default=SortBy.KEY.value, callback=_sort_by,
+        shell_complete=lambda _context, _parameter, begun: [word for word in SortBy if word.startswith(begun)],
         help="Order of the findings: key, resource, cause, severity (the worst first), size (the largest first), "
         "revision (the newest first).  [default: key]",
     ),

@@ -97,10 +97,11 @@ def load_profiles(path: Path, *, trusted: bool = False) -> dict[str, Profile]:
 
     try:
         if trusted:
-            for directory in dict.fromkeys(
-                (path.parent, path.resolve().parent)
-            ):  # of a link, and of the file
-                _require_own(path, directory, directory.stat())
+            # Of a link, and of the file.
+            for way in dict.fromkeys((path.absolute(), Path(os.path.realpath(path, strict=True)))):
+                _require_own(path, way.parent, way.parent.stat())
+                for above in way.parent.parents:
+                    _require_own(path, above, above.stat(), above=True)
         check: Check = partial(_require_own, path, path) if trusted else any_status
         document, repeated = read_document(read_input(path, most_bytes=MAX_SETTINGS_BYTES, check=check))
     except OSError as exc:
@@ -139,8 +140,14 @@ def load_profile(name: str, path: Path, *, trusted: bool = False) -> Profile:
     return profiles[name]
 
 
-def _require_own(path: Path, what: Path, found: os.stat_result) -> None:
-    """Refuse the file, or a directory that it is in, where somebody else could have written it.
+def _require_own(path: Path, what: Path, found: os.stat_result, *, above: bool = False) -> None:
+    """Refuse the file, or a directory that leads to it, where somebody else could have written or replaced it.
+
+    Args:
+        path: The file.
+        what: It, or the directory.
+        found: Whose that is, and who may write it.
+        above: It is above the file's directory: with the sticky bit, as ``/tmp`` has it, nobody replaces what is in it.
 
     Raises:
         ConfigurationError: Another user owns it, or others may write it.
@@ -150,7 +157,7 @@ def _require_own(path: Path, what: Path, found: os.stat_result) -> None:
             f"profiles {path}: {what} belongs to another user, and a change would rest on it",
             hint="name what the change is about by options instead",
         )
-    if found.st_mode & _OTHERS:
+    if found.st_mode & _OTHERS and not (above and found.st_mode & stat.S_ISVTX):
         raise ConfigurationError(
             f"profiles {path}: others may write {what}, and a change would rest on it",
             hint=quote_command(["chmod", "go-w", str(what)]),

@@ -187,3 +187,9 @@ def test_every_form_takes_them(scan: Scan, form: str) -> None:
     code, out, _err = scan("-o", form, "--limit", "1", "--sort-by", "size", "--redact-names")
     assert code == 3
     assert out
+
+
+def test_findings_are_sorted_by_one_field(scan: Scan) -> None:
+    code, out, err = scan("--sort-by", "key,size")
+    assert (code, out) == (2, "")
+    assert "--sort-by: 'key,size' is more than one field" in err

@@ -135,6 +135,41 @@ def test_the_file_behind_a_link_counts_too(tmp_path: Path) -> None:
         load_profiles(link, trusted=True)
 
 
+@pytest.mark.parametrize("mode", [0o720, 0o702])
+@pytest.mark.parametrize("by_link", [False, True])
+def test_every_directory_above_counts_up_to_the_root(mode: int, by_link: bool, tmp_path: Path) -> None:
+    (tmp_path / "open" / "own").mkdir(parents=True, mode=0o700)
+    path = written(tmp_path / "open" / "own", PROD)
+    if by_link:
+        (tmp_path / "mine").mkdir(mode=0o700)
+        (tmp_path / "mine" / "link").symlink_to(path.parent)
+        path = tmp_path / "mine" / "link" / path.name
+    (tmp_path / "open").chmod(0o700)
+    assert load_profiles(path, trusted=True)
+    (tmp_path / "open").chmod(mode)
+    assert load_profiles(path)
+    with pytest.raises(ConfigurationError, match=r"others may write .*/open, ") as caught:
+        load_profiles(path, trusted=True)
+    assert caught.value.hint == f"chmod go-w {tmp_path / 'open'}"
+    (tmp_path / "open").chmod(mode | 0o1000)  # as /tmp is
+    assert load_profiles(path, trusted=True)
+
+
+def test_a_path_from_here_counts_up_to_the_root_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "open" / "own").mkdir(parents=True, mode=0o700)
+    written(tmp_path / "open" / "own", PROD)
+    (tmp_path / "open").chmod(0o777)
+    monkeypatch.chdir(tmp_path / "open" / "own")
+    with pytest.raises(ConfigurationError, match=r"others may write .*/open, "):
+        load_profiles(Path("config.yaml"), trusted=True)
+
+
+def test_links_in_a_circle_are_no_file(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").symlink_to(tmp_path / "config.yaml")
+    with pytest.raises(ConfigurationError, match="Too many levels of symbolic links"):
+        load_profiles(tmp_path / "config.yaml", trusted=True)
+
+
 def test_where_profiles_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
     assert default_file({}) == Path("/home/ada/.config/etcdfix/config.yaml")

@@ -70,6 +70,11 @@ class SeveralSources(Closing):
             segments=tuple(segments),
         )
 
+    @property
+    def compacted_midway(self) -> bool:
+        """Whether one of them was compacted while it was read, and went on at another revision."""
+        return not all(source.describe().single_revision for source in self._each)
+
     def pages(self, prefix: bytes) -> Iterator[Page]:
         """See :class:`~etcdfix.sources.base.Source`."""
         return paged(self.current(prefix))

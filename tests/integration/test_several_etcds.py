@@ -191,3 +191,10 @@ def test_what_asks_one_etcd_refuses_resources_of_two(
     heal = ["heal", "--from-report", str(report), "--saved", str(tmp_path), "--kubeconfig", str(kubeconfig)]
     assert run([*heal, "--reason", "drill", "--dry-run", *ground.words]) == 2
     assert told in capfd.readouterr().err
+
+
+def test_what_is_needed_of_which_key_is_told_of_all(ground: Ground, tmp_path: Path) -> None:
+    words = ["encryption", "usage", *ground.words]
+    code, report = document(tmp_path, *words)
+    assert not any("compacted midway" in reason for reason in report["incomplete_reasons"])
+    assert code in {0, 1}

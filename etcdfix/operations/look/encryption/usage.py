@@ -30,6 +30,7 @@ from etcdfix.reports.model import Remedy
 from etcdfix.reports.origin import report_origin, shown_word
 from etcdfix.reports.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
+from etcdfix.sources.several import SeveralSources
 from etcdfix.storagekey import ResourcePrefix, StorageCodec
 from etcdfix.text.commands import RepeatedOptions, piped
 from etcdfix.text.safetext import quote_command
@@ -222,7 +223,12 @@ def encryption_usage(
         except KeyboardInterrupt as exc:
             whole = whole.ended_by(EndedEarly.of(exc))
     reasons = whole.incomplete_reasons(uses.undetermined, others)
-    if not source.describe().single_revision:
+    midway = (
+        source.compacted_midway
+        if isinstance(source, SeveralSources)
+        else not source.describe().single_revision
+    )
+    if midway:
         reasons.append("etcd compacted midway, so that not everything was read at one revision")
     published = list(_published(examiner, request, uses, plugins, reasons=reasons, kept_known=kept_known))
     keys = _standing_once(published, examiner.transformers, request.configuration)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
@@ -15,7 +15,16 @@ from etcdfix.cli.completing import profiles
 from etcdfix.cli.options import FILE, option_group
 from etcdfix.cli.output import require_output
 from etcdfix.cli.output_options import form_option
-from etcdfix.inputs.profiles import Profile, default_file, load_profile, load_profiles
+from etcdfix.inputs.profiles import (
+    FIELDS,
+    LISTS,
+    PATHS,
+    SOURCES,
+    Profile,
+    default_file,
+    load_profile,
+    load_profiles,
+)
 from etcdfix.reports.base import Output
 from etcdfix.text.safetext import safe_json, safe_text
 
@@ -30,7 +39,27 @@ _file_options = option_group(
 )  # fmt: skip
 
 
-@click.group("profile", cls=Group)
+_EXAMPLE: Final = """\
+profiles:
+  prod-eu-1:
+    endpoints: [https://10.0.0.11:2379, https://10.0.0.12:2379]
+    cacert: /etc/etcdfix/prod-eu-1/ca.crt
+    encryption-config: /etc/etcdfix/prod-eu-1/enc.yaml
+    kubernetes-version: "1.34"
+"""
+
+
+def _form_of_the_file() -> str:
+    example = "\n".join(["\b", "Form of the file:", *(f"  {line}" for line in _EXAMPLE.splitlines())])
+    lists, paths = (", ".join(field for field in FIELDS if field in some) for some in (LISTS, PATHS))
+    return (
+        f"{example}\n\nFields, each called as its option: {', '.join(FIELDS)}. At least one of "
+        f"{', '.join(SOURCES)} has to be there. Lists of several: {lists}. Absolute "
+        f"paths: {paths}. Any other field is refused."
+    )
+
+
+@click.group("profile", cls=Group, epilog=_form_of_the_file())
 def command() -> None:
     """Show the profiles: how clusters are reached and read, each under a name for --profile.
 
@@ -41,7 +70,10 @@ def command() -> None:
 @command.command("list")
 @_file_options
 def list_command(*, config_file: Path | None, output: str) -> int:
-    """List the profiles of the file, with where the data of each is."""
+    """List the profiles of the file, with where the data of each is.
+
+    The help of "etcdfix profile" shows the form of the file.
+    """
     require_output()
     found = load_profiles(config_file or default_file())
     if output == "json":
@@ -68,7 +100,10 @@ def list_command(*, config_file: Path | None, output: str) -> int:
 @click.argument("name", shell_complete=profiles)
 @_file_options
 def show_command(*, name: str, config_file: Path | None, output: str) -> int:
-    """Show what a profile says, as the options that say the same."""
+    """Show what a profile says, as the options that say the same.
+
+    The help of "etcdfix profile" shows the form of the file.
+    """
     require_output()
     profile = load_profile(name, config_file or default_file())
     if output == "json":

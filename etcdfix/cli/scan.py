@@ -179,14 +179,14 @@ def command(
 
 
 def _check_filtered(output: str, shard: ShardRequest | None, *, of_list: bool) -> None:
-    """Refuse filters where findings must not lack.
+    """Refuse filters where every finding is needed.
 
     Raises:
         click.UsageError: They must not.
     """
     if shard is not None:
         raise click.UsageError(
-            "--shard and filters do not go together: what is hidden in a part lacks in the whole"
+            "--shard and filters do not go together: what is hidden in a part is missing from the whole"
         )
     if of_list:
         raise click.UsageError("--clusters and filters do not go together: a fleet's reports are whole")

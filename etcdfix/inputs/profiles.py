@@ -38,7 +38,7 @@ FIELDS: Final = (
 )  # fmt: skip
 """Each is an option of that name."""
 
-_SOURCES: Final = ("endpoints", "snapshot", "manifest")
+SOURCES: Final = ("endpoints", "snapshot", "manifest")
 _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -172,9 +172,9 @@ def _profile(path: Path, name: str, fields: Any) -> Profile:
         raise ConfigurationError(f"{where} is no mapping of fields")
     _refuse_unknown(path, name, fields, FIELDS)
     values = {field: _value(where, field, fields[field]) for field in FIELDS if field in fields}
-    if not any(field in values for field in _SOURCES):
+    if not any(field in values for field in SOURCES):
         raise ConfigurationError(
-            f"{where} says nowhere where the data is", hint=f"add one of {', '.join(_SOURCES)}"
+            f"{where} says nowhere where the data is", hint=f"add one of {', '.join(SOURCES)}"
         )
     if "snapshot" in values and "endpoints" in values:
         raise ConfigurationError(

@@ -100,7 +100,7 @@ class Filters(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def hides(self) -> bool:
-        """Whether findings may lack in the report."""
+        """Whether findings may be missing from the report."""
         return self != Filters(sort_by=self.sort_by)
 
 

@@ -256,7 +256,7 @@ def require_whole(report: ReportFile) -> None:
 
 
 def require_all_findings(report: ReportFile) -> None:
-    """Refuse a report in which findings lack, or may lack.
+    """Refuse a report from which findings are missing, or may be.
 
     Raises:
         msgspec.ValidationError: It is a part of a whole, or it was filtered.
@@ -271,14 +271,14 @@ def require_all_findings(report: ReportFile) -> None:
 
 
 def require_unfiltered(filters: Filters | None) -> None:
-    """Refuse a report in which findings may lack.
+    """Refuse a report from which findings may be missing.
 
     Raises:
         msgspec.ValidationError: It was filtered.
     """
     if filters is not None and filters.hides:
         raise _NotToGoOnFrom(
-            f"findings may lack in it: {filter_words(filters)}",
+            f"findings may be missing from it: {filter_words(filters)}",
             "name the report that was written without filters",
         )
 
@@ -296,7 +296,7 @@ def refused(option: str, path: Path, error: Exception) -> ConfigurationError:
     # msgspec recurses into fields that nobody asked for, too.
     why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
     hint = error.hint if isinstance(error, _NotToGoOnFrom | OtherFormError) else _WRITE_ONE
-    what = "is no report to go on from" if isinstance(error, _NotToGoOnFrom) else "is not a report of etcdfix"
+    what = "cannot be used for this" if isinstance(error, _NotToGoOnFrom) else "is not a report of etcdfix"
     return ConfigurationError(f"{option} {path} {what}: {why}", hint=hint)
 
 

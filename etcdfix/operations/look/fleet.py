@@ -177,7 +177,7 @@ class _Gathering:
             )
         if head.is_filtered:
             raise _LeftOutError(
-                "filtered", "findings may lack in it: name the one that was written without filters"
+                "filtered", "findings may be missing from it: name the one that was written without filters"
             )
         if self._oldest is not None and head.made_at < self._oldest:
             raise _LeftOutError(

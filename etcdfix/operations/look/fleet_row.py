@@ -79,7 +79,7 @@ class ReportHead(msgspec.Struct):
 
     @property
     def is_filtered(self) -> bool:
-        """Whether findings may lack in it."""
+        """Whether findings may be missing from it."""
         return self.scope.filters is not None and self.scope.filters.hides
 
     @property

@@ -34,7 +34,7 @@ def write_table(report: OrphansReport, stream: BinaryIO, max_rows: int) -> None:
     if report.groups:
         line(f"{counted(report.count, 'key')} of {_size(report.size)} belong to nobody")
     else:
-        line("no key was found that belongs to nobody")
+        line("no orphaned keys were found")
     reasons = [reason for reason in _NEXT if any(group.reason == reason for group in report.groups)]
     if reasons:
         line(f"Next: {reasons[0]}: {_NEXT[reasons[0]]}")

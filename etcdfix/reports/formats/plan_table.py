@@ -159,11 +159,9 @@ def _entries(output: Output, plan: DeletionPlan, max_rows: int) -> None:
         output.prose(safe_text(f"{_REFUSED}: {why}; until then no flag helps"))
     if any(UNPROVEN in _risk(entry) for entry in shown):
         line("(unproven): most likely in order; its deletion is refused unless its KMS key is declared lost")
-    rest = len(plan.entries) - len(shown)
-    if rest:
-        line("the list is truncated")
+    if len(shown) < len(plan.entries):
         line(
-            f"not shown: {rest} of {counted(len(plan.entries), 'object')}; see all with -o json, or "
+            f"shown: {len(shown)} of {counted(len(plan.entries), 'object')}; see all with -o json, or "
             f"--max-rows {len(plan.entries)}"
         )
 

@@ -101,10 +101,9 @@ class TableReporter(Reporter):
         if self._rows:
             self._table(_WIDE_COLUMNS if self._wide else _COLUMNS, self._rows, key="KEY")
             if self._count > len(self._rows):
-                line("too many errors, the list is truncated")
                 line(
-                    f"not shown: {self._count - len(self._rows)} of {counted(self._count, 'finding')}; see all "
-                    f"with -o json, or --max-causes {self._count}"
+                    f"shown: {len(self._rows)} of {counted(self._count, 'finding')}; see all with -o json, or "
+                    f"--max-causes {self._count}"
                 )
             line()
         filters = self._header.scope.filters

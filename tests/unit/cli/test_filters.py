@@ -161,10 +161,10 @@ def test_nobody_goes_on_from_a_filtered_report(
     ):
         assert run(command) == 2
         err = capfd.readouterr().err
-        assert "findings may lack in it: --cause value-moved" in err
+        assert "findings may be missing from it: --cause value-moved" in err
         assert "name the report that was written without filters" in err
     assert run(["report", "merge", str(path)]) == 2
-    assert "findings may lack in it" in capfd.readouterr().err
+    assert "findings may be missing from it" in capfd.readouterr().err
     assert run(["report", "merge", "--fleet", str(path), "-o", "json"]) == 3
     assert json.loads(capfd.readouterr().out)["left_out"][0]["reason"] == "filtered"
 

@@ -69,7 +69,7 @@ def test_nothing_left_over(orphans: Runner) -> None:
     cluster.namespace("shop")
     ran = orphans(cluster)
     assert ran.code == 0
-    assert ran.out.startswith("no key was found that belongs to nobody\n")
+    assert ran.out.startswith("no orphaned keys were found\n")
     assert "What to do next" not in ran.out
 
 

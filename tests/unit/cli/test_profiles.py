@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from etcdfix.cli.options import gather_inputs
 from etcdfix.cli.root import run
+from etcdfix.inputs.profiles import FIELDS, load_profiles
 from etcdfix.operations.opening import Inputs
 from etcdfix.sources.connection import connection_from_options
 from tests.support.collecting import ALPHA
@@ -266,3 +268,16 @@ def test_an_etcd_of_its_own_is_named_by_what_says_so() -> None:
     assert inputs.connection["endpoints"] == "http://own:2381"
     first = inputs.origins[0]
     assert first.startswith("endpoints: --etcd-servers-overrides; those of the main etcd: profile prod of ")
+
+
+def test_the_help_page_shows_a_file_that_is_one(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["profile", "--help"]) == 0
+    page = capfd.readouterr().out
+    example, words = page.split("Form of the file:\n")[1].split("\n\n", 1)
+    (tmp_path / "config.yaml").write_text(textwrap.dedent(example))
+    (profile,) = load_profiles(tmp_path / "config.yaml").values()
+    assert profile.name == "prod-eu-1"
+    assert f"called as its option: {', '.join(FIELDS)}." in " ".join(words.split())
+    for command in ("list", "show"):
+        assert run(["profile", command, "--help"]) == 0
+        assert 'The help of "etcdfix profile" shows the form of the file' in capfd.readouterr().out

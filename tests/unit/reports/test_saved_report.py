@@ -333,6 +333,6 @@ def test_what_to_do_with_a_part_or_without_names(files: tuple[Path, Path], which
     ):
         path.write_bytes(re.sub(rb'"scope": ?\{', rb"\g<0>" + scope + b",", raw))
         for read in (load_report, load_baseline):
-            with pytest.raises(ConfigurationError, match="is no report to go on from") as refused:
+            with pytest.raises(ConfigurationError, match="cannot be used for this") as refused:
                 read(path)
             assert hint in refused.value.hint

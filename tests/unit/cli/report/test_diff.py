@@ -153,7 +153,7 @@ def test_what_is_not_alike_is_said(
         (Scope("/registry", [], [], [], None, shard=Shard(1, 2, "", "/x")), "shard 1 of 2"),
         (
             Scope("/registry", [], [], [], None, filters=Filters(limit=3)),
-            "findings may lack in it: --limit 3",
+            "findings may be missing from it: --limit 3",
         ),
         (Scope("/registry", [], [], [], None, redaction_key_id="abc"), "names were replaced in"),
         (Scope("/other", [], [], [], None), "other.json of everything below /other"),

@@ -106,7 +106,7 @@ def test_few_objects_show_all_commands_and_many_the_first() -> None:
 
 def test_rows_are_capped_and_said() -> None:
     text = table(plan(*(entry(n) for n in range(1, 6))), max_rows=2)
-    assert "not shown: 3 of 5 objects; see all with -o json, or --max-rows 5\n" in text
+    assert "shown: 2 of 5 objects; see all with -o json, or --max-rows 5\n" in text
     assert "\n2        /registry/secrets/shop/web-2\n" in text
     assert "\n3        " not in text
 

@@ -351,9 +351,9 @@ def test_a_watch_of_a_member_that_answers_nothing_any_more(etcd: ScriptedEtcd) -
 
 def test_a_watch_in_which_nothing_happens_goes_on_while_its_member_lives(etcd: ScriptedEtcd) -> None:
     answer = threading.Event()
-    with (connected := Connected(etcd.endpoint, command_timeout_seconds=0.1)) as client:
+    with (connected := Connected(etcd.endpoint, command_timeout_seconds=0.4)) as client:
         etcd.script = hold(answer, WATCH.path)
-        threading.Timer(0.6, answer.set).start()
+        threading.Timer(2.0, answer.set).start()
         with contextlib.closing(client.watch(iter([watch_request()]), timeout_seconds=9)) as answers:
             assert next(answers).created
     assert len(etcd.requests(STATUS.path)) > 2
@@ -365,7 +365,7 @@ def test_after_a_watch_without_an_answer_a_member_that_lives_is_asked(
 ) -> None:
     first, second = pair
     answer = threading.Event()
-    with Connected(first.endpoint, second.endpoint, command_timeout_seconds=0.1) as client:
+    with Connected(first.endpoint, second.endpoint, command_timeout_seconds=0.4) as client:
         first.script = hold(answer, WATCH.path, STATUS.path)
         with pytest.raises(CallFailed) as caught:
             watch_in_vain(client)
@@ -377,9 +377,9 @@ def test_after_a_watch_without_an_answer_a_member_that_lives_is_asked(
 
 def test_a_page_that_takes_long_is_waited_for_while_its_member_lives(etcd: ScriptedEtcd) -> None:
     answer = threading.Event()
-    with (connected := Connected(etcd.endpoint, command_timeout_seconds=0.1)) as client:
+    with (connected := Connected(etcd.endpoint, command_timeout_seconds=0.4)) as client:
         etcd.script = hold(answer, RANGE.path)
-        threading.Timer(0.6, answer.set).start()
+        threading.Timer(2.0, answer.set).start()
         assert page(client) == b"v"
     assert len(etcd.ranges()) == 1
     assert len(etcd.requests(STATUS.path)) > 2
@@ -388,10 +388,10 @@ def test_a_page_that_takes_long_is_waited_for_while_its_member_lives(etcd: Scrip
 
 def test_a_refusal_is_a_sign_of_life(etcd: ScriptedEtcd) -> None:
     answer = threading.Event()
-    with Connected(etcd.endpoint, command_timeout_seconds=0.1) as client:
+    with Connected(etcd.endpoint, command_timeout_seconds=0.4) as client:
         held = hold(answer, RANGE.path)
         etcd.script = lambda call: PERMISSION_DENIED if call.path == STATUS.path else held(call)
-        threading.Timer(0.5, answer.set).start()
+        threading.Timer(1.5, answer.set).start()
         assert page(client) == b"v"
 
 

@@ -39,7 +39,7 @@ def history_of(
     store = server.store
     until = until if until is not None else store.revision
     newest = store.at(until).get(key)
-    with connected(server.endpoint, dial_timeout_seconds=0.2, command_timeout_seconds=0.2) as client:
+    with connected(server.endpoint, dial_timeout_seconds=2, command_timeout_seconds=2) as client:
         found = watch_history(
             client,
             key,
@@ -205,7 +205,7 @@ def test_a_store_plays_etcds_rules() -> None:
 def superseded_of(
     server: ScriptedEtcd, *, until: int | None = None, prefix: bytes = b""
 ) -> list[tuple[bytes, bytes]]:
-    with connected(server.endpoint, dial_timeout_seconds=0.2, command_timeout_seconds=0.2) as client:
+    with connected(server.endpoint, dial_timeout_seconds=2, command_timeout_seconds=2) as client:
         found = watch_superseded(
             client,
             bounds_of(prefix),

@@ -26,8 +26,8 @@ _HEADERS: Final = {
     "build-requirements.txt": "What a release is made with, from build-requirements.in",
 }
 _FLAGS: Final = [
-    "--quiet", "--no-config", "--no-header", "--strip-extras", "--allow-unsafe", "--generate-hashes", "--no-reuse-hashes",
-    "--no-emit-index-url", "--no-emit-trusted-host", "--no-emit-find-links", "--no-emit-options",
+    "--quiet", "--no-config", "--no-header", "--strip-extras", "--allow-unsafe", "--generate-hashes",
+    "--no-reuse-hashes", "--no-emit-index-url", "--no-emit-trusted-host", "--no-emit-find-links", "--no-emit-options",
 ]  # fmt: skip
 _OTHER_PLACES: Final = ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_CONSTRAINT")
 

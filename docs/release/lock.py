@@ -14,16 +14,15 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-HERE: Final = Path(__file__).resolve().parent
-ROOT: Final = HERE.parents[1]
+from checkout import BUILD_LOCK, ROOT, RUNTIME_LOCK
 
-_LOCKS: Final = {
-    "requirements.txt": ["--extra", "kubernetes", "pyproject.toml"],
-    "build-requirements.txt": ["docs/release/build-requirements.in"],
+_SOURCES: Final = {
+    RUNTIME_LOCK: ["--extra", "kubernetes", "pyproject.toml"],
+    BUILD_LOCK: ["docs/release/build-requirements.in"],
 }
 _HEADERS: Final = {
-    "requirements.txt": "What etcdfix runs on, with the extra `kubernetes`",
-    "build-requirements.txt": "What a release is made with, from build-requirements.in",
+    RUNTIME_LOCK: "What etcdfix runs on, with the extra `kubernetes`",
+    BUILD_LOCK: "What a release is made with, from build-requirements.in",
 }
 _FLAGS: Final = [
     "--quiet", "--no-config", "--no-header", "--strip-extras", "--allow-unsafe", "--generate-hashes",
@@ -34,25 +33,23 @@ _OTHER_PLACES: Final = ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_CONSTRAINT
 
 def main() -> None:
     """Resolve each lock and put it in its place."""
-    for name in _LOCKS:
-        text = resolve(name, upgrade="--upgrade" in sys.argv[1:])
-        (HERE / name).write_text(text)
+    for lock in _SOURCES:
+        lock.write_text(resolve(lock, upgrade="--upgrade" in sys.argv[1:]))
 
 
-def resolve(name: str, *, upgrade: bool) -> str:
-    """Return the text of a lock, which keeps the pins of the one that is there."""
+def resolve(lock: Path, *, upgrade: bool) -> str:
+    """Return the text of a lock, which keeps the pins of the one that is there unless it is to be upgraded."""
     environment = {key: value for key, value in os.environ.items() if key not in _OTHER_PLACES}
     with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder, name)
-        if (HERE / name).exists() and not upgrade:
-            output.write_text((HERE / name).read_text())
-        subprocess.run(  # noqa: S603 - our own words
-            [sys.executable, "-m", "piptools", "compile", *_FLAGS, *(["--upgrade"] if upgrade else []),
-             "--output-file", str(output), *_LOCKS[name]],
+        output = Path(folder, lock.name)
+        if lock.exists() and not upgrade:
+            output.write_text(lock.read_text())
+        subprocess.run(
+            [sys.executable, "-m", "piptools", "compile", *_FLAGS, "--output-file", str(output), *_SOURCES[lock]],
             cwd=ROOT, check=True, env={**environment, "PIP_CONFIG_FILE": os.devnull},
         )  # fmt: skip
         pins = output.read_text()
-    return f"# {_HEADERS[name]}. Written by docs/release/lock.py.\n\n{pins.lstrip()}"
+    return f"# {_HEADERS[lock]}. Written by docs/release/lock.py.\n\n{pins.lstrip()}"
 
 
 if __name__ == "__main__":

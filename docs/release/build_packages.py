@@ -1,8 +1,8 @@
 """Build the sdist and the wheel of the last commit: ``python docs/release/build_packages.py [DIRECTORY]``.
 
-Runs in an environment of ``build-requirements.txt``. The same commit makes the same bytes: what is built is an export of
-the commit, so nothing that only lies about here gets in, and every file has the time of the commit. The wheel is built
-from the sdist. Beside them goes ``etcdfix-VERSION-requirements.txt``: the lock, and both files with their digests.
+Runs in an environment of ``build-requirements.txt``. The same commit makes the same bytes: what is built is an export
+of the commit, so nothing that only lies about here gets in, and every file has the time of the commit. The wheel is
+built from the sdist. Beside them goes ``etcdfix-VERSION-requirements.txt``: the lock, and both files with their digests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def main() -> None:
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "dist"
     wanted = pinned(BUILD_LOCK)["hatchling"]
     if installed("hatchling") != wanted:
-        sys.exit(f"hatchling here is {installed('hatchling')}: install {BUILD_LOCK.name}, which pins {wanted}")
+        sys.exit(
+            f"hatchling here is {installed('hatchling')}: install {BUILD_LOCK.name}, which pins {wanted}"
+        )
     changed = git("status", "--porcelain", "--untracked-files=no").decode()
     if changed:
         sys.exit(f"what is not committed would not be in the release; commit it first:\n{changed}")

@@ -1,8 +1,8 @@
 """Tell the licences of what etcdfix needs: ``python docs/release/licences.py ENVIRONMENT [DIRECTORY]``.
 
-The environment is one that ``requirements.txt`` was installed into. Writes ``docs/release/licences.md``; with a directory
-also ``etcdfix-VERSION-licences.txt`` there, which has the text of each licence and notice that a package brings. Ends with 1
-where a licence is unknown, or not one of those below.
+The environment is one that ``requirements.txt`` was installed into. Writes ``docs/release/licences.md``; with a
+directory also ``etcdfix-VERSION-licences.txt`` there, which has the text of each licence and notice that a package
+brings. Ends with 1 where a licence is unknown, or not one of those below.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _FILES: Final = re.compile(r"(licen[cs]e|copying|notice|authors)", re.IGNORECASE
 _TABLE: Final = HERE / "licences.md"
 _HEAD: Final = """# Licences of what etcdfix needs
 
-What `requirements.txt` pins, and the licence that each package declares. Written by `docs/release/licences.py`, which refuses
-a licence that is unknown or would bind who uses etcdfix further than Apache-2.0 does. Their texts and notices are in
+What `requirements.txt` pins, and the licence that each package declares. Written by `docs/release/licences.py`, which
+refuses a licence that it does not know or that is not on its list. Their texts and notices are in
 `etcdfix-VERSION-licences.txt` of a release. A wheel may hold libraries of its own (OpenSSL, libsodium, LibYAML …): of these
 the file has what the package says.
 
@@ -59,7 +59,9 @@ def licensed(environment: Path) -> list[Licensed]:
     Raises:
         UnknownLicenceError: For a package that is not as the lock says, or does not tell its licence.
     """
-    found = {same_name(package.name): package for package in distributions(path=[str(packages_of(environment))])}
+    found = {
+        same_name(package.name): package for package in distributions(path=[str(packages_of(environment))])
+    }
     wanted = pinned(RUNTIME_LOCK)
     wrong = sorted(name for name, at in wanted.items() if name not in found or found[name].version != at)
     if wrong:
@@ -74,7 +76,9 @@ def _licensed(package: Distribution) -> Licensed:
     licence = _declared(package, texts)
     for part in re.split(r" (?:AND|OR) ", licence):
         if part not in ALLOWED:
-            raise UnknownLicenceError(f"{package.name} {package.version}: {part!r} is not one of {sorted(ALLOWED)}")
+            raise UnknownLicenceError(
+                f"{package.name} {package.version}: {part!r} is not one of {sorted(ALLOWED)}"
+            )
     return Licensed(package.name, package.version, licence, texts)
 
 

@@ -46,7 +46,9 @@ def document(environment: Path) -> dict[str, Any]:
     for part in found["components"]:
         licence = known[same_name(part["name"])]
         part["licenses"] = [
-            {"expression": licence} if " " in licence else {"license": {"id": licence, "acknowledgement": "declared"}}
+            {"expression": licence}
+            if " " in licence
+            else {"license": {"id": licence, "acknowledgement": "declared"}}
         ]
     return found
 

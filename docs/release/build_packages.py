@@ -2,7 +2,7 @@
 
 Runs in an environment of ``build-requirements.txt``. The same commit makes the same bytes: what is built is an export
 of the commit, so nothing that only lies about here gets in, and every file has the time of the commit. The wheel is
-built from the sdist. Beside them goes ``etcdfix-VERSION-requirements.txt``: the lock, and both files with their digests.
+built from the sdist. Beside them goes ``etcdfix-VERSION-requirements.txt``: the lock, and the digests of both files.
 """
 
 from __future__ import annotations

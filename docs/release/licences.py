@@ -31,8 +31,8 @@ _HEAD: Final = """# Licences of what etcdfix needs
 
 What `requirements.txt` pins, and the licence that each package declares. Written by `docs/release/licences.py`, which
 refuses a licence that it does not know or that is not on its list. Their texts and notices are in
-`etcdfix-VERSION-licences.txt` of a release. A wheel may hold libraries of its own (OpenSSL, libsodium, LibYAML …): of these
-the file has what the package says.
+`etcdfix-VERSION-licences.txt` of a release. A wheel may hold libraries of its own (OpenSSL, libsodium, LibYAML …): of
+these the file has what the package says.
 
 | package | version | licence |
 |---|---|---|

@@ -1,8 +1,7 @@
 """See that an installed etcdfix does its main work: ``python docs/release/smoke.py COMMAND``.
 
 COMMAND is what is installed: ``ENVIRONMENT/bin/etcdfix``, or the executable of an archive. It is called with HOME and
-PATH only, in an empty folder, on the damaged snapshot in ``fixtures/``. Ends with 1 at the first thing that is not as it
-has to be.
+PATH only, in an empty folder, on the damaged snapshot in ``fixtures/``. Ends with 1 at the first thing that is wrong.
 """
 
 from __future__ import annotations

@@ -56,14 +56,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two workers for each core, as many tests wait; none for a few files, for timing and for the exam.
+    """Two workers for each core, as many tests wait; none for a few files, for timing, the exam and a release.
 
     None either on an etcd that was given: its keys are numbered by one process.
     """
     if "ETCDFIX_TEST_ENDPOINTS" in os.environ:
         return 0
     folders = any(Path(argument).is_dir() for argument in config.args)
-    if not folders or config.option.markexpr in {"benchmark", "exam"}:
+    if not folders or config.option.markexpr in {"benchmark", "exam", "release"}:
         return 0
     return 2 * len(os.sched_getaffinity(0))
 

@@ -43,7 +43,7 @@ def test_another_folder_other_times_modes_and_left_overs_change_nothing(
     clone = release.clone_to(tmp_path / "a folder of another name")
     for path in sorted(clone.rglob("*")):
         if ".git" not in path.relative_to(clone).parts:
-            path.chmod(0o700 if path.is_dir() else 0o600)
+            path.chmod(path.stat().st_mode & 0o700)
             os.utime(path, (LONG_AGO, LONG_AGO))
     (clone / "etcdfix/left_over.py").write_text("left = 1\n")
     (clone / "etcdfix/__pycache__").mkdir()
@@ -129,7 +129,7 @@ def test_every_file_has_its_digest(release: Release) -> None:
     assert set(listed) == {f"etcdfix-{release.version}{kind}" for kind in kinds}
 
 
-# --- what it is made of, and under which licences -------------------------------------------------------------------------
+# --- what it is made of, and under which licences ---------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -286,6 +286,6 @@ def test_the_wheel_asks_for_what_pyproject_asks_for(release: Release) -> None:
     with zipfile.ZipFile(release.wheel) as wheel:
         metadata = wheel.read(f"etcdfix-{release.version}.dist-info/METADATA").decode()
     project = tomllib.loads((release.clone / "pyproject.toml").read_text())["project"]
-    asked = re.findall(r"^Requires-Dist: ([^;]+)$", metadata, re.MULTILINE)
+    asked = re.findall(r"^Requires-Dist: ([^;\n]+)$", metadata, re.MULTILINE)
     assert sorted(map(str.lower, asked)) == sorted(wanted.lower() for wanted in project["dependencies"])
     assert "License-File: LICENSE" in metadata

@@ -121,9 +121,8 @@ def test_every_entry_of_the_changelog_is_in_the_page_and_gone_from_its_folder(re
 
 
 def test_every_file_has_its_digest(release: Release) -> None:
-    listed = dict(
-        reversed(line.split("  ")) for line in (release.dist / "SHA256SUMS").read_text().splitlines()
-    )
+    lines = (release.dist / "SHA256SUMS").read_text().splitlines()
+    listed = {name: told for told, _, name in (line.partition("  ") for line in lines)}
     assert listed == {file.name: digest(file) for file in release.dist.iterdir() if file.name != "SHA256SUMS"}
     kinds = ("-py3-none-any.whl", ".tar.gz", "-requirements.txt", ".cdx.json", "-licences.txt")
     assert set(listed) == {f"etcdfix-{release.version}{kind}" for kind in kinds}

@@ -13,6 +13,7 @@ from typing import NoReturn
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
+VERSION = "99.0.1"
 WALKED = re.compile(r"^<!-- parsed: walked -->\n```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -85,6 +86,14 @@ def surroundings(home: Path) -> dict[str, str]:
     return kept | git | told | {"HOME": str(home), "PATH": f"{Path(sys.executable).parent}:{kept['PATH']}"}
 
 
+def raise_the_version(clone: Path) -> None:
+    """Do what the page leaves to a person; an entry of the changelog may be the only one, right after a release."""
+    stated = clone / "etcdfix/__init__.py"
+    stated.write_text(re.sub(r'(?m)^(__version__ = )".+"$', rf'\1"{VERSION}"', stated.read_text()))
+    (clone / "docs/changelog.d/walked.fixed.md").write_text("A release was not walked.\nNow it is.\n")
+    subprocess.run(["git", "add", "-A"], cwd=clone, check=True)
+
+
 @pytest.fixture(scope="session")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
     folder = tmp_path_factory.mktemp("release")
@@ -107,6 +116,10 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
         no_release(f"no package index answers: {answered.stderr.strip().splitlines()[-1]}")
     clone = folder / "clone"
     subprocess.run(["git", "clone", "-q", REPOSITORY, clone], env=environment, check=True)
+    raise_the_version(clone)
+    subprocess.run(
+        ["git", "commit", "-q", "-am", "What a person does"], cwd=clone, env=environment, check=True
+    )
     entries = {path.name: path.read_text() for path in (clone / "docs/changelog.d").glob("*.md")}
     blocks = WALKED.findall((clone / "docs/release/README.md").read_text())
     script = "set -euo pipefail\n" + "".join(f"echo '+++ block {n}'\n{text}" for n, text in enumerate(blocks))
@@ -120,7 +133,4 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
         text=True,
     )
     assert walked.returncode == 0, f"ended with {walked.returncode}:\n{walked.stdout}"
-    (version,) = re.findall(
-        r'^__version__ = "(.+)"$', (clone / "etcdfix/__init__.py").read_text(), re.MULTILINE
-    )
-    return Release(clone, version, entries, environment)
+    return Release(clone, VERSION, entries, environment)

@@ -128,6 +128,25 @@ def test_a_copied_database_is_taken_too(tmp_path: Path, etcd_path: str) -> None:
         assert run("stop").returncode == 0
 
 
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_what_leads_to_another_cluster_is_forgotten(shell: str) -> None:
+    """Who practises at a terminal from which a cluster was looked at must not change that one."""
+    other = {
+        "ETCDFIX_ENDPOINTS": "10.0.0.1:2379",
+        "ETCDCTL_CACERT": "ca.crt",
+        "ETCDFIX_CONFIG": "a b",
+        "OTHER": "kept",
+    }
+    done = subprocess.run(
+        [shell, "-ec", f"{_module().FORGET}\nenv | cut -d= -f1"],
+        env={"PATH": os.environ["PATH"], **other},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [name for name in done.stdout.split() if name in other] == ["OTHER"]
+
+
 def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
     with practising(tmp_path, path=str(tmp_path / "none")) as run:
         for words, says in (

@@ -43,6 +43,7 @@ from etcdfix.reports.remedies import (
     unsafe_deletion_request,
     ways_out,
 )
+from etcdfix.reports.ways import WayKind
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import quote_command
@@ -66,6 +67,7 @@ _CONTENTS_STAY: Final = (
     "What is in it stays: re-create it right after that deletion, or nothing new is admitted there; etcdfix namespace "
     "with its name says how. "
 )
+_BEFORE: Final = "The step before this one is less destructive."
 _EVERYWHERE: Final = ", and so holds every namespace of the cluster"
 _OVERDUE: Final = {
     True: "its grace period is over, and nothing has ended it",
@@ -406,7 +408,10 @@ class _NamespacePlan:
         if readable is not None:
             way = readable_way(found, readable, self._again, breaking=self._breaking(found) != "").remedy
             yield _step(f"{way.action}: {what}", way.command, way.note, display(key))
-            option = "The step before this one is less destructive."
+            option = _BEFORE
+        if (repair := self._repair(found)) is not None:
+            yield _step(f"{repair.action}: {what}", repair.command, repair.note, display(key))
+            option = _BEFORE
         if self._again.of_kine:
             yield _step(
                 f"Let an API server delete it the unsafe way, {what}",
@@ -421,6 +426,11 @@ class _NamespacePlan:
             f"{warning}{option}".rstrip(),
             display(key),
         )
+
+    def _repair(self, found: Examination) -> Remedy | None:
+        """Return how the stored bytes are put right; None where that is not known, or nothing may write."""
+        ways = ways_out(found, self._again, breaking=self._breaking(found) != "")
+        return next((way.remedy for way in ways if way.kind is WayKind.REPAIR), None)
 
     def _breaking(self, found: Examination) -> str:
         """Return why the deletion of an object may break the cluster, "" where nothing says so."""

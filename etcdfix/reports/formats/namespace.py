@@ -120,6 +120,9 @@ def headline(report: NamespaceReport) -> str:
         case "stuck" if not report.certain:
             unknown = "whether anything holds it up is NOT KNOWN"
             return f"Namespace {name} is Terminating{since}; {unknown}{why}{_left(report)}"
+        case "stuck" if not why:
+            last = "by its conditions, which are those of the last try; nothing that can be read holds it up"
+            return f"NAMESPACE {name} IS STUCK: Terminating{since}, {last}{_left(report)}"
         case "stuck":
             return f"NAMESPACE {name} IS STUCK: Terminating{since}{why}{_left(report)}"
         case "terminating":

@@ -84,6 +84,34 @@ def test_an_unreadable_object_is_named_and_removed_first(namespace: Runner) -> N
     assert report["plan"][-1]["command"] == "etcdfix namespace shop"
 
 
+def test_what_its_own_bytes_give_back_is_repaired_before_it_is_deleted(namespace: Runner) -> None:
+    cluster = shop()
+    key = cluster.secret("magic")
+    cluster.values[key] = b"k9s\0" + cluster.values[key][4:]
+    ran = namespace(cluster, "shop", "-o", "json")
+    assert ran.code == 1
+    repair, delete, *_ = ran.document["plan"]
+    assert repair["action"].startswith("Repair it: ")
+    assert repair["command"].startswith(f"etcdfix repair {key} ")
+    assert repair["key"] == delete["key"] == key
+    assert delete["command"].startswith(f"etcdfix delete {key} ")
+    assert delete["note"].endswith("The step before this one is less destructive.")
+
+
+def test_conditions_of_the_last_try_are_called_that(namespace: Runner) -> None:
+    cluster = Cluster()
+    failed = condition("NamespaceDeletionContentFailure", "True", "ContentDeletionFailed", "1 remaining")
+    status = {"phase": "Terminating", "conditions": [failed]}
+    cluster.namespace("shop", terminating=True, status=status)
+    cluster.add("v1", "ConfigMap", "settings", "shop")
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    assert ran.out.startswith(
+        f"NAMESPACE shop IS STUCK: Terminating since {NOW}, by its conditions, which are those of the last try; "
+        "nothing that can be read holds it up\n"
+    )
+
+
 def test_unreadable_pods_go_before_everything_else(namespace: Runner) -> None:
     cluster = shop()
     cluster.break_(cluster.secret("a-lost"))

@@ -162,6 +162,7 @@ def command(
         destination(output_file, inputs_used, private=reveal_key_ids) as stream,
     ):
         reporter = SCAN_FORMATS[output](stream, max_causes)
+        reporter.heed(fail_on)
         if redactor is not None:
             reporter = RedactingReporter(reporter, redactor)
         with open_plugins(inputs, configuration) as plugins:

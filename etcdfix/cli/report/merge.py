@@ -105,6 +105,7 @@ def _merge_shards(
     private = any(shard.reveals_key_ids for shard in shards)
     with destination(output_file, files, private=private) as stream:
         reporter = SCAN_FORMATS[output](stream, max_rows)
+        reporter.heed(fail_on)
         result = merge_shards(shards, problems, reporter, max_causes=max_rows)
         stream.flush()
     say_last_words(result, fail_on)

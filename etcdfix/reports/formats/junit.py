@@ -12,6 +12,7 @@ Format:
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ from etcdfix.temporary import temporary_directory, temporary_file
 from etcdfix.text.safetext import safe_text
 
 _MOST_IN_ATTRIBUTE: Final = 1_000
+_MOST_IN_LINE: Final = 100_000
+_TIME: Final = re.compile(r"[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z")
 _BUFFERED_BYTES: Final = 4_096
 
 
@@ -150,13 +153,14 @@ class JUnitDocument:
         first = _Suite(self._pieces)
         for case in cases:
             first.add(case.state, _case(name, case))
-        suites = {name: first, **{suite: self._suites[suite] for suite in sorted(self._suites)}}
+        # A resource may have any name, that of the first suite too.
+        suites = [(name, first), *((title, self._suites[title]) for title in sorted(self._suites))]
         total: Counter[CaseState] = Counter()
-        for suite in suites.values():
+        for _title, suite in suites:
             total.update(suite.states)
         whole = Element("testsuites", _attributes(name, total, seconds, with_skipped=False))
         stream.write(b"<?xml version='1.0' encoding='UTF-8'?>\n" + _start(whole))
-        for number, (title, suite) in enumerate(suites.items()):
+        for number, (title, suite) in enumerate(suites):
             of_report = suite is first
             stream.write(_start(_head(title, suite, number, at, seconds, properties if of_report else {})))
             stream.writelines(suite.encoded())
@@ -174,9 +178,9 @@ def _head(
 ) -> Element:
     # All time is that of the report: no resource is looked at by itself.
     attributes = _attributes(title, suite.states, 0 if number else seconds, with_skipped=True)
-    head = Element(
-        "testsuite", {**attributes, "timestamp": _attribute(at.removesuffix("Z")), "id": str(number)}
-    )
+    if _TIME.fullmatch(at):  # a saved report may hold anything
+        attributes["timestamp"] = at.removesuffix("Z")
+    head = Element("testsuite", {**attributes, "id": str(number)})
     if properties:
         within = SubElement(head, "properties")
         for name, value in properties.items():
@@ -215,12 +219,12 @@ def _case(suite: str, case: Case) -> bytes:
 
 
 def _attribute(text: str) -> str:
-    return safe_text(fit(text, _MOST_IN_ATTRIBUTE))
+    return safe_text(fit(text, _MOST_IN_ATTRIBUTE)) or "-"
 
 
 def _text(lines: Iterable[str]) -> str:
-    """Return lines of foreign text as one text; parsers bound that too, and nothing we say is half as long."""
-    return "\n".join(safe_text(fit(line, 100 * _MOST_IN_ATTRIBUTE)) for line in lines)
+    """Return lines of foreign text as one; parsers take so much and no more, and a key may have a megabyte."""
+    return "\n".join(safe_text(fit(line, _MOST_IN_LINE)) for line in lines)
 
 
 def _encoded(element: Element) -> bytes:

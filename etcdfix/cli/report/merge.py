@@ -13,6 +13,7 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
 from etcdfix.cli.last_words import say_last_words
+from etcdfix.cli.metrics_file import Attempt, with_metrics_file
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say_incomplete
 from etcdfix.inputs.clusterlist import load_cluster_list
@@ -24,6 +25,7 @@ from etcdfix.operations.look.merge_shards import merge_shards, open_shards
 from etcdfix.reports.fleet_model import FleetReport
 from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.formats.of_lists import FLEET_FORMATS
+from etcdfix.text.times import seconds_between
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing wrong in any of them",
@@ -49,6 +51,7 @@ MEANINGS: dict[ExitCode, str] = {
     help="Leave out reports that were made longer ago, and say so: 20h for those of tonight.",
 )  # fmt: skip
 @fail_on_option
+@with_metrics_file
 @output_options(list(SCAN_FORMATS))
 def command(
     *,
@@ -58,6 +61,7 @@ def command(
     directory: Path | None,
     max_age: str | None,
     fail_on: tuple[Outcome, ...],
+    attempt: Attempt,
     output: str,
     output_file: Path | None,
     max_rows: int,
@@ -76,7 +80,7 @@ def command(
     if not fleet:
         if clusters is not None or directory is not None or max_age is not None:
             raise click.UsageError("--clusters, --reports and --max-age need --fleet")
-        return _merge_shards(files, fail_on, output, output_file, max_rows)
+        return _merge_shards(files, fail_on, attempt, output, output_file, max_rows)
     if output not in FLEET_FORMATS:
         raise click.UsageError(f"--fleet has no -o {output}; it has {', '.join(FLEET_FORMATS)}")
     expected = _expected(files, clusters, directory)
@@ -93,6 +97,7 @@ def command(
 def _merge_shards(
     files: tuple[Path, ...],
     fail_on: tuple[Outcome, ...],
+    attempt: Attempt,
     output: str,
     output_file: Path | None,
     max_rows: int,
@@ -108,6 +113,7 @@ def _merge_shards(
         reporter.heed(fail_on)
         result = merge_shards(shards, problems, reporter, max_causes=max_rows)
         stream.flush()
+        attempt.take(result, seconds=seconds_between(result.generated_at, result.finished_at))
     say_last_words(result, fail_on)
     # Where something lacks, it is not known whether anything was examined.
     return int(ExitCode.INCOMPLETE if result.problems else scan_exit_code(result, fail_on))

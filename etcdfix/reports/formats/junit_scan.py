@@ -8,7 +8,6 @@ is an error whatever is left out, unless it is for such values alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from datetime import datetime
 from typing import BinaryIO, Final
 
 from etcdfix.model import GroupResource, Outcome
@@ -18,6 +17,7 @@ from etcdfix.reports.formats.text import shown_transformer, steps
 from etcdfix.reports.head import found_line, head_lines
 from etcdfix.reports.model import Conclusion, Finding, Header, ResourceSummary
 from etcdfix.reports.next_steps import plugin_problems, undetermined_problem
+from etcdfix.text.times import seconds_between
 from etcdfix.text.words import counted
 
 NAME: Final = "etcdfix scan"
@@ -139,15 +139,6 @@ def _readable(resource: ResourceSummary, *, all_seen: bool) -> Case:
 def resource_name(group: str, resource: str) -> str:
     """Return what a suite is called."""
     return str(GroupResource(group, resource)) if resource else NO_RESOURCE
-
-
-def seconds_between(first: str, last: str) -> int:
-    """Return how long something took, from two times of a report; 0 where they make no sense."""
-    try:
-        took = datetime.fromisoformat(last) - datetime.fromisoformat(first)
-    except (TypeError, ValueError):  # a saved report may hold anything
-        return 0
-    return max(0, int(took.total_seconds()))
 
 
 def _finding_lines(finding: Finding) -> Iterator[str]:

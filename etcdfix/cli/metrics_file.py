@@ -71,14 +71,14 @@ def with_metrics_file(command: Command) -> Command:
         if metrics_file is None:
             return int(command(attempt=attempt, **options))
         _refuse(metrics_file, options)
-        if metrics_file.suffix != _SUFFIX:
-            say(Note(f"{_OPTION} {metrics_file}: node_exporter reads only files that end with {_SUFFIX}"))
         cluster_name = shown_word(options.get("cluster_name") or "")
         inputs = [value for value in options.values() if isinstance(value, Path)]
         started = time.monotonic()
         with PublicFile(
             metrics_file, inputs, option=_OPTION, begins_with=BEGINNING, most_bytes=MOST_BYTES
         ) as file:
+            if metrics_file.suffix != _SUFFIX:
+                say(Note(f"{_OPTION} {metrics_file}: node_exporter reads only files that end with {_SUFFIX}"))
 
             def put(exit_code: int) -> None:
                 took = time.monotonic() - started
@@ -159,5 +159,5 @@ def _metrics(attempt: Attempt, exit_code: int, took: float, cluster_name: str, b
         complete=result.complete,
         reached_end=result.reached_end,
         last_complete=ended_at if result.complete else last_complete_in(before, cluster_name),
-        examined=examined if result.summary.keys or result.complete else None,
+        examined=examined if result.below_prefix and (result.summary.keys or result.complete) else None,
     )

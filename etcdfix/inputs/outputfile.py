@@ -9,6 +9,7 @@ EncryptionConfiguration is lost.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -123,6 +124,8 @@ class PublicFile:
         self._stack = contextlib.ExitStack()
         with contextlib.ExitStack() as stack:
             try:
+                if not path.name:
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
                 directory = stack.enter_context(_directory_of(path))
                 self._target = _Target(path, directory, tuple(inputs), option=option)
                 self.before = self._earlier(directory, begins_with, most_bytes)

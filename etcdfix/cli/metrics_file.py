@@ -6,6 +6,7 @@ import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,7 @@ from etcdfix.reports.formats.metrics import (
     MOST_BYTES,
     Examined,
     ScanMetrics,
+    cluster_name_in,
     last_complete_in,
     metrics_text,
 )
@@ -71,14 +73,20 @@ def with_metrics_file(command: Command) -> Command:
         if metrics_file is None:
             return int(command(attempt=attempt, **options))
         _refuse(metrics_file, options)
-        cluster_name = shown_word(options.get("cluster_name") or "")
-        inputs = [value for value in options.values() if isinstance(value, Path)]
+        given = (value if isinstance(value, tuple) else (value,) for value in options.values())
+        inputs = [value for value in chain.from_iterable(given) if isinstance(value, Path)]
         started = time.monotonic()
         with PublicFile(
             metrics_file, inputs, option=_OPTION, begins_with=BEGINNING, most_bytes=MOST_BYTES
         ) as file:
             if metrics_file.suffix != _SUFFIX:
                 say(Note(f"{_OPTION} {metrics_file}: node_exporter reads only files that end with {_SUFFIX}"))
+
+            # Of which cluster shards are, they say; where they cannot be read, the earlier file does.
+            named = "cluster_name" in options
+            cluster_name = (
+                shown_word(options["cluster_name"] or "") if named else cluster_name_in(file.before)
+            )
 
             def put(exit_code: int) -> None:
                 took = time.monotonic() - started

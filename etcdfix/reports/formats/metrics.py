@@ -107,6 +107,12 @@ def last_complete_in(contents: bytes, cluster_name: str) -> int:
     return int(found[1]) if found else 0
 
 
+def cluster_name_in(contents: bytes) -> str:
+    """Return of which cluster an earlier file is; "" where it names none."""
+    found = re.search(rb'^etcdfix_scan_complete\{cluster="((?:[^"\\\n]|\\.)*)"\} ', contents, re.MULTILINE)
+    return re.sub(r"\\(.)", r"\1", found[1].decode("utf-8", "replace")) if found else ""
+
+
 def _metrics(scan: ScanMetrics) -> Iterator[tuple[str, str, Iterable[Sample]]]:
     yield "etcdfix_build_info", "Version of etcdfix that wrote this file.", [({"version": __version__}, 1)]
     yield (

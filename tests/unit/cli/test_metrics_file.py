@@ -264,6 +264,16 @@ def test_merged_shards_are_a_whole_scan(command: Run, metrics: Path, tmp_path: P
     assert value(read(metrics), "etcdfix_scan_reached_end") == 0
 
 
+def test_shards_that_cannot_be_read_are_of_the_same_cluster_as_before(
+    command: Run, metrics: Path, tmp_path: Path
+) -> None:
+    command("scan", *READ, "--cluster-name", "prod", "--metrics-file", metrics)
+    code, _out, _err = command("report", "merge", tmp_path / "missing.json", "--metrics-file", metrics)
+    found = read(metrics)
+    assert code == value(found, "etcdfix_scan_exit_code", cluster="prod") != 0
+    assert value(found, "etcdfix_scan_reached_end", cluster="prod") == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

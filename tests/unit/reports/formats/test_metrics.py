@@ -14,6 +14,7 @@ from etcdfix.reports.formats.metrics import (
     MOST_TRANSFORMERS,
     Examined,
     ScanMetrics,
+    cluster_name_in,
     last_complete_in,
     metrics_text,
 )
@@ -157,6 +158,7 @@ def test_every_series_has_the_name_of_the_cluster() -> None:
 def test_when_the_last_complete_scan_ended_is_read_back_for_the_same_cluster(cluster: str) -> None:
     contents = text(cluster=cluster, last_complete=1_600_000_000)
     assert last_complete_in(contents, cluster) == 1_600_000_000
+    assert cluster_name_in(contents) == cluster
     assert last_complete_in(contents, "another") == 0
     assert last_complete_in(b"", cluster) == 0
     assert last_complete_in(contents.replace(b" 1600000000\n", b" 1.6e9\n"), cluster) == 0

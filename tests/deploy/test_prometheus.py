@@ -98,7 +98,7 @@ def test_values_of_labels_are_words_of_ours(expression: str) -> None:
 
 
 def test_an_expression_that_is_none_is_noticed() -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match="unclosed left parenthesis"):
         promql_parser.parse("sum by (etcdfix_scan_keys")
 
 

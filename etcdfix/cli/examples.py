@@ -69,6 +69,9 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
          "etcdfix encryption what-if --encryption-config enc.yaml --new new.yaml"),
         ("The same against a snapshot",
          "etcdfix encryption what-if --snapshot snapshot.db --encryption-config enc.yaml --new new.yaml"),
+        ("The same in CI: tests that passed and failed",
+         ("etcdfix encryption what-if --snapshot snapshot.db --encryption-config enc.yaml --new new.yaml \\\n"
+         "  -o junit --output-file what-if.xml")),
     ),
     "encryption lint": (
         ("Before a file is deployed", "etcdfix encryption lint enc.yaml"),

@@ -60,6 +60,25 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     lines: Sequence[str] = ()
 
 
+def whole_case(name: str, reasons: Sequence[str], *, complete: bool) -> Case:
+    """Return the case that fails where the rest of the file may look better than things are.
+
+    Args:
+        name: That everything was looked at.
+        reasons: Why not.
+        complete: The report says that it was.
+    """
+    if complete and not reasons:
+        return Case(name=name)
+    return Case(
+        name=name,
+        state=CaseState.ERROR,
+        type="incomplete",
+        message="; ".join(reasons) or "the report does not say why it is incomplete",
+        lines=reasons,
+    )
+
+
 class _Pieces:
     """Encoded cases in an unlinked temporary file, which is made when the first one comes."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, Final
 
 from etcdfix.reports.diff_model import DiffedFinding, DiffedReport, FindingDifference, ReportDiff
-from etcdfix.reports.formats.junit import Case, CaseState, JUnitDocument
+from etcdfix.reports.formats.junit import Case, CaseState, JUnitDocument, whole_case
 from etcdfix.reports.formats.junit_scan import FAILURES, resource_name
 from etcdfix.text.words import counted
 
@@ -80,16 +80,7 @@ def _lines(row: FindingDifference) -> Iterator[str]:
 
 def _cases(report: ReportDiff) -> Iterator[Case]:
     counts = report.counts
-    if report.complete:
-        yield Case(name=WHOLE)
-    else:
-        yield Case(
-            name=WHOLE,
-            state=CaseState.ERROR,
-            type="incomplete",
-            message="; ".join(report.incomplete_reasons) or "the report does not say why it is incomplete",
-            lines=report.incomplete_reasons,
-        )
+    yield whole_case(WHOLE, report.incomplete_reasons, complete=report.complete)
     rest = f"{counts.gone} gone, {counts.changed} changed, {counts.same} the same"
     if counts.new:
         yield Case(

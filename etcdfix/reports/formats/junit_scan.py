@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import BinaryIO, Final
 
+import msgspec
+
 from etcdfix.model import GroupResource, Outcome
 from etcdfix.reports.base import Reporter
-from etcdfix.reports.formats.junit import Case, CaseState, JUnitDocument
+from etcdfix.reports.formats.junit import Case, CaseState, JUnitDocument, whole_case
 from etcdfix.reports.formats.text import shown_transformer, steps
 from etcdfix.reports.head import found_line, head_lines
 from etcdfix.reports.model import Conclusion, Finding, Header, ResourceSummary
@@ -97,18 +99,13 @@ class JUnitReporter(Reporter):
         )
 
     def _whole(self, conclusion: Conclusion, *, all_seen: bool) -> Case:
-        """Return the case that fails where the rest of the file may look better than the cluster is."""
+        """Return the case that says whether everything was seen and decided, but for what does not count."""
         reasons = conclusion.incomplete_reasons
-        if conclusion.complete and not reasons:
-            return Case(name=WHOLE, lines=[counted(conclusion.summary.keys, "key")])
+        case = whole_case(WHOLE, reasons, complete=conclusion.complete)
+        if case.state is CaseState.PASSED:
+            return msgspec.structs.replace(case, lines=[counted(conclusion.summary.keys, "key")])
         left_out = bool(reasons) and all_seen and not self._undetermined
-        return Case(
-            name=WHOLE,
-            state=CaseState.SKIPPED if left_out else CaseState.ERROR,
-            type="incomplete",
-            message="; ".join(reasons) or "the report does not say why it is incomplete",
-            lines=reasons,
-        )
+        return msgspec.structs.replace(case, state=CaseState.SKIPPED) if left_out else case
 
     def _said(self, header: Header, conclusion: Conclusion) -> Iterator[str]:
         summary = conclusion.summary

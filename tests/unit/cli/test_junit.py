@@ -13,6 +13,7 @@ from etcdfix.cli.root import run
 from etcdfix.errors import EndedEarly
 from etcdfix.reports.formats.junit_diff import NOTHING_NEW
 from etcdfix.reports.formats.junit_scan import NAME, READABLE, WHOLE
+from etcdfix.reports.formats.junit_what_if import NOTHING_LOST
 from tests.support.collecting import ALPHA
 from tests.support.junit import ReadJUnit, read_junit
 from tests.support.memory_source import MemorySource
@@ -154,3 +155,23 @@ def test_two_nights(command: Run, tmp_path: Path) -> None:
     code, out = command("report", "render", saved, "-o", "junit")
     assert code == 0
     assert read_junit(out).of("etcdfix report diff")[NOTHING_NEW].state == "failure"
+
+
+@pytest.mark.parametrize(
+    ("today", "new", "code"),
+    [("rotated", "rotated", 0), ("lost", "rotated", 1), ("lost", "lost", 0), ("rotated", "lost", 0)],
+)
+def test_what_a_new_configuration_would_do(command: Run, today: str, new: str, code: int) -> None:
+    configurations = [
+        "--encryption-config",
+        ALPHA / f"config-{today}.yaml",
+        "--new",
+        ALPHA / f"config-{new}.yaml",
+    ]
+    got, out = command("encryption", "what-if", *READ[:2], "--no-kms", *configurations, "-o", "junit")
+    found = read_junit(out)
+    undetermined = any(case.state == "error" for case in found.cases)
+    assert got == (code or (3 if undetermined else 0))
+    assert found.is_red == (got != 0)
+    assert (found.of("etcdfix encryption what-if")[NOTHING_LOST].state == "failure") == (code == 1)
+    assert any(case.state == "failure" for case in found.of("secrets").values()) == (code == 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -24,9 +25,10 @@ from etcdfix.operations.look.fleet import ExpectedReport, expected_of_list, merg
 from etcdfix.operations.look.merge_shards import merge_shards, open_shards
 from etcdfix.reports.fleet_model import FleetReport
 from etcdfix.reports.formats import SCAN_FORMATS
-from etcdfix.reports.formats.of_lists import FLEET_FORMATS
+from etcdfix.reports.formats.of_lists import FLEET_FORMATS, write_fleet_junit
 from etcdfix.text.times import seconds_between
 
+_JUNIT: Final = "junit"
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing wrong in any of them",
     ExitCode.FINDINGS: "findings: decrypt-failure, decode-failure or inconsistent; see --fail-on",
@@ -88,7 +90,10 @@ def command(
     oldest = oldest_of(max_age, now) if max_age is not None else None
     with destination(output_file, [clusters, *(one.path for one in expected)]) as stream:
         report = merge_fleet(expected, oldest=oldest, now=now)
-        FLEET_FORMATS[output](report, stream, max_rows)
+        if output == _JUNIT:
+            write_fleet_junit(report, stream, max_rows, counted=fail_on)
+        else:
+            FLEET_FORMATS[output](report, stream, max_rows)
         stream.flush()
     say_incomplete(report.incomplete_reasons)
     return fleet_exit_code(report, fail_on)

@@ -178,7 +178,7 @@ def command(
                 jobs=jobs,
             )
         stream.flush()
-        attempt.take(result)
+    attempt.take(result)  # the report is there
     say_last_words(result, fail_on, of_shard=shard is not None)
     return int(scan_exit_code(result, fail_on))
 

@@ -118,7 +118,7 @@ def _merge_shards(
         reporter.heed(fail_on)
         result = merge_shards(shards, problems, reporter, max_causes=max_rows)
         stream.flush()
-        attempt.take(result, seconds=seconds_between(result.generated_at, result.finished_at))
+    attempt.take(result, seconds=seconds_between(result.generated_at, result.finished_at))
     say_last_words(result, fail_on)
     # Where something lacks, it is not known whether anything was examined.
     return int(ExitCode.INCOMPLETE if result.problems else scan_exit_code(result, fail_on))

@@ -368,6 +368,31 @@ def test_a_full_disk_leaves_the_earlier_file_and_is_told(
     assert [*metrics.parent.iterdir()] == [metrics]
 
 
+def test_a_report_that_cannot_be_written_is_a_scan_that_failed(
+    scan: Run, metrics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", FullOnce())
+    code, _out, err = scan("-o", "json", "--output-file", tmp_path / "report.json")
+    assert (code, "No space left on device" in err) == (3, True)
+    assert not (tmp_path / "report.json").exists()
+    found = read(metrics)
+    assert names(found) == FAILED_NAMES
+    assert value(found, "etcdfix_scan_exit_code") == 3
+    assert value(found, "etcdfix_scan_complete") == 0
+
+
+class FullOnce:
+    """There is no room the first time, and there is the next."""
+
+    def __init__(self) -> None:
+        self._called = False
+
+    def __call__(self, _descriptor: int) -> None:
+        called, self._called = self._called, True
+        if not called:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def test_a_failed_scan_and_a_full_disk_are_both_told(
     scan: Run, command: Run, metrics: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

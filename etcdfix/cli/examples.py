@@ -17,6 +17,11 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ("Secrets of one namespace in the etcd of this machine, as a saved report",
          ("etcdfix scan secrets -n shop --manifest /etc/kubernetes/manifests/kube-apiserver.yaml \\\n"
          "  -o json --output-file report.json")),
+        ("Each night: a report, and metrics for Prometheus",
+         ("etcdfix scan -o json --output-file report.json \\\n"
+         "  --metrics-file /var/lib/prometheus/node-exporter/etcdfix.prom")),
+        ("In CI: tests that passed and failed",
+         "etcdfix scan --snapshot snapshot.db --encryption-config enc.yaml -o junit --output-file etcdfix.xml"),
     ),
     "get": (
         ("One object, its contents masked where it is a Secret", f"etcdfix get {_KEY} --encryption-config enc.yaml"),
@@ -64,6 +69,9 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
          "etcdfix encryption what-if --encryption-config enc.yaml --new new.yaml"),
         ("The same against a snapshot",
          "etcdfix encryption what-if --snapshot snapshot.db --encryption-config enc.yaml --new new.yaml"),
+        ("The same in CI: tests that passed and failed",
+         ("etcdfix encryption what-if --snapshot snapshot.db --encryption-config enc.yaml --new new.yaml \\\n"
+         "  -o junit --output-file what-if.xml")),
     ),
     "encryption lint": (
         ("Before a file is deployed", "etcdfix encryption lint enc.yaml"),
@@ -181,6 +189,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "report diff": (
         ("What is new since last night", "etcdfix report diff monday.json tuesday.json"),
         ("The same, for a program", "etcdfix report diff monday.json tuesday.json -o json"),
+        ("The same, as tests for CI", "etcdfix report diff monday.json tuesday.json -o junit --output-file new.xml"),
     ),
     "version": (
         ("Which version this is, and what it knows", "etcdfix version"),

@@ -13,6 +13,7 @@ from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
 from etcdfix.cli.filters import filter_options, refuse_filtered, wanted_filters
 from etcdfix.cli.last_words import say_last_words
+from etcdfix.cli.metrics_file import Attempt, with_metrics_file
 from etcdfix.cli.of_list import of_list
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
@@ -72,6 +73,7 @@ def _shard(_context: click.Context, _parameter: click.Parameter, text: str | Non
 @fail_on_option
 @filter_options
 @of_list
+@with_metrics_file
 @click.option(
     "--shard",
     metavar="I/N",
@@ -116,6 +118,7 @@ def command(
     redact_key_file: Path | None,
     reveal_key_ids: bool,
     jobs: Jobs,
+    attempt: Attempt,
     **options: Any,
 ) -> int:
     """Examine everything in scope, and report what cannot be read and why. Reads only.
@@ -162,6 +165,7 @@ def command(
         destination(output_file, inputs_used, private=reveal_key_ids) as stream,
     ):
         reporter = SCAN_FORMATS[output](stream, max_causes)
+        reporter.heed(fail_on)
         if redactor is not None:
             reporter = RedactingReporter(reporter, redactor)
         with open_plugins(inputs, configuration) as plugins:
@@ -174,6 +178,7 @@ def command(
                 jobs=jobs,
             )
         stream.flush()
+    attempt.take(result)  # the report is there
     say_last_words(result, fail_on, of_shard=shard is not None)
     return int(scan_exit_code(result, fail_on))
 

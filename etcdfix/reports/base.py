@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import BinaryIO, Self
 
 import msgspec
@@ -18,6 +18,9 @@ class Reporter:
     A reporter writes bytes to the stream that it was made with, keeps no more findings in memory than it
     shows, and never closes the stream. What it has no use for, it need not take.
     """
+
+    def heed(self, outcomes: Collection[str]) -> None:
+        """Take which outcomes make the exit code, before anything else; where nobody says, all that are wrong do."""
 
     def begin(self, header: Header) -> None:
         """Take what is known before the first key."""

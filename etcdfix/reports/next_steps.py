@@ -236,6 +236,11 @@ def plugin_troubles(kms: KMSSummary | None) -> list[str]:
     return [_trouble(plugin) for plugin in _troubled(kms)]
 
 
+def undetermined_problem(summary: Summary) -> str:
+    """Return why a report with undetermined keys is not complete; "" where there are none."""
+    return f"undetermined: {counted(summary.undetermined, 'key')}" if summary.undetermined else ""
+
+
 def plugin_problems(kms: KMSSummary | None) -> list[str]:
     """Return those of :func:`plugin_troubles` that leave values undetermined: an unhealthy plugin may still answer."""
     return [_trouble(plugin) for plugin in _troubled(kms) if plugin.state != "unhealthy"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -13,6 +14,7 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
 from etcdfix.cli.last_words import say_last_words
+from etcdfix.cli.metrics_file import Attempt, with_metrics_file
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say_incomplete
 from etcdfix.inputs.clusterlist import load_cluster_list
@@ -23,8 +25,10 @@ from etcdfix.operations.look.fleet import ExpectedReport, expected_of_list, merg
 from etcdfix.operations.look.merge_shards import merge_shards, open_shards
 from etcdfix.reports.fleet_model import FleetReport
 from etcdfix.reports.formats import SCAN_FORMATS
-from etcdfix.reports.formats.of_lists import FLEET_FORMATS
+from etcdfix.reports.formats.of_lists import FLEET_FORMATS, write_fleet_junit
+from etcdfix.text.times import seconds_between
 
+_JUNIT: Final = "junit"
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing wrong in any of them",
     ExitCode.FINDINGS: "findings: decrypt-failure, decode-failure or inconsistent; see --fail-on",
@@ -49,6 +53,7 @@ MEANINGS: dict[ExitCode, str] = {
     help="Leave out reports that were made longer ago, and say so: 20h for those of tonight.",
 )  # fmt: skip
 @fail_on_option
+@with_metrics_file
 @output_options(list(SCAN_FORMATS))
 def command(
     *,
@@ -58,6 +63,7 @@ def command(
     directory: Path | None,
     max_age: str | None,
     fail_on: tuple[Outcome, ...],
+    attempt: Attempt,
     output: str,
     output_file: Path | None,
     max_rows: int,
@@ -76,7 +82,7 @@ def command(
     if not fleet:
         if clusters is not None or directory is not None or max_age is not None:
             raise click.UsageError("--clusters, --reports and --max-age need --fleet")
-        return _merge_shards(files, fail_on, output, output_file, max_rows)
+        return _merge_shards(files, fail_on, attempt, output, output_file, max_rows)
     if output not in FLEET_FORMATS:
         raise click.UsageError(f"--fleet has no -o {output}; it has {', '.join(FLEET_FORMATS)}")
     expected = _expected(files, clusters, directory)
@@ -84,7 +90,10 @@ def command(
     oldest = oldest_of(max_age, now) if max_age is not None else None
     with destination(output_file, [clusters, *(one.path for one in expected)]) as stream:
         report = merge_fleet(expected, oldest=oldest, now=now)
-        FLEET_FORMATS[output](report, stream, max_rows)
+        if output == _JUNIT:
+            write_fleet_junit(report, stream, max_rows, counted=fail_on)
+        else:
+            FLEET_FORMATS[output](report, stream, max_rows)
         stream.flush()
     say_incomplete(report.incomplete_reasons)
     return fleet_exit_code(report, fail_on)
@@ -93,6 +102,7 @@ def command(
 def _merge_shards(
     files: tuple[Path, ...],
     fail_on: tuple[Outcome, ...],
+    attempt: Attempt,
     output: str,
     output_file: Path | None,
     max_rows: int,
@@ -105,8 +115,10 @@ def _merge_shards(
     private = any(shard.reveals_key_ids for shard in shards)
     with destination(output_file, files, private=private) as stream:
         reporter = SCAN_FORMATS[output](stream, max_rows)
+        reporter.heed(fail_on)
         result = merge_shards(shards, problems, reporter, max_causes=max_rows)
         stream.flush()
+    attempt.take(result, seconds=seconds_between(result.generated_at, result.finished_at))
     say_last_words(result, fail_on)
     # Where something lacks, it is not known whether anything was examined.
     return int(ExitCode.INCOMPLETE if result.problems else scan_exit_code(result, fail_on))

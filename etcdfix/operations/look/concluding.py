@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from etcdfix.reports.model import Remedy, Summary
-from etcdfix.reports.next_steps import next_way_out, plugin_problems
+from etcdfix.reports.next_steps import next_way_out, plugin_problems, undetermined_problem
 from etcdfix.reports.shard import Seen
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.words import counted
 
 
 def conclude(
@@ -37,8 +36,9 @@ def conclude(
         reasons.append("no key matches the given name")
     if seen.ended:
         reasons.append(f"{seen.ended} before the end")
-    if summary.undetermined:
-        reasons.append(f"undetermined: {counted(summary.undetermined, 'key')}")
+    undetermined = undetermined_problem(summary)
+    if undetermined:
+        reasons.append(undetermined)
     summary.next = next_way_out(
         summary,
         first,

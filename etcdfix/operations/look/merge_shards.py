@@ -224,7 +224,8 @@ class _Merge:
 
     def run(self, reporter: Reporter) -> ScanResult:
         """Write the whole, and return what it came to."""
-        reporter.begin(self._header())
+        header = self._header()
+        reporter.begin(header)
         for shard in self._shards:
             self._tally.absorb(shard.end.summary, shard.part.tally)
             self._losses.absorb(shard.part.losses)
@@ -250,17 +251,19 @@ class _Merge:
             words=self._first.part.words,
             again=self._again,
         )
-        reporter.end(
-            Conclusion(
-                source=self._first.end.source,
-                statuses=self._tally.statuses(),
-                summary=summary,
-                complete=not reasons,
-                incomplete_reasons=reasons,
-                finished_at=max(shard.end.finished_at for shard in self._shards),
-            )
+        conclusion = Conclusion(
+            source=self._first.end.source,
+            statuses=self._tally.statuses(),
+            summary=summary,
+            complete=not reasons,
+            incomplete_reasons=reasons,
+            finished_at=max(shard.end.finished_at for shard in self._shards),
         )
+        reporter.end(conclusion)
         return ScanResult(
+            source=conclusion.source,
+            generated_at=header.generated_at,
+            finished_at=conclusion.finished_at,
             summary=summary,
             complete=not reasons,
             new=self._new,

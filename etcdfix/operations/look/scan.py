@@ -37,6 +37,7 @@ from etcdfix.reports.model import (
     KMSPluginSummary,
     KMSSummary,
     Remedy,
+    ReportSource,
     Shard,
     Summary,
 )
@@ -100,8 +101,14 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
         nothing_named_exists: Keys, key prefixes or namespaces were named, and none of them exists.
         suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
         ended: What ended it early; None where nothing did.
+        source: What was read, as the report has it.
+        generated_at: When it began, as the report has it.
+        finished_at: When it ended, likewise.
     """
 
+    source: ReportSource
+    generated_at: str
+    finished_at: str
     summary: Summary
     complete: bool
     new: dict[Outcome, int]
@@ -115,6 +122,12 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
     denied: list[str] = msgspec.field(default_factory=list)
     filters: Filters | None = None
     hidden: HiddenFindings | None = None
+
+    @property
+    def reached_end(self) -> bool:
+        """Whether everything in scope was seen, decided or not."""
+        seen = not self.problems and self.ended is None
+        return seen and self.below_prefix and not self.nothing_named_exists
 
 
 def run_scan(
@@ -155,7 +168,8 @@ def run_scan(
         if request.filters:
             filters = request.filters.published(partial(landmarks_of, source, examiner))
             reporter = filtering = FilteringReporter(reporter, filters)
-        reporter.begin(_header(source, request, cluster, shard))
+        header = _header(source, request, cluster, shard)
+        reporter.begin(header)
         with contextlib.closing(Gathering(source, examiner, request, reporter)) as gathering:
             tally, not_object_sample = gathering.tally, gathering.not_object_sample
             stale: Drawn[None] | None = Drawn(examiner, EACH_VALUE) if request.filters.stale else None
@@ -226,6 +240,9 @@ def run_scan(
     )
     _uncut(partial(reporter.end, conclusion), ended)  # what comes too late to be told changes nothing
     return ScanResult(
+        source=conclusion.source,
+        generated_at=header.generated_at,
+        finished_at=conclusion.finished_at,
         summary=summary,
         complete=not reasons,
         new=gathering.new,

@@ -20,6 +20,13 @@ from etcdfix.reports.formats.machine import (
 from etcdfix.reports.formats.spreadsheet import CSVReporter
 from etcdfix.reports.formats.table import TableReporter
 
+
+def _junit(stream: BinaryIO) -> Reporter:
+    from etcdfix.reports.formats.junit_scan import JUnitReporter  # noqa: PLC0415 - only this form loads XML
+
+    return JUnitReporter(stream)
+
+
 SCAN_FORMATS: Mapping[str, Callable[[BinaryIO, int], Reporter]] = {
     "table": lambda stream, cap: TableReporter(stream, wide=False, max_rows=cap),
     "wide": lambda stream, cap: TableReporter(stream, wide=True, max_rows=cap),
@@ -30,4 +37,5 @@ SCAN_FORMATS: Mapping[str, Callable[[BinaryIO, int], Reporter]] = {
     "name": lambda stream, _cap: NameReporter(stream),
     "csv": lambda stream, _cap: CSVReporter(stream),
     "html": lambda stream, _cap: HTMLReporter(stream),
+    "junit": lambda stream, _cap: _junit(stream),
 }

@@ -289,6 +289,12 @@ def write_yaml(report: msgspec.Struct, stream: BinaryIO, _max_rows: int) -> None
     stream.write(document_text(report, "yaml").encode())
 
 
+def _write_what_if_junit(report: WhatIfReport, stream: BinaryIO, _max_rows: int) -> None:
+    from etcdfix.reports.formats.junit_what_if import write_junit  # noqa: PLC0415 - only this form loads XML
+
+    write_junit(report, stream)
+
+
 USAGE_FORMATS: Mapping[str, Callable[[EncryptionUsageReport, BinaryIO, int], None]] = {
     "table": write_usage,
     "json": write_document,
@@ -298,6 +304,7 @@ WHAT_IF_FORMATS: Mapping[str, Callable[[WhatIfReport, BinaryIO, int], None]] = {
     "table": write_what_if,
     "json": write_document,
     "yaml": write_yaml,
+    "junit": _write_what_if_junit,
 }
 TRY_FORMATS: Mapping[str, Callable[[EncryptionTryReport, BinaryIO, int], None]] = {
     "table": write_try,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import BinaryIO, Final
 
+from etcdfix.model import Outcome
 from etcdfix.reports.compare_model import ComparisonReport
 from etcdfix.reports.copies_model import CopiesReport
 from etcdfix.reports.fleet_model import FleetReport
@@ -27,6 +28,23 @@ COMPARE_FORMATS: Final[Mapping[str, Callable[[ComparisonReport, BinaryIO, int], 
     "yaml": write_rows_yaml,
     "html": write_comparison,
 }
+
+
+def write_fleet_junit(
+    report: FleetReport, stream: BinaryIO, _max_rows: int, *, counted: Collection[Outcome] | None = None
+) -> None:
+    """Write a fleet for a CI system.
+
+    Args:
+        report: What is written.
+        stream: Where to.
+        counted: Outcomes that make the exit code; None for all that are wrong.
+    """
+    from etcdfix.reports.formats.junit_fleet import write_junit  # noqa: PLC0415 - only this form loads XML
+
+    write_junit(report, stream, counted=counted)
+
+
 FLEET_FORMATS: Final[Mapping[str, Callable[[FleetReport, BinaryIO, int], None]]] = {
     "table": write_fleet,
     "wide": lambda report, stream, max_rows: write_fleet(report, stream, max_rows, wide=True),
@@ -34,4 +52,5 @@ FLEET_FORMATS: Final[Mapping[str, Callable[[FleetReport, BinaryIO, int], None]]]
     "jsonl": write_fleet_lines,
     "yaml": write_rows_yaml,
     "html": write_fleet_page,
+    "junit": write_fleet_junit,
 }

@@ -11,7 +11,18 @@ from tests.support.reports import conclusion, header, write
 
 
 def test_formats_of_the_contract() -> None:
-    assert list(SCAN_FORMATS) == ["table", "wide", "json", "jsonl", "yaml", "status", "name", "csv", "html"]
+    assert list(SCAN_FORMATS) == [
+        "table",
+        "wide",
+        "json",
+        "jsonl",
+        "yaml",
+        "status",
+        "name",
+        "csv",
+        "html",
+        "junit",
+    ]
 
 
 @pytest.mark.parametrize("output", list(SCAN_FORMATS))

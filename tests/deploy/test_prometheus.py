@@ -1,0 +1,175 @@
+"""The alerts, the dashboard and the timer of docs/deploy: all they name is there, and says what they take it for."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import promql_parser
+import pytest
+import yaml
+
+from etcdfix.cli.root import cli, run
+from etcdfix.model import Outcome
+from etcdfix.verdicts.severity import Severity
+from tests.support.collecting import ALPHA
+from tests.support.kubelet import DEPLOY, REPOSITORY
+from tests.support.metrics import Samples, names, read_metrics
+
+ALERTS = DEPLOY / "prometheus" / "alerts.yaml"
+DASHBOARD = DEPLOY / "prometheus" / "dashboard.json"
+UNITS = DEPLOY / "systemd"
+PAGE = REPOSITORY / "docs" / "metrics.md"
+
+
+def rules() -> list[dict[str, Any]]:
+    return [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+
+
+def panels() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(DASHBOARD.read_text())["panels"]
+    return found
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    for rule in rules():
+        yield rule["alert"], rule["expr"]
+    for panel in panels():
+        for target in panel["targets"]:
+            yield f"{panel['title']} {target['refId']}", target["expr"]
+
+
+EXPRESSIONS = [pytest.param(expression, id=name) for name, expression in expressions()]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Samples:
+    """What a scan of the damaged snapshot writes."""
+    path = tmp_path_factory.mktemp("textfile") / "etcdfix.prom"
+    read = [
+        "--snapshot",
+        str(ALPHA / "snapshot.db.gz"),
+        "--encryption-config",
+        str(ALPHA / "config-lost.yaml"),
+    ]
+    run(["scan", *read, "--no-kms", "--cluster-name", "prod-eu-1", "-o", "name", "--metrics-file", str(path),
+         "--output-file", "/dev/null"])  # fmt: skip
+    return read_metrics(path.read_bytes())
+
+
+def series_in(expression: promql_parser.Expr) -> Iterator[promql_parser.VectorSelector]:
+    """Yield every selector of an expression, as the parser has them."""
+    found: list[promql_parser.VectorSelector] = []
+
+    def take(node: Any) -> None:
+        if isinstance(node, promql_parser.VectorSelector):
+            found.append(node)
+
+    promql_parser.walk(expression, take)
+    yield from found
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_what_an_expression_names_is_in_the_file(expression: str, written: Samples) -> None:
+    parsed = promql_parser.parse(expression)
+    named = set(re.findall(r"\betcdfix_\w+", expression))
+    assert {selector.name for selector in series_in(parsed)} == named
+    assert named
+    assert named <= names(written)
+    for selector in series_in(parsed):
+        told = [dict(labels) for name, labels in written if name == selector.name]
+        for matcher in selector.matchers.matchers:
+            assert all(matcher.name in labels for labels in told), f"{selector.name} has no {matcher.name}"
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_values_of_labels_are_words_of_ours(expression: str) -> None:
+    outcomes = {outcome.value for outcome in Outcome}
+    for told in re.findall(r'\boutcome(?:=~|!=|=)"([^"]*)"', expression):
+        assert set(told.split("|")) <= outcomes
+    for told in re.findall(r'\bseverity="([^"]*)"', expression):
+        assert told in {one.value for one in Severity}
+
+
+def test_an_expression_that_is_none_is_noticed() -> None:
+    with pytest.raises(ValueError, match="unclosed left parenthesis"):
+        promql_parser.parse("sum by (etcdfix_scan_keys")
+
+
+def test_every_alert_says_what_it_is_and_where_to_read_on() -> None:
+    seen = [rule["alert"] for rule in rules()]
+    assert len(set(seen)) == len(seen)
+    for rule in rules():
+        assert rule["alert"].startswith("Etcdfix")
+        assert rule["labels"]["severity"] in {"critical", "warning"}
+        assert set(rule["annotations"]) == {"summary", "description", "runbook"}
+        assert (REPOSITORY / rule["annotations"]["runbook"]).is_file()
+        assert f"`{rule['alert']}`" in PAGE.read_text()
+
+
+def test_each_thing_that_may_go_wrong_has_an_alert() -> None:
+    told = " ".join(rule["expr"] for rule in rules())
+    for word in (
+        'severity="breaks-now"', 'severity="breaks-at-restart"', "etcdfix_scan_complete == 0",
+        "etcdfix_scan_reached_end == 0", "time() - etcdfix_scan_timestamp_seconds >",
+        "absent(etcdfix_scan_timestamp_seconds)", "etcdfix_scan_stale_keys > 0", "etcdfix_scan_new_keys",
+    ):  # fmt: skip
+        assert word in told
+
+
+def test_panels_lie_beside_each_other_and_explain_themselves() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in panels():
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        taken |= cells
+        assert panel["title"]
+        assert panel["description"]
+        assert all("$cluster" in target["expr"] for target in panel["targets"])
+    assert len({panel["id"] for panel in panels()}) == len(panels())
+
+
+def test_the_dashboard_names_no_data_source_of_anybody() -> None:
+    board = json.loads(DASHBOARD.read_text())
+    assert {variable["name"] for variable in board["templating"]["list"]} == {"datasource", "cluster"}
+    uids = set(re.findall(r'"uid": "([^"]*)"', DASHBOARD.read_text()))
+    assert uids == {"etcdfix", "${datasource}"}
+
+
+def test_the_page_names_every_metric_and_its_labels(written: Samples) -> None:
+    page = PAGE.read_text()
+    for name in names(written):
+        assert f"`{name}`" in page
+    for name in set(re.findall(r"`(etcdfix_\w+)`", page)):
+        assert name in names(written)
+    for label in {label for _name, labels in written for label, _value in labels}:
+        assert f"`{label}`" in page
+
+
+def test_the_timers_command_is_one_of_ours() -> None:
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(UNITS / "etcdfix-scan.service")
+    program, name, *words = shlex.split(unit["Service"]["ExecStart"])
+    assert Path(program).name == "etcdfix"
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    with command.make_context(name, [*words]) as context:
+        metrics: Path = context.params["metrics_file"]
+    assert metrics.suffix == ".prom"
+    assert str(metrics.parent) in unit["Service"]["ReadWritePaths"].split()
+    timer = configparser.ConfigParser(interpolation=None)
+    timer.read(UNITS / "etcdfix-scan.timer")
+    assert timer["Timer"]["OnCalendar"]

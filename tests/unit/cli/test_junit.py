@@ -1,0 +1,221 @@
+"""``-o junit`` on the command line: the file is red where the exit code is not 0, and green where it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from etcdfix.cli import scan as scan_module
+from etcdfix.cli.root import run
+from etcdfix.errors import EndedEarly
+from etcdfix.model import Outcome
+from etcdfix.reports.formats.junit_diff import NOTHING_NEW
+from etcdfix.reports.formats.junit_scan import NAME, READABLE, WHOLE
+from etcdfix.reports.formats.junit_what_if import NOTHING_LOST
+from tests.support.collecting import ALPHA
+from tests.support.fleets import BASELINE, findings, write_report
+from tests.support.junit import ReadJUnit, read_junit
+from tests.support.memory_source import MemorySource
+from tests.support.objects import namespace_object, secret
+
+READ = [
+    "--snapshot",
+    str(ALPHA / "snapshot.db.gz"),
+    "--encryption-config",
+    str(ALPHA / "config-lost.yaml"),
+    "--no-kms",
+]
+Run = Callable[..., tuple[int, bytes]]
+
+
+@pytest.fixture
+def command(capfdbinary: pytest.CaptureFixture[bytes], no_variables: None) -> Run:
+    def run_command(*arguments: object) -> tuple[int, bytes]:
+        code = run([*map(str, arguments)])
+        return code, capfdbinary.readouterr().out
+
+    return run_command
+
+
+@pytest.fixture
+def scan(command: Run) -> Callable[..., tuple[int, ReadJUnit]]:
+    def run_scan(*arguments: object) -> tuple[int, ReadJUnit]:
+        code, out = command("scan", *READ, "-o", "junit", *arguments)
+        return code, read_junit(out)
+
+    return run_scan
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ([], 3),
+        (["namespaces"], 0),
+        (["pods"], 1),
+        (["pods", "--fail-on", "decode-failure,undetermined"], 1),
+        (["pods", "--fail-on", "none"], 0),
+        (["--fail-on", "decode-failure"], 1),
+        (["--fail-on", "none"], 0),
+        (["--fail-on", "undetermined"], 3),
+        (["-n", "kube-node-lease"], 0),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else str(one),
+)
+def test_it_is_red_where_the_exit_code_is_not_0(
+    scan: Callable[..., tuple[int, ReadJUnit]], arguments: list[str], code: int
+) -> None:
+    got, found = scan(*arguments)
+    assert got == code
+    assert found.is_red == (code != 0)
+    assert found.of(NAME)[WHOLE].state != "failure"
+    assert any(case.state == "failure" for case in found.cases) == (code == 1 or arguments == [])
+
+
+def test_what_a_baseline_knows_is_green_and_what_is_new_is_red(
+    scan: Callable[..., tuple[int, ReadJUnit]], command: Run, tmp_path: Path
+) -> None:
+    known = tmp_path / "known.json"
+    command("scan", *READ, "-o", "json", "--output-file", known)
+    code, found = scan("--baseline", known)
+    assert (code, found.is_red) == (0, False)
+    assert found.states()["skipped"] == 74, "73 findings, and that 11 of them are undetermined"
+    digest = re.compile(r'"value_sha256":"sha256:[0-9a-f]{4}')
+    known.write_text(digest.sub('"value_sha256":"sha256:0000', known.read_text(), count=1))
+    code, found = scan("--baseline", known)
+    assert code == 1
+    assert found.states()["failure"] == 1
+
+
+def test_merged_shards_are_the_whole(
+    scan: Callable[..., tuple[int, ReadJUnit]], command: Run, tmp_path: Path
+) -> None:
+    shards = [tmp_path / f"{index}.json" for index in (1, 2, 3)]
+    for index, path in enumerate(shards, start=1):
+        command("scan", *READ, "--shard", f"{index}/3", "-o", "json", "--output-file", path)
+    code, out = command("report", "merge", *shards, "-o", "junit")
+    whole_code, whole = scan()
+    assert code == whole_code == 3
+    assert read_junit(out).cases == whole.cases
+    code, out = command("report", "merge", *shards[1:], "-o", "junit", "--fail-on", "none")
+    assert code == 3
+    assert read_junit(out).of(NAME)[WHOLE].state == "error"
+
+
+def test_a_saved_report_is_as_red_as_the_scan(
+    scan: Callable[..., tuple[int, ReadJUnit]], command: Run, tmp_path: Path
+) -> None:
+    saved = tmp_path / "saved.jsonl"
+    command("scan", *READ, "-o", "jsonl", "--output-file", saved)
+    _code, out = command("report", "render", saved, "-o", "junit")
+    assert read_junit(out).cases == scan()[1].cases
+
+
+def test_a_scan_that_was_ended_is_red_though_nothing_was_found(
+    command: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holds = {
+        "/registry/namespaces/kube-system": namespace_object("kube-system"),
+        "/registry/secrets/pay/web": secret("web", "pay"),
+    }
+    source = MemorySource(holds, fails_after=1, failure=EndedEarly("ended by SIGTERM", 143))
+    monkeypatch.setattr(scan_module, "open_source", lambda _inputs, say: source)
+    code, out = command("scan", "--no-encryption", "-o", "junit", "--fail-on", "none")
+    found = read_junit(out)
+    assert code == 143
+    assert found.of(NAME)[WHOLE].message == "ended by SIGTERM before the end"
+    assert [case.state for case in found.cases if case.name == READABLE] == ["skipped"]
+
+
+def test_a_scan_that_examined_nothing_leaves_no_file(command: Run, tmp_path: Path) -> None:
+    made = tmp_path / "junit.xml"
+    code, _out = command("scan", "--snapshot", tmp_path / "missing.db", "-o", "junit", "--output-file", made)
+    assert code == 5
+    assert not made.exists()
+
+
+def test_no_key_below_the_prefix_is_red(command: Run) -> None:
+    code, out = command("scan", *READ, "--etcd-prefix", "/nowhere", "-o", "junit")
+    assert code == 5
+    assert read_junit(out).of(NAME)[WHOLE].state == "error"
+
+
+def test_two_nights(command: Run, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    command("scan", *READ, "pods", "-o", "json", "--output-file", first, "--revision", "400")
+    command("scan", *READ, "pods", "-o", "json", "--output-file", second)
+    code, out = command("report", "diff", first, second, "-o", "junit")
+    found = read_junit(out)
+    assert (code, found.is_red) == (1, True)
+    assert any(case.message.startswith("new: ") for case in found.of("pods").values())
+    code, out = command("report", "diff", second, second, "-o", "junit")
+    assert (code, read_junit(out).is_red) == (0, False)
+    saved = tmp_path / "diff.json"
+    command("report", "diff", first, second, "-o", "json", "--output-file", saved)
+    code, out = command("report", "render", saved, "-o", "junit")
+    assert code == 0
+    assert read_junit(out).of("etcdfix report diff")[NOTHING_NEW].state == "failure"
+
+
+@pytest.mark.parametrize(
+    ("today", "new", "code"),
+    [("rotated", "rotated", 0), ("lost", "rotated", 1), ("lost", "lost", 0), ("rotated", "lost", 0)],
+)
+def test_what_a_new_configuration_would_do(command: Run, today: str, new: str, code: int) -> None:
+    configurations = [
+        "--encryption-config",
+        ALPHA / f"config-{today}.yaml",
+        "--new",
+        ALPHA / f"config-{new}.yaml",
+    ]
+    got, out = command("encryption", "what-if", *READ[:2], "--no-kms", *configurations, "-o", "junit")
+    found = read_junit(out)
+    undetermined = any(case.state == "error" for case in found.cases)
+    assert got == (code or (3 if undetermined else 0))
+    assert found.is_red == (got != 0)
+    assert (found.of("etcdfix encryption what-if")[NOTHING_LOST].state == "failure") == (code == 1)
+    assert any(case.state == "failure" for case in found.of("secrets").values()) == (code == 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["good"], 0),
+        (["good", "bad"], 1),
+        (["good", "bad", "doubtful"], 3),
+        (["doubtful", "--fail-on", "decrypt-failure"], 0),
+        (["bad", "--fail-on", "none"], 0),
+        (["known"], 0),
+        (["lost", "--fail-on", "none"], 3),
+        (["good", "missing", "--fail-on", "none"], 3),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else str(one),
+)
+def test_a_fleet_has_a_case_for_each_cluster(
+    command: Run, tmp_path: Path, arguments: list[str], code: int
+) -> None:
+    undetermined = findings(1, outcome=Outcome.UNDETERMINED)
+    write_report(tmp_path / "good.json", [])
+    write_report(tmp_path / "bad.json", findings(2))
+    write_report(tmp_path / "known.json", findings(2, known=2), head={"baseline": BASELINE})
+    write_report(tmp_path / "doubtful.json", undetermined, reasons=["undetermined: 1 key"])
+    write_report(tmp_path / "lost.json", [], reasons=["page 7 is damaged"])
+    named = [word for word in arguments if (tmp_path / f"{word}.json").exists() or word == "missing"]
+    options = arguments[len(named) :]
+    files = [tmp_path / f"{name}.json" for name in named]
+    got, out = command("report", "merge", "--fleet", *files, *options, "-o", "junit")
+    found = read_junit(out)
+    assert got == code
+    assert found.is_red == (code != 0)
+    assert len(found.of("clusters")) == len(named)
+    states = {"good": "passed", "bad": "failure", "doubtful": "error", "known": "skipped", "lost": "error"}
+    if not options:
+        assert {Path(name).stem: case.state for name, case in found.of("clusters").items()} == {
+            name: states[name] for name in named
+        }
+    saved = tmp_path / "fleet.json"
+    command("report", "merge", "--fleet", *files, *options, "-o", "json", "--output-file", saved)
+    _code, rendered = command("report", "render", saved, "-o", "junit")
+    assert options or read_junit(rendered).cases == found.cases

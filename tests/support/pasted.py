@@ -1,0 +1,104 @@
+"""Blocks of the documentation, pasted into a shell: away from the network and from what this machine keeps.
+
+The shell has a network of its own with nothing but loopback, so a server of a block may take any port and no command
+reaches an etcd of this machine; processes of its own, which end with it; and an empty ``/var/lib``.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.support.command_blocks import REPOSITORY, Block
+from tests.support.etcd_places import NoEtcdError, find_tools
+from tests.support.shell_commands import before_the_last
+
+_SECONDS: Final = 300
+_NAMESPACES: Final = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+_LOOPBACK_UP: Final = """
+import fcntl, os, socket, struct, sys
+with socket.socket() as any_socket:  # SIOCSIFFLAGS, IFF_UP
+    fcntl.ioctl(any_socket, 0x8914, struct.pack("16sH14x", b"lo", 1))
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+@functools.cache
+def apart() -> list[str] | None:
+    """Return what goes before a command to have it run apart, or None where that is not allowed."""
+    prefix = [*_NAMESPACES, *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    try:
+        subprocess.run([*prefix, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return prefix
+
+
+def programs(folder: Path) -> Path:
+    """Put into a folder what PATH begins with: this etcdfix, and etcd with etcdctl where there are any."""
+    folder.mkdir()
+    ours = folder / "etcdfix"
+    ours.write_text(
+        f"#!{sys.executable}\nimport sys\n\nsys.path[0] = {str(REPOSITORY)!r}\n"
+        "from etcdfix.cli.root import main\n\nmain()\n"
+    )
+    ours.chmod(0o755)
+    try:
+        tools = find_tools()
+    except NoEtcdError:
+        return folder
+    (folder / "etcd").symlink_to(tools.etcd)
+    (folder / "etcdctl").symlink_to(tools.ctl)
+    if tools.utl is not None:
+        (folder / "etcdutl").symlink_to(tools.utl)
+    return folder
+
+
+def paste(blocks: Sequence[Block], place: Path) -> str:
+    """Run blocks one after the other in one shell, in a fresh folder, and return what they printed.
+
+    Raises:
+        AssertionError: A command that is not the last of its block failed, or the last one did not end as its mark
+            says; the text has the block and all that was printed.
+    """
+    prefix = apart()
+    assert prefix is not None
+    folder, home, kept = place / "work", place / "home", place / "var-lib"
+    for path in (folder, home, kept):
+        path.mkdir()
+    shutil.copytree(REPOSITORY / "fixtures", folder / "fixtures")
+    script = place / "script"
+    script.write_text(_script(blocks, kept))
+    path_variable = f"{programs(place / 'bin')}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+    done = subprocess.run(
+        [*prefix, sys.executable, "-c", _LOOPBACK_UP, "bash", str(script)],
+        cwd=folder,
+        env={"HOME": str(home), "PATH": path_variable},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+def _script(blocks: Sequence[Block], kept: Path) -> str:
+    parts = [f"set -e\nmount --bind '{kept}' /var/lib\n"]
+    for block in blocks:
+        assert block.mark is not None
+        first, last = before_the_last(block.commands)
+        parts.append(
+            f"{first}\nset +e\n{last}\n__code=$?\nset -e\n"
+            f'[ "$__code" = {block.mark.exit_code} ] || '
+            f'{{ echo "{block.where}: the last command ended with $__code, not {block.mark.exit_code}"; exit 125; }}\n'
+        )
+    return "".join(parts)

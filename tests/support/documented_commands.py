@@ -63,7 +63,7 @@ _ORDINARY: Final = (
         "touch",
         "uniq",
     ),
-    *("unzip", "wc", "xargs", "zcat"),
+    *("unzip", "wc", "xargs", "yq", "zcat"),
 )
 # Each program that the documentation may name, with the subcommands that it may use; none: any words.
 KNOWN: Final[dict[str, frozenset[str]]] = {

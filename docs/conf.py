@@ -56,16 +56,23 @@ _FOLDER_OF_MAN_PAGES: Final = "man1"
 def _links(name: str) -> Iterator[tuple[str, str]]:
     """Yield each page that a page links to, with the heading of level 2 above the link."""
     heading, is_heading = "", False
-    for token in MarkdownIt("commonmark").enable("table").parse((_TOP / f"{name}.md").read_text(encoding="utf-8")):
+    for token in (
+        MarkdownIt("commonmark").enable("table").parse((_TOP / f"{name}.md").read_text(encoding="utf-8"))
+    ):
         if token.type == "heading_open":
             is_heading = token.tag == "h2"
         elif token.type == "inline":
             if is_heading:
                 heading, is_heading = token.content, False
             for child in token.children or []:
-                target = str(child.attrs.get("href", "")).partition("#")[0] if child.type == "link_open" else ""
+                target = (
+                    str(child.attrs.get("href", "")).partition("#")[0] if child.type == "link_open" else ""
+                )
                 if target.endswith(".md") and "://" not in target:
-                    yield heading, posixpath.normpath(f"{posixpath.dirname(name)}/{target}").removesuffix(".md")
+                    yield (
+                        heading,
+                        posixpath.normpath(f"{posixpath.dirname(name)}/{target}").removesuffix(".md"),
+                    )
 
 
 def _tables_of_contents() -> dict[str, list[tuple[str, list[str]]]]:
@@ -82,7 +89,9 @@ def _tables_of_contents() -> dict[str, list[tuple[str, list[str]]]]:
     tables = {root_doc: list(sections.items())}
     waiting = [page for pages in sections.values() for page in pages]
     for page in waiting:
-        below = [target for target in dict.fromkeys(target for _, target in _links(page)) if target not in seen]
+        below = [
+            target for target in dict.fromkeys(target for _, target in _links(page)) if target not in seen
+        ]
         seen.update(below)
         waiting += below
         if below:
@@ -96,7 +105,12 @@ _TABLES: Final = _tables_of_contents()
 def _complete(_app: Sphinx, name: str, source: list[str]) -> None:
     """Put what is for the site alone below a page."""
     for caption, pages in _TABLES.get(name, []):
-        lines = [":hidden:", *([f":caption: {caption}"] if caption else []), "", *(f"/{page}" for page in pages)]
+        lines = [
+            ":hidden:",
+            *([f":caption: {caption}"] if caption else []),
+            "",
+            *(f"/{page}" for page in pages),
+        ]
         source[0] += "\n\n```{toctree}\n" + "\n".join(lines) + "\n```\n"
     if name == _MAN_PAGES:
         up = "../" * name.count("/")

@@ -44,6 +44,8 @@ suppress_warnings = ["misc.highlighting_failure"]
 
 html_theme = "furo"
 html_title = f"etcdfix {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_copyright = False
 html_show_sphinx = False
@@ -51,6 +53,8 @@ html_show_sphinx = False
 _INDEX: Final = "docs/README"
 _MAN_PAGES: Final = "docs/reference/man-pages"
 _FOLDER_OF_MAN_PAGES: Final = "man1"
+# To draw it would take a script of another host, or a browser that runs while the site is built.
+_NOT_DRAWN: Final = "*A diagram in the words of Mermaid; where the repository is shown, it is drawn.*"
 
 
 def _links(name: str) -> Iterator[tuple[str, str]]:
@@ -87,11 +91,11 @@ def _tables_of_contents() -> dict[str, list[tuple[str, list[str]]]]:
             seen.add(page)
             sections.setdefault(heading, []).append(page)
     tables = {root_doc: list(sections.items())}
+    # What an index of a folder lists stands below that one, even if another page mentions it first.
     waiting = [page for pages in sections.values() for page in pages]
+    waiting.sort(key=lambda page: not page.endswith("/README"))
     for page in waiting:
-        below = [
-            target for target in dict.fromkeys(target for _, target in _links(page)) if target not in seen
-        ]
+        below = [target for target in dict.fromkeys(target for _, target in _links(page)) if target not in seen]
         seen.update(below)
         waiting += below
         if below:
@@ -103,7 +107,7 @@ _TABLES: Final = _tables_of_contents()
 
 
 def _complete(_app: Sphinx, name: str, source: list[str]) -> None:
-    """Put what is for the site alone below a page."""
+    """Put in what is for the site alone."""
     for caption, pages in _TABLES.get(name, []):
         lines = [
             ":hidden:",
@@ -112,6 +116,7 @@ def _complete(_app: Sphinx, name: str, source: list[str]) -> None:
             *(f"/{page}" for page in pages),
         ]
         source[0] += "\n\n```{toctree}\n" + "\n".join(lines) + "\n```\n"
+    source[0] = source[0].replace("```mermaid", f"{_NOT_DRAWN}\n\n```mermaid")
     if name == _MAN_PAGES:
         up = "../" * name.count("/")
         links = [f'<a href="{up}{_FOLDER_OF_MAN_PAGES}/{file}">{file}</a>' for file, _ in _man_pages()]
@@ -138,5 +143,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Have Sphinx call the functions above."""
     app.connect("source-read", _complete)
     app.connect("build-finished", _finish)
-    app.add_lexer("mermaid", TextLexer)  # to draw it would take a script of another host
+    app.add_lexer("mermaid", TextLexer)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

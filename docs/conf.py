@@ -95,7 +95,9 @@ def _tables_of_contents() -> dict[str, list[tuple[str, list[str]]]]:
     waiting = [page for pages in sections.values() for page in pages]
     waiting.sort(key=lambda page: not page.endswith("/README"))
     for page in waiting:
-        below = [target for target in dict.fromkeys(target for _, target in _links(page)) if target not in seen]
+        below = [
+            target for target in dict.fromkeys(target for _, target in _links(page)) if target not in seen
+        ]
         seen.update(below)
         waiting += below
         if below:

@@ -134,6 +134,8 @@ def block(text: str, mark: str = "<!-- run -->", info: str = "sh") -> Block:
         ("true\nfalse\n", "<!-- run -->", False),
         ("false\ntrue\n", "<!-- run -->", False),
         ("false\n(exit 1)\n", "<!-- run exit=1 -->", False),
+        ("true\nfalse; (exit 3)\ntrue | cat &\n", "<!-- run exit=1,3,0 -->", True),
+        ("true\n", "<!-- run exit=1,0 -->", False),
         (
             "if true; then\n  exit 3\nfi\n",
             "<!-- run exit=3 -->",

@@ -20,17 +20,24 @@ COMMANDS: Final = frozenset({"sh", "bash", "console"})
 _PROMPT: Final = "$ "
 _TEST_COMMAND: Final = "<!-- test-command -->"
 _MARK: Final = re.compile(
-    r"<!-- (?P<way>run|parsed)(?:: (?P<journey>[a-z0-9-]+))?(?: exit=(?P<exit>\d+))? -->"
+    r"<!-- (?P<way>run|parsed)(?:: (?P<journey>[a-z0-9-]+))?(?: exit=(?P<exit>\d+(?:,\d+)*))? -->"
 )
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What a test does with a block; ``by_ci`` is the README's own test command, which ``.ci/run`` runs."""
+    """What a test does with a block.
+
+    Attributes:
+        run: It is run, and not only taken apart.
+        journey: Blocks of the page that run in one shell.
+        exit_codes: Of its last commands; what comes before ends with 0.
+        by_ci: It is the README's own test command, which ``.ci/run`` runs.
+    """
 
     run: bool
     journey: str | None = None
-    exit_code: int = 0
+    exit_codes: tuple[int, ...] = (0,)
     by_ci: bool = False
 
 
@@ -56,7 +63,8 @@ class Block:
         found = _MARK.fullmatch(self.before)
         if found is None:
             return None
-        return Mark(run=found["way"] == "run", journey=found["journey"], exit_code=int(found["exit"] or "0"))
+        codes = tuple(map(int, (found["exit"] or "0").split(",")))
+        return Mark(run=found["way"] == "run", journey=found["journey"], exit_codes=codes)
 
     @property
     def commands(self) -> str:

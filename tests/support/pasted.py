@@ -17,7 +17,7 @@ from typing import Final
 
 from tests.support.command_blocks import REPOSITORY, Block
 from tests.support.etcd_places import NoEtcdError, find_tools
-from tests.support.shell_commands import before_the_last
+from tests.support.shell_commands import statements
 
 _SECONDS: Final = 300
 _NAMESPACES: Final = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -64,8 +64,7 @@ def paste(blocks: Sequence[Block], place: Path) -> str:
     """Run blocks one after the other in one shell, in a fresh folder, and return what they printed.
 
     Raises:
-        AssertionError: A command that is not the last of its block failed, or the last one did not end as its mark
-            says; the text has the block and all that was printed.
+        AssertionError: A command did not end as the mark says; the text has which one, and all that was printed.
     """
     prefix = apart()
     assert prefix is not None
@@ -92,13 +91,13 @@ def paste(blocks: Sequence[Block], place: Path) -> str:
 
 
 def _script(blocks: Sequence[Block], kept: Path) -> str:
-    parts = [f"set -e\nmount --bind '{kept}' /var/lib\n"]
+    parts = [f"mount --bind '{kept}' /var/lib\n"]
     for block in blocks:
         assert block.mark is not None
-        first, last = before_the_last(block.commands)
-        parts.append(
-            f"{first}\nset +e\n{last}\n__code=$?\nset -e\n"
-            f'[ "$__code" = {block.mark.exit_code} ] || '
-            f'{{ echo "{block.where}: the last command ended with $__code, not {block.mark.exit_code}"; exit 125; }}\n'
-        )
+        typed, codes = statements(block.commands), block.mark.exit_codes
+        assert len(codes) <= len(typed), f"{block.where}: an exit code too many for its commands"
+        expected = (*[0] * (len(typed) - len(codes)), *codes)
+        for number, (words, code) in enumerate(zip(typed, expected, strict=True), 1):
+            wrong = f"{block.where}: command {number} ended with exit code $__code, not {code}"
+            parts.append(f'{words}\n__code=$?; [ "$__code" = {code} ] || {{ echo "{wrong}"; exit 125; }}\n')
     return "".join(parts)

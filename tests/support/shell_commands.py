@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 import tree_sitter_bash
@@ -34,17 +35,17 @@ def commands_in(text: str) -> list[list[str]]:
     return [[_word(part) for part in _parts(node)] for node in _every(_tree(text)) if node.type == "command"]
 
 
-def before_the_last(text: str) -> tuple[str, str]:
-    """Split off the last statement of a text.
+def statements(text: str) -> list[str]:
+    """Take a text apart into what a shell runs one after the other; a loop is one, and so is a pipe.
 
     Raises:
-        NotShellError: A shell would not take it, or there is no statement in it.
+        NotShellError: A shell would not take it, or there is nothing to run.
     """
-    statements = [child for child in _tree(text).named_children if child.type != "comment"]
-    if not statements:
+    starts = [child.start_byte for child in _tree(text).named_children if child.type != "comment"]
+    if not starts:
         raise NotShellError(text)
     raw = text.encode()
-    return raw[: statements[-1].start_byte].decode(), raw[statements[-1].start_byte :].decode()
+    return [raw[start:end].decode() for start, end in pairwise([*starts, len(raw)])]
 
 
 def _every(node: Node) -> Iterator[Node]:

@@ -10,10 +10,9 @@ import tomllib
 from pathlib import Path
 
 import click
-import pytest
 
 from etcdfix.apiserver.authorization import VERBS
-from etcdfix.cli.root import COMMANDS, cli, run
+from etcdfix.cli.root import COMMANDS, cli
 from etcdfix.verdicts.causes import Cause
 
 REPOSITORY = Path(__file__).parents[2]
@@ -110,14 +109,3 @@ def test_fixture_manifests_name_every_file() -> None:
         for file in manifest.parent.rglob("*"):
             if file.is_file() and file.name not in {"MANIFEST.toml", "README.md"}:
                 assert file.name in text, f"{manifest}: {file.name}"
-
-
-def test_the_tour_shows_what_the_command_prints(
-    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    readme = (REPOSITORY / "README.md").read_text()
-    block = re.search(r"```console\n\$ (etcdfix [^\n]*)\n(.*?)\n```", readme, re.DOTALL)
-    assert block is not None
-    monkeypatch.chdir(REPOSITORY)
-    assert run(shlex.split(block.group(1))[1:]) == 1
-    assert capfdbinary.readouterr().out.decode().rstrip() == block.group(2)

@@ -13,7 +13,7 @@ import pytest
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 from tests.support.command_blocks import COMMANDS, REPOSITORY, Block, all_blocks
 from tests.support.documented_commands import KNOWN, NotACommandError, check
-from tests.support.pasted import apart, paste
+from tests.support.pasted import apart, missing, paste
 from tests.support.shell_commands import NotShellError, commands_in
 
 OTHERS = {"text", "yaml", "json", "toml", "ini", "html", "mermaid", "python", "promql", "groovy"}
@@ -68,6 +68,8 @@ def test_a_block_is_of_commands_that_exist(block: Block) -> None:
 def test_blocks_run_as_they_are_pasted(blocks: list[Block], tmp_path: Path) -> None:
     if apart() is None:
         pytest.skip("no namespaces of its own for a shell")
+    if lacking := missing(blocks):
+        pytest.skip(f"not on this machine: {', '.join(lacking)}")
     printed = paste(blocks, tmp_path)
     shown = [block.output for block in blocks if block.output is not None]
     if shown and len(blocks) == 1:
@@ -86,6 +88,7 @@ def test_blocks_run_as_they_are_pasted(blocks: list[Block], tmp_path: Path) -> N
         "for node in a b; do kubectl -n kube-system get pods; done",
         'eval "$(etcdfix completion bash)"',
         "sudo etcdfix scan",
+        "export ETCDFIX_SNAPSHOT=backup.db",
         "etcdfix --help",
         "etcdfix encryption try --candidate-key NAME=FILE",
     ],
@@ -172,6 +175,13 @@ def test_blocks_of_a_journey_share_a_shell_and_nothing_of_ours(
     assert set(printed.split()) <= {"HOME", "PATH", "PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"}
     assert not re.search("ETCDFIX", printed)
     assert os.environ["ETCDFIX_QUIET"] == "1"
+
+
+def test_a_program_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KNOWN, "no-such-program", frozenset())
+    assert missing([block("own-script get pods\nif cd /; then no-such-program x; fi\n")]) == [
+        "no-such-program"
+    ]
 
 
 def test_a_session_is_its_prompts_and_what_they_printed() -> None:

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Final
 
 from tests.support.command_blocks import REPOSITORY, Block
+from tests.support.documented_commands import KNOWN
 from tests.support.etcd_places import NoEtcdError, find_tools
-from tests.support.shell_commands import statements
+from tests.support.shell_commands import commands_in, statements
 
 _SECONDS: Final = 300
+_SYSTEM: Final = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 _NAMESPACES: Final = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 _LOOPBACK_UP: Final = """
 import fcntl, os, socket, struct, sys
@@ -49,15 +51,32 @@ def programs(folder: Path) -> Path:
         "from etcdfix.cli.root import main\n\nmain()\n"
     )
     ours.chmod(0o755)
+    for name, path in _etcd_programs().items():
+        (folder / name).symlink_to(path)
+    return folder
+
+
+@functools.cache
+def _etcd_programs() -> dict[str, Path]:
     try:
         tools = find_tools()
     except NoEtcdError:
-        return folder
-    (folder / "etcd").symlink_to(tools.etcd)
-    (folder / "etcdctl").symlink_to(tools.ctl)
-    if tools.utl is not None:
-        (folder / "etcdutl").symlink_to(tools.utl)
-    return folder
+        return {}
+    return {"etcd": tools.etcd, "etcdctl": tools.ctl, **({"etcdutl": tools.utl} if tools.utl else {})}
+
+
+def missing(blocks: Sequence[Block]) -> list[str]:
+    """Return the programs of blocks that this machine does not have."""
+    named = {words[0] for block in blocks for words in commands_in(block.commands) if words}
+    ours = {"etcdfix", *_etcd_programs()}
+    found = subprocess.run(
+        ["bash", "-c", 'for name; do type "$name" >&2 || echo "$name"; done', "bash", *sorted(named - ours)],
+        env={"PATH": _SYSTEM},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return sorted(set(found.stdout.split()) & set(KNOWN))
 
 
 def paste(blocks: Sequence[Block], place: Path) -> str:
@@ -74,11 +93,10 @@ def paste(blocks: Sequence[Block], place: Path) -> str:
     shutil.copytree(REPOSITORY / "fixtures", folder / "fixtures")
     script = place / "script"
     script.write_text(_script(blocks, kept))
-    path_variable = f"{programs(place / 'bin')}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
     done = subprocess.run(
         [*prefix, sys.executable, "-c", _LOOPBACK_UP, "bash", str(script)],
         cwd=folder,
-        env={"HOME": str(home), "PATH": path_variable},
+        env={"HOME": str(home), "PATH": f"{programs(place / 'bin')}:{_SYSTEM}"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -11,6 +11,7 @@ import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
 _BASH: Final = Language(tree_sitter_bash.language())
+_COMMANDS: Final = frozenset({"command", "declaration_command"})  # the latter: export NAME=VALUE
 
 
 class NotShellError(Exception):
@@ -32,7 +33,7 @@ def commands_in(text: str) -> list[list[str]]:
     Raises:
         NotShellError: A shell would not take it.
     """
-    return [[_word(part) for part in _parts(node)] for node in _every(_tree(text)) if node.type == "command"]
+    return [[_word(part) for part in _parts(node)] for node in _every(_tree(text)) if node.type in _COMMANDS]
 
 
 def statements(text: str) -> list[str]:
@@ -55,6 +56,8 @@ def _every(node: Node) -> Iterator[Node]:
 
 
 def _parts(command: Node) -> Iterator[Node]:
+    if command.type == "declaration_command":
+        yield from command.children
     name = command.child_by_field_name("name")
     if name is not None:
         yield name.named_children[0]

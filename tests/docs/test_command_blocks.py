@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.text.commands import ACKNOWLEDGEMENT
-from tests.support.command_blocks import COMMANDS, REPOSITORY, Block, all_blocks
+from tests.support.command_blocks import COMMANDS, REPOSITORY, Block, all_blocks, named_in_sentences, pages
 from tests.support.documented_commands import KNOWN, NotACommandError, check
 from tests.support.pasted import apart, missing, paste
 from tests.support.shell_commands import NotShellError, commands_in
@@ -62,6 +62,16 @@ def test_a_block_is_of_commands_that_exist(block: Block) -> None:
     assert found, "no command in it"
     for words in found:
         check(words)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_what_sentences_name_is_a_command(page: Path) -> None:
+    for where, text in named_in_sentences(page):
+        for words in commands_in(re.sub(r"(?<=\w)(\|[\w-]+)+", "", text)):  # bash|zsh|fish: the first of them
+            try:
+                check(words, whole=False)
+            except NotACommandError as exc:
+                pytest.fail(f"{where}: {text}: {exc}")
 
 
 @pytest.mark.parametrize("blocks", journeys(), ids=lambda blocks: blocks[0].where)

@@ -102,3 +102,11 @@ def blocks_of(page: Path) -> Iterator[Block]:
 
 def all_blocks() -> list[Block]:
     return [block for page in pages() for block in blocks_of(page)]
+
+
+def named_in_sentences(page: Path) -> Iterator[tuple[str, str]]:
+    """Yield what sentences and tables of a page name as a command of ours, and where."""
+    for token in MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8")):
+        for child in token.children or []:
+            if child.type == "code_inline" and child.content.startswith("etcdfix ") and token.map is not None:
+                yield f"{page.relative_to(REPOSITORY)}:{token.map[0] + 1}", child.content

@@ -113,8 +113,12 @@ class NotACommandError(Exception):
     """No such command, or it does not take these words."""
 
 
-def check(words: list[str]) -> None:
+def check(words: list[str], *, whole: bool = True) -> None:
     """Raise where a command is none of ours, and none of the known ones.
+
+    Args:
+        words: The program, and what stands behind it.
+        whole: Nothing that it needs may lack; a sentence may name a command without all of that.
 
     Raises:
         NotACommandError: It is not.
@@ -127,7 +131,7 @@ def check(words: list[str]) -> None:
     if program == "kubectl" and rest[:1] == ["etcdfix"]:
         program, rest = "etcdfix", rest[1:]
     if program == "etcdfix":
-        _check_ours(rest)
+        _check_ours(rest, whole=whole)
     elif program in KNOWN:
         _check_other(program, rest)
     elif not _is_placeholder(words[0]):
@@ -151,15 +155,19 @@ def _is_placeholder(word: str) -> bool:
     return _PLACEHOLDER.search(word) is not None
 
 
-def _check_ours(words: list[str]) -> None:
+def _check_ours(words: list[str], *, whole: bool) -> None:
     """Have click take the words apart as if the command were called, with a value for each placeholder."""
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"] if not any(map(_is_placeholder, words)) else ["--help"]
     for _ in range(_MOST_PLACEHOLDERS):
         try:
             _take_apart(words)
-        except (click.exceptions.Exit, click.MissingParameter) as exc:
-            if isinstance(exc, click.MissingParameter):
-                raise NotACommandError(exc.format_message()) from exc
+        except click.exceptions.Exit:
             return  # --help, --version
+        except click.MissingParameter as exc:
+            if whole:
+                raise NotACommandError(exc.format_message()) from exc
+            return
         except click.BadParameter as exc:
             words = _with_values(words, exc)
         except click.UsageError as exc:

@@ -60,23 +60,19 @@ _NOT_DRAWN: Final = "*A diagram in the words of Mermaid; where the repository is
 def _links(name: str) -> Iterator[tuple[str, str]]:
     """Yield each page that a page links to, with the heading of level 2 above the link."""
     heading, is_heading = "", False
-    for token in (
-        MarkdownIt("commonmark").enable("table").parse((_TOP / f"{name}.md").read_text(encoding="utf-8"))
-    ):
+    text = (_TOP / f"{name}.md").read_text(encoding="utf-8")
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
         if token.type == "heading_open":
             is_heading = token.tag == "h2"
         elif token.type == "inline":
             if is_heading:
                 heading, is_heading = token.content, False
             for child in token.children or []:
-                target = (
-                    str(child.attrs.get("href", "")).partition("#")[0] if child.type == "link_open" else ""
-                )
+                target = str(child.attrs.get("href", "")).partition("#")[0]
                 if target.endswith(".md") and "://" not in target:
-                    yield (
-                        heading,
-                        posixpath.normpath(f"{posixpath.dirname(name)}/{target}").removesuffix(".md"),
-                    )
+                    path = posixpath.normpath(f"{posixpath.dirname(name)}/{target}")
+                    if (_TOP / path).is_file():  # else a warning of MyST says so
+                        yield heading, path.removesuffix(".md")
 
 
 def _tables_of_contents() -> dict[str, list[tuple[str, list[str]]]]:

@@ -78,7 +78,7 @@ KNOWN: Final[dict[str, frozenset[str]]] = {
         | {"snapshot", "user"}
     ),
     "etcdutl": frozenset({"snapshot"}),
-    "git": frozenset({"clone", "checkout"}),
+    "git": frozenset({"add", "checkout", "clone", "commit", "diff", "push", "tag", "verify-tag"}),
     "journalctl": frozenset(),
     "jq": frozenset(),
     "k3s": frozenset({"etcd-snapshot", "kubectl", "secrets-encrypt", "server", "token"}),
@@ -89,7 +89,7 @@ KNOWN: Final[dict[str, frozenset[str]]] = {
     "lint-imports": frozenset(),
     "mypy": frozenset(),
     "openssl": frozenset({"rand", "verify", "x509"}),
-    "pip": frozenset({"download", "install"}),
+    "pip": frozenset({"check", "download", "install"}),
     "podman": frozenset({"build", "load", "run"}),
     "promtool": frozenset({"check", "test"}),
     "pytest": frozenset(),

@@ -26,83 +26,63 @@ _SAMPLES: Final = (
 )
 _MOST_PLACEHOLDERS: Final = 20
 
-_ORDINARY: Final = (
-    # of the shell itself
-    *("[", "cd", "echo", "eval", "exit", "export", "kill", "printf", "read", "set", "source", "test", "trap"),
-    *("true", "umask", "unset", "until", "wait"),
-    # of every Linux
-    *(
-        "awk",
-        "base64",
-        "cat",
-        "chmod",
-        "chown",
-        "cp",
-        "cmp",
-        "curl",
-        "cut",
-        "date",
-        "df",
-        "diff",
-        "env",
-        "find",
-    ),
-    *("grep", "gunzip", "gzip", "head", "install", "less", "ln", "ls", "man", "mkdir", "mktemp", "mv", "ps"),
-    *(
-        "rm",
-        "sed",
-        "seq",
-        "sha256sum",
-        "sleep",
-        "sort",
-        "stat",
-        "sudo",
-        "tail",
-        "tar",
-        "tee",
-        "touch",
-        "uniq",
-    ),
-    *("unzip", "wc", "xargs", "yq", "zcat"),
-)
+_OF_THE_SHELL: Final = (
+    "[", "cd", "echo", "eval", "exit", "export", "kill", "printf", "read", "set", "source", "test", "trap", "true",
+    "umask", "unset", "until", "wait",
+)  # fmt: skip
+_OF_EVERY_LINUX: Final = (
+    "awk", "base64", "bash", "cat", "chmod", "chown", "cp", "cmp", "curl", "cut", "date", "df", "diff", "env", "find",
+    "grep", "gunzip", "gzip", "head", "install", "less", "ln", "ls", "man", "mkdir", "mktemp", "mv", "ps", "rm", "sed",
+    "seq", "sha256sum", "sleep", "sort", "stat", "sudo", "tail", "tar", "tee", "touch", "uniq", "unzip", "wc", "xargs",
+    "zcat",
+)  # fmt: skip
 # Each program that the documentation may name, with the subcommands that it may use; none: any words.
 KNOWN: Final[dict[str, frozenset[str]]] = {
-    **dict.fromkeys(_ORDINARY, frozenset()),
-    "apt-get": frozenset({"install", "update"}),
+    **dict.fromkeys((*_OF_THE_SHELL, *_OF_EVERY_LINUX), frozenset()),
+    # etcd, what runs it, and what reads it
     "crictl": frozenset({"exec", "images", "logs", "ps", "rm", "stop", "stopp"}),
-    "ctr": frozenset({"images", "run"}),
-    "docker": frozenset({"build", "load", "push", "run"}),
     "etcd": frozenset(),
     "etcdctl": frozenset(
         {"alarm", "auth", "compaction", "defrag", "del", "endpoint", "get", "member", "put", "role"}
         | {"snapshot", "user"}
     ),
     "etcdutl": frozenset({"snapshot"}),
-    "git": frozenset({"add", "checkout", "clone", "commit", "diff", "push", "tag", "verify-tag"}),
-    "journalctl": frozenset(),
-    "jq": frozenset(),
+    "sqlite3": frozenset(),  # kine's file
+    # Kubernetes and its distributions
     "k3s": frozenset({"etcd-snapshot", "kubectl", "secrets-encrypt", "server", "token"}),
     "kubectl": frozenset(
         {"annotate", "apply", "auth", "cp", "create", "delete", "describe", "edit", "exec", "explain", "get"}
         | {"label", "logs", "patch", "replace", "rollout", "scale", "version", "wait"}
     ),
-    "lint-imports": frozenset(),
-    "mypy": frozenset(),
+    "rke2": frozenset({"etcd-snapshot", "secrets-encrypt", "server"}),
+    "talosctl": frozenset({"cp", "etcd", "get", "read", "service"}),
+    # keys, and where they come from
     "openssl": frozenset({"rand", "verify", "x509"}),
-    "pip": frozenset({"check", "download", "install"}),
-    "podman": frozenset({"build", "load", "run"}),
+    "vault": frozenset({"read", "status", "write"}),
+    # services of a node, and their logs
+    "journalctl": frozenset(),
+    "systemctl": frozenset({"daemon-reload", "restart", "start", "status", "stop"}),
+    # reports in other programs
+    "jq": frozenset(),
     "promtool": frozenset({"check", "test"}),
-    "pytest": frozenset(),
+    "yq": frozenset(),
+    # images
+    "ctr": frozenset({"images", "run"}),
+    "docker": frozenset({"build", "load", "push", "run"}),
+    "podman": frozenset({"build", "load", "run"}),
+    # how etcdfix is installed
+    "apt-get": frozenset({"install", "update"}),
+    "git": frozenset({"add", "checkout", "clone", "commit", "diff", "push", "tag", "verify-tag"}),
+    "pip": frozenset({"check", "download", "install"}),
     "python": frozenset(),
     "python3": frozenset(),
+    # how it is made
+    "lint-imports": frozenset(),
+    "mypy": frozenset(),
+    "pytest": frozenset(),
     "ruff": frozenset({"check", "format"}),
-    "rke2": frozenset({"etcd-snapshot", "secrets-encrypt", "server"}),
     "sphinx-build": frozenset(),
-    "sqlite3": frozenset(),
-    "systemctl": frozenset({"daemon-reload", "restart", "start", "status", "stop"}),
-    "talosctl": frozenset({"cp", "etcd", "get", "read", "service"}),
     "tox": frozenset({"run"}),
-    "vault": frozenset({"read", "status", "write"}),
 }
 # Options whose value is a word of its own: it is not the subcommand.
 _WITH_VALUE: Final = frozenset({"-n", "--namespace", "--context", "--kubeconfig", "-s", "--endpoints", "-C"})

@@ -8,12 +8,13 @@ Decisions: ``docs/adr/0020-the-site.md``.
 from __future__ import annotations
 
 import posixpath
+import re
 import runpy
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from markdown_it import MarkdownIt
 from pygments.lexers.special import TextLexer
@@ -49,6 +50,11 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_copyright = False
 html_show_sphinx = False
+
+_COMMANDS: Final = re.compile(
+    r'(?<=<div class="highlight-sh notranslate"><div class="highlight"><pre>).*?(?=</pre>)', re.DOTALL
+)
+_TAG_OR_HYPHENED: Final = re.compile(r"<[^>]*>|[^\s<]*-[^\s<]*")
 
 _INDEX: Final = "docs/README"
 _MAN_PAGES: Final = "docs/reference/man-pages"
@@ -125,6 +131,18 @@ def _man_pages() -> list[tuple[str, str]]:
     return list(runpy.run_path(str(_DOCS / "reference" / "manpages.py"))["pages"]())
 
 
+def _keep_words_whole(
+    _app: Sphinx, _name: str, _template: str, context: dict[str, Any], _tree: object
+) -> None:
+    """Have commands fold between words only: a browser also breaks behind a hyphen, and ``--`` would stand alone."""
+    if "body" in context:
+        context["body"] = _COMMANDS.sub(lambda found: _TAG_OR_HYPHENED.sub(_word, found[0]), context["body"])
+
+
+def _word(found: re.Match[str]) -> str:
+    return found[0] if found[0].startswith("<") else f'<span class="word">{found[0]}</span>'
+
+
 def _finish(app: Sphinx, problem: Exception | None) -> None:
     """Write what is no page of Sphinx: the start page under the name that servers look for, and the man pages."""
     if problem is not None or app.builder.name != "html":
@@ -140,6 +158,7 @@ def _finish(app: Sphinx, problem: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Have Sphinx call the functions above."""
     app.connect("source-read", _complete)
+    app.connect("html-page-context", _keep_words_whole)
     app.connect("build-finished", _finish)
     app.add_lexer("mermaid", TextLexer)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

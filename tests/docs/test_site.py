@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import posixpath
 import re
 from pathlib import Path
@@ -9,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.support.command_blocks import REPOSITORY, pages
+from tests.support.command_blocks import REPOSITORY, blocks_of, pages
 from tests.support.site import Page, built_site, read_page
 
 # Sphinx's own, of no use to who reads: the general index, which is empty.
@@ -79,6 +80,15 @@ def test_nothing_is_loaded_from_elsewhere(site: Path, built: dict[str, Page]) ->
     for style in site.rglob("*.css"):
         loads = re.findall(r"(?:@import\s+|url\()\s*['\"]?(https?:|//)", style.read_text(encoding="utf-8"))
         assert loads == [], style
+
+
+def test_what_is_copied_from_the_site_is_what_is_run(site: Path) -> None:
+    """Word for word: commands are coloured and folded, and nothing comes of that in what is pasted."""
+    for page in pages():
+        text = (site / page.relative_to(REPOSITORY).with_suffix(".html")).read_text(encoding="utf-8")
+        shown = re.findall(r'<div class="highlight-sh notranslate">.*?<pre>(.*?)</pre>', text, re.DOTALL)
+        copied = [html.unescape(re.sub(r"<[^>]*>", "", block)).strip("\n") for block in shown]
+        assert copied == [block.text.strip("\n") for block in blocks_of(page) if block.info == "sh"], page
 
 
 def test_there_is_a_man_page_for_every_command(site: Path, built: dict[str, Page]) -> None:

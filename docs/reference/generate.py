@@ -22,7 +22,7 @@ def commands() -> str:
 def _help_pages(command: click.Command, name: str, parent: click.Context | None, parts: list[str]) -> None:
     settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "terminal_width": 100}
     with click.Context(command, info_name=name, parent=parent, **settings) as page:
-        parts.append(f"## `{page.command_path}`\n\n```\n{command.get_help(page)}\n```\n")
+        parts.append(f"## `{page.command_path}`\n\n```text\n{command.get_help(page)}\n```\n")
         if isinstance(command, click.Group):
             for below in command.list_commands(page):
                 found = command.get_command(page, below)

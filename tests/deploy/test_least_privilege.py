@@ -33,7 +33,9 @@ HOLDS = (
 def documented_commands() -> list[list[str]]:
     """The block of the README that makes the user, word by word."""
     page = (DEPLOY / "README.md").read_text()
-    (block,) = re.findall(r"^ *```\n( *etcdctl role add etcdfix\n.*?)^ *```", page, re.DOTALL | re.MULTILINE)
+    (block,) = re.findall(
+        r"^ *```sh\n( *etcdctl role add etcdfix\n.*?)^ *```", page, re.DOTALL | re.MULTILINE
+    )
     return [shlex.split(line)[1:] for line in block.splitlines()]
 
 

@@ -236,7 +236,7 @@ def test_the_nights_do_not_overlap() -> None:
 def blocks() -> list[list[str]]:
     """The lines of each block of commands of the page."""
     page = (DEPLOY / "README.md").read_text()
-    found = re.findall(r"^ *```\n(.*?)^ *```", page, re.DOTALL | re.MULTILINE)
+    found = re.findall(r"^ *```sh\n(.*?)^ *```", page, re.DOTALL | re.MULTILINE)
     return [[line.strip() for line in block.splitlines()] for block in found]
 
 

@@ -11,13 +11,11 @@ import json
 import os
 import re
 import shlex
-from contextlib import ExitStack
 from pathlib import Path
 
-import click
 import pytest
 
-from etcdfix.cli.root import cli, run
+from etcdfix.cli.root import run
 from etcdfix.operations.look.explain_cause import cause_summary
 from etcdfix.reports.formats.causes import head_lines
 from etcdfix.verdicts.causes import Cause
@@ -107,27 +105,6 @@ def commands(text: str) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("cause", Cause)
-def test_every_command_is_one(cause: Cause) -> None:
-    found = commands(page(cause))
-    assert found
-    for words in found:
-        parse(words)
-
-
-def parse(words: list[str]) -> None:
-    """Have click take a command's words apart, as if it were called; an unknown option or value raises."""
-    command: click.Command = cli
-    with ExitStack() as stack:
-        context = click.Context(cli, info_name="etcdfix", **cli.context_settings)
-        while isinstance(command, click.Group):
-            below = command.get_command(context, words[0])
-            assert below is not None, words
-            command, words = below, words[1:]
-            context = stack.enter_context(click.Context(command, info_name=command.name, parent=context))
-        command.make_context(command.name, [*words], parent=context)
-
-
 READERS = frozenset({"explain", "history", "get", "scan", "impact", "orphans"})
 
 
@@ -143,7 +120,9 @@ def test_what_reads_runs_on_a_snapshot(
     (tmp_path / "FILE").symlink_to(small)
     (tmp_path / "fixtures").symlink_to(REPOSITORY / "fixtures")
     monkeypatch.chdir(tmp_path)
-    for words in commands(page(cause)):
+    found = commands(page(cause))
+    assert found
+    for words in found:
         if words[0] not in READERS or "--manifest" in words or "--kms-endpoint" in words:
             continue
         options = [] if "--snapshot" in words else ["--snapshot", "FILE"]

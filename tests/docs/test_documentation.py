@@ -10,48 +10,12 @@ import tomllib
 from pathlib import Path
 
 import click
-import pytest
 
 from etcdfix.apiserver.authorization import VERBS
-from etcdfix.cli.root import COMMANDS, cli, run
+from etcdfix.cli.root import COMMANDS, cli
 from etcdfix.verdicts.causes import Cause
 
 REPOSITORY = Path(__file__).parents[2]
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
-
-
-def command_lines() -> list[tuple[str, str]]:
-    """Every ``etcdfix …`` line inside a fenced block, with the page it stands on."""
-    found = []
-    for page in PAGES:
-        for block in re.findall(
-            r"^```(?:sh|console)?\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE
-        ):
-            shown = block.splitlines()
-            if any(line.startswith("$ ") for line in shown):
-                shown = [line for line in shown if line.startswith("$ ")]
-            for line in shown:
-                match = re.search(r"(?:^|&& |\$ )(?:\.venv/bin/)?(etcdfix [^|;>&#]*)", line)
-                if match and "…" not in line and "..." not in line:
-                    found.append((page.name, match.group(1).strip()))
-    return found
-
-
-@pytest.mark.parametrize(("page", "line"), command_lines())
-def test_documented_commands_exist_with_their_options(page: str, line: str) -> None:
-    words = shlex.split(line)[1:]
-    context = click.Context(cli, info_name="etcdfix", **cli.context_settings)
-    if not words or words[0].startswith("-"):
-        return
-    command = cli.get_command(context, words[0])
-    assert command is not None, f"{page}: {line}"
-    if isinstance(command, click.Group) and len(words) > 1:
-        command = command.get_command(context, words.pop(1))
-        assert command is not None, f"{page}: {line}"
-    known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
-    for word in words[1:]:
-        if word.startswith("-") and word != "-":
-            assert word.split("=")[0] in known | {"-h", "--help"}, f"{page}: {line}: {word}"
 
 
 def test_every_command_has_help_and_is_in_the_reference() -> None:
@@ -113,12 +77,6 @@ def test_the_readmes_commands_run_with_any_python_that_is_new_enough_and_say_so_
         assert (fine.returncode, fine.stdout, fine.stderr) == (0, "ready\n", "")
 
 
-def test_links_between_pages_lead_somewhere() -> None:
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
-
-
 def test_the_runbook_grants_what_is_asked_of_the_api_servers() -> None:
     page = (REPOSITORY / "docs" / "runbooks" / "denied.md").read_text()
     granted = set()
@@ -151,14 +109,3 @@ def test_fixture_manifests_name_every_file() -> None:
         for file in manifest.parent.rglob("*"):
             if file.is_file() and file.name not in {"MANIFEST.toml", "README.md"}:
                 assert file.name in text, f"{manifest}: {file.name}"
-
-
-def test_the_tour_shows_what_the_command_prints(
-    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    readme = (REPOSITORY / "README.md").read_text()
-    block = re.search(r"```console\n\$ (etcdfix [^\n]*)\n(.*?)\n```", readme, re.DOTALL)
-    assert block is not None
-    monkeypatch.chdir(REPOSITORY)
-    assert run(shlex.split(block.group(1))[1:]) == 1
-    assert capfdbinary.readouterr().out.decode().rstrip() == block.group(2)

@@ -274,7 +274,7 @@ def plain(text: str, folder: Path) -> str:
 def block(title: str) -> re.Match[str]:
     """Return the block of a situation, with what is in it; a sentence has to follow it."""
     found = re.search(
-        rf"^## {re.escape(title)}\n\n```console\n(.*?)\n```\n\n[A-Z]",
+        rf"^## {re.escape(title)}\n\n<!-- parsed -->\n```console\n(.*?)\n```\n\n[A-Z]",
         PAGE.read_text(),
         re.MULTILINE | re.DOTALL,
     )

@@ -28,6 +28,7 @@ damaged in some way or not at all, and a configuration that has its key, or anot
 as `delete` examines its object, with everything else that etcd holds, and what is said is compared with what
 was done.
 
+<!-- parsed -->
 ```sh
 pytest -m exam tests/exam
 ```

@@ -39,7 +39,7 @@ ENDPOINTS, FILE = "--endpoints 10.0.0.1:2379", "--kine /var/lib/rancher/k3s/serv
 def _commands(*, on_kine: bool) -> list[str]:
     page, title, k3s = PAGE.read_text().partition("## k3s and RKE2\n")
     blocks = {
-        text: re.findall(r"^ *```\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE) for text in (page, k3s)
+        text: re.findall(r"^ *```sh\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE) for text in (page, k3s)
     }
     lines = [line.strip() for block in blocks[page] for line in block.splitlines()]
     if not on_kine:

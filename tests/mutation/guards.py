@@ -502,6 +502,7 @@ A guard that no test would miss is a guard that somebody can remove. So each one
 at a time, and the tests that run its line are run until one fails: then the mutant is killed. What survives either
 cannot be told from the original, and stands below with the reason, or is a missing test.
 
+<!-- parsed -->
 ```sh
 python -m tests.mutation.guards --output docs/mutation.md
 ```

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,8 @@ _INSTALLED: Final = _PACKAGE / "cause_pages"
 _IN_THE_SOURCES: Final = _PACKAGE.parent / "docs" / "causes"
 _SECTION: Final = "\n## "
 _LONGEST_WORD: Final = 60
+# What the tests are to do with a block of commands: nothing for who reads it.
+_MARK: Final = re.compile(r"^ *<!-- .*? -->\n", re.MULTILINE)
 
 
 def named_cause(word: str) -> Cause:
@@ -59,9 +62,9 @@ def cause_page(cause: Cause) -> CausePage:
 
 
 def page_text(cause: Cause) -> str:
-    """Return the page of a cause as it is written, in Markdown."""
+    """Return the page of a cause as it is written, in Markdown, without the marks for tests."""
     folder = _INSTALLED if _INSTALLED.is_dir() else _IN_THE_SOURCES
-    return (folder / f"{cause}.md").read_text(encoding="utf-8")
+    return _MARK.sub("", (folder / f"{cause}.md").read_text(encoding="utf-8"))
 
 
 def cause_summary(cause: Cause) -> CauseSummary:

@@ -85,7 +85,7 @@ def test_each_command_does_what_the_page_says(
         assert done.returncode == expected, f"{line}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
-    blocks = re.findall(r"^ *```\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     copy, copies, history, restore = (line.strip() for block in blocks for line in block.splitlines())
     run(copy)
     assert "6 objects (6 deleted): 6 with a good copy" in run(copies)

@@ -48,7 +48,7 @@ def test_each_command_does_what_the_page_says(
     search = f"{programs}:{os.environ['PATH']}"
     environment = {"HOME": str(tmp_path), "PATH": search, "XDG_STATE_HOME": str(tmp_path / "state")}
 
-    blocks = re.findall(r"^ *```\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     lines = [line.strip() for block in blocks for line in block.splitlines()]
     said: dict[str, str] = {}
     for line in lines:

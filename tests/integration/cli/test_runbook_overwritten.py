@@ -122,7 +122,7 @@ def test_each_command_does_what_the_page_says(
 ) -> None:
     data = tmp_path / "data"
     etcd = start_local_etcd(flags=(f"--data-dir={data}",))
-    blocks = re.findall(r"^ *```\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     lines = [line.strip() for block in blocks for line in block.splitlines()]
     explain, history, revision, copy, log, file, _undo = lines
     with KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as api:

@@ -24,6 +24,7 @@ def test_every_cause_is_shown_as_plain_text(cause: Cause, capfd: pytest.CaptureF
     assert shown.startswith(f"{cause}\n")
     assert "**" not in shown
     assert "```" not in shown
+    assert "<!--" not in shown
     assert "](" not in shown
 
 

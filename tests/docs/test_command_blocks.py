@@ -1,0 +1,199 @@
+"""Every block of commands in the documentation is run, or taken apart and held against what the programs take."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from etcdfix.text.commands import ACKNOWLEDGEMENT
+from tests.support.command_blocks import COMMANDS, REPOSITORY, Block, all_blocks, named_in_sentences, pages
+from tests.support.documented_commands import KNOWN, NotACommandError, check
+from tests.support.pasted import apart, missing, paste
+from tests.support.shell_commands import NotShellError, commands_in
+
+OTHERS = {"text", "yaml", "json", "toml", "ini", "html", "mermaid", "python", "promql", "groovy"}
+BLOCKS = all_blocks()
+WITH_COMMANDS = [block for block in BLOCKS if block.info in COMMANDS]
+
+
+def journeys() -> list[list[Block]]:
+    """What is run: blocks that stand alone, and those of one page that belong together."""
+    alone, together = [], defaultdict(list)
+    for block in WITH_COMMANDS:
+        if block.mark is None or not block.mark.run or block.mark.by_ci:
+            continue
+        if block.mark.journey is None:
+            alone.append([block])
+        else:
+            together[block.page, block.mark.journey].append(block)
+    return [*together.values(), *alone]
+
+
+def test_every_block_says_what_is_in_it() -> None:
+    unknown = [f"{block.where}: {block.info!r}" for block in BLOCKS if block.info not in COMMANDS | OTHERS]
+    assert unknown == []
+
+
+def test_no_commands_stand_in_a_block_of_text() -> None:
+    """What begins like a command is to be pasted, so it has to be checked."""
+    programs = {"etcdfix", "$", *KNOWN} - {"etcd", "date", "test", "read", "head"}
+    found = [
+        block.where
+        for block in BLOCKS
+        if block.info not in COMMANDS and (block.text.split(maxsplit=1) or [""])[0] in programs
+    ]
+    assert found == []
+
+
+def test_every_block_with_commands_is_marked() -> None:
+    assert [block.where for block in WITH_COMMANDS if block.mark is None] == []
+
+
+@pytest.mark.parametrize("block", WITH_COMMANDS, ids=lambda block: block.where)
+def test_a_block_is_of_commands_that_exist(block: Block) -> None:
+    read = subprocess.run(["bash", "-n"], input=block.commands, capture_output=True, text=True, check=False)
+    assert (read.returncode, read.stderr) == (0, "")
+    found = commands_in(block.commands)
+    assert found, "no command in it"
+    for words in found:
+        check(words)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_what_sentences_name_is_a_command(page: Path) -> None:
+    for where, text in named_in_sentences(page):
+        for words in commands_in(re.sub(r"(?<=\w)(\|[\w-]+)+", "", text)):  # bash|zsh|fish: the first of them
+            try:
+                check(words, whole=False)
+            except NotACommandError as exc:
+                pytest.fail(f"{where}: {text}: {exc}")
+
+
+@pytest.mark.parametrize("blocks", journeys(), ids=lambda blocks: blocks[0].where)
+def test_blocks_run_as_they_are_pasted(blocks: list[Block], tmp_path: Path) -> None:
+    if apart() is None:
+        pytest.skip("no namespaces of its own for a shell")
+    if lacking := missing(blocks):
+        pytest.skip(f"not on this machine: {', '.join(lacking)}")
+    printed = paste(blocks, tmp_path)
+    shown = [block.output for block in blocks if block.output is not None]
+    if shown and len(blocks) == 1:
+        assert printed.rstrip() == shown[0].rstrip()
+
+
+# --- the checks themselves --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "etcdfix scan --snapshot FILE --encryption-config enc.yaml secrets -n shop",
+        f"etcdfix delete KEY --reason REASON --expect-mod-revision N --dry-run {ACKNOWLEDGEMENT}",
+        "kubectl etcdfix scan --snapshot backup.db",
+        "for node in a b; do kubectl -n kube-system get pods; done",
+        'eval "$(etcdfix completion bash)"',
+        "sudo etcdfix scan",
+        "export ETCDFIX_SNAPSHOT=backup.db",
+        "etcdfix --help",
+        "etcdfix encryption try --candidate-key NAME=FILE",
+    ],
+)
+def test_what_is_right_passes(command: str) -> None:
+    for words in commands_in(command):
+        check(words)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "etcdfix scann",
+        "etcdfix scan --no-such-option",
+        "etcdfix scan --limit many",
+        "etcdfix scan -o pdf",
+        "etcdfix explain --snapshot backup.db | etcdfix scan --snapshot",
+        "echo $(etcdfix scan --no-colour)",
+        "while true; do etcdfix encryption lin enc.yaml; done",
+        "kubectl -n shop gett pods",
+        "notaprogram --help",
+    ],
+)
+def test_what_is_wrong_is_found(command: str) -> None:
+    *before, last = commands_in(command)
+    for words in before:
+        if "$(" not in " ".join(words):
+            check(words)
+    with pytest.raises(NotACommandError):
+        check(last)
+
+
+def test_what_no_shell_takes_is_found() -> None:
+    with pytest.raises(NotShellError):
+        commands_in("kubectl get 'pods")
+
+
+def block(text: str, mark: str = "<!-- run -->", info: str = "sh") -> Block:
+    return Block(REPOSITORY / "README.md", 1, info, text, mark)
+
+
+@pytest.mark.parametrize(
+    ("text", "mark", "passes"),
+    [
+        ("true\nfalse\n", "<!-- run exit=1 -->", True),
+        ("true\nfalse\n", "<!-- run -->", False),
+        ("false\ntrue\n", "<!-- run -->", False),
+        ("false\n(exit 1)\n", "<!-- run exit=1 -->", False),
+        ("true\nfalse; (exit 3)\ntrue | cat &\n", "<!-- run exit=1,3,0 -->", True),
+        ("true\n", "<!-- run exit=1,0 -->", False),
+        (
+            "if true; then\n  exit 3\nfi\n",
+            "<!-- run exit=3 -->",
+            False,
+        ),  # the shell of a reader would be gone
+        (
+            "# nothing but a name\ntest -d fixtures && cd / && ls -A /var/lib | wc -l | grep -qx 0\n",
+            "<!-- run -->",
+            True,
+        ),
+    ],
+)
+def test_a_run_ends_as_its_mark_says(text: str, mark: str, passes: bool, tmp_path: Path) -> None:
+    if apart() is None:
+        pytest.skip("no namespaces of its own for a shell")
+    if passes:
+        paste([block(text, mark)], tmp_path)
+        return
+    with pytest.raises(AssertionError, match="exit code"):
+        paste([block(text, mark)], tmp_path)
+
+
+def test_blocks_of_a_journey_share_a_shell_and_nothing_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if apart() is None:
+        pytest.skip("no namespaces of its own for a shell")
+    monkeypatch.setenv("ETCDFIX_QUIET", "1")
+    mark = "<!-- run: two -->"
+    printed = paste(
+        [block("cd fixtures\nthere=$PWD\n", mark), block('[ "$PWD" = "$there" ]\nenv | cut -d= -f1\n', mark)],
+        tmp_path,
+    )
+    assert set(printed.split()) <= {"HOME", "PATH", "PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"}
+    assert not re.search("ETCDFIX", printed)
+    assert os.environ["ETCDFIX_QUIET"] == "1"
+
+
+def test_a_program_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KNOWN, "no-such-program", frozenset())
+    assert missing([block("own-script get pods\nif cd /; then no-such-program x; fi\n")]) == [
+        "no-such-program"
+    ]
+
+
+def test_a_session_is_its_prompts_and_what_they_printed() -> None:
+    session = block("$ echo a\na\n$ echo b\nb\n", info="console")
+    assert (session.commands, session.output) == ("echo a\necho b\n", "a\nb\n")

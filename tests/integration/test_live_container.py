@@ -6,9 +6,9 @@ import pytest
 
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
-from tests.support.certificates import CertificateAuthority
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.servers import EtcdServers
 from tests.support.collecting import ALPHA
-from tests.support.etcd_server import EtcdServers
 
 pytestmark = [pytest.mark.docker, pytest.mark.etcd]
 

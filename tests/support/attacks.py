@@ -14,11 +14,11 @@ from typing import Any
 from etcdfix.model import StoredValue
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
+from etcdfix.testing.protobytes import block, object_meta, unknown
 from etcdfix.verdicts.deletability import DELETION_RISKS, AcceptRisk
 from tests.support import encoders
 from tests.support.change_runs import Ran, Registry
 from tests.support.objects import IDENTITY, configuration_of_rules, provider
-from tests.support.protobytes import block, object_meta, unknown
 
 # Test keys: they protect nothing.
 TRUE, WRONG, OTHER = bytes(range(32)), bytes(range(100, 132)), bytes(range(200, 232))

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
+from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.encoders import aescbc_body, aesgcm_body
-from tests.support.protobytes import block, object_meta, unknown
 
 # Test keys: they protect nothing.
 KEY_1, KEY_2 = b"0123456789abcdef", b"fedcba9876543210"

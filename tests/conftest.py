@@ -15,7 +15,7 @@ from hypothesis import settings
 
 from etcdfix.sources.etcd import threads
 from etcdfix.testing.certificates import CertificateAuthority
-from etcdfix.testing.plugin import started_or_missing, starter
+from etcdfix.testing.providing import started_or_missing, starter
 from etcdfix.testing.servers import EtcdServer, EtcdServers, disposable_etcd
 from tests.support.change_runs import Registry
 from tests.support.thorough import THOROUGH

@@ -12,47 +12,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
-from typing import Any, TypeVar
+from contextlib import closing
 
 import pytest
 
-from etcdfix.testing.places import NoEtcdError
+from etcdfix.testing.providing import MISSING, started_or_missing, starter
 from etcdfix.testing.servers import EtcdServer, EtcdServers
 
-_Made = TypeVar("_Made")
-_MISSING = "etcd_missing"
 _numbers = itertools.count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Take ``etcd_missing`` from the project's configuration."""
     parser.addini(
-        _MISSING, 'Where no etcd can be started, tests that want one "fail" or "skip".', default="fail"
+        MISSING, 'Where no etcd can be started, tests that want one "fail" or "skip".', default="fail"
     )
-
-
-def started_or_missing(config: pytest.Config, make: Callable[[], _Made]) -> _Made:
-    """Return what was made; where there is no etcd, fail or skip the test, with the reason."""
-    try:
-        return make()
-    except NoEtcdError as exc:
-        if config.getini(_MISSING) == "skip":
-            pytest.skip(str(exc))
-        pytest.fail(f"{exc}; or set {_MISSING} = skip in the configuration of pytest", pytrace=False)
-
-
-@contextmanager
-def starter(servers: EtcdServers) -> Iterator[Callable[..., EtcdServer]]:
-    """Give what starts servers; all of them end with the block."""
-    with ExitStack() as stack:
-
-        def start(**variant: Any) -> EtcdServer:
-            server = servers.start(**variant)
-            stack.callback(server.stop)
-            return server
-
-        yield start
 
 
 @pytest.fixture(scope="session")

@@ -93,6 +93,11 @@ class EtcdServer:
             raise NotDisposable(_GONE.format(self.endpoint))
         return self._etcdctl(*arguments, input=input)
 
+    @property
+    def user(self) -> str | None:
+        """``NAME:PASSWORD`` of who may do everything; None while nobody has to log in."""
+        return ":".join(self._user) if self._user is not None else None
+
     def is_marked(self) -> bool:
         """Say whether :data:`MARKER` is in it."""
         return self._etcdctl("get", "--print-value-only", "--", MARKER.decode()).strip() == MARKER_VALUE
@@ -109,7 +114,7 @@ class EtcdServer:
             cacert, cert, key = self.tls
             command += [f"--cacert={cacert}", f"--cert={cert}", f"--key={key}"]
         if self._user is not None:
-            command.append("--user={}:{}".format(*self._user))
+            command.append(f"--user={self.user}")
         done = subprocess.run(
             [*command, *arguments], input=input, capture_output=True, check=False, env=clean_environment()
         )

@@ -72,7 +72,8 @@ class Way(NamedTuple):
         does: What is done, for the documentation.
         cause: What etcdfix says of it.
         do: Gives the damaged value of a value that is in order; raises DoesNotFit.
-        also: What it says in other surroundings: values before and after it that open, a provider without a tag.
+        also: What it says in other surroundings: with or without values before and after it that open under the same
+            key, of an object in another encoding, or under aescbc, which has no tag.
         fits: To which values; "" for all.
     """
 
@@ -172,7 +173,7 @@ WAYS: Final[Mapping[Damage, Way]] = {
         "one bit of the tag changed", Cause.CIPHERTEXT_DAMAGED, doing.bit("tag"), (), _TAGGED
     ),
     Damage.NONCE_BIT: Way(
-        "one bit of the nonce changed", Cause.NONCE_DAMAGED, doing.bit("nonce"), (), _TAGGED
+        "one bit of the nonce changed", Cause.NONCE_DAMAGED, doing.bit("nonce"), (Cause.WRONG_KEY,), _TAGGED
     ),
     Damage.IV_OVERWRITTEN: Way(
         "the initialisation vector overwritten", Cause.IV_DAMAGED, doing.iv_overwritten, (), "of aescbc"
@@ -181,7 +182,7 @@ WAYS: Final[Mapping[Damage, Way]] = {
         "cut at the end",
         Cause.VALUE_TRUNCATED,
         doing.truncated,
-        (Cause.OWNER_UNKNOWN,),
+        (Cause.OWNER_UNKNOWN, Cause.CBOR_DAMAGED),
         "long enough, not of KMS",
     ),
     Damage.CUT_SHORT: Way(
@@ -201,12 +202,17 @@ WAYS: Final[Mapping[Damage, Way]] = {
         "all bytes of the object replaced by zeros",
         Cause.ZEROED_VALUE,
         inside(lambda plaintext: bytes(len(plaintext))),
+        (Cause.WRONG_KEY,),
     ),
     Damage.EMPTY_OBJECT: Way(
         "kind and version left, nothing in it", Cause.EMPTY_OBJECT, inside(doing.empty_object), (), _PROTOBUF
     ),
     Damage.MAGIC_BIT: Way(
-        "one bit of the first four bytes changed", Cause.MAGIC_DAMAGED, inside(doing.magic_bit), (), _PROTOBUF
+        "one bit of the first four bytes changed",
+        Cause.MAGIC_DAMAGED,
+        inside(doing.magic_bit),
+        (Cause.IV_DAMAGED,),
+        _PROTOBUF,
     ),
     Damage.WIRE_TYPE: Way(
         "a field of a type that there is not", Cause.PROTOBUF_DAMAGED, inside(doing.wire_type), (), _PROTOBUF
@@ -222,7 +228,7 @@ WAYS: Final[Mapping[Damage, Way]] = {
         "an object stored as JSON, with its CRD",
     ),
     Damage.CBOR_BREAK: Way(
-        "a byte replaced by a break",
+        "a break in place of its first key",
         Cause.CBOR_DAMAGED,
         inside(doing.cbor_break),
         (),
@@ -232,8 +238,7 @@ WAYS: Final[Mapping[Damage, Way]] = {
         "random bytes in place of the object",
         Cause.UNKNOWN_ENCODING,
         inside(lambda _plaintext: b"\xc3" + secrets.token_bytes(300)),
-        (Cause.JSON_DAMAGED,),
-        "not of aescbc",
+        (Cause.JSON_DAMAGED, Cause.WRONG_KEY),
     ),
     Damage.KIND_BIT: Way(
         "one bit of its kind changed", Cause.KIND_NOT_REGISTERED, inside(doing.kind_bit), (), _PROTOBUF
@@ -242,7 +247,7 @@ WAYS: Final[Mapping[Damage, Way]] = {
         "apiVersion and kind left out (of JSON: the kind)",
         Cause.KIND_MISSING,
         inside(doing.no_kind),
-        (),
+        (Cause.WRONG_KEY,),
         "an object stored as protobuf, or as JSON with its CRD",
     ),
     Damage.OTHER_KIND: Way(

@@ -90,9 +90,13 @@ def plant(
     stored = server.get(at)
     if stored is None:
         raise DoesNotFit(f"{display(at)}: there is nothing to damage")
-    way = WAYS[damage]
+    way, layout = WAYS[damage], StorageLayout(etcd_prefix)
+    if at.startswith(layout.prefix_bytes + b"ranges/") is not (damage is Damage.ALLOCATOR_CUT):
+        raise DoesNotFit(
+            f"{display(at)}, {damage}: below ranges/ it is {Damage.ALLOCATOR_CUT}, and nowhere else"
+        )
     try:
-        after = way.do(Seals(config, at, StorageLayout(etcd_prefix)), stored)
+        after = way.do(Seals(config, at, layout), stored)
     except DoesNotFit as exc:
         raise DoesNotFit(f"{display(at)}, {damage}: {exc}") from exc
     before: bytes | None = stored

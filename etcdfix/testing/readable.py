@@ -85,6 +85,7 @@ def assert_all_readable(
         SourceError: Nothing could be read.
         ConfigurationError: The arguments make no sense.
     """
+    __tracebackhide__ = True  # of pytest: what failed is the test's own line
     if (endpoints is None) is (snapshot is None):
         raise TypeError("name either endpoints or a snapshot")
     inputs = Inputs(
@@ -170,7 +171,7 @@ def _lines(
 ) -> Iterator[str]:
     where = " ".join(again.source[1:2])
     yield safe_text(
-        f"{found.count} of {counted(summary.keys, 'key')} cannot be relied upon in {where}"
+        f"{found.count} of {counted(summary.keys - summary.not_objects, 'object')} cannot be relied upon in {where}"
         if found.count
         else f"not everything was seen in {where}"
     )

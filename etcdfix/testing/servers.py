@@ -17,6 +17,7 @@ import contextlib
 import gzip
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import tempfile
@@ -97,6 +98,11 @@ class EtcdServer:
     def user(self) -> str | None:
         """``NAME:PASSWORD`` of who may do everything; None while nobody has to log in."""
         return ":".join(self._user) if self._user is not None else None
+
+    def has_member(self, name: str) -> bool:
+        """Say whether it is of a cluster with a member of that name."""
+        members = self._etcdctl("member", "list").decode(errors="replace")
+        return any(line.split(", ")[2:3] == [name] for line in members.splitlines())
 
     def is_marked(self) -> bool:
         """Say whether :data:`MARKER` is in it."""
@@ -257,6 +263,7 @@ class EtcdServers:
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="etcdfix-test-")))
             token = token or self._new_token()
+            name = f"etcdfix-{secrets.token_hex(8)}"
 
             def certify(host: str) -> None:
                 assert authority is not None
@@ -276,6 +283,7 @@ class EtcdServers:
                         snapshot=restorable,
                         token=token,
                         flags=flags,
+                        name=name,
                     )
                 )
             stack.callback(end)
@@ -285,6 +293,13 @@ class EtcdServers:
                 tls = ClientFiles(authority.cert, shown.cert, shown.key)
             server = EtcdServer(endpoint, self.kind, self._tools.ctl, tls=tls, end=stack.pop_all().close)
             self._running.callback(server.stop)
+            # Which address leads to a container, its engine says, and variables can have a say in that. A certificate
+            # that is out of date lets nobody in.
+            if self.kind == Containers.kind and not expired and not server.has_member(name):
+                raise NoEtcdError(
+                    f"{endpoint} is another etcd than the one that was started; nothing was written to it "
+                    "(TESTCONTAINERS_HOST_OVERRIDE and DOCKER_HOST say where containers are)"
+                )
             return server
         raise AssertionError("unreachable")
 

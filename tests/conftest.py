@@ -1,30 +1,29 @@
-"""Fixtures with a real etcd; what they give is explained in ``tests/support/etcd_server.py``."""
+"""What all tests have; the fixtures with a real etcd come from ``etcdfix/testing/plugin.py``."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from etcdfix.sources.etcd import threads
-from tests.support.certificates import CertificateAuthority
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.providing import started_or_missing, starter
+from etcdfix.testing.servers import EtcdServer, EtcdServers, disposable_etcd
 from tests.support.change_runs import Registry
-from tests.support.etcd_places import NoEtcdError
-from tests.support.etcd_server import EtcdServer, EtcdServers, given_server
 from tests.support.thorough import THOROUGH
 
 if TYPE_CHECKING:
     from tests.support.healing import LoseKey
 
-_Made = TypeVar("_Made")
+pytest_plugins = ["etcdfix.testing.plugin"]
 
 # No example has a deadline: machines are slow at times, and the first draw may read a corpus.
 settings.register_profile("sample", deadline=None, max_examples=100)
@@ -75,41 +74,22 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(folder)
 
 
-def _or_skip(make: Callable[[], _Made]) -> _Made:
-    try:
-        return make()
-    except NoEtcdError as exc:
-        pytest.skip(str(exc))  # which .ci/run counts as a failure: nobody reads the skips there
-
-
 @pytest.fixture(scope="session")
-def etcd_servers() -> Iterator[EtcdServers]:
-    """Starts etcd servers; all of them end with the session at the latest."""
-    with closing(_or_skip(EtcdServers.anywhere)) as servers:
-        yield servers
-
-
-@pytest.fixture(scope="session")
-def etcd_containers() -> Iterator[EtcdServers]:
+def etcd_containers(pytestconfig: pytest.Config) -> Iterator[EtcdServers]:
     """Starts etcd servers in containers, and nowhere else."""
-    with closing(_or_skip(EtcdServers.in_containers)) as servers:
+    with closing(started_or_missing(pytestconfig, EtcdServers.in_containers)) as servers:
         yield servers
 
 
 @pytest.fixture(scope="session")
 def etcd(request: pytest.FixtureRequest) -> Iterator[EtcdServer]:
-    """One plain server that tests share; each keeps to the keys under its own ``prefix``."""
+    """The plugin's own, or what ``ETCDFIX_TEST_ENDPOINTS`` names: one that has nothing to lose."""
     endpoints = os.environ.get("ETCDFIX_TEST_ENDPOINTS")
     if endpoints is None:
-        server = request.getfixturevalue("etcd_servers").start()
-        yield server
-        server.stop()
+        yield request.getfixturevalue("etcd")
         return
-    with ExitStack() as stack:
-        yield _or_skip(lambda: stack.enter_context(given_server(endpoints)))
-
-
-_NUMBERS = itertools.count(1)
+    with disposable_etcd(endpoints.partition(",")[0]) as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)
@@ -153,10 +133,9 @@ def lose_key(
 
 
 @pytest.fixture
-def prefix() -> bytes:
-    """A key prefix that no other test uses, and that is never one flipped bit away from that of another test."""
-    number = next(_NUMBERS)
-    return b"/etcdfix-tests/%04d%04d/" % (number, number)
+def prefix(etcd_prefix: str) -> bytes:
+    """The test's own storage prefix, as its etcd keys begin."""
+    return f"{etcd_prefix}/".encode()
 
 
 @pytest.fixture(autouse=True)
@@ -165,27 +144,9 @@ def _no_cluster_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etcdfix.cli.presets.ROOT", Path("/no/cluster/here"))
 
 
-@contextmanager
-def _starter(servers: EtcdServers) -> Iterator[Callable[..., EtcdServer]]:
-    with ExitStack() as stack:
-
-        def start(**variant: Any) -> EtcdServer:
-            server = servers.start(**variant)
-            stack.callback(server.stop)
-            return server
-
-        yield start
-
-
 @pytest.fixture(scope="module")
-def start_etcd(etcd_servers: EtcdServers) -> Iterator[Callable[..., EtcdServer]]:
-    """Start a server of one's own, in the variants of ``EtcdServers.start``; it ends with the module."""
-    with _starter(etcd_servers) as start:
-        yield start
-
-
-@pytest.fixture(scope="module")
-def start_local_etcd() -> Iterator[Callable[..., EtcdServer]]:
-    """The same, always as processes: their write-ahead logs are at hand, which those in containers are not."""
-    with closing(_or_skip(EtcdServers.as_processes)) as servers, _starter(servers) as start:
+def start_local_etcd(pytestconfig: pytest.Config) -> Iterator[Callable[..., EtcdServer]]:
+    """As ``start_etcd``, always as processes: their write-ahead logs are at hand, which those in containers are not."""
+    made = started_or_missing(pytestconfig, EtcdServers.as_processes)
+    with closing(made) as servers, starter(servers) as start:
         yield start

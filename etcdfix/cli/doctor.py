@@ -11,11 +11,12 @@ import click
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import FILE, LAST_MINOR, jobs_option, reading_options, source_options, what_to_read
+from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
 from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import destination
+from etcdfix.inputs.releases import LAST_MINOR
 from etcdfix.operations.look.doctor import DoctorRequest, DoctorResult, examine_health
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
 from etcdfix.remediation.places import RecordPaths

@@ -23,6 +23,7 @@ from etcdfix.cli.profiles import heeded_variables, profile_in_use
 from etcdfix.cli.variables import variable_of
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.overrides import Overrides, parse_overrides, servers_of
+from etcdfix.inputs.releases import parse_kubernetes_version
 from etcdfix.operations.opening import Inputs, load_encryption
 from etcdfix.reports.origin import shown_word
 from etcdfix.scope import ScopeRequest
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
     from etcdfix.inputs.manifest import Manifest
 
-FIRST_MINOR, LAST_MINOR = 17, 37
 SLOWEST_RATE, FASTEST_RATE = 0.1, 1e6
 _LONGEST_NAME = 253
 
@@ -353,26 +353,6 @@ def _fill_connection(connection: dict[str, Any], manifest: Manifest) -> None:
     connection["cacert"] = connection["cacert"] or manifest.cacert
     connection["cert"] = connection["cert"] or manifest.cert
     connection["key_file"] = connection["key_file"] or manifest.key
-
-
-def parse_kubernetes_version(text: str | None) -> int | None:
-    """Return the minor of ``1.36`` (``v1.36.2`` is fine too), None for none.
-
-    Raises:
-        ConfigurationError: Not a version, or one outside the tables.
-    """
-    if text is None:
-        return None
-    match = re.fullmatch(r"v?1\.(\d{1,3})(?:[.+-].*)?", text.strip())
-    if match is None:
-        raise ConfigurationError(f"--kubernetes-version {text!r} is not a version", hint="write it as 1.36")
-    minor = int(match.group(1))
-    if not FIRST_MINOR <= minor <= LAST_MINOR:
-        raise ConfigurationError(
-            f"--kubernetes-version 1.{minor} is outside what this version knows, 1.{FIRST_MINOR} to 1.{LAST_MINOR}",
-            hint="leave the option out to accept every known release",
-        )
-    return minor
 
 
 def what_to_read(

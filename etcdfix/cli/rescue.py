@@ -13,12 +13,13 @@ from etcdfix.cli.anchor import anchor_option, named_anchor
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import decoded_key, is_key, named_key
-from etcdfix.cli.options import FILE, parse_kubernetes_version, timeout_option
+from etcdfix.cli.options import FILE, timeout_option
 from etcdfix.cli.output import require_output, say
 from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import with_progress
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import destination
+from etcdfix.inputs.releases import parse_kubernetes_version
 from etcdfix.model import ClusterIdentity
 from etcdfix.operations.look.rescue import (
     DEFAULT_PER_SECOND,

@@ -10,9 +10,9 @@ from typing import Final
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.options import FIRST_MINOR, LAST_MINOR
 from etcdfix.cli.output_options import report_options
 from etcdfix.inputs.outputfile import destination
+from etcdfix.inputs.releases import FIRST_MINOR, LAST_MINOR
 from etcdfix.reports.formats.version import VERSION_FORMATS
 from etcdfix.reports.model import API_VERSION, READ_VERSIONS
 from etcdfix.reports.origin import TOOL

@@ -18,6 +18,7 @@ from typing import Self
 
 import msgspec
 
+from etcdfix.testing.places import clean_environment, find_tools
 from tests.benchmarks.large_data import (
     KEK_FILE,
     KMS_NAME,
@@ -31,7 +32,6 @@ from tests.benchmarks.large_data import (
 from tests.benchmarks.measure import Run, run
 from tests.benchmarks.results import Bar
 from tests.benchmarks.served import serving
-from tests.support.etcd_places import clean_environment, find_tools
 from tests.support.kms_plugin import KMSPlugin, load_keks
 
 ETCDCTL, RAW, SHA256SUM, AUGER = "etcdctl get --prefix", "raw paged read", "sha256sum", "auger extract"

@@ -16,7 +16,7 @@ from typing import Self
 
 import msgspec
 
-from tests.support.etcd_places import clean_environment
+from etcdfix.testing.places import clean_environment
 
 LOOK_SECONDS = 0.02
 """Between two looks at the memory of the processes of a command."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from etcdfix.testing.places import NoEtcdError, find_tools
 from tests.benchmarks.comparisons import (
     GROUPS,
     Command,
@@ -32,7 +33,6 @@ from tests.benchmarks.measure import Run, Spread, in_turn, machine
 from tests.benchmarks.page import NoPlaceError, growth_lines, table, write_page
 from tests.benchmarks.results import Comparison, Series, judge, load, merged, save
 from tests.benchmarks.served import restored
-from tests.support.etcd_places import NoEtcdError, find_tools
 
 RUNS = 5
 QUICK_KEYS, QUICK_RUNS = 10_000, 3

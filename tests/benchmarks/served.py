@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from etcdfix.testing.places import Tools, Wanted, free_port, start_process
 from tests.benchmarks.large_data import Made
-from tests.support.etcd_places import Tools, Wanted, free_port, start_process
 
 QUOTA = "--quota-backend-bytes=8000000000"
 

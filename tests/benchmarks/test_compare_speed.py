@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.testing.places import NoEtcdError
 from tests.benchmarks.measure import machine, run
 from tests.support import objects
 from tests.support.etcd_members import EtcdMembers, etcd_members
-from tests.support.etcd_places import NoEtcdError
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.etcd]
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.certificates import CertificateAuthority
-from tests.support.etcd_server import EtcdServer
-from tests.support.etcd_writes import ClientFiles
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.servers import EtcdServer
+from etcdfix.testing.writes import ClientFiles
 from tests.support.kubelet import DEPLOY, PlayedPod, the_only
 from tests.support.objects import KEY_1, aescbc, configuration_yaml, namespace_object, provider, secret
 

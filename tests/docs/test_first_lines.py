@@ -19,12 +19,12 @@ import msgspec
 import pytest
 
 from etcdfix.cli.root import run
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.places import NoEtcdError
+from etcdfix.testing.servers import READER, EtcdServer
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 from tests.support.audit_logs import own_directory
-from tests.support.certificates import CertificateAuthority
 from tests.support.etcd_members import etcd_members
-from tests.support.etcd_places import NoEtcdError
-from tests.support.etcd_server import READER, EtcdServer
 from tests.support.impact_objects import protobuf
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.objects import (

@@ -16,7 +16,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.support.etcd_places import NoEtcdError, find_tools
+from etcdfix.testing.places import NoEtcdError, find_tools
 
 REPOSITORY = Path(__file__).parents[2]
 PROGRAM = REPOSITORY / "fixtures" / "practice.py"

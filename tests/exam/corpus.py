@@ -18,10 +18,10 @@ from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout, builtin_directories
+from etcdfix.testing.protobytes import block, entry, object_meta, unknown
 from tests.support import objects
 from tests.support.golden import VARIABLE, api_samples, sample_kind
 from tests.support.memory_source import MemorySource, stored
-from tests.support.protobytes import block, entry, object_meta, unknown
 
 LAYOUT = StorageLayout()
 GROUP, PLURAL = "example.com", "widgets"

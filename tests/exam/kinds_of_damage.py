@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from etcdfix.errors import KMSRefused, KMSUnreachable
 from etcdfix.model import StoredValue
+from etcdfix.testing.protobytes import block, entry, number, object_meta, unknown
 from etcdfix.verdicts.causes import Cause
 from tests.exam import corpus
 from tests.exam.cases import (
@@ -28,7 +29,6 @@ from tests.exam.cases import (
 from tests.exam.corpus import Kind
 from tests.exam.ground import LOCAL, PLAIN, Ground, Plugin
 from tests.support import objects
-from tests.support.protobytes import block, entry, number, object_meta, unknown
 
 CBC = ("aescbc", "kms v1, CBC")
 KMS = tuple(name for name in PROVIDERS if name.startswith("kms"))

@@ -19,12 +19,12 @@ from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, Repair, RepairKind, RepairProof, StoredValue
 from etcdfix.repair import RepairSearch
 from etcdfix.storagekey import StorageLayout
+from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.exam import corpus
 from tests.exam.cases import Keyring, Sealed, Secrets, seal
 from tests.exam.judging import NeverWaits
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import IDENTITY, configuration_of_rules
-from tests.support.protobytes import block, object_meta, unknown
 
 TAGGED = ("aesgcm", "secretbox", "kms v1, GCM", "kms v2, key", "kms v2, seed")
 TAGLESS = ("aescbc", "kms v1, CBC")

@@ -19,6 +19,7 @@ from etcdfix.remediation.audit.record import Subject
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.rules import Rule
+from etcdfix.testing.servers import EtcdServer
 from tests.faults.dying_delete import Mortals, Order
 from tests.support import objects
 from tests.support.audit_logs import entry, write_log
@@ -32,7 +33,6 @@ from tests.support.durable_steps import (
     TORN_STEPS,
     WRITE_STEPS,
 )
-from tests.support.etcd_server import EtcdServer
 from tests.support.lossy_etcd import TXN, LossyProxy, Withheld
 from tests.support.objects import KUBE_SYSTEM_UID
 from tests.support.remediation_ground import Ground, delete, reached, reencrypt, repair, restore, stands

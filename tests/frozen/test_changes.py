@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.servers import EtcdServer
 from tests.frozen.freezing import Chance, came_to, is_frozen, stripped
 from tests.support.attacks import EVERY_FLAG, OTHER, TRUE, WRONG, Attacked, config_map, declared, seal, secret
-from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import ACKNOWLEDGED, candidate_config
-from tests.support.etcd_server import EtcdServer
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.objects import (
     IDENTITY,

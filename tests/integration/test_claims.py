@@ -6,7 +6,7 @@ import pytest
 
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
-from tests.support.etcd_server import EtcdServer
+from etcdfix.testing.servers import EtcdServer
 
 
 @pytest.mark.etcd

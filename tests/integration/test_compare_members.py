@@ -15,9 +15,9 @@ from etcdfix.cli.root import run
 from etcdfix.sources.etcd import hashkv
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
+from etcdfix.testing.places import NoEtcdError, find_tools
 from tests.support import objects
 from tests.support.etcd_members import EtcdMembers, etcd_members
-from tests.support.etcd_places import NoEtcdError, find_tools
 from tests.support.objects import KUBE_SYSTEM_UID
 
 pytestmark = pytest.mark.etcd

@@ -14,9 +14,9 @@ from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.rules import Rule
 from etcdfix.sources.etcd import client as client_module
+from etcdfix.testing.places import NoEtcdError
 from tests.support import objects
 from tests.support.etcd_members import EtcdMembers, etcd_members
-from tests.support.etcd_places import NoEtcdError
 from tests.support.remediation_ground import Ground, Recorded, delete, reached, restore, stands
 
 pytestmark = pytest.mark.etcd

@@ -18,11 +18,11 @@ from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step
 from etcdfix.rules import Rule
 from etcdfix.sources.etcd import client as client_module
+from etcdfix.testing.servers import EtcdServer
 from etcdfix.wire.etcd import READ_METHODS
 from tests.faults.dying_delete import STAND_STILL, Mortals, Order
 from tests.support import objects
 from tests.support.etcd_proxy import EtcdProxy, Refusal
-from tests.support.etcd_server import EtcdServer
 from tests.support.lossy_etcd import TXN, LossyProxy, Withheld
 from tests.support.objects import IDENTITY
 from tests.support.remediation_ground import (

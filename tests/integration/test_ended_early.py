@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
+from etcdfix.testing.places import NoEtcdError, Processes, find_tools
+from etcdfix.testing.servers import EtcdServer, EtcdServers
 from etcdfix.wire.etcd import WATCH, message
 from tests.support.collecting import ALPHA, REPOSITORY
-from tests.support.etcd_places import NoEtcdError, Processes, find_tools
 from tests.support.etcd_proxy import RANGE, EtcdProxy
-from tests.support.etcd_server import EtcdServer, EtcdServers
 from tests.support.job_runs import process_of
 
 pytestmark = pytest.mark.etcd

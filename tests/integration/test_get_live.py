@@ -23,10 +23,10 @@ from etcdfix.reports.printers.objects import Form, Viewer
 from etcdfix.reports.printers.text import json_text, yaml_text
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
+from etcdfix.testing.servers import EtcdServer
 from tests.support.collecting import ALPHA
 from tests.support.decoders import shared_decoder
 from tests.support.etcd_proxy import EtcdProxy
-from tests.support.etcd_server import EtcdServer
 from tests.support.kms_plugin import KMSPlugin, load_keks
 
 SNAPSHOT = ALPHA / "snapshot.db.gz"

@@ -15,7 +15,7 @@ from etcdfix.graph.namespaces import namespace_state
 from etcdfix.graph.users import secret_state, users_of
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
-from tests.support.etcd_server import EtcdServer
+from etcdfix.testing.servers import EtcdServer
 from tests.support.impact_objects import BROKEN, Cluster, node_of, owner
 from tests.support.kep2639 import CASES, build
 

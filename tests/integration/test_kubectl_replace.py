@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import pytest
 
 from etcdfix.cli.root import run
-from tests.support.certificates import CertificateAuthority
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.collecting import ALPHA
 from tests.support.kubernetes_api import TOKEN, Answer, KubernetesAPI, Request, status_answer
 

@@ -11,9 +11,9 @@ import pytest
 from etcdfix.errors import ConfigurationError, SourceDenied, SourceError, SourceUnreachable
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
-from tests.support.certificates import CertificateAuthority, CertificateFiles
+from etcdfix.testing.certificates import CertificateAuthority, CertificateFiles
+from etcdfix.testing.servers import READER, ROOT_USER, EtcdServer
 from tests.support.etcd_proxy import RANGE, EtcdProxy
-from tests.support.etcd_server import READER, ROOT_USER, EtcdServer
 
 pytestmark = pytest.mark.etcd
 

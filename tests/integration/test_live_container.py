@@ -6,9 +6,10 @@ import pytest
 
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
-from tests.support.certificates import CertificateAuthority
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.places import NoEtcdError
+from etcdfix.testing.servers import EtcdServer, EtcdServers
 from tests.support.collecting import ALPHA
-from tests.support.etcd_server import EtcdServers
 
 pytestmark = [pytest.mark.docker, pytest.mark.etcd]
 
@@ -84,3 +85,16 @@ def test_nothing_is_left_of_a_container(etcd_containers: EtcdServers) -> None:
     finally:
         server.stop()
         engine.close()
+
+
+def test_another_etcd_at_its_address_is_not_taken(
+    etcd_containers: EtcdServers, fresh_etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a variable says that containers are on a host where another etcd answers."""
+    monkeypatch.setattr(
+        "testcontainers.core.container.DockerContainer.get_exposed_port",
+        lambda _container, _port: int(fresh_etcd.endpoint.rpartition(":")[2]),
+    )
+    with pytest.raises(NoEtcdError, match="is another etcd than the one that was started"):
+        etcd_containers.start()
+    assert fresh_etcd.revision() == 1

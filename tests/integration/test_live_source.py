@@ -1,6 +1,6 @@
 """A live etcd as a source: pages, revisions, compaction, history, several members.
 
-The etcd is a container where a Docker engine runs, else a process (``tests/support/etcd_server.py``).
+The etcd is a container where a Docker engine runs, else a process (``etcdfix/testing/places.py``).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from etcdfix.model import StoredValue
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import channel, paging
 from etcdfix.sources.live import LiveSource
+from etcdfix.testing.servers import EtcdServer, EtcdServers
 from etcdfix.wire.etcd import message
 from tests.support.etcd_proxy import FUTURE_REVISION, NO_LEADER, RANGE, EtcdProxy, Refusal
-from tests.support.etcd_server import EtcdServer, EtcdServers
 from tests.support.key_sets import random_keys
 
 pytestmark = pytest.mark.etcd

@@ -17,9 +17,9 @@ from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step
 from etcdfix.rules import Rule
+from etcdfix.testing.servers import EtcdServer
 from etcdfix.wire.etcd import READ_METHODS
 from tests.support import objects
-from tests.support.etcd_server import EtcdServer
 from tests.support.lossy_etcd import TXN, LossyProxy
 from tests.support.remediation_ground import Ground, Recorded, delete, reached, reencrypt, restore, stands
 

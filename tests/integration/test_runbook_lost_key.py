@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.certificates import CertificateAuthority
-from tests.support.etcd_places import find_tools
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.places import find_tools
 from tests.support.healing import (
     NEW,
     LoseKey,

@@ -27,9 +27,9 @@ from etcdfix.sources.kine import KineSource
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
+from etcdfix.testing.places import NoEtcdError, Processes, find_tools
+from etcdfix.testing.servers import EtcdServer, EtcdServers
 from tests.support.collecting import ALPHA, CollectingReporter
-from tests.support.etcd_places import NoEtcdError, Processes, find_tools
-from tests.support.etcd_server import EtcdServer, EtcdServers
 from tests.support.kine import KineWriter, Release
 
 T = TypeVar("T")

@@ -18,10 +18,10 @@ from etcdfix.cli.root import run
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
-from tests.support.certificates import CertificateAuthority
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.servers import READER, ROOT_USER, EtcdServer
 from tests.support.collecting import ALPHA, REPOSITORY
 from tests.support.etcd_proxy import EtcdProxy, Refusal
-from tests.support.etcd_server import READER, ROOT_USER, EtcdServer
 from tests.support.reports import whole
 
 pytestmark = pytest.mark.etcd

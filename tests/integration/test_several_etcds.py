@@ -15,7 +15,7 @@ import pytest
 from etcdfix.cli.root import run
 from etcdfix.reports.finding import finding_from
 from etcdfix.sources.base import Segment, of_several_etcds
-from tests.support.etcd_server import EtcdServer
+from etcdfix.testing.servers import EtcdServer
 from tests.support.examinations import examination
 from tests.support.fleets import write_report
 from tests.support.objects import config_map, namespace_object, secret

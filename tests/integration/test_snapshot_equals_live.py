@@ -16,7 +16,7 @@ import pytest
 from etcdfix.errors import RevisionCompacted, SourceLocked
 from etcdfix.model import StoredValue
 from etcdfix.sources.snapshot import SnapshotSource
-from tests.support.etcd_places import free_port
+from etcdfix.testing.places import free_port
 
 pytestmark = pytest.mark.etcd
 

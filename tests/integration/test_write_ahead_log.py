@@ -16,9 +16,9 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.wal.log import LogHistory, WriteAheadLog
 from etcdfix.sources.wal.model import Kinship, WriteKind
+from etcdfix.testing.places import Processes, Wanted, clean_environment, packaged_tools
 from tests.support.apiserver import EtcdStore
 from tests.support.etcd_members import etcd_members
-from tests.support.etcd_places import Processes, Wanted, clean_environment, packaged_tools
 from tests.support.objects import secret
 
 pytestmark = pytest.mark.etcd

@@ -32,8 +32,8 @@ import msgspec
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tests.support.etcd_places import packaged_tools
-from tests.support.etcd_server import EtcdServer, EtcdServers
+from etcdfix.testing.places import packaged_tools
+from etcdfix.testing.servers import EtcdServer, EtcdServers
 
 _COPIED = ("etcdfix", "tests", "fixtures", "docs", "pyproject.toml", "README.md")
 _SLACK_SECONDS = 20.0
@@ -256,7 +256,7 @@ class Loop:
 
     def _sweep(self) -> None:
         if self._server is not None:
-            self._server.etcdctl("del", "", "--prefix")
+            self._server.empty(marked=True)
 
     # --- in a process of its own ---
 

@@ -23,9 +23,9 @@ from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.rules import Rule
+from etcdfix.testing.servers import EtcdServer
 from etcdfix.verdicts.deletability import Deletability, deletability_of, risks_of
 from tests.support import objects
-from tests.support.etcd_server import EtcdServer
 from tests.support.remediation_ground import Ground, Recorded, delete, reached, restore
 from tests.support.thorough import THOROUGH
 

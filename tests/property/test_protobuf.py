@@ -17,7 +17,8 @@ from etcdfix.decoding.schema import load_schema
 from etcdfix.errors import DecodeError
 from etcdfix.golang.goquote import go_quote
 from etcdfix.model import DecodedObject
-from tests.support.protobytes import block, entry, number, object_meta, secret, tag, unknown
+from etcdfix.testing.protobytes import block, entry, number, object_meta, tag, unknown
+from tests.support.secret_message import secret
 
 decoder = ProtobufDecoder(load_schema(36), Registry(36))
 strict = StrictDecoder(load_schema(36))

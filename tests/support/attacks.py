@@ -14,11 +14,12 @@ from typing import Any
 from etcdfix.model import StoredValue
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
+from etcdfix.testing import objects as stored_objects
+from etcdfix.testing.protobytes import block, object_meta, unknown
 from etcdfix.verdicts.deletability import DELETION_RISKS, AcceptRisk
 from tests.support import encoders
 from tests.support.change_runs import Ran, Registry
 from tests.support.objects import IDENTITY, configuration_of_rules, provider
-from tests.support.protobytes import block, object_meta, unknown
 
 # Test keys: they protect nothing.
 TRUE, WRONG, OTHER = bytes(range(32)), bytes(range(100, 132)), bytes(range(200, 232))
@@ -37,14 +38,13 @@ EVERY_FLAG = every_flag_but()
 
 def secret(name: str, *, size: int = 80) -> bytes:
     """Return a v1 Secret of namespace shop as protobuf, its uid as the API server makes them."""
-    meta = object_meta(name.encode(), b"shop", UID)
-    data = block(2, block(1, b"password") + block(2, b"never-to-be-shown" + b"x" * size))
-    return unknown(b"v1", b"Secret", block(1, meta) + data + block(3, b"Opaque"))
+    data = {"password": b"never-to-be-shown" + b"x" * size}
+    return stored_objects.secret(name, "shop", data, uid=UID.decode())
 
 
 def config_map(name: str) -> bytes:
     """Return a v1 ConfigMap of namespace shop as protobuf."""
-    return unknown(b"v1", b"ConfigMap", block(1, object_meta(name.encode(), b"shop", UID)))
+    return stored_objects.config_map(name, "shop", uid=UID.decode())
 
 
 def node(name: str, kubelet: str) -> bytes:

@@ -26,9 +26,9 @@ from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout
+from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import own_directory
 from tests.support.decoders import shared_decoder
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import (
     IDENTITY,
     KEY_1,

@@ -61,7 +61,7 @@ KNOWN: Final[dict[str, frozenset[str]]] = {
     "vault": frozenset({"read", "status", "write"}),
     # services of a node, and their logs
     "journalctl": frozenset(),
-    "systemctl": frozenset({"daemon-reload", "restart", "start", "status", "stop"}),
+    "systemctl": frozenset({"daemon-reload", "enable", "restart", "start", "status", "stop"}),
     # reports in other programs
     "jq": frozenset(),
     "promtool": frozenset({"check", "test"}),

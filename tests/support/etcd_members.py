@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from tests.support.etcd_places import clean_environment, find_tools, free_port, wait_until_ready
-from tests.support.etcd_server import EtcdServer
+from etcdfix.testing.places import clean_environment, find_tools, free_port, wait_until_ready
+from etcdfix.testing.servers import EtcdServer
 
 
 class EtcdMembers:

@@ -24,12 +24,12 @@ from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.rescue.store import Origin, RescueStore
 from etcdfix.sources.base import Source
 from etcdfix.sources.kine import KineSource
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.servers import EtcdServer
 from tests.support.apiserver import TOKEN, EtcdStore, KineStore, Request, StandIn
 from tests.support.apiserver.store import Store
 from tests.support.audit_logs import OPERATOR, content, entry, own_directory
-from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran, Registry
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import (
     IDENTITY,
     KEY_1,

@@ -16,11 +16,11 @@ from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout, builtin_directories
+from etcdfix.testing.protobytes import block, unknown
 from etcdfix.wire.descriptors import MessageClasses
 from tests.support.decoders import shared_decoder
 from tests.support.memory_source import MemorySource
 from tests.support.objects import crd
-from tests.support.protobytes import block, unknown
 
 BROKEN = b"k8s\x00\xff\xff broken"
 NOW = "2026-03-01T10:00:00Z"

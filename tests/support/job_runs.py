@@ -20,9 +20,9 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from etcdfix.testing.places import NoEtcdError, Processes, find_tools
+from etcdfix.testing.servers import EtcdServer, EtcdServers
 from tests.support.collecting import REPOSITORY
-from tests.support.etcd_places import NoEtcdError, Processes, find_tools
-from tests.support.etcd_server import EtcdServer, EtcdServers
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.objects import (
     IDENTITY,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from etcdfix.cli.root import run
-from tests.support.etcd_server import EtcdServer
+from etcdfix.testing.servers import EtcdServer
 from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, aescbc_config, bootstrap, path, stage_line
 from tests.support.objects import UID, aescbc, namespace_object, secret
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver.answers import Answer
 from tests.support.apiserver.https import TOKEN, Listener
 from tests.support.apiserver.requests import Request
-from tests.support.certificates import CertificateAuthority
 from tests.support.stopping import Stopping
 
 __all__ = [

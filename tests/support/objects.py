@@ -7,8 +7,9 @@ import json
 from typing import Any
 
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
+from etcdfix.testing import objects as stored_objects
+from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.encoders import aescbc_body, aesgcm_body
-from tests.support.protobytes import block, object_meta, unknown
 
 # Test keys: they protect nothing.
 KEY_1, KEY_2 = b"0123456789abcdef", b"fedcba9876543210"
@@ -30,14 +31,13 @@ resources:
 
 def secret(name: str = "web", namespace: str = "shop") -> bytes:
     """Return a v1 Secret as protobuf; its data must never be seen in any output."""
-    meta = object_meta(name.encode(), namespace.encode(), UID)
-    data = block(2, block(1, b"password") + block(2, b"never-to-be-shown"))
-    return unknown(b"v1", b"Secret", block(1, meta) + data)
+    data = {"password": b"never-to-be-shown"}
+    return stored_objects.secret(name, namespace, data, type="", uid=UID.decode())
 
 
 def config_map(name: str = "settings", namespace: str = "shop") -> bytes:
     """Return a v1 ConfigMap as protobuf."""
-    return unknown(b"v1", b"ConfigMap", block(1, object_meta(name.encode(), namespace.encode(), UID)))
+    return stored_objects.config_map(name, namespace, uid=UID.decode())
 
 
 def namespace_object(name: str, uid: str = KUBE_SYSTEM_UID) -> bytes:

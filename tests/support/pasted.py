@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from etcdfix.testing.places import NoEtcdError, find_tools
 from tests.support.command_blocks import REPOSITORY, Block
 from tests.support.documented_commands import KNOWN
-from tests.support.etcd_places import NoEtcdError, find_tools
 from tests.support.shell_commands import commands_in, statements
 
 _SECONDS: Final = 300

@@ -9,8 +9,8 @@ from etcdfix.encryption.kms.envelopes import KMSPlugin
 from etcdfix.encryption.peek import PeekRequest, Structures, peek
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.model import GroupResource, Look, Peek
+from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support import encoders
-from tests.support.protobytes import block, object_meta, unknown
 
 # Test keys: they protect nothing.
 ONE, TWO, THREE = bytes(range(32)), bytes(range(32, 64)), bytes(range(64, 96))

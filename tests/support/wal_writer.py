@@ -1,6 +1,6 @@
 """A write-ahead log written byte by byte as etcd writes one, and a small etcd of Python that says what became of it.
 
-Nothing here is shared with what reads a log in the package, but for the protobuf bytes of ``tests.support.protobytes``.
+Nothing here is shared with what reads a log in the package; the protobuf bytes are of ``etcdfix.testing.protobytes``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from etcdfix.model import StoredValue
 from etcdfix.sources.base import Segment, SourceDescription
+from etcdfix.testing.protobytes import block, number
 from tests.support import bbolt_writer
 from tests.support.memory_source import MemorySource
-from tests.support.protobytes import block, number
 
 PREALLOCATED = 4096
 

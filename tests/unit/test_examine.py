@@ -14,6 +14,7 @@ from etcdfix.examine import Examiner
 from etcdfix.model import Confidence, GroupResource, Outcome, ServerBehaviour, StoredValue
 from etcdfix.readers import ResourceReaders
 from etcdfix.storagekey import StorageCodec, StorageLayout
+from etcdfix.testing.protobytes import unknown
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of, risks_of
@@ -38,7 +39,6 @@ from tests.support.objects import (
     secret,
     widget,
 )
-from tests.support.protobytes import unknown
 
 KEY = "/registry/secrets/shop/web"
 CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.testing.servers import EtcdServer
 from tests.support.attacks import Attacked
-from tests.support.etcd_server import EtcdServer
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from etcdfix.operations.change import heal_sender as heal_module
 from etcdfix.remediation import patcher
 from etcdfix.remediation.rescue.store import RescueStore
 from etcdfix.rescued import digest_of, file_name
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import Answer, Request, StandIn
 from tests.support.apiserver.https import Listener
-from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran
 from tests.support.etcd_proxy import Refusal
 from tests.support.healing import (

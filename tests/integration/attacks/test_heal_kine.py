@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from etcdfix.apiserver import holders as holders_module
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import Answer, Request
-from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran
 from tests.support.healing import NEW, LostKeyKineCluster, beside, lost_key_kine_cluster
 

@@ -18,11 +18,11 @@ from etcdfix.cli.root import cli
 from etcdfix.model import GroupResource
 from etcdfix.remediation.patcher import HEALED_AT
 from etcdfix.rescued import read_index
+from etcdfix.testing.servers import EtcdServer
 from etcdfix.wire.etcd import ALARM, READ_METHODS
 from tests.support.apiserver import Request
 from tests.support.change_runs import BROKEN, Ran, Registry, candidate_config
 from tests.support.etcd_proxy import EtcdProxy
-from tests.support.etcd_server import EtcdServer
 from tests.support.healing import NEW, LoseKey, LostKeyCluster, beside
 from tests.support.k3s_bootstrap import PASSWORD, TOKEN, bootstrap, path
 from tests.support.lossy_etcd import TXN

@@ -19,12 +19,12 @@ from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.datastore import EtcdNow
 from etcdfix.remediation.preflight import target
 from etcdfix.remediation.preflight.members import KeyReading, LeaseState
+from etcdfix.testing.protobytes import block, object_meta, unknown
+from etcdfix.testing.servers import EtcdServer
 from tests.support.attacks import LOCAL, OTHER, TRUE, UID, WRONG, Attacked, config_map, seal, secret
 from tests.support.change_runs import PLAINTEXT, Ran, holds
-from tests.support.etcd_server import EtcdServer
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.objects import IDENTITY, json_object, provider
-from tests.support.protobytes import block, object_meta, unknown
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.testing.servers import EtcdServer
 from tests.support.apiserver import EtcdStore
 from tests.support.change_runs import BROKEN, Ran, Registry
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import aescbc, config_map, secret
 
 pytestmark = pytest.mark.etcd

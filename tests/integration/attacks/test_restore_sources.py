@@ -16,14 +16,14 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.restore import run_restore
 from etcdfix.rescued import FORMAT, INDEX_NAME, digest_of, file_name
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.protobytes import block, object_meta, unknown
 from etcdfix.verdicts.deletability import RESTORE_RISKS
 from tests.support.attacks import OTHER, TRUE, UID, WRONG, Attacked, config_map, every_flag_but, seal, secret
-from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Agreeing, Ran
 from tests.support.kubernetes_api import KubernetesAPI, status_answer
 from tests.support.object_files import json_secret, saved
 from tests.support.objects import IDENTITY, KUBE_SYSTEM_UID, namespace_object, provider
-from tests.support.protobytes import block, object_meta, unknown
 
 pytestmark = pytest.mark.etcd
 

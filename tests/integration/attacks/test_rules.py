@@ -13,6 +13,8 @@ import pytest
 
 import etcdfix
 from etcdfix.remediation.audit.grounds import Grounds
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.servers import EtcdServer
 from etcdfix.verdicts.deletability import DELETION_RISKS, RESTORE_RISKS, AcceptRisk
 from tests.support.attacks import (
     EVERY_FLAG,
@@ -29,9 +31,7 @@ from tests.support.attacks import (
     seal,
     secret,
 )
-from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Registry, candidate_config
-from tests.support.etcd_server import EtcdServer
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.objects import (

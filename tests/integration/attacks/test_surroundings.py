@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from etcdfix.testing.protobytes import block, object_meta, unknown
 from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support.attacks import (
     EVERY_FLAG,
@@ -23,7 +24,6 @@ from tests.support.attacks import (
 from tests.support.etcd_proxy import EtcdProxy
 from tests.support.lossy_etcd import TXN
 from tests.support.objects import KUBE_SYSTEM_UID, crd, json_object, namespace_object, widget
-from tests.support.protobytes import block, object_meta, unknown
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 

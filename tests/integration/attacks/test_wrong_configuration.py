@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.certificates import CertificateAuthority
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import Ran, Registry, candidate_config
-from tests.support.etcd_server import EtcdServer
 from tests.support.kubernetes_api import ACCESS_REVIEW, KubernetesAPI, status_answer
 from tests.support.object_files import json_secret, saved
 from tests.support.objects import (

@@ -13,9 +13,9 @@ import pytest
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Intent, Verb
 from etcdfix.remediation.audit.verify import read_records
+from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import LOST, audit, content, entry, own_directory, subject
 from tests.support.encoders import aesgcm_body
-from tests.support.etcd_server import EtcdServer
 
 Captured = pytest.CaptureFixture[str]
 

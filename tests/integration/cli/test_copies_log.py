@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.testing.places import Wanted, find_tools
+from etcdfix.testing.servers import EtcdServer
 from tests.integration.cli.test_copies import copies, put_back
 from tests.support.apiserver import EtcdStore
 from tests.support.change_runs import Registry
-from tests.support.etcd_places import Wanted, find_tools
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import aescbc, config_map, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]

@@ -30,8 +30,8 @@ from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.durable import Filesystem
 from etcdfix.remediation.preflight import api_servers as preflight_module
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.audit_logs import entry, own_directory, subject
-from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import (
     ACKNOWLEDGED,
     BROKEN,

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from etcdfix.cli.root import run
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.servers import READER, ROOT_USER, EtcdServer
 from etcdfix.wire.etcd import READ_METHODS
 from tests.support.audit_logs import own_directory
-from tests.support.certificates import CertificateAuthority
 from tests.support.doctoring import lease
 from tests.support.etcd_members import EtcdMembers, etcd_members
 from tests.support.etcd_proxy import EtcdProxy
-from tests.support.etcd_server import READER, ROOT_USER, EtcdServer
 from tests.support.objects import namespace_object, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from etcdfix.cli.root import run
+from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import Registry
 from tests.support.collecting import ALPHA
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import (
     IDENTITY,
     KEY_1,

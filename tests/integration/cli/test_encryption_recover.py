@@ -18,9 +18,9 @@ from etcdfix.errors import SourceError
 from etcdfix.operations.look.encryption import recovered_files
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.sources.base import SourceDescription
+from etcdfix.testing.servers import EtcdServer
 from etcdfix.text.commands import RepeatedOptions
 from tests.support.change_runs import Registry
-from tests.support.etcd_server import EtcdServer
 from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, bootstrap, files, path, seal, stage_line
 from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s, node
 from tests.support.kine import KineWriter

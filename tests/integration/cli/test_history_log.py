@@ -13,9 +13,9 @@ import pytest
 
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.schema import document_schema
+from etcdfix.testing.servers import EtcdServer
 from tests.support.apiserver import EtcdStore
 from tests.support.change_runs import Registry
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import UID, aescbc, json_object, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]

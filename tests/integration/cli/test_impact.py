@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import BROKEN as DAMAGED
 from tests.support.change_runs import Registry
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import aescbc, secret
 
 

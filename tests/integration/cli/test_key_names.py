@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import Registry, candidate_config
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, provider, secret
 
 pytestmark = pytest.mark.etcd

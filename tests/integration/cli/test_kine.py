@@ -18,8 +18,8 @@ from etcdfix.cli.root import run
 from etcdfix.errors import RefusedByRule
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
+from etcdfix.testing.servers import EtcdServer
 from tests.support.collecting import ALPHA, REPOSITORY
-from tests.support.etcd_server import EtcdServer
 from tests.support.kine import KineWriter, Release
 from tests.support.reports import whole
 

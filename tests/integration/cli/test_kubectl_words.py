@@ -11,10 +11,10 @@ from typing import NamedTuple
 import pytest
 
 from etcdfix.cli.root import run
-from tests.support.etcd_server import EtcdServer
+from etcdfix.testing.protobytes import block, object_meta, unknown
+from etcdfix.testing.servers import EtcdServer
 from tests.support.kine import KineWriter
 from tests.support.objects import config_map, crd, namespace_object, secret, widget
-from tests.support.protobytes import block, object_meta, unknown
 
 pytestmark = pytest.mark.etcd
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from etcdfix.sources.kine import KineSource
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import TOKEN, Request
-from tests.support.certificates import CertificateAuthority
 from tests.support.healing import OLD, LostKeyKineCluster, beside, lost_key_kine_cluster
 
 pytestmark = pytest.mark.usefixtures("no_variables")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from etcdfix.remediation.audit.record import RecordType
+from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import Registry
-from tests.support.etcd_server import EtcdServer
 from tests.support.impact_objects import Cluster
 
 

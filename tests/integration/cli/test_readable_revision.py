@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import Ran, Registry
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import KEY_2, aescbc, config_map, namespace_object, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]

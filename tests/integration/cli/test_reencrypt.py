@@ -14,8 +14,8 @@ import pytest
 from etcdfix.cli.root import run
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import ChainState, verify
+from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.wire.etcd import ALARM, message
-from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import BROKEN, UID, Registry, candidate_config, holds, typing
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.kubernetes_api import KubernetesAPI

@@ -23,8 +23,8 @@ from etcdfix.remediation.audit.search import saved_digests, trouble_with
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.rescue.record import RescueRecord
 from etcdfix.rescued import INDEX_NAME, Fit, digest_of, file_name, read_index, read_saved
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import TOKEN, Answer, MemoryStore, Request, StandIn
-from tests.support.certificates import CertificateAuthority
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, provider
 
 OLD = configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY)

@@ -15,8 +15,8 @@ from etcdfix.cli.root import _what_changed
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.backup.file import encode_content, encode_document
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.audit_logs import own_directory
-from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import BROKEN, UID, Ran, Registry, holds, typing
 from tests.support.etcd_proxy import NO_LEADER, EtcdProxy
 from tests.support.kubernetes_api import KubernetesAPI

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import BROKEN, Ran, Registry
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import UID, aescbc, secret
 
 pytestmark = pytest.mark.etcd

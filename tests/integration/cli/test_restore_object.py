@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from etcdfix.remediation.backup.file import digest
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.servers import EtcdServer
 from tests.support.attacks import TRUE, seal
-from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import BROKEN, Ran, Registry
-from tests.support.etcd_server import EtcdServer
 from tests.support.golden import needs_golden
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.object_files import json_secret, managed, saved

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from etcdfix.rescued import read_index
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.servers import EtcdServer
 from tests.support.apiserver import EtcdStore, StandIn
 from tests.support.apiserver.https import TOKEN
 from tests.support.apiserver.requests import Request
 from tests.support.audit_logs import own_directory
-from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran, Registry
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, provider
 
 pytestmark = pytest.mark.etcd

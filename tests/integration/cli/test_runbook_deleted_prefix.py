@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.testing.servers import EtcdServer
 from tests.support.apiserver import EtcdStore
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import (
     KEY_1,
     aescbc,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.etcd_server import EtcdServer
+from etcdfix.testing.servers import EtcdServer
 from tests.support.k3s_cluster import NEVER_SHOWN, NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s
 
 pytestmark = pytest.mark.etcd

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.servers import EtcdServer
 from tests.support.apiserver import EtcdStore
-from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import BROKEN
-from tests.support.etcd_server import EtcdServer
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.object_files import json_secret, saved
 from tests.support.objects import (

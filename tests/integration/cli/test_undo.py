@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.servers import EtcdServer
 from tests.support.anchors import PlayedAnchor
 from tests.support.audit_logs import own_directory
-from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import ACKNOWLEDGED, BROKEN, UID, Registry, candidate_config
-from tests.support.etcd_server import EtcdServer
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, provider, secret
 

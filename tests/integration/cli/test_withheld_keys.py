@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.cli.root import run
-from tests.support.etcd_server import EtcdServer
+from etcdfix.testing.servers import EtcdServer
 from tests.support.kine import KineWriter
 from tests.support.objects import config_map, namespace_object
 

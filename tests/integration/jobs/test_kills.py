@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from etcdfix.testing.servers import EtcdServer
 from tests.support.collecting import ALPHA
-from tests.support.etcd_server import EtcdServer
 from tests.support.job_runs import (
     Ended,
     Ground,

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from etcdfix.sources.etcd.paging import FIRST_LIMIT
+from etcdfix.testing.servers import EtcdServer
+from etcdfix.testing.writes import EtcdWriter
 from etcdfix.wire.etcd import message
 from tests.support.etcd_proxy import RANGE, EtcdProxy
-from tests.support.etcd_server import EtcdServer
-from tests.support.etcd_writes import EtcdWriter
 from tests.support.job_runs import (
     JOBS,
     Command,

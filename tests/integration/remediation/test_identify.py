@@ -29,10 +29,10 @@ from etcdfix.remediation.preflight.deletion import check_deletion
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import entry, own_directory, subject
-from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Ran, Registry
-from tests.support.etcd_server import EtcdServer
 from tests.support.kubernetes_api import KUBE_SYSTEM, Answer, KubernetesAPI, object_answer, status_answer
 from tests.support.objects import IDENTITY, KEY_1, KUBE_SYSTEM_UID, aescbc, namespace_object, provider, secret
 

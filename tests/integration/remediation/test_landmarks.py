@@ -18,10 +18,10 @@ from etcdfix.remediation.landmarks import (
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.paging import FIRST_LIMIT
 from etcdfix.storagekey import StorageLayout
+from etcdfix.testing.servers import EtcdServer
 from etcdfix.wire.etcd import RANGE, message
 from tests.support.connections import connected
 from tests.support.etcd_proxy import EtcdProxy, Refusal
-from tests.support.etcd_server import EtcdServer
 from tests.support.lossy_etcd import LossyProxy
 
 

@@ -39,9 +39,9 @@ from etcdfix.remediation.reconcile import (
     reconcile_intent,
     refuse_other_store,
 )
+from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import CLUSTER, OPERATOR, content, entry, own_directory, subject
 from tests.support.connections import connected
-from tests.support.etcd_server import EtcdServer
 
 pytestmark = pytest.mark.etcd
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.servers import EtcdServer
 from tests.support.apiserver import TOKEN, Answer, EtcdStore, KineStore, MemoryStore, Request, StandIn
 from tests.support.apiserver.store import Store
-from tests.support.certificates import CertificateAuthority
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, provider
 
 OLD = configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY)

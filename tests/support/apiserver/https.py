@@ -12,9 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver.answers import Answer
 from tests.support.apiserver.requests import Request
-from tests.support.certificates import CertificateAuthority
 
 TOKEN = "token-of-the-test-that-must-not-be-shown"
 

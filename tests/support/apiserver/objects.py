@@ -16,10 +16,10 @@ from etcdfix.encryption.encrypt import Sealed, to_storage
 from etcdfix.encryption.transformer import Transformers, TransformFailed, no_plugin
 from etcdfix.errors import DecodeError
 from etcdfix.storagekey import StorageCodec
+from etcdfix.testing.protobytes import block, number, tag, unknown
 from tests.support.apiserver.kinds import Resource
 from tests.support.apiserver.store import Entry
 from tests.support.decoders import shared_decoder
-from tests.support.protobytes import block, number, tag, unknown
 
 Object = dict[str, Any]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from etcdfix.model import GroupResource
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver.answers import Answer
 from tests.support.apiserver.https import TOKEN, Listener
 from tests.support.apiserver.kinds import Resource
@@ -17,7 +18,6 @@ from tests.support.apiserver.process import Behaviour, Configuration, Process, c
 from tests.support.apiserver.requests import Request
 from tests.support.apiserver.serving import Serving
 from tests.support.apiserver.store import MemoryStore, Store
-from tests.support.certificates import CertificateAuthority
 from tests.support.stopping import Stopping
 
 # What a server's own certificate carries besides its addresses.

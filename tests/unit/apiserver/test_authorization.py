@@ -20,7 +20,7 @@ from etcdfix.apiserver.client import RefusalReason, open_access
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.errors import AuthorizationRefused
 from etcdfix.model import ClusterIdentity
-from tests.support.certificates import CertificateAuthority
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.kubernetes_api import (
     ACCESS_REVIEW,
     KUBE_SYSTEM,

@@ -31,7 +31,7 @@ from etcdfix.errors import (
     KubeconfigInvalid,
     KubernetesClientMissing,
 )
-from tests.support.certificates import CertificateAuthority
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.kubernetes_api import KUBE_SYSTEM, TOKEN, Answer, KubernetesAPI
 
 

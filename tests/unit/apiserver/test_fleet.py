@@ -11,8 +11,8 @@ from etcdfix.apiserver.reach import ONLY_READY
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import AuthorizationRefused, SourceUnreachable
 from etcdfix.model import ClusterIdentity, KnownBy
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver.https import Listener
-from tests.support.certificates import CertificateAuthority
 from tests.support.kubernetes_api import (
     KUBE_SYSTEM,
     UID,

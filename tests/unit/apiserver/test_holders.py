@@ -17,8 +17,8 @@ from etcdfix.apiserver.objects import Answer, APIObject
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import AuthorizationRefused, EtcdfixError
 from etcdfix.model import ClusterIdentity
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import MemoryStore, StandIn
-from tests.support.certificates import CertificateAuthority
 from tests.support.healing import NEW, OLD
 
 ONE = APIObject("", "v1", "secrets", "shop", "one")

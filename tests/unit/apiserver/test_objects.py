@@ -8,7 +8,7 @@ import pytest
 
 from etcdfix.apiserver.client import open_access
 from etcdfix.apiserver.objects import Answer, APIObject, Said, look_for
-from tests.support.certificates import CertificateAuthority
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.kubernetes_api import Answer as Sent
 from tests.support.kubernetes_api import KubernetesAPI, object_answer, status_answer
 

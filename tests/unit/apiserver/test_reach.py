@@ -7,7 +7,7 @@ from pathlib import Path
 from etcdfix.apiserver.client import open_access
 from etcdfix.apiserver.reach import addresses_of, listed_by, reach
 from etcdfix.model import ClusterIdentity
-from tests.support.certificates import CertificateAuthority
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.kubernetes_api import UID, KubernetesAPI
 
 CLUSTER = ClusterIdentity.by_uid(UID)

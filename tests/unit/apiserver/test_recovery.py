@@ -13,7 +13,7 @@ from etcdfix.apiserver.client import Access
 from etcdfix.apiserver.recovery import ServerSigns, Sign, State, look_until_well
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import AuthorizationRefused, KubeconfigInvalid
-from tests.support.certificates import CertificateAuthority
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.kubernetes_api import TOKEN, Answer, KubernetesAPI, status_answer
 
 SECRETS = "/api/v1/secrets"

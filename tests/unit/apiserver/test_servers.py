@@ -14,7 +14,7 @@ from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.servers import ServerAnswer, ServerAnswers, ask_servers, parse_server_url
 from etcdfix.errors import AuthorizationRefused, ConfigurationError, RefusedByRule
 from etcdfix.model import ClusterIdentity, KnownBy
-from tests.support.certificates import CertificateAuthority
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.kubernetes_api import (
     ACCESS_REVIEW,
     ENDPOINTS,

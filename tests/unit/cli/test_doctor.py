@@ -17,9 +17,9 @@ from jsonschema import Draft202012Validator
 
 from etcdfix.cli.root import run
 from etcdfix.reports.schema import SCHEMAS
+from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.wire.etcd import ALARM, MEMBER_LIST, READ_METHODS, STATUS, message
 from tests.support.audit_logs import own_directory, write_log
-from tests.support.certificates import CertificateAuthority
 from tests.support.cluster_index_runs import HOSTILE, assert_harmless
 from tests.support.collecting import ALPHA
 from tests.support.doctoring import lease

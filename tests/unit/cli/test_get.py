@@ -18,6 +18,7 @@ from etcdfix.cli.program import PLUGIN, PROGRAM
 from etcdfix.cli.root import run
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.verify import read_records
+from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.collecting import ALPHA
 from tests.support.memory_source import MemorySource
 from tests.support.objects import (
@@ -29,7 +30,6 @@ from tests.support.objects import (
     provider,
     secret,
 )
-from tests.support.protobytes import block, object_meta, unknown
 
 HOLDS = {
     "compact_rev_key": b"589",

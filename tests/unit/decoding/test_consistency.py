@@ -21,8 +21,9 @@ from etcdfix.decoding.protobuf.strict import StrictDecoder
 from etcdfix.decoding.schema import load_schema
 from etcdfix.errors import ConversionFailed
 from etcdfix.model import GroupVersionKind, Inconsistency
+from etcdfix.testing.protobytes import block, entry, number, object_meta, tag, varint
 from etcdfix.wire.descriptors import MessageClasses
-from tests.support.protobytes import block, entry, number, object_meta, secret, tag, varint
+from tests.support.secret_message import secret
 
 SCHEMA = load_schema(36)
 SECRET = "k8s.io.api.core.v1.Secret"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from etcdfix.decoding.kubeobject import KubeObject, ObjectReader
 from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.errors import DecodeError, KindUnknown
+from etcdfix.testing.protobytes import block, entry, object_meta, unknown
 from tests.support.objects import crd, json_object, widget
-from tests.support.protobytes import block, entry, object_meta, unknown
 
 decoder = Decoder(36)
 reader = ObjectReader(decoder)

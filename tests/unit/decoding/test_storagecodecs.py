@@ -13,7 +13,7 @@ from etcdfix.decoding.recognise import CBOR_TAG
 from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.errors import DecodeError, JSONMalformed, KindUnknown, ProtobufMalformed, UnknownEncoding
 from etcdfix.model import DecodedObject, GroupVersionKind
-from tests.support.protobytes import block, number, object_meta, unknown
+from etcdfix.testing.protobytes import block, number, object_meta, unknown
 
 DECODER = Decoder(36)
 SECRET = unknown(b"v1", b"Secret", block(1, object_meta(b"s", b"ns", b"u")))

@@ -13,8 +13,8 @@ from etcdfix.encryption.known_starts import (
     RecognisedStart,
     Structures,
 )
+from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.objects import secret
-from tests.support.protobytes import block, object_meta, unknown
 
 PAIRS = [
     ("v1", "Pod"),

@@ -13,8 +13,8 @@ import pytest
 from etcdfix.apiserver.client import NoReply, Reply, Server, open_access
 from etcdfix.remediation import patcher
 from etcdfix.remediation.patcher import HEALED_AT, now_text, patch_annotation
+from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import Answer, StandIn
-from tests.support.certificates import CertificateAuthority
 from tests.support.kubernetes_api import KubernetesAPI
 
 PATH = "/api/v1/namespaces/shop/secrets/db"

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from etcdfix.model import Evidence, Repair, RepairKind, RepairProof
+from etcdfix.testing.protobytes import unknown
 from etcdfix.verdicts import kinds
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import is_two_objects
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.kinds import Kinds
 from tests.support.examinations import examination
-from tests.support.protobytes import unknown
 
 
 def failing(name: str = "web", **fields: Any) -> Examination:

@@ -6,8 +6,8 @@ import pytest
 from google.protobuf import descriptor_pool
 from google.protobuf.message import DecodeError
 
+from etcdfix.testing.protobytes import block, entry, number
 from etcdfix.wire.descriptors import ZERO_OR_ONE, MessageClasses, WireField, build_pool
-from tests.support.protobytes import block, entry, number
 
 TABLE = {
     "shop.v1.Item": [

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from etcdfix.testing.protobytes import block, number
 from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.etcd import (
     ALARM,
@@ -19,7 +20,6 @@ from etcdfix.wire.etcd import (
     WATCH,
     message,
 )
-from tests.support.protobytes import block, number
 
 HEADER = number(1, 2**64 - 1) + number(2, 5) + number(3, 42) + number(4, 6)
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from etcdfix.testing.protobytes import block
 from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.kms import V1_DECRYPT, V1_VERSION, V2_DECRYPT, V2_STATUS, message
-from tests.support.protobytes import block
 
 
 def test_v1_requests_as_they_travel() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from etcdfix.testing.protobytes import block, number
 from etcdfix.wire import raft
-from tests.support.protobytes import block, number
 from tests.support.wal_writer import as_apiserver, put, request
 
 

@@ -14,12 +14,12 @@ from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.remediation.preflight import cached_reads
 from etcdfix.rescued import INDEX_NAME, read_index
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.servers import EtcdServer
 from etcdfix.verdicts.deletability import DELETION_RISKS
 from tests.support.apiserver import Answer, EtcdStore, StandIn
 from tests.support.audit_logs import own_directory
-from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Ran, Registry
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, provider, secret
 
 pytestmark = pytest.mark.etcd

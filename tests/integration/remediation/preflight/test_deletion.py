@@ -33,6 +33,7 @@ from etcdfix.rules import Rule
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.spool import Spool
+from etcdfix.testing.protobytes import block, object_meta, unknown
 from etcdfix.verdicts.deletability import AcceptRisk
 from etcdfix.verdicts.examination import Examination
 from etcdfix.wire.etcd import ALARM, message
@@ -43,7 +44,6 @@ from tests.support.impact_objects import owner
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.lossy_etcd import LossyProxy
 from tests.support.objects import IDENTITY, KEY_1, aescbc, aesgcm, provider, secret
-from tests.support.protobytes import block, object_meta, unknown
 
 pytestmark = pytest.mark.etcd
 

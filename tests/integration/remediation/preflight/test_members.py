@@ -36,6 +36,9 @@ from etcdfix.sources.etcd.channel import ReadOnlyChannel, open_channel
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.etcd.tls import TLSMaterial
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.places import NoEtcdError
+from etcdfix.testing.servers import READER, EtcdServer
 from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.etcd import (
     ALARM,
@@ -46,12 +49,9 @@ from etcdfix.wire.etcd import (
     alarm_query,
     message,
 )
-from tests.support.certificates import CertificateAuthority
 from tests.support.connections import connected
 from tests.support.etcd_members import EtcdMembers, etcd_members
-from tests.support.etcd_places import NoEtcdError
 from tests.support.etcd_proxy import NO_LEADER, RANGE, Refusal
-from tests.support.etcd_server import READER, EtcdServer
 from tests.support.lossy_etcd import LossyProxy
 from tests.support.never_done import NeverDone
 from tests.support.scripted_etcd import INVALID_TOKEN, WRONG_PASSWORD

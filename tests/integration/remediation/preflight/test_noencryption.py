@@ -15,8 +15,8 @@ import pytest
 from etcdfix.errors import RefusedByRule
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.noencryption import check_no_encryption, looks_enveloped
+from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import ACKNOWLEDGED, Ran, Registry
-from tests.support.etcd_server import EtcdServer
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import aescbc, config_map, namespace_object, secret
 

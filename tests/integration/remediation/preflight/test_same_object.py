@@ -19,11 +19,11 @@ from etcdfix.remediation.preflight.same_object import (
 )
 from etcdfix.sources.kine import KineSource
 from etcdfix.sources.live import LiveSource
+from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.change_runs import BROKEN, Registry
 from tests.support.kine import KineWriter
 from tests.support.object_files import json_secret, saved
 from tests.support.objects import KUBE_SYSTEM_UID, UID, aescbc, secret
-from tests.support.protobytes import block, object_meta, unknown
 
 pytestmark = pytest.mark.etcd
 

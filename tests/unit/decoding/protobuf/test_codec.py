@@ -7,7 +7,8 @@ from etcdfix.decoding.registry import Registry, SchemeName
 from etcdfix.decoding.schema import load_schema
 from etcdfix.errors import ConversionFailed, DecodeError, KindUnknown, ProtobufMalformed
 from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
-from tests.support.protobytes import block, entry, number, object_meta, secret, unknown
+from etcdfix.testing.protobytes import block, entry, number, object_meta, unknown
+from tests.support.secret_message import secret
 
 SCHEME = 'in scheme "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'
 SECRET_GVK = GroupVersionKind("", "v1", "Secret")

@@ -5,7 +5,7 @@ import pytest
 from etcdfix.decoding.protobuf.envelope import is_well_formed, parse_envelope
 from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.errors import ProtobufMalformed
-from tests.support.protobytes import block, number, tag, unknown
+from etcdfix.testing.protobytes import block, number, tag, unknown
 
 # The upstream encoder's Secret default/s1 with data a=b.
 UPSTREAM_SECRET = bytes.fromhex(

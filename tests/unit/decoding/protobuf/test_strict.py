@@ -8,7 +8,8 @@ import pytest
 from etcdfix.decoding.protobuf.strict import Decoded, Node, StrictDecoder, UnknownField
 from etcdfix.decoding.schema import load_schema
 from etcdfix.errors import ProtobufMalformed
-from tests.support.protobytes import block, entry, number, secret, tag, varint
+from etcdfix.testing.protobytes import block, entry, number, tag, varint
+from tests.support.secret_message import secret
 
 SECRET = "k8s.io.api.core.v1.Secret"
 POD = "k8s.io.api.core.v1.Pod"

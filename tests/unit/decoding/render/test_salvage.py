@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etcdfix.decoding.render.salvage import is_protobuf, salvage_envelope, salvage_json
-from tests.support.protobytes import block, secret, unknown
+from etcdfix.testing.protobytes import block, unknown
+from tests.support.secret_message import secret
 
 RAW = secret(b"s1")
 STORED = unknown(b"v1", b"Secret", RAW)

@@ -15,7 +15,7 @@ from etcdfix.decoding.render.typed import Renderer
 from etcdfix.decoding.schema import SCALAR_TYPES, Field, load_schema
 from etcdfix.errors import ProtobufMalformed
 from etcdfix.golang.gojsontext import encode_json, parse_exactly
-from tests.support.protobytes import block, entry, number, tag
+from etcdfix.testing.protobytes import block, entry, number, tag
 
 CORE = "k8s.io.api.core.v1."
 META = "k8s.io.apimachinery.pkg.apis.meta.v1."

@@ -23,6 +23,7 @@ from etcdfix.operations.look.get import GetRequest, GetResult, Named, Wanted, re
 from etcdfix.reports.printers.objects import Form, Shown, message_of
 from etcdfix.reports.printers.writers import WRITERS
 from etcdfix.storagekey import StorageLayout
+from etcdfix.testing.protobytes import block, number, object_meta, unknown
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     KEY_1,
@@ -39,7 +40,6 @@ from tests.support.objects import (
     secret,
     widget,
 )
-from tests.support.protobytes import block, number, object_meta, unknown
 from tests.support.thorough import some
 
 CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"

@@ -12,10 +12,10 @@ from etcdfix.examine import Examiner
 from etcdfix.remediation.preflight.release import MOST_SKEW, check_release, newest_kubelet
 from etcdfix.rules import Rule
 from etcdfix.storagekey import StorageLayout
+from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.decoders import shared_decoder
 from tests.support.memory_source import MemorySource
 from tests.support.objects import KEY_1, KEY_2, aescbc, configuration, json_object, provider
-from tests.support.protobytes import block, object_meta, unknown
 
 
 def node(version: object, name: str = "n") -> bytes:

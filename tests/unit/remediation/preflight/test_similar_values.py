@@ -12,6 +12,7 @@ from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation.preflight import similar_values as alike_module
 from etcdfix.remediation.preflight.similar_values import Alike, look_at_all
 from etcdfix.storagekey import StorageLayout
+from etcdfix.testing.protobytes import block, object_meta, unknown
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import KeyName
@@ -35,7 +36,6 @@ from tests.support.objects import (
     secret,
     widget,
 )
-from tests.support.protobytes import block, object_meta, unknown
 
 SHORT = b"k8s:enc:aescbc:v1:key1:short"
 GCM = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)

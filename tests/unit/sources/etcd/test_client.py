@@ -19,9 +19,9 @@ from etcdfix.sources.etcd import threads
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed, FailureKind
 from etcdfix.sources.etcd.threads import anything_stuck
+from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.wire.etcd import ALARM, AUTHENTICATE, MEMBER_LIST, RANGE, STATUS, WATCH, alarm_query, message
 from tests.support.breaking_in import break_in
-from tests.support.certificates import CertificateAuthority
 from tests.support.etcd_proxy import Refusal
 from tests.support.scripted_etcd import (
     FUTURE_REVISION,

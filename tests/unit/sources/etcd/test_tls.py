@@ -16,7 +16,7 @@ from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
 from etcdfix.sources.etcd.failures import CallFailed, FailureKind
 from etcdfix.sources.etcd.tls import TLSMaterial, channel_credentials, fetch_certificate, load_tls_material
 from etcdfix.sources.live import LiveSource
-from tests.support.certificates import CertificateAuthority, CertificateFiles
+from etcdfix.testing.certificates import CertificateAuthority, CertificateFiles
 from tests.support.scripted_etcd import ScriptedEtcd
 
 

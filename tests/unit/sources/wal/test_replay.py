@@ -10,8 +10,8 @@ from etcdfix.sources.snapshot import AppliedState, SnapshotSource
 from etcdfix.sources.wal.base import EmptyBase, FileBase
 from etcdfix.sources.wal.replay import Applied, Replay
 from etcdfix.sources.wal.requests import Transaction, asked_by, expected_revisions, in_range, writes_of
+from etcdfix.testing.protobytes import block, number
 from etcdfix.wire import raft
-from tests.support.protobytes import block, number
 from tests.support.wal_writer import (
     ALARM,
     DELETE,

@@ -14,8 +14,8 @@ from etcdfix.operations.look.doctoring.access import Range, check_etcd_user, che
 from etcdfix.reports.doctor_model import Check
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.wire.etcd import ROLE_GET, USER_GET, message
-from tests.support.certificates import CertificateAuthority
 from tests.support.doctoring import states
 from tests.support.kubernetes_api import ACCESS_REVIEW, KUBE_SYSTEM, UID, KubernetesAPI, status_answer
 from tests.support.scripted_etcd import PERMISSION_DENIED, Call, ScriptedEtcd

@@ -17,7 +17,7 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.doctoring.certificates import check_tls
 from etcdfix.reports.doctor_model import Check
 from etcdfix.sources.connection import EtcdConnection
-from tests.support.certificates import CertificateAuthority, CertificateFiles
+from etcdfix.testing.certificates import CertificateAuthority, CertificateFiles
 from tests.support.doctoring import states
 
 # What the authority signs is good for ten days, itself for thirty.

@@ -1,4 +1,4 @@
-"""Protobuf written by hand: the tests' own encoder, which shares nothing with the package."""
+"""Protobuf written by hand: an encoder that shares nothing with what reads it in the package."""
 
 from __future__ import annotations
 
@@ -54,8 +54,3 @@ def object_meta(name: bytes, namespace: bytes = b"", uid: bytes = b"", *more: by
             *more,
         )
     )
-
-
-def secret(name: bytes = b"s1", *more: bytes, metadata: tuple[bytes, ...] = ()) -> bytes:
-    """The message of a v1 Secret in namespace ``default``; ``metadata`` are further ObjectMeta fields."""
-    return block(1, object_meta(name, b"default", b"u-1", *metadata)) + b"".join(more)

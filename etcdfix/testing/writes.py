@@ -1,4 +1,8 @@
-"""Putting values into a test's etcd. The package itself has no message and no verb for that, on purpose."""
+"""Putting values into a test's etcd.
+
+What etcdfix itself changes goes through ``remediation/writer.py``, one etcd key at a time and never by force. This is
+another client, for tests alone: no command and nothing else of the package imports it.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +20,30 @@ _MESSAGES = build_pool(
     {
         "PutRequest": [WireField(1, "key", "optional", "bytes"), WireField(2, "value", "optional", "bytes")],
         "RequestOp": [WireField(2, "request_put", "optional", "PutRequest")],
-        "TxnRequest": [WireField(2, "success", "repeated", "RequestOp")],
+        # result 0 is EQUAL, target 3 is VALUE.
+        "Compare": [
+            WireField(1, "result", "optional", "int32"),
+            WireField(2, "target", "optional", "int32"),
+            WireField(3, "key", "optional", "bytes"),
+            WireField(7, "value", "optional", "bytes"),
+        ],
+        "TxnRequest": [
+            WireField(1, "compare", "repeated", "Compare"),
+            WireField(2, "success", "repeated", "RequestOp"),
+        ],
         "ResponseHeader": [WireField(3, "revision", "optional", "int64")],
-        "TxnResponse": [WireField(1, "header", "optional", "ResponseHeader")],
+        "TxnResponse": [
+            WireField(1, "header", "optional", "ResponseHeader"),
+            WireField(2, "succeeded", "optional", "bool"),
+        ],
     },
-    "etcdfix.tests.writes",
+    "etcdfix.testing.writes",
 )
+_VALUE = 3
+
+
+class PutRefused(Exception):
+    """What had to be in etcd is not there; nothing was put."""
 
 
 class ClientFiles(NamedTuple):
@@ -36,7 +58,8 @@ class EtcdWriter:
     """One connection for ``KV/Txn``."""
 
     def __init__(self, endpoint: str, tls: ClientFiles | None) -> None:
-        import grpc  # not at the top: the package sets variables that grpc reads when it is imported
+        # Not at the top: the package sets variables that grpc reads when it is imported.
+        import grpc  # noqa: PLC0415
 
         options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
         if tls is None:
@@ -50,15 +73,32 @@ class EtcdWriter:
             response_deserializer=_MESSAGES["TxnResponse"].FromString,
         )
 
-    def put_all(self, pairs: Iterable[tuple[bytes, bytes]]) -> int:
-        """Put pairs, up to a hundred in one transaction; return the last revision, 0 without pairs."""
+    def put_all(
+        self, pairs: Iterable[tuple[bytes, bytes]], *, only_with: tuple[bytes, bytes] | None = None
+    ) -> int:
+        """Put pairs, up to a hundred in one transaction; return the last revision, 0 without pairs.
+
+        Args:
+            pairs: Etcd keys and values.
+            only_with: An etcd key and the value that it must have in that very moment; None for no condition.
+
+        Raises:
+            PutRefused: It does not.
+        """
         revision = 0
         for batch in _batches(pairs):
             request: Any = _MESSAGES["TxnRequest"]()
+            if only_with is not None:
+                condition = request.compare.add()
+                condition.target = _VALUE
+                condition.key, condition.value = only_with
             for key, value in batch:
                 put = request.success.add().request_put
                 put.key, put.value = key, value
-            revision = self._txn(request, timeout=30, wait_for_ready=True).header.revision
+            answer = self._txn(request, timeout=30, wait_for_ready=True)
+            if not answer.succeeded:
+                raise PutRefused
+            revision = answer.header.revision
         return revision
 
     def close(self) -> None:

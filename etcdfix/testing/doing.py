@@ -1,0 +1,294 @@
+"""What does damage: from a value that was in order to one that is not.
+
+Each takes how values are sealed and the value as stored, or, inside :func:`inside`, the object before it is encrypted.
+One that cannot be done to a value raises :class:`~etcdfix.testing.sealing.DoesNotFit`.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from etcdfix.encryption.config import ProviderType
+from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
+from etcdfix.storagekey import under_other_prefixes
+from etcdfix.testing.objects import MAGIC, NoProtobuf, Stored, fields_of, taken_apart
+from etcdfix.testing.protobytes import block, number
+from etcdfix.testing.sealing import DoesNotFit, Seals, flipped, goes_on_as_a_name, name_of
+
+_NONCE: Final = {ProviderType.AESGCM: 12, ProviderType.SECRETBOX: 24, ProviderType.AESCBC: 16}
+_TAG: Final = 16
+_BEGINS: Final = 96
+"""Bytes at the start of a plaintext by which an encryption key is shown to be right; a cut leaves them."""
+_TRIES: Final = 1000
+_CBOR: Final = b"\xd9\xd9\xf7"
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------
+
+
+def _need(fits: object, why: str) -> None:
+    if not fits:
+        raise DoesNotFit(why)
+
+
+def _body(seals: Seals, stored: bytes, *providers: ProviderType) -> tuple[int, int]:
+    """Return where the nonce and where the encrypted data begins in a value of a local provider."""
+    key = seals.local_key()
+    _need(
+        key.provider in (providers or _NONCE) and stored.startswith(key.prefix),
+        f"it wants a value of {' or '.join(providers or _NONCE)}, written with the first key of the configuration",
+    )
+    start = len(key.prefix)
+    return start, start + _NONCE[key.provider]
+
+
+def _taken_apart(plaintext: bytes) -> Stored:
+    try:
+        return taken_apart(plaintext)
+    except NoProtobuf as exc:
+        raise DoesNotFit(f"it wants an object stored as protobuf: {exc}") from exc
+
+
+def _document(plaintext: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(plaintext)
+    except (ValueError, UnicodeDecodeError) as exc:
+        raise DoesNotFit("it wants an object stored as JSON, as custom resources are") from exc
+    _need(isinstance(document, dict), "it wants an object stored as JSON")
+    return dict(document)
+
+
+def _written(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
+
+
+# --- the key, the rule, the place -----------------------------------------------------------------------------------
+
+
+def wrong_key(seals: Seals, stored: bytes) -> bytes:
+    key = seals.local_key()
+    return seals.seal_with(seals.open(stored), provider=key.provider, name=name_of(key), material=None)
+
+
+def key_name_unknown(seals: Seals, stored: bytes) -> bytes:
+    key = seals.local_key()
+    return seals.seal_with(
+        seals.open(stored), provider=key.provider, name=f"not-{secrets.token_hex(4)}", material=None
+    )
+
+
+def key_renamed(seals: Seals, stored: bytes) -> bytes:
+    key = seals.local_key()
+    name = f"was-{secrets.token_hex(4)}"
+    return seals.seal_with(seals.open(stored), provider=key.provider, name=name, material=key.material)
+
+
+def provider_unknown(seals: Seals, stored: bytes) -> bytes:
+    seals.local_key()
+    return seals.seal_with(seals.open(stored), provider=seals.other_provider(), name="key1", material=None)
+
+
+def no_rule(seals: Seals, stored: bytes) -> bytes:
+    _need(not seals.covered, "it wants a resource that the configuration does not name")
+    return seals.seal_with(stored, provider=ProviderType.AESGCM, name="key1", material=None)
+
+
+def not_encrypted(seals: Seals, stored: bytes) -> bytes:
+    _need(not seals.plain_allowed, "it wants a configuration without identity for this resource")
+    return seals.open(stored)
+
+
+def other_prefix(seals: Seals, stored: bytes) -> bytes:
+    _body(seals, stored, ProviderType.AESGCM)
+    other = under_other_prefixes(seals.key, seals.layout.prefix_bytes)
+    return seals.seal(seals.open(stored), bound_to=other[0])
+
+
+def bound_elsewhere(seals: Seals, stored: bytes) -> bytes:
+    _body(seals, stored, ProviderType.AESGCM)
+    return seals.seal(seals.open(stored), bound_to=f"/{secrets.token_hex(6)}".encode() + seals.key)
+
+
+def as_it_is(_seals: Seals, stored: bytes) -> bytes:
+    return stored
+
+
+# --- the stored bytes -----------------------------------------------------------------------------------------------
+
+
+def envelope_bit(_seals: Seals, stored: bytes) -> bytes:
+    _need(stored.startswith(ENCRYPTED_PREFIX), "it wants an encrypted value")
+    return flipped(stored, 5)
+
+
+def envelope_unknown(_seals: Seals, stored: bytes) -> bytes:
+    _need(stored.startswith(ENCRYPTED_PREFIX), "it wants an encrypted value")
+    return ENCRYPTED_PREFIX + b"chacha" + stored[stored.index(b":", len(ENCRYPTED_PREFIX)) :]
+
+
+def bit(part: str) -> Callable[[Seals, bytes], bytes]:
+    def change(seals: Seals, stored: bytes) -> bytes:
+        _nonce, data = _body(seals, stored, ProviderType.AESGCM, ProviderType.SECRETBOX)
+        tag_first = seals.local_key().provider is ProviderType.SECRETBOX
+        tag = data if tag_first else len(stored) - _TAG
+        ciphertext = data + _TAG if tag_first else data
+        size = len(stored) - data - _TAG
+        at = {"nonce": data - 1, "tag": tag + 3, "ciphertext": ciphertext + size * 2 // 3}[part]
+        return flipped(stored, at, 2)
+
+    return change
+
+
+def iv_overwritten(seals: Seals, stored: bytes) -> bytes:
+    start, end = _body(seals, stored, ProviderType.AESCBC)
+    other = secrets.token_bytes(end - start)
+    while goes_on_as_a_name(other):
+        other = secrets.token_bytes(end - start)
+    return stored[:start] + other + stored[end:]
+
+
+def truncated(seals: Seals, stored: bytes) -> bytes:
+    start = _BEGINS + (_body(seals, stored)[1] if stored.startswith(ENCRYPTED_PREFIX) else 0)
+    room = len(stored) - start
+    _need(room > 1, f"it wants a longer value: {_BEGINS} bytes of the object have to be left")
+    return stored[: start + room // 2]
+
+
+def cut_short(seals: Seals, stored: bytes) -> bytes:
+    return stored[: _body(seals, stored)[0] + 5]
+
+
+def appended(seals: Seals, stored: bytes) -> bytes:
+    _body(seals, stored)
+    return stored + secrets.token_bytes(24)
+
+
+def text_mode(seals: Seals, stored: bytes) -> bytes:
+    """Write CR LF for every LF; of an encrypted value only behind the bytes that show that the key is right."""
+    if not stored.startswith(ENCRYPTED_PREFIX):
+        _need(stored.startswith(MAGIC), "it wants an object stored as protobuf: JSON means the same after it")
+    else:
+        start = _body(seals, stored, ProviderType.AESGCM, ProviderType.SECRETBOX)[1] + _TAG + _BEGINS
+        for _ in range(_TRIES):  # each time with another nonce
+            if b"\n" not in stored[:start] and b"\n" in stored and b"\r\n" not in stored:
+                break
+            stored = seals.seal(seals.open(stored))
+        else:
+            raise DoesNotFit(
+                "it wants a longer value: with this one no line feed stands where it can be undone"
+            )
+    _need(b"\n" in stored and b"\r\n" not in stored, "it wants a value with a line feed in it")
+    return stored.replace(b"\n", b"\r\n")
+
+
+# --- the object -----------------------------------------------------------------------------------------------------
+
+
+def inside(change: Callable[[bytes], bytes]) -> Callable[[Seals, bytes], bytes]:
+    """Return what changes the plaintext, and encrypts it again where it was encrypted."""
+
+    def do(seals: Seals, stored: bytes) -> bytes:
+        encrypted = stored.startswith(ENCRYPTED_PREFIX)
+        changed = change(seals.open(stored) if encrypted else stored)
+        return seals.seal(changed) if encrypted else changed
+
+    return do
+
+
+def twice(seals: Seals, stored: bytes) -> bytes:
+    seals.local_key()
+    return seals.seal(seals.seal(seals.open(stored)))
+
+
+def empty_object(plaintext: bytes) -> bytes:
+    return _taken_apart(plaintext)._replace(raw=b"").encoded
+
+
+def magic_bit(plaintext: bytes) -> bytes:
+    _need(plaintext.startswith(MAGIC), "it wants an object stored as protobuf")
+    return flipped(plaintext, 1, 2)
+
+
+def wire_type(plaintext: bytes) -> bytes:
+    stored = _taken_apart(plaintext)
+    return stored._replace(raw=stored.raw + b"\x0f\x01\x02").encoded
+
+
+def trailing(plaintext: bytes) -> bytes:
+    _taken_apart(plaintext)
+    return plaintext + bytes(16)
+
+
+def json_quote(plaintext: bytes) -> bytes:
+    _document(plaintext)
+    at = plaintext.rindex(b'":')
+    return plaintext[:at] + b"!" + plaintext[at + 1 :]
+
+
+def cbor_break(plaintext: bytes) -> bytes:
+    _need(plaintext.startswith(_CBOR), "it wants an object stored as CBOR")
+    return plaintext[:4] + b"\xff" + plaintext[5:]
+
+
+def kind_bit(plaintext: bytes) -> bytes:
+    stored = _taken_apart(plaintext)
+    return stored._replace(kind=flipped(stored.kind, len(stored.kind) - 1)).encoded
+
+
+def no_kind(plaintext: bytes) -> bytes:
+    if plaintext.startswith(MAGIC):
+        return _taken_apart(plaintext)._replace(api_version=b"", kind=b"").encoded
+    document = _document(plaintext)
+    document.pop("kind", None)
+    return _written(document)
+
+
+def other_kind(plaintext: bytes) -> bytes:
+    stored = _taken_apart(plaintext)
+    meta = b"".join(field.encoded for field in fields_of(stored.raw) if field.number == 1)
+    return Stored(b"v1", b"Secret" if stored.kind == b"Service" else b"Service", meta).encoded
+
+
+def removed_version(plaintext: bytes) -> bytes:
+    stored = _taken_apart(plaintext)
+    _need(stored.kind == b"HorizontalPodAutoscaler", "it wants a HorizontalPodAutoscaler")
+    meta = b"".join(field.encoded for field in fields_of(stored.raw) if field.number == 1)
+    return Stored(b"autoscaling/v2beta1", stored.kind, meta).encoded
+
+
+def unknown_version(plaintext: bytes) -> bytes:
+    document = _document(plaintext)
+    return _written({**document, "apiVersion": f"{document['apiVersion'].partition('/')[0]}/v999"})
+
+
+def other_name(plaintext: bytes) -> bytes:
+    if plaintext.startswith(MAGIC):
+        return _taken_apart(plaintext).with_metadata(name=b"somebody-else").encoded
+    document = _document(plaintext)
+    return _written({**document, "metadata": {**document.get("metadata", {}), "name": "somebody-else"}})
+
+
+def more_metadata(*more: bytes) -> Callable[[bytes], bytes]:
+    return lambda plaintext: _taken_apart(plaintext).with_metadata(*more).encoded
+
+
+BROKEN_FIELDS = block(
+    17, block(1, b"kubectl") + block(2, b"Update") + block(7, block(1, b'{"f:data":{"f:k":}}'))
+)
+
+
+def int_or_string(plaintext: bytes) -> bytes:
+    """Give the Pod a container with a probe whose port is neither a number nor a text."""
+    stored = _taken_apart(plaintext)
+    _need(stored.kind == b"Pod", "it wants a Pod")
+    meta = b"".join(field.encoded for field in fields_of(stored.raw) if field.number == 1)
+    action = block(2, number(1, 7) + number(2, 80) + block(3, b""))
+    container = block(1, b"main") + block(10, block(1, block(2, action)))
+    return stored._replace(raw=meta + block(2, block(2, container))).encoded
+
+
+def allocator_cut(_seals: Seals, stored: bytes) -> bytes:
+    return stored[: len(stored) // 2]

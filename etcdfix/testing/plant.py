@@ -1,0 +1,119 @@
+"""Objects put into a test's etcd, and damage planted there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from os import PathLike
+
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout, display, word_bytes
+from etcdfix.testing.damage import WAYS, Damage
+from etcdfix.testing.sealing import DoesNotFit, Seals
+from etcdfix.testing.servers import EtcdServer
+
+Config = EncryptionConfiguration | str | PathLike[str] | None
+"""A configuration, the path of its file, or None where nothing is encrypted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """What was done; the values are left out of the ``repr``: they may be plaintext.
+
+    Attributes:
+        key: The etcd key that holds the damaged value now.
+        damage: What was done.
+        causes: Each of these findings says so; which one may depend on the values around it.
+        before: What was there, to be put back with ``etcd.put(planted.key, planted.before)``; None where nothing was.
+        after: What is there now.
+    """
+
+    key: bytes
+    damage: Damage
+    causes: frozenset[str]
+    before: bytes | None = field(repr=False)
+    after: bytes = field(repr=False)
+
+
+def store(
+    etcd: EtcdServer,
+    key: str | bytes,
+    plaintext: bytes,
+    *,
+    config: Config = None,
+    etcd_prefix: str = DEFAULT_PREFIX,
+) -> bytes:
+    """Put an object as an API server would store it, and return the stored bytes.
+
+    Args:
+        etcd: A server of this package; nothing else is written to.
+        key: The complete etcd key.
+        plaintext: The object's bytes before encryption (:mod:`etcdfix.testing.objects`).
+        config: The EncryptionConfiguration of the API servers.
+        etcd_prefix: Their storage prefix.
+
+    Raises:
+        DoesNotFit: Today's values of this resource are written with KMS.
+        NotDisposable: See :func:`~etcdfix.testing.servers.disposable_etcd`.
+    """
+    server = _writable(etcd)
+    at = _etcd_key(key)
+    stored = Seals(config, at, StorageLayout(etcd_prefix)).seal(plaintext)
+    server.put(at, stored)
+    return stored
+
+
+def plant(
+    etcd: EtcdServer,
+    key: str | bytes,
+    damage: Damage,
+    *,
+    config: Config = None,
+    etcd_prefix: str = DEFAULT_PREFIX,
+) -> Planted:
+    """Damage a value that is in order, and return what was there.
+
+    Nonces and what has to be random are new each time; all else is the same for the same value.
+
+    Args:
+        etcd: A server of this package; nothing else is written to.
+        key: The complete etcd key; a value has to be there.
+        damage: What to do.
+        config: The EncryptionConfiguration that the value was written with, where it is encrypted.
+        etcd_prefix: The storage prefix of the API servers.
+
+    Raises:
+        DoesNotFit: This damage cannot be done to this value, and why. Nothing was written.
+        NotDisposable: See :func:`~etcdfix.testing.servers.disposable_etcd`.
+    """
+    server = _writable(etcd)
+    at = _etcd_key(key)
+    stored = server.get(at)
+    if stored is None:
+        raise DoesNotFit(f"{display(at)}: there is nothing to damage")
+    way, layout = WAYS[damage], StorageLayout(etcd_prefix)
+    if at.startswith(layout.prefix_bytes + b"ranges/") is not (damage is Damage.ALLOCATOR_CUT):
+        raise DoesNotFit(
+            f"{display(at)}, {damage}: below ranges/ it is {Damage.ALLOCATOR_CUT}, and nowhere else"
+        )
+    try:
+        after = way.do(Seals(config, at, layout), stored)
+    except DoesNotFit as exc:
+        raise DoesNotFit(f"{display(at)}, {damage}: {exc}") from exc
+    before: bytes | None = stored
+    if damage is Damage.MOVED:
+        at += b"-copy"
+        before = server.get(at)
+    server.put(at, after)
+    return Planted(at, damage, way.causes, before, after)
+
+
+def _writable(etcd: EtcdServer) -> EtcdServer:
+    if not isinstance(etcd, EtcdServer):
+        raise TypeError(
+            "only an etcd that etcdfix.testing started, or disposable_etcd(ENDPOINT), is written to: no address"
+        )
+    return etcd
+
+
+def _etcd_key(key: str | bytes) -> bytes:
+    return word_bytes(key) if isinstance(key, str) else key

@@ -1,0 +1,194 @@
+"""The assertion that everything in an etcd can be read: a scan, with a message for whoever reads the log of a run."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from etcdfix.inputs.releases import parse_kubernetes_version
+from etcdfix.operations.look.gathering import FAILING
+from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
+from etcdfix.operations.opening import Inputs, load_encryption, open_plugins, open_source
+from etcdfix.reports.base import Reporter
+from etcdfix.reports.baseline import load_baseline
+from etcdfix.reports.model import Finding, Summary
+from etcdfix.scope import ScopeRequest
+from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
+from etcdfix.testing.servers import EtcdServer
+from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.safetext import safe_text
+from etcdfix.text.words import counted
+
+MOST_SHOWN: Final = 20
+"""So many findings stand in a message; all of them are counted."""
+MOST_KEPT: Final = 1000
+"""So many are kept for a test to look at."""
+_MOST_EVIDENCE = 3
+
+
+class NotAllReadable(AssertionError):
+    """Something cannot be read, or not everything could be seen.
+
+    Attributes:
+        findings: What counts, in the order of the keys; the first :data:`MOST_KEPT`.
+        incomplete: Why not everything was seen; empty where it was.
+    """
+
+    def __init__(self, text: str, findings: Sequence[Finding], incomplete: Sequence[str]) -> None:
+        super().__init__(text)
+        self.findings = tuple(findings)
+        self.incomplete = tuple(incomplete)
+
+
+def assert_all_readable(
+    config: str | PathLike[str] | None,
+    *,
+    endpoints: EtcdServer | str | Sequence[str] | None = None,
+    snapshot: str | PathLike[str] | None = None,
+    etcd_prefix: str = DEFAULT_PREFIX,
+    resources: Sequence[str] = (),
+    namespaces: Sequence[str] = (),
+    baseline: str | PathLike[str] | None = None,
+    kubernetes_version: str | None = None,
+    ask_kms: bool = True,
+    cacert: str | PathLike[str] | None = None,
+    cert: str | PathLike[str] | None = None,
+    key: str | PathLike[str] | None = None,
+    user: str | None = None,
+) -> Summary:
+    """Scan as ``etcdfix scan`` does, and return its counts where everything was seen and can be read.
+
+    Reads only. Everything is named by arguments: variables such as ``ETCDCTL_ENDPOINTS`` are not looked at.
+
+    Args:
+        config: The EncryptionConfiguration; None where nothing is encrypted. An encrypted value fails then.
+        endpoints: A server of this package, which knows its certificates, or addresses as etcdctl takes them.
+        snapshot: A snapshot file, gzipped or not, in their place.
+        etcd_prefix: The storage prefix of the API servers.
+        resources: Only these: resources and objects in the words of kubectl, or key prefixes; else everything.
+        namespaces: Only these.
+        baseline: A report of an earlier ``etcdfix scan -o json``: what it knows (same key, outcome and value) is no
+            reason to fail.
+        kubernetes_version: Release whose kinds count, as ``1.36``; else every one that is known.
+        ask_kms: Ask the KMS plugins that the configuration names.
+        cacert: CA certificate of etcd, where it is given by addresses.
+        cert: Client certificate, likewise.
+        key: Its private key, likewise.
+        user: ``NAME:PASSWORD``, likewise.
+
+    Raises:
+        NotAllReadable: A value cannot be read, is wrong inside or could not be decided; or not everything was seen; or
+            there was nothing to see, as under a wrong prefix.
+        SourceError: Nothing could be read.
+        ConfigurationError: The arguments make no sense.
+    """
+    __tracebackhide__ = True  # of pytest: what failed is the test's own line
+    if (endpoints is None) is (snapshot is None):
+        raise TypeError("name either endpoints or a snapshot")
+    inputs = Inputs(
+        snapshot=Path(snapshot) if snapshot is not None else None,
+        connection=_connection(endpoints, cacert=cacert, cert=cert, key=key, user=user),
+        etcd_prefix=etcd_prefix,
+        revision=0,
+        encryption_config=Path(config) if config is not None else None,
+        kubernetes_minor=parse_kubernetes_version(kubernetes_version),
+        ask_kms=ask_kms,
+    )
+    configuration = load_encryption(inputs)
+    again = inputs.same_again()
+    request = ScanRequest(
+        layout=StorageLayout(etcd_prefix),
+        scope=ScopeRequest(arguments=tuple(resources), namespaces=tuple(namespaces)),
+        configuration=configuration,
+        kubernetes_minor=inputs.kubernetes_minor,
+        baseline=load_baseline(Path(baseline)) if baseline is not None else None,
+        same_again=again,
+    )
+    found = _Found()
+    with (
+        open_source(inputs, say=lambda _notice: None) as source,
+        open_plugins(inputs, configuration) as plugins,
+    ):
+        result = run_scan(source, request, found, plugins=plugins)
+    if result.ended is not None:
+        raise KeyboardInterrupt  # it was told to end, and so is whoever runs the tests
+    incomplete = list(_incomplete(result))
+    if found.count or incomplete:
+        lines = _lines(found, incomplete, result.summary, again)
+        raise NotAllReadable("\n".join(lines), found.kept, incomplete)
+    return result.summary
+
+
+def _connection(
+    where: EtcdServer | str | Sequence[str] | None, *, user: str | None, **files: str | PathLike[str] | None
+) -> dict[str, Any]:
+    endpoints: str | None
+    if isinstance(where, EtcdServer):
+        endpoints, user = where.endpoint, where.user
+        files = dict(where.tls._asdict()) if where.tls is not None else {}
+    else:
+        endpoints = where if where is None or isinstance(where, str) else ",".join(where)
+    named = {name: str(path) for name, path in files.items() if path is not None}
+    if "key" in named:
+        named["key_file"] = named.pop("key")
+    # Without the variables that etcdctl reads: a test says what it looks at.
+    return {"endpoints": endpoints, "user": user, **named, "environ": {}}
+
+
+class _Found(Reporter):
+    """Keeps the findings that count."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.kept: list[Finding] = []
+
+    def finding(self, finding: Finding) -> None:
+        if finding.baseline or finding.outcome not in FAILING:
+            return
+        self.count += 1
+        if len(self.kept) < MOST_KEPT:
+            self.kept.append(finding)
+
+
+def _incomplete(result: ScanResult) -> Iterator[str]:
+    yield from result.problems
+    if result.problems:
+        return
+    if not result.below_prefix:
+        yield f"no key starts with {result.prefix}"
+        places = " or ".join(result.suggested_prefixes[:3])
+        if places:
+            yield f"Kubernetes keys seem to be under {places}; give it as etcd_prefix"
+    elif result.nothing_named_exists:
+        yield "no key matches what was named"
+
+
+def _lines(
+    found: _Found, incomplete: Sequence[str], summary: Summary, again: RepeatedOptions
+) -> Iterator[str]:
+    where = " ".join(again.source[1:2])
+    yield safe_text(
+        f"{found.count} of {counted(summary.keys - summary.not_objects, 'object')} cannot be relied upon in {where}"
+        if found.count
+        else f"not everything was seen in {where}"
+    )
+    for finding in found.kept[:MOST_SHOWN]:
+        yield from map(safe_text, _lines_of(finding, again))
+    if found.count > MOST_SHOWN:
+        yield f"and {found.count - MOST_SHOWN} more; all of them: {again.scan_of()}"
+    for reason in incomplete:
+        yield safe_text(f"incomplete: {reason}")
+
+
+def _lines_of(finding: Finding, again: RepeatedOptions) -> Iterator[str]:
+    yield f"  {finding.key}"
+    yield f"    {finding.outcome}: {finding.cause or 'no cause'} ({finding.confidence})"
+    if finding.message:
+        yield f"    {finding.message}"
+    for evidence in finding.evidence[:_MOST_EVIDENCE]:
+        yield f"    - {evidence.check}: {evidence.result}{f' ({evidence.detail})' if evidence.detail else ''}"
+    key = base64.b64decode(finding.key_base64) if finding.key_base64 is not None else finding.key.encode()
+    yield f"    next: {again.explain(key)}"

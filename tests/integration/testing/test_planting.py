@@ -1,0 +1,182 @@
+"""Every damage that can be planted, in every value that it fits, in a real etcd: its cause is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import cbor2
+import pytest
+
+from etcdfix.testing import (
+    WAYS,
+    Damage,
+    DoesNotFit,
+    EtcdServer,
+    NotAllReadable,
+    assert_all_readable,
+    config_map,
+    json_object,
+    plant,
+    pod,
+    secret,
+    store,
+)
+from etcdfix.testing.objects import Stored, taken_apart
+from etcdfix.verdicts.causes import Cause
+from tests.support.encoders import kms_v2_body
+from tests.support.objects import IDENTITY, KMS_V2, allocation, configuration_of_rules, crd, provider
+
+pytestmark = pytest.mark.etcd
+
+KEY = bytes(range(32))
+KINDS = ("aesgcm", "aescbc", "secretbox")
+WITHHELD = b"never-to-be-shown"
+NOT_PLANTED = {
+    Cause.NO_CONFIGURATION,
+    Cause.AUTHENTICATION_FAILED,
+    Cause.CONVERSION_FAILED,
+    Cause.OWNER_UNKNOWN,
+    Cause.KMS_UNREACHABLE,
+    Cause.KMS_DENIED,
+    Cause.KMS_KEY_UNKNOWN,
+    Cause.KMS_UNPROVEN,
+    Cause.KMS_ENVELOPE_DAMAGED,
+}
+"""These depend on what is around a value, on a KMS plugin, or on more than a few bytes."""
+
+
+class Place(NamedTuple):
+    """A value in order: its etcd key below the prefix, its bytes, and the providers of its resource."""
+
+    path: str
+    plaintext: bytes
+    config: Path
+
+
+def _cbor() -> bytes:
+    document = {
+        b"apiVersion": b"example.com/v1",
+        b"kind": b"Widget",
+        b"metadata": {b"name": b"binary", b"namespace": b"shop", b"uid": b"u-1"},
+        b"spec": {b"size": 1, b"colour": b"a long word so that there is something to break"},
+    }
+    return b"\xd9\xd9\xf7" + cbor2.dumps(document)
+
+
+def _places(folder: Path) -> Iterator[Place]:
+    web = secret("web", "shop", {"password": WITHHELD, "text": b"one\ntwo\n" + b"x" * 80})
+    for kind in KINDS:
+        strict, mixed = folder / f"{kind}.json", folder / f"{kind}-mixed.json"
+        strict.write_bytes(configuration_of_rules((("secrets",), (provider(kind, key1=KEY),))))
+        mixed.write_bytes(configuration_of_rules((("secrets",), (provider(kind, key1=KEY), IDENTITY))))
+        yield Place("secrets/shop/web", web, strict)
+        yield Place("secrets/shop/web", web, mixed)
+    plain = folder / "plain.json"
+    plain.write_bytes(configuration_of_rules((("secrets",), (provider("aesgcm", key1=KEY),))))
+    settings = config_map("settings", "shop", {"text": "one\ntwo\n" + "x" * 80})
+    yield Place("configmaps/shop/settings", settings, plain)
+    yield Place("pods/shop/web", pod("web", "shop"), plain)
+    widget = json_object("example.com/v1", "Widget", "w-0", "shop", spec={"size": 1, "colour": "x" * 100})
+    yield Place("example.com/widgets/shop/w-0", widget, plain)
+    yield Place("example.com/widgets/shop/binary", _cbor(), plain)
+    scaler = Stored(b"autoscaling/v2", b"HorizontalPodAutoscaler", taken_apart(config_map("web", "shop")).raw)
+    yield Place("horizontalpodautoscalers/shop/web", scaler.encoded, plain)
+    yield Place("ranges/serviceips", allocation(), plain)
+
+
+class Ground:
+    """Values in order, each below a prefix of its own; among others of its resource, or alone."""
+
+    def __init__(self, etcd: EtcdServer, etcd_prefix: str, folder: Path) -> None:
+        self.etcd = etcd
+        self.places = {}
+        arranged = [
+            (place, among) for place in _places(folder) for among in (False, place.path.startswith("secrets"))
+        ]
+        for number, (place, among) in enumerate(dict.fromkeys(arranged)):
+            prefix = f"{etcd_prefix}/{number}"
+            self.places[prefix] = place
+            definition = f"{prefix}/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
+            etcd.put(definition.encode(), crd())
+            put = partial(store, etcd, config=place.config, etcd_prefix=prefix)
+            if among:
+                put(f"{prefix}/secrets/shop/before", secret("before", "shop", {"text": b"x" * 80}))
+            put(f"{prefix}/{place.path}", place.plaintext)
+            if among:
+                put(f"{prefix}/secrets/shop/later", secret("later", "shop", {"text": b"x" * 80}))
+
+
+@pytest.fixture
+def ground(etcd: EtcdServer, etcd_prefix: str, tmp_path: Path) -> Ground:
+    return Ground(etcd, etcd_prefix, tmp_path)
+
+
+def test_in_order_to_begin_with(ground: Ground) -> None:
+    for prefix, place in ground.places.items():
+        summary = assert_all_readable(place.config, endpoints=ground.etcd, etcd_prefix=prefix)
+        assert summary.keys > 1
+
+
+@pytest.mark.parametrize("damage", list(Damage))
+def test_what_is_planted_is_found(damage: Damage, ground: Ground) -> None:
+    way, etcd = WAYS[damage], ground.etcd
+    release = "1.36" if damage is Damage.REMOVED_VERSION else None
+    seen = set()
+    for prefix, place in ground.places.items():
+        key = f"{prefix}/{place.path}"
+        stored = etcd.get(key.encode())
+        refused = None
+        try:
+            planted = plant(etcd, key, damage, config=place.config, etcd_prefix=prefix)
+        except DoesNotFit as exc:
+            refused = exc
+        if refused is not None:
+            assert str(refused).startswith(f"{key}, {damage}: ")
+            assert etcd.get(key.encode()) == stored
+            continue
+        assert planted.before == (None if damage is Damage.MOVED else stored)
+        with pytest.raises(NotAllReadable) as caught:
+            assert_all_readable(place.config, endpoints=etcd, etcd_prefix=prefix, kubernetes_version=release)
+        (finding,) = caught.value.findings
+        assert finding.key.encode() == planted.key
+        assert finding.cause in planted.causes, place
+        assert WITHHELD.decode() not in str(caught.value) + repr(planted)
+        seen.add(finding.cause)
+    assert way.cause in seen
+
+
+def test_what_was_there_can_be_put_back(ground: Ground) -> None:
+    prefix, place = next(iter(ground.places.items()))
+    planted = plant(
+        ground.etcd, f"{prefix}/{place.path}", Damage.EMPTY, config=place.config, etcd_prefix=prefix
+    )
+    assert ground.etcd.get(planted.key) == planted.after
+    assert planted.before is not None
+    ground.etcd.put(planted.key, planted.before)
+    assert_all_readable(place.config, endpoints=ground.etcd, etcd_prefix=prefix)
+
+
+def test_nothing_is_planted_where_nothing_is(etcd: EtcdServer, etcd_prefix: str) -> None:
+    with pytest.raises(DoesNotFit, match="there is nothing to damage"):
+        plant(etcd, f"{etcd_prefix}/secrets/shop/web", Damage.EMPTY, etcd_prefix=etcd_prefix)
+
+
+def test_a_value_of_kms(etcd: EtcdServer, etcd_prefix: str, tmp_path: Path) -> None:
+    config = tmp_path / "kms.json"
+    config.write_bytes(configuration_of_rules((("secrets",), (KMS_V2, IDENTITY))))
+    key = f"{etcd_prefix}/secrets/shop/web"
+    with pytest.raises(DoesNotFit, match="kms/v2/prov cannot write it"):
+        store(etcd, key, secret("web", "shop"), config=config, etcd_prefix=etcd_prefix)
+    etcd.put(key.encode(), b"k8s:enc:kms:v2:prov:" + kms_v2_body(b"x" * 100))
+    with pytest.raises(DoesNotFit, match="KMS is not asked"):
+        plant(etcd, key, Damage.EMPTY, config=config, etcd_prefix=etcd_prefix)
+
+
+def test_all_that_a_value_can_have_is_there() -> None:
+    assert set(WAYS) == set(Damage)
+    planted = {way.cause for way in WAYS.values()}
+    assert not planted & NOT_PLANTED
+    assert planted | NOT_PLANTED == set(Cause)

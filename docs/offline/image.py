@@ -57,7 +57,7 @@ def build_image(executable: Path, work: Path, target: IO[bytes], *, version: str
         "config": {
             "User": USER,
             "Env": [f"PATH=/{_PLACE}", "LC_ALL=C.UTF-8"],
-            "WorkingDir": "/tmp",
+            "WorkingDir": "/tmp",  # noqa: S108 - of the container
             "Entrypoint": ["etcdfix"],
             "Cmd": ["--help"],
             "Labels": {

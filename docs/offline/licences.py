@@ -28,9 +28,9 @@ def copy_package_licences(packages: Path, target: Path, *, without: Iterable[str
 
 def _copy_all(package: Distribution, target: Path) -> None:
     target.mkdir(parents=True)
-    said = package.metadata.get("License-Expression") or package.metadata.get("License") or ""
+    said = [*package.metadata.get_all("License-Expression", []), *package.metadata.get_all("License", [])]
     (target / "METADATA").write_text(
-        f"{package.name} {package.version}\n{said or 'see the classifiers of the package'}\n"
+        f"{package.name} {package.version}\n{said[0] if said else 'see below'}\n"
         + "".join(
             f"{line}\n" for line in package.metadata.get_all("Classifier", []) if line.startswith("License")
         )

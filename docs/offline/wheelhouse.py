@@ -29,7 +29,7 @@ def build_wheelhouse(environment: Environment, folder: Path, python: str) -> Non
     wheels = folder / "wheels"
     wheels.mkdir(parents=True)
     shutil.copyfile(environment.wheel, wheels / environment.wheel.name)
-    download = ["-m", "pip", "download", "-q", "--only-binary", ":all:", "--dest", wheels]
+    download: list[str | Path] = ["-m", "pip", "download", "-q", "--only-binary", ":all:", "--dest", wheels]
     if environment.lock is None:
         environment.run(*download, f"{environment.wheel}[{EXTRA}]")
     else:

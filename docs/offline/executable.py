@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from environment import ROOT, Environment
-from libraries import elf_files, oldest_glibc
+from libraries import elf_files, oldest_glibc, system_libraries
 from licences import copy_library_licences, copy_package_licences, copy_python_licence
 
 NAMES: Final = ("kubectl-etcdfix", "kubectl_complete-etcdfix")
@@ -19,6 +19,7 @@ _TOOLS: Final = frozenset({
     "altgraph", "hatchling", "packaging", "pathspec", "pip", "pluggy", "pyinstaller", "pyinstaller-hooks-contrib",
     "setuptools", "tomlkit", "trove-classifiers",
 })  # fmt: skip
+_OF_GLIBC: Final = ("ld-linux", "libc.", "libdl.", "libm.", "libpthread.", "libresolv.", "librt.", "libutil.")
 _DOCS: Final = (".md", ".yaml")
 
 
@@ -66,6 +67,8 @@ def _freeze(environment: Environment, work: Path, folder: Path) -> Path:
         cwd=work,
     )  # fmt: skip
     (work / "dist/etcdfix").rename(folder)
+    for record in (folder / "_internal").glob("*.dist-info/RECORD"):
+        record.unlink()  # of the environment, its place too
     return work / "build/etcdfix/COLLECT-00.toc"
 
 
@@ -88,9 +91,13 @@ def _described(environment: Environment, folder: Path, unknown: list[str]) -> st
     tools = environment.packages()
     lock = "versions by docs/release/requirements.txt" if environment.lock else "versions not pinned"
     libc = platform.libc_ver()[1]
+    libraries = system_libraries(folder / "etcdfix", folder / "_internal")
+    others = (
+        ", ".join(sorted(path.name for path in libraries if not path.name.startswith(_OF_GLIBC))) or "nothing"
+    )
     lines = [
         f"etcdfix {packages.pop('etcdfix')} for {platform.system()} on {platform.machine()}",
-        f"needs: glibc {oldest_glibc(elf_files(folder))} or newer, no Python",
+        f"needs: glibc {oldest_glibc(elf_files(folder))} or newer, and beside it of the system {others}; no Python",
         f"made with: Python {platform.python_version()}, PyInstaller {tools['pyinstaller']}, glibc {libc}",
         f"{lock}:",
         *(

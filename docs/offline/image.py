@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from archives import compressing, digest_of, write_tar
-from libraries import elf_files, system_libraries
+from libraries import system_libraries
 from licences import copy_library_licences
 
 USER: Final = "65532:65532"
@@ -106,7 +106,7 @@ def _fill(root: Path, executable: Path) -> None:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(content)
     (root / "tmp").mkdir()
-    libraries = system_libraries(elf_files(executable), executable / "_internal")
+    libraries = system_libraries(executable / "etcdfix", executable / "_internal")
     (folder,) = {library.parent for library in libraries if library.name == "libc.so.6"}
     libraries |= {folder / name for name in _LOADED_LATER if (folder / name).exists()}
     for library in libraries:

@@ -28,15 +28,21 @@ def oldest_glibc(files: Iterable[Path]) -> str:
     return ".".join(map(str, max((int(major), int(minor)) for major, minor in wanted)))
 
 
-def system_libraries(files: Iterable[Path], folder: Path) -> set[Path]:
-    """Return the libraries of this system that the files of a folder load, the loader among them."""
-    found = set()
-    for file in files:
-        asked = subprocess.run(
-            ["ldd", file], capture_output=True, text=True, check=False,
-            env={**os.environ, "LD_LIBRARY_PATH": str(folder)},
-        )  # fmt: skip
-        for path in re.findall(r"(?:=> |^\t)(/\S+) \(0x", asked.stdout, re.MULTILINE):
-            if not Path(path).is_relative_to(folder):
-                found.add(Path(path))
+def system_libraries(program: Path, inside: Path) -> set[Path]:
+    """Return the libraries of this system that a folder needs, the loader among them.
+
+    Args:
+        program: The executable, which the loader starts before anything in the folder is looked at.
+        inside: The directory with its libraries, which come before the system's for all that is in it.
+    """
+    found = _loaded(program)
+    for file in elf_files(inside):
+        found |= {path for path in _loaded(file, first=inside) if not path.is_relative_to(inside)}
     return found
+
+
+def _loaded(file: Path, *, first: Path | None = None) -> set[Path]:
+    """Return what the loader would load for a file, from a directory before all others."""
+    variables = {**os.environ, **({"LD_LIBRARY_PATH": str(first)} if first is not None else {})}
+    shown = subprocess.run(["ldd", file], capture_output=True, text=True, check=False, env=variables).stdout
+    return {Path(path) for path in re.findall(r"(?:=> |^\t)(/\S+) \(0x", shown, re.MULTILINE)}

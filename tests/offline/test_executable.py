@@ -1,4 +1,4 @@
-"""The folder with the executable: in a read-only root of a C library and libz, without network, shell and /proc."""
+"""The folder with the executable: in a read-only root of a C library and libz, without network and shell."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def root(executable: Path, place: Nowhere, tmp_path_factory: pytest.TempPathFact
     shutil.copytree(REPOSITORY / ALPHA, made.folder / ALPHA)
     (made.folder / "bin").mkdir()
     shutil.copy(find_tools().etcd, made.folder / "bin/etcd")
-    restored_alpha(made.folder)
+    restored_alpha(made.folder / "data")
+    (made.folder / "data/records").mkdir(mode=0o700)
     made.close_it()
     return made
 
@@ -58,10 +59,9 @@ def run(root: Root) -> Run:
 
 
 @pytest.fixture
-def _etcd(root: Root, place: Nowhere, tmp_path: Path) -> Iterator[None]:
+def _etcd(root: Root, tmp_path: Path) -> Iterator[None]:
     """An etcd that holds alpha, and of all networks has only the loopback of that place."""
-    subprocess.run(place.within("cp", "-r", root.folder / "data", root.folder / "tmp/data"), check=True)
-    with running(root.command("/bin/etcd", *etcd_arguments("/tmp")), tmp_path / "log"):
+    with running(root.command("/bin/etcd", *etcd_arguments("/data")), tmp_path / "log"):
         yield
 
 
@@ -101,7 +101,6 @@ def test_alpha_is_scanned_as_from_source(run: Run, user: int) -> None:
 
 
 def test_workers_work(run: Run) -> None:
-    """None could be started without /proc only if the program did not know where it is."""
     check_the_scan(run, "--jobs", "3")
 
 
@@ -117,7 +116,7 @@ def test_a_worker_is_the_program_itself(executable: Path, tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("_etcd")
 def test_one_object_of_a_live_etcd_is_deleted(run: Run) -> None:
-    check_a_deletion(lambda *arguments: run(*arguments, user=0), "/tmp/records")
+    check_a_deletion(lambda *arguments: run(*arguments, user=0), "/data/records")
 
 
 def test_every_package_is_there_and_says_its_version(run: Run) -> None:

@@ -59,11 +59,11 @@ def run(
     commands = documented(wheelhouse / "requirements.txt", venv)
     assert len(commands) == 3
     for command in commands:
-        done = completed(place.within(*command), cwd=wheelhouse, env=variables)
+        done = completed(place.within(*command, directory=wheelhouse), env=variables)
         assert done.returncode == 0, done
 
     def run_it(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return completed(place.within(venv / "bin/etcdfix", *arguments), cwd=REPOSITORY, env=variables)
+        return completed(place.within(venv / "bin/etcdfix", *arguments, directory=REPOSITORY), env=variables)
 
     return run_it
 
@@ -82,6 +82,7 @@ def _etcd(place: Nowhere, tmp_path: Path) -> Iterator[None]:
 
 @pytest.mark.usefixtures("_etcd")
 def test_one_object_of_a_live_etcd_is_deleted(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir(mode=0o700)
     check_a_deletion(run, str(tmp_path / "records"))
 
 
@@ -93,8 +94,8 @@ def test_a_changed_wheel_is_refused(
     wheel = only(copy / "wheels", "click-*.whl")
     wheel.write_bytes(wheel.read_bytes() + b"\0")
     make, install, _ = documented(copy / "requirements.txt", tmp_path / "etcdfix")
-    assert completed(place.within(*make), cwd=copy, env=variables).returncode == 0
-    refused = completed(place.within(*install), cwd=copy, env=variables)
+    assert completed(place.within(*make, directory=copy), env=variables).returncode == 0
+    refused = completed(place.within(*install, directory=copy), env=variables)
     assert refused.returncode == 1
     assert "click" in refused.stderr
     assert "HASHES" in refused.stderr or "hash" in refused.stderr

@@ -33,9 +33,9 @@ class Nowhere:
     def __init__(self, holder: int) -> None:
         self._enter = ["nsenter", f"--net=/proc/{holder}/ns/net", f"--mount=/proc/{holder}/ns/mnt"]
 
-    def within(self, *command: str | Path) -> list[str | Path]:
-        """Return the command that runs another one there."""
-        return [*self._enter, *command]
+    def within(self, *command: str | Path, directory: Path = Path("/")) -> list[str | Path]:
+        """Return the command that runs another one there, in a directory."""
+        return [*self._enter, f"--wd={directory}", *command]
 
     def mount(self, *arguments: str | Path) -> None:
         subprocess.run(self.within("mount", *arguments), check=True)
@@ -74,13 +74,14 @@ class Root:
 
     Args:
         folder: Where it is made.
-        place: From where it is entered. It is read-only there, but for ``/tmp``, where nothing can be executed.
+        place: From where it is entered. It is read-only there, but for ``/tmp``, where nothing can be executed and
+            nothing lasts, and ``/data``.
     """
 
     def __init__(self, folder: Path, place: Nowhere) -> None:
         self.folder = folder
         self._place = place
-        for name in ("dev", "tmp"):
+        for name in ("data", "dev", "proc", "tmp"):
             (folder / name).mkdir()
         for library in _c_library():
             target = folder / library.relative_to("/")
@@ -92,7 +93,9 @@ class Root:
         for device in ("null", "urandom"):
             (self.folder / "dev" / device).touch()
         self._place.mount("--bind", self.folder, self.folder)
+        self._place.mount("--bind", self.folder / "data", self.folder / "data")
         self._place.mount("-o", "remount,bind,ro", self.folder)
+        self._place.mount("-t", "proc", "proc", self.folder / "proc")
         for device in ("null", "urandom"):
             self._place.mount("--bind", f"/dev/{device}", self.folder / "dev" / device)
         self._place.mount("-t", "tmpfs", "-o", "noexec,nosuid,mode=1777", "tmpfs", self.folder / "tmp")

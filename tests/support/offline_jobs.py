@@ -91,8 +91,9 @@ def check_a_deletion(run: Run, folder: str) -> None:
     verified = run("audit", "verify", log, "--backup-dir", folder)
     assert verified.returncode == 0, verified
     assert "whole" in verified.stdout
-    shown = json.loads(run("audit", "show", log, "-o", "json").stdout)
-    assert [record["type"] for record in shown["records"]] == ["dry-run", "intent", "outcome"]
+    records = [line.split() for line in run("audit", "show", log).stdout.splitlines()]
+    assert [record[2] for record in records if BROKEN in record] == ["dry-run", "intent", "outcome"]
+    assert records[-1][4] == "deleted"
 
 
 def restored_alpha(folder: Path) -> None:

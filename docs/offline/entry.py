@@ -11,17 +11,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from etcdfix.workers.frozen import WORKER_ARGUMENT
+from etcdfix.workers.frozen import work_if_asked
 
 
 def main() -> None:
     """Run etcdfix, its plugin of kubectl, the completion of that, or a worker of a scan."""
     _give_back_the_environment()
     run: Callable[[], None]
-    if sys.argv[1:] == [WORKER_ARGUMENT]:
-        from etcdfix.workers.frozen import main as run  # noqa: PLC0415 - only what is asked for is imported
-    elif Path(sys.argv[0]).name == "kubectl-etcdfix":
-        from etcdfix.cli.root import main_of_plugin as run  # noqa: PLC0415 - likewise
+    work_if_asked()
+    if Path(sys.argv[0]).name == "kubectl-etcdfix":
+        from etcdfix.cli.root import main_of_plugin as run  # noqa: PLC0415 - only what is asked for is imported
     elif Path(sys.argv[0]).name == "kubectl_complete-etcdfix":
         from etcdfix.cli.kubectl_completion import main as run  # noqa: PLC0415 - likewise
     else:

@@ -17,7 +17,7 @@ from typing import Final
 
 import etcdfix
 from etcdfix.workers.frames import Frame, Kind, read_answer, write_frame
-from etcdfix.workers.frozen import WORKER_ARGUMENT, is_frozen
+from etcdfix.workers.frozen import WORKER_ARGUMENT, can_be_its_own_worker, is_frozen
 
 _BOOTSTRAP: Final = """
 import os, sys
@@ -44,8 +44,8 @@ class NoWorker(Exception):
 
 
 def can_start() -> bool:
-    """Whether there is a program that a worker could be started with: an interpreter, or a frozen program itself."""
-    return bool(sys.executable)
+    """Whether there is a program to start a worker with: an interpreter, or a frozen one that heeds our argument."""
+    return bool(sys.executable) and (not is_frozen() or can_be_its_own_worker())
 
 
 def death_awaited_until() -> float:

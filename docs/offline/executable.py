@@ -41,8 +41,8 @@ def build_folder(environment: Environment, work: Path, folder: Path) -> None:
     home = environment.python.parents[1]
     (packages,) = home.glob("lib/python*/site-packages")
     copy_package_licences(packages, folder / "licences", without={*_TOOLS, "etcdfix"})
-    copy_python_licence(folder / "licences")
-    unknown = copy_library_licences(_libraries_of_this_machine(toc, home), folder / "licences/libraries")
+    unknown = copy_python_licence(folder / "licences")
+    unknown += copy_library_licences(_libraries_of_this_machine(toc, home), folder / "licences/libraries")
     (folder / "BUILD").write_text(_described(environment, folder, unknown))
 
 
@@ -107,6 +107,6 @@ def _described(environment: Environment, folder: Path, unknown: list[str]) -> st
     ]
     if unknown:
         lines.append(
-            f"libraries of the machine that made it, whose licence was not found there: {', '.join(unknown)}"
+            f"parts of the machine that made it, whose licence was not found there: {', '.join(unknown)}"
         )
     return "".join(f"{line}\n" for line in lines)

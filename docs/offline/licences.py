@@ -44,13 +44,20 @@ def _copy_all(package: Distribution, target: Path) -> None:
             shutil.copyfile(str(file.locate()), target / file.name)
 
 
-def copy_python_licence(target: Path) -> None:
-    """Copy the licence of the interpreter and its library."""
-    places = (Path(sysconfig.get_path("stdlib"), "LICENSE.txt"), *_of_debian(sysconfig.get_path("stdlib")))
+def copy_python_licence(target: Path) -> list[str]:
+    """Copy the licence of the interpreter and its library.
+
+    Returns:
+        As :func:`copy_library_licences` does.
+    """
+    library = Path(sysconfig.get_path("stdlib"))
+    places = (library / "LICENSE.txt", *_of_debian(library / "os.py"))
     found = next((place for place in places if place.exists()), None)
-    if found is not None:
-        target.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(found, target / "Python")
+    if found is None:
+        return ["Python"]
+    target.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(found, target / "Python")
+    return []
 
 
 def copy_library_licences(libraries: Iterable[Path], target: Path) -> list[str]:
@@ -61,7 +68,7 @@ def copy_library_licences(libraries: Iterable[Path], target: Path) -> list[str]:
     """
     unknown = []
     for library in libraries:
-        found = next((place for place in _of_debian(str(library)) if place.exists()), None)
+        found = next((place for place in _of_debian(library) if place.exists()), None)
         if found is None:
             unknown.append(library.name)
         else:
@@ -70,11 +77,11 @@ def copy_library_licences(libraries: Iterable[Path], target: Path) -> list[str]:
     return unknown
 
 
-def _of_debian(path: str) -> list[Path]:
+def _of_debian(path: Path) -> list[Path]:
     """Return where the licence of a file's package may be."""
     if shutil.which("dpkg-query") is None:
         return []
-    asked = {path, path.removeprefix("/usr"), str(Path(path).resolve())}
+    asked = {str(path), str(path).removeprefix("/usr"), str(path.resolve())}
     found = subprocess.run(["dpkg-query", "-S", *sorted(asked)], capture_output=True, text=True, check=False)
-    packages = {line.partition(":")[0] for line in found.stdout.splitlines()}
+    packages = {line.partition(":")[0] for line in found.stdout.splitlines()}  # PACKAGE:ARCHITECTURE: PATH
     return [Path("/usr/share/doc", package, "copyright") for package in sorted(packages)]

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +16,16 @@ import pytest
 from etcdfix.cli.version import DEPENDENCIES
 from etcdfix.workers.frozen import WORKER_ARGUMENT
 from tests.offline.conftest import names_in, only
+from tests.support.certificates import CertificateAuthority
+from tests.support.change_runs import ACKNOWLEDGED
 from tests.support.etcd_places import find_tools
+from tests.support.etcd_server import EtcdServer
+from tests.support.kubernetes_api import ACCESS_REVIEW, KubernetesAPI
 from tests.support.nowhere import NOBODY, Nowhere, Root, bare, completed
 from tests.support.offline_jobs import (
     ALPHA,
+    ALPHA_UID,
+    BROKEN,
     CONFIGURATION,
     REPOSITORY,
     SCAN,
@@ -104,14 +110,42 @@ def test_workers_work(run: Run) -> None:
     check_the_scan(run, "--jobs", "3")
 
 
+def test_tls_and_the_client_for_api_servers_work(
+    executable: Path,
+    authority: CertificateAuthority,
+    start_local_etcd: Callable[..., EtcdServer],
+    tmp_path: Path,
+) -> None:
+    snapshot = REPOSITORY / ALPHA / "snapshot.db.gz"
+    etcd = start_local_etcd(authority=authority, client_certificates=True, snapshot=snapshot)
+    shown = authority.issue("client")
+    records = tmp_path / "records"
+    records.mkdir(mode=0o700)
+    with KubernetesAPI(authority, uid=ALPHA_UID) as api:
+        command: list[str | Path] = [
+            executable / "etcdfix", "delete", BROKEN, "--endpoints", f"https://{etcd.endpoint}",
+            "--cacert", authority.cert, "--cert", shown.cert, "--key", shown.key,
+            "--encryption-config", CONFIGURATION, "--no-kms", "--kubeconfig", api.kubeconfig(tmp_path),
+            "--reason", "tried", "--backup-dir", records, "--audit-log", records / "audit.jsonl",
+            ACKNOWLEDGED, "--dry-run",
+        ]  # fmt: skip
+        done = completed(command, cwd=REPOSITORY)
+        assert done.returncode == 0, done
+        (allowed,) = [line for line in done.stderr.splitlines() if line.startswith("Allowed by ")]
+        assert api.user in allowed
+        assert ACCESS_REVIEW in {request.path for request in api.requests}
+
+
 def test_a_worker_is_the_program_itself(executable: Path, tmp_path: Path) -> None:
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")
     trace = tmp_path / "started"
-    traced = ["strace", "-f", "-qq", "-e", "trace=execve", "-o", str(trace)]
+    traced = ["strace", "-f", "-qq", "-e", "trace=execve,prctl", "-o", str(trace)]
     done = completed([*traced, str(executable / "etcdfix"), *SCAN, "--jobs", "3"], cwd=REPOSITORY)
     assert done.returncode == 3, done
-    assert f'"{WORKER_ARGUMENT}"' in trace.read_text()
+    traced_calls = trace.read_text()
+    assert f'"{WORKER_ARGUMENT}"' in traced_calls
+    assert "prctl(PR_SET_DUMPABLE, SUID_DUMP_DISABLE" in traced_calls  # no core file: it would hold keys
 
 
 @pytest.mark.usefixtures("_etcd")
@@ -213,7 +247,7 @@ def test_what_it_needs_and_is_made_of_is_said(executable: Path) -> None:
     said = (executable / "BUILD").read_text()
     needs = r"needs: glibc 2\.\d+ or newer, and beside it of the system libz\.so\.1; no Python"
     assert re.fullmatch(needs, said.splitlines()[1])
-    assert "libraries of the machine" not in said  # all licences are known
+    assert "licence was not found" not in said  # all licences are known
     for name in DEPENDENCIES:
         assert f"\n  {name.lower()} " in said.lower()
         assert [

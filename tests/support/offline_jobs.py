@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.support.change_runs import ACKNOWLEDGED
 from tests.support.etcd_places import READY, Wanted, clean_environment, find_tools
 from tests.support.etcd_server import unpacked
 
@@ -27,6 +28,7 @@ SCAN = (
     "-o",
     "json",
 )
+ALPHA_UID = "be3430c1-c96c-4ada-a35d-bd352a4caa1f"
 BROKEN = "/registry/pods/infra/dep-0-abc-1"
 ENDPOINT = "127.0.0.1:2379"
 
@@ -69,7 +71,7 @@ def check_a_deletion(run: Run, folder: str) -> None:
     log = f"{folder}/audit.jsonl"
     delete = (
         "delete", BROKEN, *live, "--reason", "tried", "--backup-dir", folder, "--audit-log", log,
-        "--ignore-store-read-error-with-cluster-breaking-potential", "--accept-no-api-server",
+        ACKNOWLEDGED, "--accept-no-api-server",
     )  # fmt: skip
 
     def broken() -> set[str]:

@@ -28,15 +28,24 @@ _FIRST_TIME: Final = 315_532_800  # 1980: the oldest that a wheel can say
 
 
 def main() -> None:
-    """Make what was asked for."""
-    asked = _asked()
+    """Make what was asked for; whatever hinders it is said in one line."""
+    try:
+        _make(_asked())
+    except subprocess.CalledProcessError as exc:
+        sys.exit(f"failed, with exit code {exc.returncode}: {' '.join(map(str, exc.cmd))}")
+    except OSError as exc:
+        sys.exit(f"{exc.filename}: {exc.strerror}")
+
+
+def _make(asked: argparse.Namespace) -> None:
     _check_this_machine()
+    lock = _lock(asked.requirements)
     asked.output_dir.mkdir(parents=True, exist_ok=True)
     parts = asked.only or PARTS
     epoch = _epoch()
     with tempfile.TemporaryDirectory(prefix="etcdfix-build-") as folder:
         work = Path(folder)
-        environment = make_environment(work, _lock(asked.requirements), epoch)
+        environment = make_environment(work, lock, epoch)
         version = environment.wheel.name.split("-")[1]
         machine = f"etcdfix-{version}-linux-{platform.machine()}"
         executable = work / machine

@@ -273,7 +273,7 @@ class EtcdServers:
                 shutil.copy(files.key, folder / "server.key")
                 shutil.copy(authority.cert, folder / "ca.crt")
 
-            with _unpacked(snapshot) as restorable:
+            with unpacked(snapshot) as restorable:
                 endpoint, end = self._place.launch(
                     Wanted(
                         tools=self._tools,
@@ -386,7 +386,8 @@ def _split_user(user: tuple[str, str]) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def _unpacked(snapshot: Path | None) -> Iterator[Path | None]:
+def unpacked(snapshot: Path | None) -> Iterator[Path | None]:
+    """Give a snapshot as etcd restores it, which gzip is not."""
     if snapshot is None or snapshot.suffix != ".gz":
         yield snapshot
         return

@@ -17,6 +17,7 @@ from typing import Final
 
 import etcdfix
 from etcdfix.workers.frames import Frame, Kind, read_answer, write_frame
+from etcdfix.workers.frozen import WORKER_ARGUMENT, can_be_its_own_worker, is_frozen
 
 _BOOTSTRAP: Final = """
 import os, sys
@@ -43,8 +44,8 @@ class NoWorker(Exception):
 
 
 def can_start() -> bool:
-    """Whether there is an interpreter that a worker could be started with; a frozen program has none."""
-    return bool(sys.executable) and not getattr(sys, "frozen", False)
+    """Whether there is a program to start a worker with: an interpreter, or a frozen one that heeds our argument."""
+    return bool(sys.executable) and (not is_frozen() or can_be_its_own_worker())
 
 
 def death_awaited_until() -> float:
@@ -152,7 +153,7 @@ def _start(pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
     try:
         return subprocess.Popen(  # noqa: S603 - our own interpreter, and a program that never changes
-            [sys.executable, "-I", *(["-B"] if sys.dont_write_bytecode else []), "-c", _BOOTSTRAP],
+            _program(),
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -164,6 +165,12 @@ def _start(pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _program() -> list[str]:
+    if is_frozen():
+        return [sys.executable, WORKER_ARGUMENT]
+    return [sys.executable, "-I", *(["-B"] if sys.dont_write_bytecode else []), "-c", _BOOTSTRAP]
 
 
 def _import_paths() -> list[str]:

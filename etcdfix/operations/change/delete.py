@@ -108,8 +108,7 @@ def run_delete(
         TransactionRefused: etcd says no; nothing was changed.
         SourceError: etcd could not be asked; nothing was changed.
     """
-    plan = request.plan
-    expected = None
+    plan, expected = request.plan, request.expected
     if plan is not None:
         expected = expectation_of(
             plan,

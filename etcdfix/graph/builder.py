@@ -123,7 +123,7 @@ class IndexBuilder:
         return self._index
 
     def forget(self, key: bytes) -> None:
-        """Take back what was added of a key, whose value is another one now, or gone; :meth:`refresh` the index then."""
+        """Take back what was added of a key whose value is another one now, or gone; :meth:`refresh` the index then."""
         node = self._index.find(key)
         if node is None:
             return

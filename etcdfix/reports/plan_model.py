@@ -215,7 +215,7 @@ class DeletionPlan(
         complete: Everything was seen, by the report and by the plan.
         incomplete_reasons: Why not.
         not_in_report: Broken values that the source has and the report does not.
-        content_sha256: Of the rest of the document but for ``decisions`` and ``audit_log``: shows an edit, not an enemy.
+        content_sha256: Of the rest but for ``decisions`` and ``audit_log``: shows an edit, not an enemy.
         decisions: One for each entry, in their order; empty in a plan of a release that had none.
         audit_log: The log of the runs that have begun; "" before the first.
     """

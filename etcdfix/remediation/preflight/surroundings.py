@@ -40,7 +40,14 @@ class Surroundings(Protocol):
     """Looks around a value."""
 
     def look(
-        self, cluster: Cluster, reading: KeyReading, found: Examination, progress: Progress, *, see: See, graph: bool
+        self,
+        cluster: Cluster,
+        reading: KeyReading,
+        found: Examination,
+        progress: Progress,
+        *,
+        see: See,
+        graph: bool,
     ) -> Around:
         """Look at everything else, not older than a reading of the value.
 

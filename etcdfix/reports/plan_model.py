@@ -168,7 +168,7 @@ class PlanDecision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         allowed: What may be decided.
         outcome: What came of it in a run, one word of the audit log; "" for nothing yet.
         detail: One sentence, or "".
-        intent: Sequence of the record of the intent in the audit log; 0 for none.
+        record: Sequence of the record of the outcome in the audit log; 0 for none.
     """
 
     order: int
@@ -178,7 +178,7 @@ class PlanDecision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     allowed: list[str]
     outcome: str = ""
     detail: str = ""
-    intent: int = 0
+    record: int = 0
 
 
 def decision_on(entry: PlanEntry) -> PlanDecision:

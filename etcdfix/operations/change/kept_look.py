@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from etcdfix.closing import Closing
-from etcdfix.errors import RevisionCompacted, SourceError
+from etcdfix.errors import RevisionCompacted, SourceError, SourceUnreachable
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_all, look_last
 from etcdfix.graph.builder import IndexBuilder
@@ -313,11 +313,14 @@ class KeptLook(Closing):
     # -- what is written meanwhile
 
     def _absorb_until(self, revision: int) -> None:
-        assert self._follows is not None  # there was a look
+        if self._follows is None:
+            self._stale = "the watch was ended"
+            return
         try:
             for key, stored, at in self._follows.until(revision):
                 self._absorb(key, stored, at)
-        except RevisionCompacted as exc:
+        except (RevisionCompacted, SourceUnreachable) as exc:
+            # What was not told is seen in a new look, from which a new watch goes on; or etcd is gone.
             self.close()
             self._stale = exc.message
 

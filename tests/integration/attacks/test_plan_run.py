@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.change_runs import Ran, typing
+from tests.support.attacks import TRUE, seal
+from tests.support.change_runs import ACKNOWLEDGED, Ran, typing
 from tests.support.etcd_server import EtcdServer, EtcdServers
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, namespace_object, provider, secret
 from tests.support.plan_runs import DECLARED, GROUP, Planned
@@ -295,7 +296,7 @@ def at_object(monkeypatch: pytest.MonkeyPatch, number: int, happens: object) -> 
     from etcdfix.operations.change import run_plan as module
 
     seen = 0
-    change = module._Work._change  # noqa: SLF001 - there is no other way in between
+    change = module._Work._change
 
     def changed(self: object, cluster: object, task: object, log: object) -> object:
         nonlocal seen
@@ -304,7 +305,7 @@ def at_object(monkeypatch: pytest.MonkeyPatch, number: int, happens: object) -> 
             happens()  # type: ignore[operator]
         return change(self, cluster, task, log)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module._Work, "_change", changed)  # noqa: SLF001 - as above
+    monkeypatch.setattr(module._Work, "_change", changed)
 
 
 def test_a_writer_that_has_the_lost_key(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,3 +425,236 @@ def test_ctrl_c_finishes_the_key_at_hand(
     assert planned.work(*DECLARED, count=1).code == 0
     planned.agree()
     assert planned.there(keys) == [False] * 3
+
+
+# -- repairs and restores
+
+
+def mixed(planned: Planned) -> tuple[bytes, bytes, bytes]:
+    """Store one Secret with a flipped bit, one that an earlier revision has whole, and one cut short for good."""
+    planned.configure(provider("aesgcm", key1=TRUE), provider("aescbc", old=KEY_1), IDENTITY)
+    flipped, earlier, cut = (planned.key(f"shop/{name}") for name in ("flipped", "earlier", "cut"))
+    for name in ("healthy-0", "healthy-1", "healthy-2"):
+        planned.etcd.put(planned.key(f"shop/{name}"), aescbc(secret(name), KEY_1, "old"))
+    value = seal("aesgcm", secret("flipped"), flipped)
+    planned.etcd.put(flipped, value[:-40] + bytes([value[-40] ^ 1]) + value[-39:])
+    planned.etcd.put(earlier, seal("aesgcm", secret("earlier"), earlier))
+    planned.etcd.put(earlier, b"k8s:enc:aesgcm:v1:key1:short")
+    planned.etcd.put(cut, b"k8s:enc:aesgcm:v1:key1:short")
+    planned.secrets("aesgcm", ["whole-0", "whole-1", "whole-2"])
+    return flipped, earlier, cut
+
+
+COUNTS = (
+    "--confirm-count", "repair/secrets/ciphertext-damaged/aesgcm/v1/key1=1",
+    "--confirm-count", "restore/secrets/value-truncated/aesgcm/v1/key1=1",
+    "--confirm-count", "delete/secrets/value-truncated/aesgcm/v1/key1=1",
+)  # fmt: skip
+
+
+def test_a_plan_proposes_what_destroys_least_and_the_run_does_it(planned: Planned) -> None:
+    flipped, earlier, cut = mixed(planned)
+    planned.make_plan()
+    decided = {each["key"]: each["decision"] for each in planned.document()["decisions"]}
+    assert decided == {flipped.decode(): "repair", earlier.decode(): "restore", cut.decode(): "delete"}
+    dry = planned.work(*COUNTS, "--dry-run", "-o", "json")
+    assert dry.code == 0, dry
+    ran = planned.work(*COUNTS, "-o", "json")
+    assert ran.code == 0, ran
+    assert planned.outcomes() == {"flipped": "repaired", "earlier": "restored", "cut": "deleted"}
+    with planned.cluster() as cluster:
+        for key in (flipped, earlier):
+            stored = cluster.source.get(key)
+            assert stored is not None
+            assert cluster.examiner.examine(stored).verdict.outcome == "readable"
+    assert planned.stored(cut) is None
+    assert len(planned.kept()) == 3
+    planned.work(*COUNTS)
+    assert {event.annotations.outcome for event in planned.events() if event.annotations.outcome} == {
+        "repaired", "restored", "deleted",
+    }  # fmt: skip
+
+
+def test_a_reviewer_who_decides_otherwise(planned: Planned) -> None:
+    flipped, earlier, cut = mixed(planned)
+    planned.make_plan(flipped="none", earlier="delete", cut="none")
+    group = "delete/secrets/value-truncated/aesgcm/v1/key1"
+    assert planned.work(count=1, group=group).code == 0
+    assert planned.there([flipped, earlier, cut]) == [True, False, True]
+
+
+def test_an_earlier_revision_that_was_compacted_meanwhile(planned: Planned) -> None:
+    flipped, earlier, cut = mixed(planned)
+    planned.make_plan()
+    planned.etcd.compact()
+    ran = planned.work(*COUNTS, "-o", "json")
+    assert ran.code in {4, 5}, ran
+    assert json.loads(ran.out)["stopped_at"] == earlier.decode()
+    assert planned.stored(earlier) == b"k8s:enc:aesgcm:v1:key1:short"
+    assert (planned.stored(cut) is None) == (planned.outcomes()["cut"] == "deleted")
+
+
+# -- protected meanwhile
+
+
+def test_a_dependent_that_makes_a_key_protected_in_the_middle(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cluster-breaking was accepted for the one object that the plan calls protected, and for no other."""
+    keys = planned.furnish("a", "b", "c")
+    key = protected(planned)
+    planned.make_plan(all="delete")
+    from etcdfix.remediation.preflight import deletion
+
+    look = deletion._breaking
+    done = 0
+
+    def breaking(assessment: object) -> str:
+        nonlocal done
+        done += 1
+        return "a webhook of everything needs it" if done == 2 else look(assessment)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(deletion, "_breaking", breaking)
+    accepted = ("--accept-risk", "cluster-breaking", "--confirm-protected", key.decode())
+    ran = planned.work(*DECLARED, *accepted, "-o", "json", count=3)
+    assert ran.code == 4, ran
+    document = json.loads(ran.out)
+    assert document["refusal"]["rule"] == "cluster-breaking"
+    assert len(document["objects"]) == 1
+    assert sum(planned.there([*keys, key])) == 3
+    planned.agree()
+
+
+# -- full disks, and a damaged file beside the plan
+
+
+@pytest.mark.parametrize("what", ["plan run: before write line", "plan run: before fsync file"])
+def test_a_disk_that_is_full_when_an_outcome_is_written_down(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    from etcdfix.operations.change import run_file
+
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    real = run_file.announced
+    failing = 3 if "write" in what else 2
+
+    def announced(step: object, name: str, action: str) -> object:
+        nonlocal failing
+        if f"{name}: before {action}" == what:
+            failing -= 1
+            if failing == 0:
+                raise OSError(28, "No space left on device")
+        return real(step, name, action)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run_file, "announced", announced)
+    ran = planned.work(*DECLARED, count=3)
+    assert ran.code == 4, ran
+    assert "No space left" in ran.err
+    assert "DELETED" in ran.out
+    gone = planned.there(keys).count(False)
+    assert 1 <= gone <= 2
+    monkeypatch.undo()
+    ran = planned.work(*DECLARED, count=3 - gone)
+    assert ran.code == 0, ran
+    planned.agree()
+    assert planned.outcomes() == dict.fromkeys("abc", "deleted")
+    assert len(planned.kept()) == 3
+
+
+@pytest.mark.parametrize("where", ["backup", "audit log", "plan"])
+def test_a_place_that_takes_no_more(planned: Planned, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    from etcdfix.remediation import durable
+    from etcdfix.remediation.audit import log as log_module
+
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    count = 0
+
+    def fails(real: object, most: int) -> object:
+        def announced(step: object, name: str, action: str) -> object:
+            nonlocal count
+            if name == where and action.startswith("write"):
+                count += 1
+                if count == most:
+                    raise OSError(28, "No space left on device")
+            return real(step, name, action)  # type: ignore[operator]
+
+        return announced
+
+    if where == "audit log":
+        monkeypatch.setattr(log_module, "announced", fails(log_module.announced, 3))
+    else:
+        monkeypatch.setattr(durable, "announced", fails(durable.announced, 2 if where == "backup" else 1))
+    ran = planned.work(*DECLARED, count=3)
+    assert ran.code == 4, ran
+    assert planned.there(keys) == ([False] * 3 if where == "plan" else [False, True, True])
+    monkeypatch.undo()
+    left = 0 if where == "plan" else 2
+    ran = planned.work(*(DECLARED if left else ()), count=left)
+    assert ran.code == 0, ran
+    planned.agree()
+    assert planned.outcomes() == dict.fromkeys("abc", "deleted")
+
+
+def test_what_stands_beside_the_plan_is_of_another(planned: Planned) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    beside = Path(f"{planned.plan}.run")
+    for raw in (b"not of ours\n", b'{"plan":"sha256:00","audit_log":"x"}\n', b'{"order":1}\n'):
+        beside.write_bytes(raw)
+        beside.chmod(0o600)
+        with planned.nothing_changes():
+            refused(planned.work(*DECLARED, count=2), str(beside))
+        assert beside.read_bytes() == raw
+    beside.write_bytes(b'{"plan":"sha')  # torn: it was killed
+    assert planned.work(*DECLARED, count=2).code == 0
+    planned.agree()
+
+
+def test_the_runs_of_one_plan_are_recorded_in_one_log(planned: Planned) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(a="delete")
+    assert planned.work(*DECLARED, count=1).code == 0
+    planned.decide(b="delete")
+    first, planned.log = planned.log, planned.log.with_name("other.jsonl")
+    with planned.nothing_changes():
+        refused(planned.work(*DECLARED, count=1), str(first))
+
+
+def test_a_snapshot_is_no_source_of_a_run(planned: Planned) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    snapshot = planned.folder / "snapshot.db"
+    planned.etcd.etcdctl("snapshot", "save", snapshot)
+    arguments = ["plan", "--run", str(planned.plan), ACKNOWLEDGED, "--snapshot", str(snapshot)]
+    with planned.nothing_changes():
+        ran = planned.run(*arguments, *planned.common()[4:])
+    assert ran.code == 4, ran
+    assert "a snapshot file cannot be changed" in ran.err
+
+
+def test_an_old_plan_has_no_decisions(planned: Planned) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    document = planned.document()
+    for field in ("decisions", "audit_log"):
+        del document[field]
+    planned.plan.write_text(json.dumps(document))
+    with planned.nothing_changes():
+        refused(planned.work(*DECLARED, count=2), "of a release without decisions", "make a new one")
+    key = planned.key("shop/a")
+    assert planned.delete(key, "--plan", str(planned.plan), *DECLARED).code == 0
+
+
+def test_hostile_names_of_keys(planned: Planned) -> None:
+    """Names of encryption keys come from whoever wrote the value."""
+    hostile = "key2\x1b[31m/../x=9"
+    planned.configure(provider("aescbc", key1=KEY_1), IDENTITY)
+    planned.etcd.put_all(
+        (planned.key(f"shop/{name}"), aescbc(secret(name), KEY_2, hostile)) for name in ("a", "b")
+    )
+    planned.make_plan(all="delete")
+    ran = planned.work("--accept-no-api-server")
+    assert ran.code in {2, 4}, ran
+    assert "\x1b" not in ran.out + ran.err

@@ -106,13 +106,22 @@ class World:
 
     def __init__(self, registry: Attacked, seed: int) -> None:
         self.registry = registry
-        self.random = random.Random(seed)  # noqa: S311 - a seed is wanted
+        self.random = random.Random(seed)
         self.salt = 0
 
     def step(self) -> None:
         """Write one thing."""
         self.random.choice(
-            [self.secret, self.secret, self.secret, self.pod, self.pod, self.workload, self.custom, self.definition]
+            [
+                self.secret,
+                self.secret,
+                self.secret,
+                self.pod,
+                self.pod,
+                self.workload,
+                self.custom,
+                self.definition,
+            ]
         )()
 
     @property

@@ -99,7 +99,7 @@ _UNDETERMINED = "undetermined"
 def command(
     *, from_report: Path, output: str, output_file: Path | None, max_rows: int, jobs: Jobs, **options: Any
 ) -> int:
-    """Say of many broken objects what each is, who makes it again, and in which order to act. Reads only.
+    """Say of many broken objects what each is, who makes it again, in which order to act. Reads only, but for --run.
 
     Takes a saved scan, and looks around in the same cluster: name the same source and configuration as for the scan.
     What is gone, changed or readable by now is left out, and said; so is what was not looked at when the command was

@@ -390,7 +390,7 @@ def test_ctrl_c_finishes_the_key_at_hand(
     import os
     import signal
 
-    from etcdfix.operations.change.run_file import RunFile
+    from etcdfix.operations.change.run_file import RunFile, RunLine
     from etcdfix.remediation.audit.log import AuditLog
 
     keys = planned.furnish("a", "b", "c")
@@ -405,7 +405,12 @@ def test_ctrl_c_finishes_the_key_at_hand(
 
     if where == "line":
         note = RunFile.note
-        monkeypatch.setattr(RunFile, "note", lambda self, line: (note(self, line), once(2))[0])
+
+        def noted(self: RunFile, line: RunLine) -> None:
+            note(self, line)
+            once(2)
+
+        monkeypatch.setattr(RunFile, "note", noted)
     else:
         append = AuditLog.append_draft
         at = 3 if where == "intent" else 4
@@ -484,7 +489,7 @@ def test_a_reviewer_who_decides_otherwise(planned: Planned) -> None:
 
 
 def test_an_earlier_revision_that_was_compacted_meanwhile(planned: Planned) -> None:
-    flipped, earlier, cut = mixed(planned)
+    _flipped, earlier, cut = mixed(planned)
     planned.make_plan()
     planned.etcd.compact()
     ran = planned.work(*COUNTS, "-o", "json")
@@ -533,10 +538,11 @@ def test_a_disk_that_is_full_when_an_outcome_is_written_down(
     planned: Planned, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     from etcdfix.operations.change import run_file
+    from etcdfix.remediation import durable
 
     keys = planned.furnish("a", "b", "c")
     planned.make_plan(all="delete")
-    real = run_file.announced
+    real = durable.announced
     failing = 3 if "write" in what else 2
 
     def announced(step: object, name: str, action: str) -> object:
@@ -583,7 +589,7 @@ def test_a_place_that_takes_no_more(planned: Planned, monkeypatch: pytest.Monkey
         return announced
 
     if where == "audit log":
-        monkeypatch.setattr(log_module, "announced", fails(log_module.announced, 3))
+        monkeypatch.setattr(log_module, "announced", fails(durable.announced, 3))
     else:
         monkeypatch.setattr(durable, "announced", fails(durable.announced, 2 if where == "backup" else 1))
     ran = planned.work(*DECLARED, count=3)

@@ -101,6 +101,10 @@ def _sorted(value: Any) -> Any:
     return value
 
 
+def quietly(_text: str) -> None:
+    """Take what nobody reads here."""
+
+
 class World:
     """Writes at random, within a small world in which everything refers to everything."""
 
@@ -206,19 +210,19 @@ def test_it_says_what_a_fresh_look_says(registry: Attacked, seed: int) -> None:
     for _ in range(12):
         world.step()
     compared = 0
-    with opened(registry) as cluster:
-        with KeptLook(cluster, {*world.secrets, *world.customs}, no_progress, [].append) as look:
-            kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
-            for _ in range(25):
-                for _ in range(world.random.randrange(1, 4)):
-                    world.step()
-                for key in (*world.secrets, *world.customs):
-                    look.catch_up_now()
-                    ours = said(kept, look, key)
-                    with opened(registry) as anew:
-                        theirs = said(anew, FRESH, key)
-                    assert ours == theirs, key
-                    compared += ours is not None
+    keys = (*world.secrets, *world.customs)
+    with opened(registry) as cluster, KeptLook(cluster, set(keys), no_progress, quietly) as look:
+        kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
+        for _ in range(25):
+            for _ in range(world.random.randrange(1, 4)):
+                world.step()
+            for key in keys:
+                look.catch_up_now()
+                ours = said(kept, look, key)
+                with opened(registry) as anew:
+                    theirs = said(anew, FRESH, key)
+                assert ours == theirs, key
+                compared += ours is not None
     assert compared > 20
 
 
@@ -226,7 +230,7 @@ def test_a_value_that_reads_in_the_place_of_another_needs_no_new_look(registry: 
     """Heartbeats are nearly all that is written to a cluster."""
     lost = registry.secrets("aesgcm", ["lost-0", "lost-1"], OTHER)
     healthy = registry.secrets("aesgcm", ["a", "b", "c"], KEY_1)
-    with opened(registry) as cluster, KeptLook(cluster, set(lost), no_progress, [].append) as look:
+    with opened(registry) as cluster, KeptLook(cluster, set(lost), no_progress, quietly) as look:
         kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
         for number in range(10):
             registry.etcd.put(healthy[1], registry.stored(healthy[1]) or b"")
@@ -249,7 +253,7 @@ def test_a_value_that_reads_in_the_place_of_another_needs_no_new_look(registry: 
 
 def test_a_compaction_that_took_what_was_not_told_is_a_new_look(registry: Attacked) -> None:
     lost = registry.secrets("aesgcm", ["lost-0", "lost-1"], OTHER)
-    with opened(registry) as cluster, KeptLook(cluster, set(lost), no_progress, [].append) as look:
+    with opened(registry) as cluster, KeptLook(cluster, set(lost), no_progress, quietly) as look:
         kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
         look.catch_up_now()
         look.close()  # as a watch does that etcd ended
@@ -261,7 +265,7 @@ def test_a_compaction_that_took_what_was_not_told_is_a_new_look(registry: Attack
 
 
 def test_an_etcd_that_stands_at_an_earlier_revision_is_another(registry: Attacked) -> None:
-    with opened(registry) as cluster, KeptLook(cluster, (), no_progress, [].append) as look:
+    with opened(registry) as cluster, KeptLook(cluster, (), no_progress, quietly) as look:
         look.catch_up_now()
         with pytest.raises(RefusedByRule, match="etcd stands at revision 1, and stood at"):
             look.catch_up(1)
@@ -275,7 +279,7 @@ def test_an_encrypted_value_that_is_written_speaks_against_no_encryption(
     key = registry.put("shop/broken", BROKEN)
     with (
         opened(registry, no_encryption=True) as cluster,
-        KeptLook(cluster, (), no_progress, [].append) as look,
+        KeptLook(cluster, (), no_progress, quietly) as look,
     ):
         kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
         look.catch_up_now()
@@ -290,7 +294,7 @@ def test_an_encrypted_value_that_is_written_speaks_against_no_encryption(
 
 def test_a_watch_that_breaks_is_a_new_look(registry: Attacked, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = registry.secrets("aesgcm", ["lost-0", "lost-1"], OTHER)
-    with opened(registry) as cluster, KeptLook(cluster, set(lost), no_progress, [].append) as look:
+    with opened(registry) as cluster, KeptLook(cluster, set(lost), no_progress, quietly) as look:
         kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
         look.catch_up_now()
         registry.etcd.delete(lost[0])
@@ -310,7 +314,7 @@ def test_who_may_not_read_everything_gets_a_fresh_look_each_time(
 ) -> None:
     lost = registry.secrets("aesgcm", ["lost-0", "lost-1"], OTHER)
     monkeypatch.setattr(LiveSource, "reads_all", False)
-    with opened(registry) as cluster, KeptLook(cluster, set(lost), no_progress, [].append) as look:
+    with opened(registry) as cluster, KeptLook(cluster, set(lost), no_progress, quietly) as look:
         kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
         landmarks = look.now.landmarks(cluster.examiner.layout, target=lost[0])
         assert landmarks == cluster.now.landmarks(cluster.examiner.layout, target=lost[0]) or landmarks.marks

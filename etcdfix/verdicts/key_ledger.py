@@ -130,8 +130,3 @@ class KeyLedger:
             return False
         place = bisect_left(of_key.unread, after)
         return place < len(of_key.unread) and of_key.unread[place] <= before
-
-    def opened_span(self, name: KeyName) -> tuple[int, int]:
-        """Return the lowest and the highest mod revision of what a key opens; zeros for nothing."""
-        of_key = self._of_key.get(name)
-        return (of_key.opened[0], of_key.opened[-1]) if of_key is not None and of_key.opened else (0, 0)

@@ -251,6 +251,20 @@ def test_a_value_that_reads_in_the_place_of_another_needs_no_new_look(registry: 
         assert look.looks == before
 
 
+def test_who_refers_to_whom_is_told_to_those_who_ask(registry: Attacked) -> None:
+    (key,) = registry.secrets("aesgcm", ["lost"], OTHER)
+    with opened(registry) as cluster, KeptLook(cluster, {key}, no_progress, quietly) as look:
+        reading = cluster.now.read_key(key)
+        assert reading.stored is not None
+        found = cluster.examiner.apart().examine(reading.stored)
+        for surroundings in (look, FRESH):
+            for graph in (True, False):
+                around = surroundings.look(
+                    cluster, reading, found, no_progress, see=lambda _found: None, graph=graph
+                )
+                assert (around.graph is not None) == graph
+
+
 def test_a_compaction_that_took_what_was_not_told_is_a_new_look(registry: Attacked) -> None:
     lost = registry.secrets("aesgcm", ["lost-0", "lost-1"], OTHER)
     with opened(registry) as cluster, KeptLook(cluster, set(lost), no_progress, quietly) as look:

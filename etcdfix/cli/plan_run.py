@@ -126,7 +126,7 @@ class _Told:
 )  # fmt: skip
 @place_options
 @access_options
-@accept_risk_option(tuple(AcceptRisk))
+@accept_risk_option(tuple(AcceptRisk), metavar="RISK")
 @member_options
 @change_output_option
 @etcd_options

@@ -121,16 +121,20 @@ member_options = option_group(
 """Accepts a member which could not be asked."""
 
 
-def accept_risk_option(risks: Sequence[AcceptRisk], more: str = "") -> Callable[[Any], Any]:
+def accept_risk_option(
+    risks: Sequence[AcceptRisk], more: str = "", *, metavar: str | None = None
+) -> Callable[[Any], Any]:
     """Return the option that accepts one of these risks: of each command only those that it asks about.
 
     Args:
         risks: All of them.
         more: A further sentence of its help.
+        metavar: How the help calls its value; None to list them.
     """
     meanings = "; ".join(f"{risk}: {RISK_MEANINGS[risk]}" for risk in risks)
     return click.option(
         "--accept-risk", "accept_risks", multiple=True, type=click.Choice([risk.value for risk in risks]),
+        metavar=metavar,
         help=f"Go on in spite of this one risk (may be repeated).{more} {meanings}.",
     )  # fmt: skip
 

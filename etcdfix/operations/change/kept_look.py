@@ -204,7 +204,7 @@ class KeptLook(Closing):
         self.looks += 1
         revision = source.reached_revision()
         source.move_to(revision)
-        if self.looks == 1:
+        if self._follows is None:  # the first look, or deletions were not told
             source.learn_deletions(self._keys)
         examiner.learn_custom_resources(source)
         self._builder = IndexBuilder(examiner, source)

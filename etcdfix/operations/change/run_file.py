@@ -153,10 +153,21 @@ class RunFile(Closing):
         """Make what was written down part of the plan.
 
         Raises:
-            NotDurable: The plan cannot be written anew; what was written down stays beside it.
+            ConfigurationError: The plan is none any more.
+            RefusedByRule: Another plan stands in its place.
+            NotDurable: The plan cannot be written anew. What was written down stays beside it, in each case.
         """
         if self._head is None:
             return
+        now = load_plan(self._path)
+        if now.content_sha256 != self.plan.content_sha256:
+            raise refuse(
+                Rule.PLAN,
+                f"{self._path} was replaced by another plan while it was worked through; what was done stands in "
+                f"{self._name} beside it, and in the audit log",
+                hint="make a new plan into another file",
+            )
+        self.plan = now  # somebody may have decided on what was not done yet
         plan = msgspec.structs.replace(
             self.plan,
             audit_log=self._head.audit_log,

@@ -640,6 +640,15 @@ def test_a_snapshot_is_no_source_of_a_run(planned: Planned) -> None:
     assert "a snapshot file cannot be changed" in ran.err
 
 
+def test_kine_is_no_source_of_a_run(planned: Planned) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    with planned.nothing_changes():
+        ran = planned.work(*DECLARED, "--kine", str(planned.folder / "state.db"), count=2)
+    assert ran.code == 2, ran
+    assert "--kine" in ran.err
+
+
 def test_an_old_plan_has_no_decisions(planned: Planned) -> None:
     planned.furnish("a", "b")
     planned.make_plan(all="delete")
@@ -664,3 +673,37 @@ def test_hostile_names_of_keys(planned: Planned) -> None:
     ran = planned.work("--accept-no-api-server")
     assert ran.code in {2, 4}, ran
     assert "\x1b" not in ran.out + ran.err
+
+
+def test_a_plan_that_is_made_anew_during_its_run(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    old = planned.plan.read_bytes()
+    newer = json.loads(old)
+
+    def replace() -> None:
+        planned.etcd.put(planned.key("shop/more"), aescbc(secret("more"), KEY_2, "key2"))
+        planned.make_plan()
+
+    at_object(monkeypatch, 2, replace)
+    refused(planned.work(*DECLARED, count=2), "was replaced by another plan while it was worked through")
+    assert planned.document()["content_sha256"] != newer["content_sha256"]
+    assert planned.there(keys) == [False, False]
+    beside = Path(f"{planned.plan}.run")
+    assert beside.read_bytes().count(b"deleted") == 2
+    with planned.nothing_changes():
+        refused(planned.work(*DECLARED), "it is of a run over another plan")
+
+
+def test_a_decision_that_is_made_during_the_run_counts_for_the_next(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = planned.furnish("a", "b")
+    planned.make_plan(a="delete")
+    at_object(monkeypatch, 1, lambda: planned.decide(b="delete"))
+    assert planned.work(*DECLARED, count=1).code == 0
+    assert planned.there(keys) == [False, True]
+    monkeypatch.undo()
+    assert planned.work(*DECLARED, count=1).code == 0
+    assert planned.there(keys) == [False, False]
+    planned.agree()

@@ -86,11 +86,12 @@ class Planned(Attacked):
         for event in self.events():
             if event.annotations.type in {"outcome", "reconciled"} and event.object_ref is not None:
                 done[event.object_ref.name] = event.annotations.outcome
-        for name, outcome in self.outcomes().items():
+        for decision in self.document()["decisions"]:
+            key, outcome = decision["key"], decision["outcome"]
             if outcome:
-                assert done[name] == outcome, (name, outcome, done)
-            gone = self.stored(self.key(f"shop/{name}")) is None
-            assert not gone or outcome in {"deleted", "applied-or-gone"}, (name, outcome)
+                assert done[key.rpartition("/")[2]] == outcome, (key, outcome, done)
+            gone = self.stored(key.encode()) is None
+            assert not gone or outcome in {"deleted", "applied-or-gone"}, (key, outcome)
         for number in range(3):
             assert self.stored(self.key(f"shop/healthy-{number}")) == aescbc(secret(f"healthy-{number}"))
         assert not Path(f"{self.plan}.run").exists()

@@ -285,6 +285,21 @@ def _drain(
     return msgspec.structs.replace(ending, lost=ending.lost + run.lost)
 
 
+def look_last(examiner: Examiner, stored: StoredValue) -> Examination:
+    """Examine one value after a pass over everything, as that does with its target: with a search for damage."""
+    plugins = examiner.plugins
+    if plugins is not None:
+        plugins.deferring, plugins.final = False, True
+    try:
+        found = examiner.examine(stored)
+        if found.verdict.outcome in FAILED or found.verdict.outcome is Outcome.UNDETERMINED:
+            found = examiner.examine(stored, thorough=True)
+        return found
+    finally:
+        if plugins is not None:
+            plugins.final = False
+
+
 class _Doubtful:
     """Examinations that were put aside, in the order in which they came; what many have in common is kept once.
 

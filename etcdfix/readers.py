@@ -177,6 +177,8 @@ class ResourceReaders:
         Raises:
             SourceError: They cannot be read.
         """
+        self.custom_resources, self.unreadable_crds, self.aggregated_groups = {}, [], set()
+        self._made.clear()
         self._ask_ahead(source, plugins)
         prefix = self._layout.prefix_bytes + CRD_PATH.encode() + b"/"
         for stored in source.current(prefix):

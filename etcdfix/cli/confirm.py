@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 import click
 
@@ -16,10 +18,20 @@ class Terminal:
 
     Args:
         yes: ``--yes`` was given: the key need not be typed back.
+        counts: What ``--confirm-count`` says of each group.
+        protected: Keys that ``--confirm-protected`` names.
     """
 
-    def __init__(self, *, yes: bool) -> None:
+    def __init__(
+        self,
+        *,
+        yes: bool = False,
+        counts: Mapping[str, int] = MappingProxyType({}),
+        protected: Collection[bytes] = (),
+    ) -> None:
         self._yes = yes
+        self._counts = counts
+        self._protected = protected
 
     def confirm_key(self, key: bytes) -> bool:
         """Have the key typed back; without a terminal only ``--yes`` confirms."""
@@ -30,6 +42,19 @@ class Terminal:
     def confirm_number(self, number: int) -> bool:
         """Have the number of files typed back that are to be removed; without a terminal only ``--yes`` confirms."""
         return self._yes or (_is_terminal() and _typed_back("their number", str(number)))
+
+    def confirm_count(self, group: str, number: int) -> bool:
+        """Have the number of objects of a group typed back; without a terminal only ``--confirm-count`` confirms."""
+        given = self._counts.get(group)
+        if given is not None:
+            return given == number
+        return _is_terminal() and _typed_back(f"the number of {group}", str(number))
+
+    def confirm_protected(self, key: bytes) -> bool:
+        """Have the key of a protected object typed back; without a terminal only ``--confirm-protected`` confirms."""
+        if key in self._protected:
+            return True
+        return _is_terminal() and _typed_back("the key of this protected object", safe_text(display(key)))
 
     def confirm_lost(self, declared: str) -> bool:
         """Have the lost key's name typed back, whatever ``--yes`` says.

@@ -106,6 +106,9 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
          "etcdfix plan --from-report report.json --encryption-config enc.yaml"),
         ("The same, to be read by etcdfix delete --plan",
          "etcdfix plan --from-report report.json --encryption-config enc.yaml -o json --output-file plan.json"),
+        ("Work through it, as it decides; a dry run first",
+         ("etcdfix plan --run plan.json --encryption-config enc.yaml --reason 'ticket 4711' \\\n"
+          "  --ignore-store-read-error-with-cluster-breaking-potential --dry-run")),
     ),
     "rescue": (
         ("All that a report names unreadable (mkdir -m 700 /srv/rescued first)",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -12,6 +15,7 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
+from etcdfix.cli.plan_run import command as run_command
 from etcdfix.cli.progress import progress_of
 from etcdfix.errors import ConfigurationError, EndedEarly
 from etcdfix.examine_jobs import Jobs
@@ -24,7 +28,49 @@ from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.saved_report import MOST_OF_A_PLAN, load_report
 
-T = TypeVar("T")
+
+def _is_run(words: Sequence[str]) -> bool:
+    """Say whether a plan is to be worked through, not made."""
+    given = itertools.takewhile(lambda word: word != "--", words)
+    return any(word == "--run" or word.startswith("--run=") for word in given)
+
+
+class PlanCommand(Command):
+    """Makes a plan; with ``--run FILE`` it is another command, which works through one.
+
+    The options of that are shown here too, and refused without ``--run``.
+    """
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        own = {option.name for option in self.params}
+        self.params += [_with_run(option) for option in run_command.params if option.name not in own]
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Return a context of this command, or of the one that works through a plan."""
+        if _is_run(args):
+            return run_command.make_context(info_name, args, parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+def _with_run(option: click.Parameter) -> click.Option:
+    """Return an option of ``plan --run`` for the help of ``plan``, which refuses it."""
+    assert isinstance(option, click.Option)  # it takes no arguments
+    shown = copy.copy(option)
+    shown.required = shown.expose_value = shown.is_eager = False
+    shown.envvar = None
+    shown.callback = _refuse_without_run
+    if shown.name != "plan_file":
+        shown.help = f"With --run: {option.help}"
+    return shown
+
+
+def _refuse_without_run(context: click.Context, option: click.Parameter, _value: object) -> None:
+    if context.get_parameter_source(option.name or "") is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError(f"{option.opts[0]} goes with --run FILE, which works through a plan")
+
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing of the report is broken any more",
@@ -38,7 +84,7 @@ _SETTLED = frozenset({"gone", "readable"})
 _UNDETERMINED = "undetermined"
 
 
-@click.command("plan", cls=Command, epilog=epilog(MEANINGS))
+@click.command("plan", cls=PlanCommand, epilog=epilog(MEANINGS))
 @click.option(
     "--from-report",
     type=click.Path(path_type=Path),
@@ -53,11 +99,13 @@ _UNDETERMINED = "undetermined"
 def command(
     *, from_report: Path, output: str, output_file: Path | None, max_rows: int, jobs: Jobs, **options: Any
 ) -> int:
-    """Say of many broken objects what each is, who makes it again, and in which order to act. Reads only.
+    """Say of many broken objects what each is, who makes it again, in which order to act. Reads only, but for --run.
 
     Takes a saved scan, and looks around in the same cluster: name the same source and configuration as for the scan.
     What is gone, changed or readable by now is left out, and said; so is what was not looked at when the command was
-    ended early. Each object comes with the dry run of its deletion; a deletion still takes one key.
+    ended early. Each object comes with the dry run of its deletion, and with a proposal what to do.
+
+    With --run FILE, a plan that was reviewed is worked through instead: another command, with a help page of its own.
     """
     report = load_report(from_report, most_findings=MOST_OF_A_PLAN)
     inputs, configuration = what_to_read(options, each_from_its_own=True)

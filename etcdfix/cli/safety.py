@@ -35,15 +35,13 @@ EXIT_CODES = {
 """Of every command that changes something."""
 
 
-record_options = option_group(
-    click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed."),
-    click.option(
-        "-n", "--namespace", metavar="NAMESPACE",
-        help="With TYPE/NAME, which is refused: say which KEY to type. Nothing is changed by any other name.",
-    ),
+reason_options = option_group(
     click.option("--reason", required=True, metavar="TEXT", help="Why; stands in the backup and in the audit log."),
     click.option("--dry-run", is_flag=True, help="Check everything, change nothing."),
-    click.option("--yes", is_flag=True, help="Do not ask for the key to be typed back (for scripts)."),
+)  # fmt: skip
+"""Why, and whether at all."""
+
+place_options = option_group(
     click.option(
         "--backup-dir", "backup_dirs", type=FILE, multiple=True, metavar="DIR",
         help="Where the backup goes (may be repeated: all must take it).  [default: /var/lib/etcdfix for root, else "
@@ -54,6 +52,18 @@ record_options = option_group(
         help="The hash-chained record.  [default: audit.jsonl in the default directory]",
     ),
     anchor_option,
+)  # fmt: skip
+"""Where a change is kept."""
+
+record_options = option_group(
+    click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed."),
+    click.option(
+        "-n", "--namespace", metavar="NAMESPACE",
+        help="With TYPE/NAME, which is refused: say which KEY to type. Nothing is changed by any other name.",
+    ),
+    reason_options,
+    click.option("--yes", is_flag=True, help="Do not ask for the key to be typed back (for scripts)."),
+    place_options,
 )  # fmt: skip
 """Of every change: why, whether at all, and where it is kept."""
 
@@ -71,8 +81,7 @@ release_option = click.option(
     help="Go on although no Node bears out the --kubernetes-version that was named.",
 )  # fmt: skip
 
-change_options = option_group(
-    record_options,
+access_options = option_group(
     click.option(
         "--kubeconfig", type=FILE, metavar="FILE",
         help="Ask the API servers of the cluster: whether they read the object (then nothing is changed), and whether "
@@ -86,6 +95,9 @@ change_options = option_group(
     click.option("--accept-unknown-cluster", is_flag=True, help="Go on although no uid names the cluster."),
     release_option,
 )  # fmt: skip
+"""Of every change: which API servers are asked, and what is accepted of the cluster."""
+
+change_options = option_group(record_options, access_options)
 """Of every change."""
 
 expectation_options = option_group(
@@ -109,16 +121,20 @@ member_options = option_group(
 """Accepts a member which could not be asked."""
 
 
-def accept_risk_option(risks: Sequence[AcceptRisk], more: str = "") -> Callable[[Any], Any]:
+def accept_risk_option(
+    risks: Sequence[AcceptRisk], more: str = "", *, metavar: str | None = None
+) -> Callable[[Any], Any]:
     """Return the option that accepts one of these risks: of each command only those that it asks about.
 
     Args:
         risks: All of them.
         more: A further sentence of its help.
+        metavar: How the help calls its value; None to list them.
     """
     meanings = "; ".join(f"{risk}: {RISK_MEANINGS[risk]}" for risk in risks)
     return click.option(
         "--accept-risk", "accept_risks", multiple=True, type=click.Choice([risk.value for risk in risks]),
+        metavar=metavar,
         help=f"Go on in spite of this one risk (may be repeated).{more} {meanings}.",
     )  # fmt: skip
 

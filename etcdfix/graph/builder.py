@@ -33,7 +33,7 @@ from etcdfix.graph.tables import (
 from etcdfix.graph.uses import Reference
 from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import CRD_PATH, ResourcePrefix, StorageCodec, display
+from etcdfix.storagekey import API_SERVICE_PATH, CRD_PATH, ResourcePrefix, StorageCodec, display
 from etcdfix.verdicts.examination import Examination
 
 _SERVED_FLAGS: Final = {Served.YES: 0, Served.NO: NOT_SERVED, Served.PERHAPS: PERHAPS_SERVED}
@@ -116,6 +116,33 @@ class IndexBuilder:
                 flags |= OPAQUE
                 self._index.opaque += 1
         tables.flags[node] = flags
+
+    @property
+    def index(self) -> ImpactIndex:
+        """The index as it stands, not finished."""
+        return self._index
+
+    def forget(self, key: bytes) -> None:
+        """Take back what was added of a key whose value is another one now, or gone; :meth:`refresh` the index then."""
+        node = self._index.find(key)
+        if node is None:
+            return
+        flags = self._tables.flags[node]
+        if flags & OPAQUE:
+            self._index.opaque -= 1
+        self._tables.forget(node)
+        self._index.namespaces.pop(node, None)
+        if self._index.unavailable_apis:
+            directory, _, name = self._index.place(node)
+            if directory.path == API_SERVICE_PATH:
+                self._index.unavailable_apis.pop(name, None)
+
+    def refresh(self) -> None:
+        """Make the index whole again after keys were added or forgotten."""
+        self._mention_definitions()
+        if self._tables.withdraw_guesses():
+            _guess_owners(self._index, self._tables)
+        self._index.forget_counts()
 
     def finish(self, problems: Iterable[str] = ()) -> ImpactIndex:
         """Return the index.

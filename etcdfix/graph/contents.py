@@ -46,6 +46,12 @@ _SNAPSHOT_CLASSES: Final = (
     (SNAPSHOT_GROUP, "volumesnapshotclasses"),
     (GROUP_SNAPSHOT_GROUP, "volumegroupsnapshotclasses"),
 )
+LEARNED_PATHS: Final = (
+    "storageclasses",
+    *(f"{group}/{plural}" for group, plural in _SNAPSHOT_CLASSES),
+    *POLICIES.values(),
+)
+"""Directories of the objects that others refer through: :meth:`ContentReader.learn` reads them ahead."""
 
 
 class Contents(NamedTuple):

@@ -147,6 +147,12 @@ class ImpactIndex:
         self._by_uid: dict[bytes, list[int]] | None = None
         self._strays: dict[int, list[int]] | None = None
 
+    def forget_counts(self) -> None:
+        """Forget what was counted over all nodes: some of them are others now."""
+        self._last_users = -1, ()
+        self._unreadable = self._unlistable = self._unlistable_counts = None
+        self._counts = self._by_uid = self._strays = None
+
     # -- nodes
 
     def __len__(self) -> int:

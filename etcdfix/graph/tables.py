@@ -38,6 +38,7 @@ PERHAPS_SERVED: Final = 32
 # Targets of owner references that are no node.
 UNKNOWN_KIND: Final = -1
 WRONG_SCOPE: Final = -2
+FORGOTTEN: Final = -3
 
 
 class Texts:
@@ -177,6 +178,74 @@ class Tables:
             if self._owner_uid(number) != text:
                 return
             yield number
+
+    def forget(self, node: int) -> None:
+        """Take back all that was said of a node, and by it; what others say of it stays."""
+        number = self.first_owner[node]
+        while number >= 0:
+            self._unlink_owner(number)
+            self.owner_target[number] = FORGOTTEN
+            self.owner_texts[4 * number] = 0  # no uid: nobody finds it by one
+            number = self.next_owner[number]
+        self.first_owner[node] = -1
+        edge = self.first_out[node]
+        while edge >= 0:
+            self._unlink_edge(edge)
+            edge = self.next_out[edge]
+        self.first_out[node] = -1
+        if self.bundle[node] >= 0:
+            self._leave_bundle(node)
+        self.flags[node] = 0
+        self.sizes[node] = 0
+        self.uids[node] = b""
+        for told in (self.finalizers, self.since, self.types):
+            told.pop(node, None)
+        self.unprotected.discard(node)
+
+    def _unlink_owner(self, number: int) -> None:
+        target = self.owner_target[number]
+        if target < 0:
+            return
+        before, at = -1, self.first_dependent[target]
+        while at != number:
+            before, at = at, self.next_dependent[at]
+        if before < 0:
+            self.first_dependent[target] = self.next_dependent[number]
+        else:
+            self.next_dependent[before] = self.next_dependent[number]
+        self.next_dependent[number] = -1
+
+    def _unlink_edge(self, edge: int) -> None:
+        target = self.edge_target[edge]
+        before, at = -1, self.first_in[target]
+        while at != edge:
+            before, at = at, self.next_in[at]
+        if before < 0:
+            self.first_in[target] = self.next_in[edge]
+        else:
+            self.next_in[before] = self.next_in[edge]
+
+    def _leave_bundle(self, node: int) -> None:
+        bundle = self.bundle[node]
+        before, at = -1, self.bundle_members[bundle]
+        while at != node:
+            before, at = at, self.next_member[at]
+        if before < 0:
+            self.bundle_members[bundle] = self.next_member[node]
+        else:
+            self.next_member[before] = self.next_member[node]
+        self.bundle[node] = self.next_member[node] = -1
+
+    def withdraw_guesses(self) -> bool:
+        """Take back to which nodes the owner references of unknown kinds point; say whether there are any."""
+        for number in self.unknown_owners:
+            if self.owner_target[number] == FORGOTTEN:
+                continue
+            self._unlink_owner(number)
+            self.owner_target[number] = UNKNOWN_KIND
+            self.owner_flags[number] &= ~(BY_UID | BY_NAME)
+        self.unknown_owners = array("I")
+        return UNKNOWN_KIND in self.owner_target
 
     def _owner_uid(self, number: int) -> int:
         return self.owner_texts[4 * number]

@@ -156,7 +156,13 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def preview_only(
-    now: Datastore, change: Change, places: RecordPaths, *, operator: Operator, step: Step = no_step
+    now: Datastore,
+    change: Change,
+    places: RecordPaths,
+    *,
+    operator: Operator,
+    log: AuditLog | None = None,
+    step: Step = no_step,
 ) -> ChangeOutcome:
     """Do everything but the change: probe the places, look at the compare, record a dry run.
 
@@ -170,7 +176,7 @@ def preview_only(
     with ExitStack() as stack:
         # First of all: where one is missing, no log is begun either.
         directories, more = _open_directories(stack, places, change, step)
-        log, warnings = _open_log(stack, places, operator, step)
+        log, warnings = _open_log(stack, places, operator, log, step)
         for directory in directories:
             step("preview only: probe backup directory")
             probe(directory, step=step)
@@ -212,6 +218,7 @@ def commit(
     *,
     operator: Operator,
     by: EtcdClient | Sender,
+    log: AuditLog | None = None,
     step: Step = no_step,
 ) -> ChangeOutcome:
     """Make the change, with backup and record.
@@ -222,6 +229,7 @@ def commit(
         places: Where backups and the audit log go.
         operator: Who does it.
         by: The connection for a transaction of our own, or who has somebody else make it.
+        log: The audit log, which stays open; None to open it for this change.
         step: Told the name of each step before it is taken.
 
     Raises:
@@ -233,7 +241,7 @@ def commit(
     """
     with ExitStack() as stack:
         directories, more = _open_directories(stack, places, change, step)
-        log, warnings = _open_log(stack, places, operator, step)
+        log, warnings = _open_log(stack, places, operator, log, step)
         warnings += more
         warnings += _reconcile_first(now, log, change, operator, step)
         log.reserve()  # not earlier: settling another intent would use it up
@@ -251,21 +259,32 @@ def commit(
 
 
 def _open_log(
-    stack: ExitStack, places: RecordPaths, operator: Operator, step: Step
+    stack: ExitStack, places: RecordPaths, operator: Operator, kept: AuditLog | None, step: Step
 ) -> tuple[AuditLog, list[str]]:
     path = places.log_path
-    log = stack.enter_context(
-        AuditLog.open(
-            path,
-            step=step,
-            create_directory=places.audit_log is None,
-            operator=operator,
-            anchor=places.anchor,
-        )
-    )
+    log = kept
+    if log is None:
+        log = stack.enter_context(open_log(places, operator, step))
+    else:
+        stack.callback(log.release)  # room that no outcome has used
     lasting = lasting_warnings(path.parent, places, named=places.audit_log is not None)
     warnings = [f"a torn last line of the audit log was set aside: {path}" for path in log.recovered]
     return log, [*lasting, *warnings, *(places.anchor.warnings if places.anchor is not None else ())]
+
+
+def open_log(places: RecordPaths, operator: Operator, step: Step = no_step) -> AuditLog:
+    """Open the audit log of changes, locked until it is closed.
+
+    Raises:
+        AuditError: It is broken, somebody else writes to it, or its anchor cannot be told.
+    """
+    return AuditLog.open(
+        places.log_path,
+        step=step,
+        create_directory=places.audit_log is None,
+        operator=operator,
+        anchor=places.anchor,
+    )
 
 
 def _open_directories(

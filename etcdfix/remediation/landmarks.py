@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -125,9 +124,45 @@ def read_landmarks(client: EtcdClient, layout: StorageLayout, *, target: bytes) 
     Raises:
         SourceError: etcd could not be asked.
     """
+    return read_newest(client, layout).landmarks(layout, target=target)
+
+
+class NewestMarks(NamedTuple):
+    """What landmarks of a cluster are chosen from, whatever the key that is to be changed.
+
+    Attributes:
+        made: Create revision of Namespace kube-system, 0 where there is none.
+        revision: At which that was read, before anything was listed.
+        marks: The newest of what stays, enough of them.
+    """
+
+    made: int
+    revision: int
+    marks: tuple[Landmark, ...]
+
+    def landmarks(self, layout: StorageLayout, *, target: bytes) -> Landmarks:
+        """Choose the landmarks for a change of one key."""
+
+        def below(prefix: bytes) -> list[Landmark]:
+            return [mark for mark in self.marks if mark.key.startswith(prefix)]
+
+        return choose(layout, self.made, below, target=target, revision=self.revision)
+
+
+def read_newest(client: EtcdClient, layout: StorageLayout) -> NewestMarks:
+    """Read what the landmarks of a cluster are chosen from.
+
+    Raises:
+        SourceError: etcd could not be asked.
+    """
     first = call_etcd(client, RANGE, _question(layout.prefix_bytes + KUBE_SYSTEM, keys_only=True))
     made = int(first.kvs[0].create_revision) if first.kvs else 0
-    return choose(layout, made, partial(_list, client), target=target, revision=first.header.revision)
+    everything = (
+        mark for path in LONG_LIVED for mark in _list(client, layout.prefix_bytes + path.encode() + b"/")
+    )
+    # Two more than are chosen: kube-system and the key that is to be changed are never among them.
+    newest = heapq.nlargest(NEWEST + 2, everything, key=_by_age)
+    return NewestMarks(made, first.header.revision, tuple(newest))
 
 
 def choose(
@@ -154,7 +189,7 @@ def choose(
         for mark in list_below(layout.prefix_bytes + path.encode() + b"/")
         if mark.key not in {target, kube_system}
     )
-    newest = heapq.nlargest(NEWEST, found, key=lambda mark: (mark.create_revision, mark.key))
+    newest = heapq.nlargest(NEWEST, found, key=_by_age)
     own = () if target == kube_system else (Landmark(kube_system, made),)
     return Landmarks((*own, *newest), revision)
 
@@ -243,6 +278,10 @@ def _meanwhile(mark: Landmark, now: int) -> str:
     if not mark.create_revision:
         return f"{key} was made at revision {now}"
     return f"{key} was deleted and made again at revision {now}"
+
+
+def _by_age(mark: Landmark) -> tuple[int, bytes]:
+    return mark.create_revision, mark.key
 
 
 def _question(key: bytes, *, keys_only: bool = False) -> Any:

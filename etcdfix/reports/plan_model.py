@@ -6,6 +6,7 @@ Beside it the flags that a deletion of a plan asks for beyond its command, which
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -147,6 +148,58 @@ class PlanStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     commands: list[str] = []
 
 
+class Decision(StrEnum):
+    """What is to be done to the object of an entry."""
+
+    REPAIR = "repair"
+    RESTORE = "restore"
+    DELETE = "delete"
+    NONE = "none"
+
+
+class PlanDecision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be done to the object of one entry, and what came of it: the part of a plan that people may edit.
+
+    Attributes:
+        order: Of the entry.
+        key: Etcd key of the entry.
+        key_base64: As in the entry.
+        decision: One of ``allowed``. The plan proposes the least destructive one; ``none`` where it has to wait.
+        allowed: What may be decided.
+        outcome: What came of it in a run, one word of the audit log; "" for nothing yet.
+        detail: One sentence, or "".
+        record: Sequence of the record of the outcome in the audit log; 0 for none.
+    """
+
+    order: int
+    key: str
+    key_base64: str | None = None
+    decision: str
+    allowed: list[str]
+    outcome: str = ""
+    detail: str = ""
+    record: int = 0
+
+
+def decision_on(entry: PlanEntry) -> PlanDecision:
+    """Return what a plan proposes for an entry: the least destructive way, and nothing where it has to wait."""
+    allowed = [Decision.REPAIR] if entry.repair else []
+    if entry.readable_revision:
+        allowed.append(Decision.RESTORE)
+    if not entry.refused:
+        allowed.append(Decision.DELETE)
+    # A key that turns up makes a repair no worse; what an earlier revision or a deletion replaces would be lost.
+    waits = deletion_waits(entry) and not entry.repair
+    proposed = Decision.NONE if waits or not allowed else allowed[0]
+    return PlanDecision(
+        order=entry.order,
+        key=entry.key,
+        key_base64=entry.key_base64,
+        decision=proposed.value,
+        allowed=[each.value for each in (*allowed, Decision.NONE)],
+    )
+
+
 class DeletionPlan(
     msgspec.Struct,
     frozen=True,
@@ -162,7 +215,9 @@ class DeletionPlan(
         complete: Everything was seen, by the report and by the plan.
         incomplete_reasons: Why not.
         not_in_report: Broken values that the source has and the report does not.
-        content_sha256: Of the rest of the document: shows an edit, not an enemy.
+        content_sha256: Of the rest but for ``decisions`` and ``audit_log``: shows an edit, not an enemy.
+        decisions: One for each entry, in their order; empty in a plan of a release that had none.
+        audit_log: The log of the runs that have begun; "" before the first.
     """
 
     api_version: str
@@ -184,7 +239,12 @@ class DeletionPlan(
     left_out: Sequence[LeftOut]
     entries: Sequence[PlanEntry]
     content_sha256: str = ""
+    audit_log: str = ""
+    decisions: Sequence[PlanDecision] = []
 
+
+NOT_SEALED: Final = frozenset({"decisions", "audit_log"})
+"""Fields that the digest leaves out."""
 
 DECLARE_KEY_LOST: Final = "--declare-key-lost"
 

@@ -24,15 +24,16 @@ from etcdfix.inputs.inputfile import MAX_PLAN_BYTES, Readable, mapped_input
 from etcdfix.inputs.jsonparts import OtherFormError, Span, items, members, piece
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.reports.model import API_VERSION, READ_VERSIONS
-from etcdfix.reports.plan_model import DeletionPlan, LeftOut, PlanEntry
+from etcdfix.reports.plan_model import NOT_SEALED, DeletionPlan, LeftOut, PlanDecision, PlanEntry
 from etcdfix.reports.rows import Rows
 
-R = TypeVar("R", bound=PlanEntry | LeftOut)
+Row = PlanEntry | LeftOut | PlanDecision
+R = TypeVar("R", bound=Row)
 
 _NAMES_BEFORE: Final = {
     "problems": "incomplete_reasons", "recreators": "recreated_by", "floor": "protected",
 }  # fmt: skip
-_ROWS: Final = (b"left_out", b"entries")
+_ROWS: Final = (b"left_out", b"entries", b"decisions")
 _AGAIN: Final = "make a new one: etcdfix plan --from-report REPORT -o json --output-file FILE"
 
 
@@ -42,7 +43,11 @@ def sealed(plan: DeletionPlan) -> DeletionPlan:
 
 
 def _fields(plan: DeletionPlan) -> Iterator[tuple[str, Any]]:
-    return ((field.encode_name, getattr(plan, field.name)) for field in msgspec.structs.fields(DeletionPlan))
+    return (
+        (field.encode_name, getattr(plan, field.name))
+        for field in msgspec.structs.fields(DeletionPlan)
+        if field.name not in NOT_SEALED
+    )
 
 
 def _digest(fields: Iterable[tuple[str, Any]]) -> str:
@@ -115,10 +120,16 @@ def _read(raw: Readable, where: str) -> tuple[DeletionPlan, str]:
     left_out = _FileRows(raw, spans[b"left_out"], LeftOut, of_today=of_today)
     entries = _FileRows(raw, spans[b"entries"], PlanEntry, of_today=of_today)
     plan = msgspec.structs.replace(plan, left_out=left_out, entries=entries)
+    if b"decisions" in spans:
+        decisions = _FileRows(raw, spans[b"decisions"], PlanDecision, of_today=of_today)
+        for _ in decisions.stated(where):  # each is looked at on the way
+            pass
+        plan = msgspec.structs.replace(plan, decisions=decisions)
     stated = {"left_out": left_out.stated(where), "entries": entries.stated(where)}
     # What it states, in the order of today: it may be of a release that had fewer fields. Before, as it stood.
     fields = _fields(plan) if of_today else document.items()
-    return plan, _digest((name, stated.get(name, value)) for name, value in fields if name in document)
+    sealed_fields = ((name, value) for name, value in fields if name in document and name not in NOT_SEALED)
+    return plan, _digest((name, stated.get(name, value)) for name, value in sealed_fields)
 
 
 class _FileRows(Rows[R]):
@@ -181,7 +192,7 @@ def _renamed(part: Any) -> Any:
     return {_NAMES_BEFORE.get(name, name): value for name, value in part.items()}
 
 
-def _check_key(entry: PlanEntry | LeftOut, where: str) -> None:
+def _check_key(entry: Row, where: str) -> None:
     try:
         plan_key(entry)
     except ValueError as exc:  # binascii.Error, or characters outside ASCII
@@ -200,7 +211,7 @@ def _check_owner(where: str, status: os.stat_result) -> None:
         )
 
 
-def plan_key(entry: PlanEntry | LeftOut) -> bytes:
+def plan_key(entry: Row) -> bytes:
     """Return the etcd key of an entry."""
     return (
         base64.b64decode(entry.key_base64, validate=True)

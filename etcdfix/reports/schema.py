@@ -28,6 +28,7 @@ from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.reports.model import API_VERSION, ChangeReport, Finding, ScanReport
 from etcdfix.reports.plan_model import DeletionPlan
+from etcdfix.reports.plan_run_model import PlanRunReport
 from etcdfix.reports.recover_model import EncryptionRecoverReport
 from etcdfix.reports.rescue_model import RescueReport
 from etcdfix.reports.version_model import VersionReport
@@ -89,6 +90,7 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "namespace": partial(document_schema, NamespaceReport),
     "orphans": partial(document_schema, OrphansReport),
     "plan": partial(document_schema, DeletionPlan),
+    "plan-run": partial(document_schema, PlanRunReport),
     "change": partial(document_schema, ChangeReport),
     "heal": partial(document_schema, HealReport),
     "doctor": partial(document_schema, DoctorReport),

@@ -9,7 +9,7 @@ API: etcd 3.4 and later, ``KV/Range`` and ``Watch/Watch`` of ``api/etcdserverpb/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -20,7 +20,13 @@ from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient, Pending
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
-from etcdfix.sources.etcd.history import compacted_revision, watch_history, watch_superseded
+from etcdfix.sources.etcd.following import Following
+from etcdfix.sources.etcd.history import (
+    compacted_revision,
+    deleted_keys,
+    watch_history,
+    watch_superseded,
+)
 from etcdfix.sources.etcd.paging import PageSize, RangeEnd, after, bounds_of
 from etcdfix.sources.pages import Page, values_of
 from etcdfix.sources.rangepage import RangePage, stored_of
@@ -86,6 +92,9 @@ class LiveSource(Closing):
         self._page = PageSize()
         self._everything = b""
         self._limits_told = False
+        self._learned: Container[bytes] = ()
+        self._deleted: set[bytes] = set()
+        self._kept_from = 0
         self._client = EtcdClient(connection, on_notice=on_notice)
         if storage_prefix:
             try:
@@ -268,6 +277,60 @@ class LiveSource(Closing):
         except CallFailed as failed:
             raise self._as_error(failed.failure) from failed
 
+    @property
+    def reads_all(self) -> bool:
+        """Whether the user may read every key."""
+        return not self._everything
+
+    def move_to(self, revision: int) -> None:
+        """Read at a newer revision from here on, as a source does that is opened then."""
+        self._revision = revision
+        self._segments = []
+
+    def follow(self, start: int) -> Following:
+        """Return everything that is written from a revision on.
+
+        Raises:
+            SourceError: It cannot be watched.
+        """
+        return Following(self._client, start=start)
+
+    def learn_deletions(self, keys: Container[bytes]) -> None:
+        """Learn which of some keys were deleted as far back as etcd keeps anything, up to the pinned revision.
+
+        A key that was not has no earlier generation, and :meth:`history` need not look for one: each look takes a tenth
+        of a second. Whoever goes on to newer revisions tells of later deletions with :meth:`note_deletion`.
+
+        Raises:
+            SourceError: It cannot be watched.
+        """
+        compacted = self.compacted_revision()
+        assert compacted is not None  # etcd tells it
+        try:
+            deleted = deleted_keys(
+                self._client,
+                bounds_of(self._everything),
+                since=compacted,
+                until=self.describe().revision,
+                timeout_seconds=_SUPERSEDED_SECONDS,
+            )
+            self._deleted = {key for key in deleted if key in keys}
+            self._learned = keys
+        except CallFailed as failed:
+            raise self._as_error(failed.failure) from failed
+        self._kept_from = compacted
+
+    def note_deletion(self, key: bytes) -> None:
+        """Take note that a key was deleted since."""
+        if key in self._learned:
+            self._deleted.add(key)
+
+    def _is_alone(self, newest: StoredValue) -> bool:
+        """Say whether etcd is known to keep no earlier value of a key."""
+        if newest.key not in self._learned or newest.key in self._deleted:
+            return False
+        return newest.version == 1 or newest.mod_revision <= self._kept_from
+
     def history(self, key: bytes) -> Iterator[KeptRevision]:
         """Yield every revision of ``key`` that is still kept, oldest first, up to the pinned one.
 
@@ -282,6 +345,9 @@ class LiveSource(Closing):
         begun = False
         for attempt in range(1, _HISTORY_ATTEMPTS + 1):
             newest = self.get(key)
+            if newest is not None and self._is_alone(newest):
+                yield KeptRevision(Revision(newest.mod_revision, 0), newest)
+                return
             try:
                 for revision, value in watch_history(
                     self._client,

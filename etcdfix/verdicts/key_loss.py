@@ -195,7 +195,7 @@ class KeyCounter:
         """Count one value; or several that came to the same, of which it is the newest."""
         if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
             return
-        unproven = _is_unproven(found)
+        unproven = is_unproven(found)
         for name in found.encryption_keys:
             if self._only is None or name in self._only:
                 self._of(name).add(found, target=self._target, times=times)
@@ -255,7 +255,7 @@ def _anywhere(name: KeyName) -> tuple[str, str]:
     return name.transformer, name.key
 
 
-def _is_unproven(found: Examination) -> bool:
+def is_unproven(found: Examination) -> bool:
     """Say whether a value does not open, and nothing proves that it is damaged."""
     verdict = found.verdict
     if verdict.outcome is Outcome.UNDETERMINED:

@@ -23,8 +23,8 @@ ResponseHeader: 1 cluster_id uint64, 2 member_id uint64, 3 revision int64, 4 raf
 RangeRequest: 1 key bytes, 2 range_end bytes, 3 limit int64, 4 revision int64, 7 serializable bool, 8 keys_only bool, \
 9 count_only bool
 RangeResponse: 1 header ResponseHeader, 2 kvs *KeyValue, 3 more bool, 4 count int64
-WatchCreateRequest: 1 key bytes, 2 range_end bytes, 3 start_revision int64, 6 prev_kv bool, \
-8 fragment bool
+WatchCreateRequest: 1 key bytes, 2 range_end bytes, 3 start_revision int64, 5 filters *int32, \
+6 prev_kv bool, 8 fragment bool
 WatchProgressRequest:
 WatchRequest: 1 create_request WatchCreateRequest, 3 progress_request WatchProgressRequest
 WatchResponse: 1 header ResponseHeader, 2 watch_id int64, 3 created bool, 4 canceled bool, 5 compact_revision int64, \

@@ -34,6 +34,7 @@ WITH_ANOTHER = {
     "encryption/undo.py": "unit/encryption/test_peek.py",
     "remediation/audit/grounds.py": "integration/remediation/test_identify.py",
     "remediation/preflight/cluster.py": "integration/remediation/test_identify.py",
+    "remediation/preflight/surroundings.py": "integration/operations/change/test_kept_look.py",
     "sources/base.py": "unit/sources/test_live.py",
     "sources/wal/base.py": "unit/sources/wal/test_replay.py",
     "sources/wal/comparison.py": "unit/sources/wal/test_history.py",

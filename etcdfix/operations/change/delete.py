@@ -73,6 +73,7 @@ class DeleteRequest(ChangeRequest, frozen=True, kw_only=True):
         plan_file: Where it was read from, as named.
         again: Options that the commands of a refusal must repeat.
         rescued: Directory of objects that were saved from API servers; None for none.
+        brief: Nobody reads the preview: what is only told there is not looked for.
     """
 
     key: bytes
@@ -80,6 +81,7 @@ class DeleteRequest(ChangeRequest, frozen=True, kw_only=True):
     plan_file: str = ""
     again: RepeatedOptions = RepeatedOptions()
     rescued: Path | None = None
+    brief: bool = False
 
 
 def run_delete(
@@ -108,8 +110,7 @@ def run_delete(
         TransactionRefused: etcd says no; nothing was changed.
         SourceError: etcd could not be asked; nothing was changed.
     """
-    plan = request.plan
-    expected = None
+    plan, expected = request.plan, request.expected
     if plan is not None:
         expected = expectation_of(
             plan,
@@ -143,7 +144,7 @@ def run_delete(
     checked = msgspec.structs.replace(
         checked,
         warnings=(*checked.warnings, *place_warnings(request.record_paths)),
-        candidate=_unproven_repair(cluster, checked.found),
+        candidate=None if request.brief else _unproven_repair(cluster, checked.found),
     )
     return execute_change(
         cluster,

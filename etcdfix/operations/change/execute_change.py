@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from etcdfix.apiserver.authorization import Authorization
     from etcdfix.apiserver.servers import APIAccess, ServerAnswers
     from etcdfix.model import ClusterIdentity, StoredValue
+    from etcdfix.remediation.audit.log import AuditLog
     from etcdfix.remediation.landmarks import Landmark, Landmarks
+    from etcdfix.remediation.preflight.expectation import Expectation
     from etcdfix.remediation.preflight.members import KeyReading, LeaseState
     from etcdfix.remediation.sending import Sender
     from etcdfix.verdicts.examination import Examination, KeyName
@@ -51,6 +53,9 @@ class ChangeRequest(msgspec.Struct, frozen=True, kw_only=True):
         api: Which API servers to ask; None for none.
         etcd_user: As whom etcd is asked, for the record.
         dry_run: Change nothing.
+        expected: What a reviewed plan expects of the value that is there, which may add a refusal; None without one.
+        plan_flags: Names that plan, for the record; empty without one.
+        log: The audit log, kept open over many changes; None where each opens it.
     """
 
     reason: str
@@ -59,6 +64,9 @@ class ChangeRequest(msgspec.Struct, frozen=True, kw_only=True):
     api: APIAccess | None = None
     etcd_user: str = ""
     dry_run: bool = False
+    expected: Expectation | None = None
+    plan_flags: tuple[str, ...] = ()
+    log: AuditLog | None = None
 
 
 class Examined(Protocol):
@@ -158,7 +166,7 @@ def execute_change(
     change = _change(cluster, request, checked)
     operator, paths = change.entry.operator, request.record_paths
     if request.dry_run:
-        return preview_only(cluster.now, change, paths, operator=operator, step=step)
+        return preview_only(cluster.now, change, paths, operator=operator, log=request.log, step=step)
     step("confirm")
     if checked.declared_lost and not confirmer.confirm_lost(request.accepted.key_lost):
         raise refuse(Rule.NOT_CONFIRMED, "the lost key was not typed back; nothing was changed")
@@ -169,7 +177,7 @@ def execute_change(
             hint="type the key in full at a terminal, or give --yes in a script",
         )
     by = sender or cluster.client
-    return commit(cluster.now, change, paths, operator=operator, by=by, step=step)
+    return commit(cluster.now, change, paths, operator=operator, by=by, log=request.log, step=step)
 
 
 def _change(cluster: Cluster, request: ChangeRequest, checked: CheckedChange) -> Change:
@@ -187,7 +195,7 @@ def _change(cluster: Cluster, request: ChangeRequest, checked: CheckedChange) ->
             header_revision=checked.reading.revision,
             value_sha256=checked.value_sha256,
             detail=checked.detail,
-            accepted=(*request.accepted.as_flags(), *checked.flags),
+            accepted=(*request.accepted.as_flags(), *request.plan_flags, *checked.flags),
             grounds=grounds_of(cluster, checked.found, checked.servers, checked.identity, checked.counts),
         ),
         landmarks=landmarks if checked.rests_on is None else landmarks.with_mark(checked.rests_on),

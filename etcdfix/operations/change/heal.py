@@ -9,10 +9,7 @@ A server's own dry run cannot work here: it reads etcd, and fails. So a dry run 
 
 from __future__ import annotations
 
-import signal
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -21,7 +18,7 @@ import msgspec
 
 from etcdfix.apiserver.fleet import open_fleet, require_servers
 from etcdfix.apiserver.memory import identity_in
-from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable, RefusedByRule
+from etcdfix.errors import EtcdfixError, NotDurable, RefusedByRule
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
     CheckedChange,
@@ -38,6 +35,7 @@ from etcdfix.operations.change.heal_look import (
     lost_key_or_why,
 )
 from etcdfix.operations.change.heal_sender import HealSender, intent_detail
+from etcdfix.operations.change.many import Confirmed, ended_by, timer_kept
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
@@ -309,8 +307,8 @@ class _Run:
                     f"{display(again.key)} could be healed a moment ago, and not any more: {again.why}",
                     hint="run this again: what was healed is left alone",
                 )
-            with _timer_kept():
-                well = self._heal(again, _Confirmed(), lambda: None)
+            with timer_kept():
+                well = self._heal(again, Confirmed(), lambda: None)
             if not well:
                 return False
         return True
@@ -351,7 +349,7 @@ class _Run:
             healed = self._with_answer(healed, healable, sender.answer)
         self._told(healed)
         if request.many and outcome.signals:
-            raise _ended_by(outcome.signals[0])
+            raise ended_by(outcome.signals[0])
         return healed.well
 
     def _with_answer(self, healed: Healed, healable: Healable, answer: bytes) -> Healed:
@@ -373,29 +371,3 @@ class _Run:
             outcome = msgspec.structs.replace(outcome, warnings=(*outcome.warnings, warning))
             return msgspec.structs.replace(healed, outcome=outcome)
         return msgspec.structs.replace(healed, saved_file=str(self._request.saved / kept.file))
-
-
-def _ended_by(name: str) -> EndedEarly:
-    """Return what a signal comes to that waited for the outcome of one object: no other one is begun."""
-    if name == signal.SIGINT.name:
-        return EndedEarly.of(KeyboardInterrupt())
-    return EndedEarly(f"ended by {name}", 128 + signal.Signals[name])
-
-
-@contextmanager
-def _timer_kept() -> Iterator[None]:
-    """Let ``--timeout`` go on counting after an object: between its intent and its outcome it does not count."""
-    left, begun = signal.getitimer(signal.ITIMER_REAL)[0], time.monotonic()
-    yield
-    if left:
-        signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - begun), 0.001))
-
-
-class _Confirmed:
-    """Stands for a person who has typed the number of all objects."""
-
-    def confirm_key(self, _key: bytes) -> bool:
-        return True
-
-    def confirm_lost(self, _declared: str) -> bool:
-        return True

@@ -9,7 +9,6 @@ from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import Answer, APIObject
 from etcdfix.model import Outcome
 from etcdfix.operations.change.heal_look import Ground
-from etcdfix.remediation.preflight.cluster import require_everything
 from etcdfix.rescued import SavedObject, is_whole
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import ResourcePrefix, display
@@ -50,7 +49,7 @@ def check_kind(ground: Ground, directory: ResourcePrefix) -> int:
             and (newest is None or newest.stored.mod_revision < stored.mod_revision)
         ):
             newest = found
-    require_everything(ground.cluster)
+    ground.cluster.require_everything()
     if newest is not None:
         _check_read_by_all(ground, newest)
     else:

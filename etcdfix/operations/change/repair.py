@@ -29,10 +29,11 @@ from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import place_warnings
 from etcdfix.remediation.preflight.api_servers import check_api_servers
-from etcdfix.remediation.preflight.cluster import Cluster, require_everything
+from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import KeyReading
-from etcdfix.remediation.preflight.noencryption import check_no_encryption, encrypted, looks_enveloped
-from etcdfix.remediation.preflight.similar_values import Alike, look_at_all
+from etcdfix.remediation.preflight.noencryption import encrypted, looks_enveloped
+from etcdfix.remediation.preflight.similar_values import Alike
+from etcdfix.remediation.preflight.surroundings import FRESH
 from etcdfix.remediation.preflight.target import (
     check_writable,
     moved_meanwhile,
@@ -130,13 +131,17 @@ def run_repair(
     identity, warnings = check_writable(cluster, target, accepted, request.record_paths.directories, step)
     step("check: everything else")
     same_start = _SameStart(stored)
-    alike = look_at_all(cluster.source, cluster.examiner, found, progress, see=same_start.see)
-    check_no_encryption(cluster, stored)
-    require_everything(cluster)
+    alike, _ = (cluster.surroundings or FRESH).look(
+        cluster, reading, found, progress, see=same_start.see, graph=False
+    )
     if alike.target is None:
         raise moved_meanwhile(key)
     found = alike.target
     _require_unread(found)
+    if request.expected is not None:
+        step("check: plan")
+        request.expected.check_stored(stored, identity)
+        request.expected.check_verdict(found)
     step("check: repair")
     search = cluster.examiner.search_repair(found)
     repair, repaired = _require_repair(found, search)

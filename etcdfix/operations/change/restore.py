@@ -343,6 +343,7 @@ def _check_replaced(
             _as_named(request),
             backup_directories=request.record_paths.directories,
             api=request.api,
+            expected=request.expected,
             act="putting another value over this key",
             progress=progress,
             step=step,

@@ -47,9 +47,11 @@ from etcdfix.reports.plan_model import (
     PlanReport,
     PlanSource,
     acceptance,
+    decision_on,
     declaration,
 )
 from etcdfix.reports.planfile import sealed
+from etcdfix.reports.rows import Rows
 from etcdfix.reports.saved_report import SavedReport
 from etcdfix.sources.base import Divisible, Source
 from etcdfix.text.commands import RepeatedOptions
@@ -237,6 +239,7 @@ def build_plan(
         not_in_report=gathered.not_in_report,
         left_out=gathered.left_out(),
         entries=entries,
+        decisions=Rows(len(entries), lambda: map(decision_on, entries)),
     )
     return sealed(_printable(plan))
 

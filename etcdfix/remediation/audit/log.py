@@ -184,7 +184,7 @@ class AuditLog(Closing):
     def close(self) -> None:
         """Give the lock back; a second call does nothing."""
         if self._descriptor >= 0:
-            self._release()
+            self.release()
             os.close(self._descriptor)
             self._descriptor = -1
             self._directory.close()
@@ -210,7 +210,8 @@ class AuditLog(Closing):
                 hint=f"make {RESERVE_SIZE >> 10} KiB of room there, and as much as the backup takes",
             ) from exc
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Give back the room of :meth:`reserve`, where no outcome has used it."""
         if not self._reserved:
             return
         self._reserved = False
@@ -254,7 +255,7 @@ class AuditLog(Closing):
         if entry.intent is not None and entry.intent not in self._open:
             raise self._error(f"intent {entry.intent} is not open")
         if entry.intent is not None:
-            self._release()
+            self.release()
         self._usable = False  # until this record is whole
         self._write(draft)
         self._usable = True
@@ -336,7 +337,7 @@ class AuditLog(Closing):
                 raise AnchorUnreachable(self.anchor_problem, path=self.path, hint=_ANCHOR_HINT)
             self.head, self._size, self._open = found.head, found.size, dict(found.open_intents)
             self._reserved = _exists(self._directory, self.path.name + RESERVE_SUFFIX)
-            self._release()  # what a crash left takes the room that the next records need
+            self.release()  # what a crash left takes the room that the next records need
             if head != found.head:
                 self._write_head()
             if found.torn_size:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -27,6 +27,9 @@ from etcdfix.verdicts.damage import PEEK_CHECKS
 from etcdfix.verdicts.deletability import AcceptRisk
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounts
+
+if TYPE_CHECKING:
+    from etcdfix.remediation.preflight.surroundings import Surroundings
 
 MAIN_ETCD: Final = "main etcd"
 """How warnings name the etcd that holds namespace kube-system, where it is another one."""
@@ -83,6 +86,8 @@ class Cluster(msgspec.Struct, frozen=True):
         main: How to reach the main etcd, where one was named; it holds namespace kube-system.
         main_named: It was named on purpose, so that it must be of the same cluster.
         origins: Where it was said how the cluster is reached and read, a line each.
+        surroundings: Looks around each value that may be changed; None for a fresh look each time.
+        datastore: Answers about now; None for the source itself.
     """
 
     source: LiveSource | KineSource
@@ -94,6 +99,8 @@ class Cluster(msgspec.Struct, frozen=True):
     main: EtcdConnection | None = None
     main_named: bool = False
     origins: tuple[str, ...] = ()
+    surroundings: Surroundings | None = None
+    datastore: Datastore | None = None
 
     @property
     def is_kine(self) -> bool:
@@ -114,6 +121,8 @@ class Cluster(msgspec.Struct, frozen=True):
     @property
     def now(self) -> Datastore:
         """What stands there now."""
+        if self.datastore is not None:
+            return self.datastore
         return KineNow(self.source) if isinstance(self.source, KineSource) else EtcdNow(self.client)
 
     @contextmanager
@@ -128,6 +137,19 @@ class Cluster(msgspec.Struct, frozen=True):
             return
         with LiveSource(self.client.connection, revision=revision) as source:
             yield source
+
+    def require_everything(self) -> None:
+        """Refuse where not all could be read: what was not seen may be what speaks against a change.
+
+        Raises:
+            SourceUnreachable: Something could not be read.
+        """
+        if self.source.problems:
+            raise SourceUnreachable(
+                "a change is decided by everything in etcd, and not all of it could be read: "
+                f"{self.source.problems[0]}",
+                hint="nothing was changed; scan says what can be read",
+            )
 
     @property
     def where(self) -> tuple[str, ...]:
@@ -261,12 +283,3 @@ def _has_namespace(cluster: Cluster) -> bool:
         cluster.examiner.examine(stored).verdict.outcome is Outcome.READABLE
         for stored in cluster.source.current(cluster.examiner.layout.prefix_bytes + b"namespaces/")
     )
-
-
-def require_everything(cluster: Cluster) -> None:
-    """Refuse where not all could be read: what was not seen may be what speaks against a change."""
-    if cluster.source.problems:
-        raise SourceUnreachable(
-            f"a change is decided by everything in etcd, and not all of it could be read: {cluster.source.problems[0]}",
-            hint="nothing was changed; scan says what can be read",
-        )

@@ -14,7 +14,6 @@ import msgspec
 from etcdfix.apiserver.servers import APIAccess, ServerAnswers
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.graph.assess import assess
-from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.model import Assessment, Risk
 from etcdfix.model import ClusterIdentity, Outcome, ReadableRevision, Repair, StoredValue
 from etcdfix.readable_revision import ReadableRevisions
@@ -22,17 +21,18 @@ from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import Landmark
 from etcdfix.remediation.preflight.api_servers import check_api_servers, require_api
 from etcdfix.remediation.preflight.cached_reads import Kin, RescuedCopies, check_cached_reads
-from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cluster, require_everything
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cluster
 from etcdfix.remediation.preflight.expectation import Expectation
 from etcdfix.remediation.preflight.members import (
     KeyReading,
     LeaseState,
     read_lease,
 )
-from etcdfix.remediation.preflight.noencryption import check_no_encryption, encrypted, looks_enveloped
+from etcdfix.remediation.preflight.noencryption import encrypted, looks_enveloped
 from etcdfix.remediation.preflight.proof import check_proof, not_deletable
 from etcdfix.remediation.preflight.release import check_release
-from etcdfix.remediation.preflight.similar_values import Alike, look_at_all
+from etcdfix.remediation.preflight.similar_values import Alike
+from etcdfix.remediation.preflight.surroundings import FRESH
 from etcdfix.remediation.preflight.target import (
     check_alarms,
     check_expectations,
@@ -155,7 +155,7 @@ def check_deletion(
     release_proven = check_release(cluster.source, cluster.examiner, accept_unknown=accepted.unknown_release)
     step("check: everything else")
     kin = Kin(found, copies, identity) if copies is not None else None
-    alike, assessment = _look_around(cluster, found, progress, kin)
+    alike, assessment = _look_around(cluster, reading, found, progress, kin)
     assert alike.target is not None  # else it would have been refused
     found = alike.target
     if found.verdict.cause is Cause.KMS_UNREACHABLE and cluster.examiner.plugins is None:
@@ -215,24 +215,20 @@ def check_deletion(
 
 
 def _look_around(
-    cluster: Cluster, found: Examination, progress: Progress, kin: Kin | None
+    cluster: Cluster, reading: KeyReading, found: Examination, progress: Progress, kin: Kin | None
 ) -> tuple[Alike, Assessment | None]:
-    """See in one pass what the other values under the same encryption key do, and what depends on this one."""
-    key = found.stored.key
-    builder = IndexBuilder(cluster.examiner, cluster.source)
+    """See what the other values under the same encryption key do, and what depends on this one."""
 
     def see(other: Examination) -> None:
-        builder.add(other)
         if kin is not None:
             kin.see(other)
 
-    alike = look_at_all(cluster.source, cluster.examiner, found, progress, see=see)
-    check_no_encryption(cluster, found.stored)
-    require_everything(cluster)
-    index = builder.finish()
-    if alike.target is None:
+    key = found.stored.key
+    around = (cluster.surroundings or FRESH).look(cluster, reading, found, progress, see=see, graph=True)
+    if around.alike.target is None:
         raise moved_meanwhile(key)
-    return alike, assess(index, cluster.source, cluster.examiner, key)
+    assert around.graph is not None  # it was asked for
+    return around.alike, assess(around.graph, cluster.source, cluster.examiner, key)
 
 
 def check_moved(cluster: Cluster, found: Examination, accepted: Acceptances) -> Landmark:

@@ -12,13 +12,15 @@ import msgspec
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
 from etcdfix.remediation.backup.file import digest
-from etcdfix.reports.plan_model import DECLARE_KEY_LOST, DeletionPlan, meaning
+from etcdfix.reports.plan_model import DECLARE_KEY_LOST, DeletionPlan, PlanEntry, meaning
 from etcdfix.reports.planfile import plan_key, time_of
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
 
 MOST_AGE: Final = timedelta(minutes=15)
+MOST_AGE_OF_A_RUN: Final = timedelta(hours=24)
+"""A list of many objects takes longer to review; what counts of each is looked at live, whatever the age."""
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,9 +126,15 @@ def expectation_of(
     Raises:
         RefusedByRule: The plan is old, or of something else, or it speaks against the deletion of this key.
     """
-    why = _misfit(plan, cluster_id, etcd_prefix, config_sha256, assumed_release, now)
-    if why:
-        raise refuse_plan(why, again)
+    check_fits(
+        plan,
+        cluster_id=cluster_id,
+        etcd_prefix=etcd_prefix,
+        config_sha256=config_sha256,
+        assumed_release=assumed_release,
+        again=again,
+        now=now,
+    )
     left_out = next((left for left in plan.left_out if plan_key(left) == key), None)
     if left_out is not None:
         raise refuse_plan(f"the plan leaves {display(key)} out ({left_out.why}): {left_out.detail}", again)
@@ -143,8 +151,19 @@ def expectation_of(
                 f"the plan says that the deletion of {display(key)} needs {need}",
                 hint=f"add it, if {meaning(need)}",
             )
+    return expectation_by(entry, plan.kube_system_uid or "", again)
+
+
+def expectation_by(entry: PlanEntry, kube_system_uid: str, again: str) -> Expectation:
+    """Return what an entry of a plan expects of its key.
+
+    Args:
+        entry: Of the key.
+        kube_system_uid: Of the plan's cluster, "" where it could not be read.
+        again: The command that makes a new plan.
+    """
     return Expectation(
-        kube_system_uid=plan.kube_system_uid or "",
+        kube_system_uid=kube_system_uid,
         mod_revision=entry.mod_revision,
         value_sha256=entry.value_sha256,
         outcome=entry.outcome,
@@ -155,6 +174,37 @@ def expectation_of(
     )
 
 
+def check_fits(
+    plan: DeletionPlan,
+    *,
+    cluster_id: str | None,
+    etcd_prefix: str,
+    config_sha256: str,
+    assumed_release: str,
+    again: str,
+    now: datetime,
+    most_age: timedelta = MOST_AGE,
+) -> None:
+    """Refuse a plan that says nothing about this etcd as it is now.
+
+    Args:
+        plan: As loaded.
+        cluster_id: etcd's own id.
+        etcd_prefix: Storage prefix.
+        config_sha256: ``sha256:<hex>`` of the EncryptionConfiguration in use.
+        assumed_release: ``1.36``, or "" for every known release.
+        again: The command that makes a new plan.
+        now: With a time zone.
+        most_age: An older plan is refused.
+
+    Raises:
+        RefusedByRule: It is old, or of something else.
+    """
+    why = _misfit(plan, cluster_id, etcd_prefix, config_sha256, assumed_release, now, most_age)
+    if why:
+        raise refuse_plan(why, again)
+
+
 def _misfit(
     plan: DeletionPlan,
     cluster_id: str | None,
@@ -162,6 +212,7 @@ def _misfit(
     config_sha256: str,
     assumed_release: str,
     now: datetime,
+    most_age: timedelta,
 ) -> str:
     """Return why a plan says nothing about this etcd as it is now, in one sentence; "" where it does."""
     made = time_of(plan.generated_at)
@@ -171,8 +222,8 @@ def _misfit(
         return "the plan was made from a snapshot or an old revision, which says nothing about now"
     if age < timedelta():
         return f"the plan is from the future ({plan.generated_at}): compare the clocks"
-    if age > MOST_AGE:
-        minutes, most = (int(span.total_seconds() // 60) for span in (age, MOST_AGE))
+    if age > most_age:
+        minutes, most = (int(span.total_seconds() // 60) for span in (age, most_age))
         return f"the plan is {minutes} minutes old; it holds for {most}"
     if plan.source.cluster_id != cluster_id:
         # The uid of kube-system came along when the snapshot of one was restored into the other.

@@ -7,7 +7,7 @@ from typing import Final
 
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import StoredValue
-from etcdfix.remediation.preflight.cluster import Cluster, require_everything
+from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.plaintext import bits_off
@@ -38,7 +38,7 @@ def check_no_encryption(cluster: Cluster, value: StoredValue) -> None:
     for stored in chain([value], cluster.source.current(b"")):
         if looks_enveloped(stored.value):
             raise encrypted(stored.key)
-    require_everything(cluster)
+    cluster.require_everything()
 
 
 def encrypted(key: bytes) -> RefusedByRule:

@@ -43,6 +43,20 @@ class Alike(msgspec.Struct, frozen=True):
     keys: int
 
 
+def is_unread(found: Examination) -> bool:
+    """Say whether a value is not known to be read without fault."""
+    return found.verdict.outcome not in _SERVED or found.verdict.breaks_responses
+
+
+def few_names(unread: Counter[str]) -> dict[str, int]:
+    """Return counts by the display name of a resource; past a hundred names, all others as one."""
+    named: Counter[str] = Counter()
+    for name, count in unread.items():
+        if count:
+            named[name if len(named) < _MOST_NAMES else _OTHERS] += count
+    return named
+
+
 def look_at_all(
     source: Source,
     examiner: Examiner,
@@ -80,7 +94,7 @@ def look_at_all(
             opens = opens or found.verdict.outcome not in FAILED
         if found.stored.key == target.stored.key:
             again = found
-        elif found.verdict.outcome not in _SERVED or found.verdict.breaks_responses:
+        elif is_unread(found):
             name = str(found.directory.group_resource)
             unread[name if name in unread or len(unread) < _MOST_NAMES else _OTHERS] += 1
         if similarity is not None:

@@ -296,10 +296,21 @@ class EtcdClient:
         found, _ = self.answer(self.ask(method, request, timeout_seconds=limit))
         return found
 
-    def watch(self, requests: Iterator[Any], *, timeout_seconds: float) -> Generator[Any, None, None]:
+    def watch(
+        self,
+        requests: Iterator[Any],
+        *,
+        timeout_seconds: float,
+        on_quiet: Callable[[], object] = bool,
+    ) -> Generator[Any, None, None]:
         """Open a watch stream at the current member and yield its answers; close the generator to end it.
 
         A cancellation because of compaction is an answer like others; a watch never ends by itself.
+
+        Args:
+            requests: Go up the stream.
+            timeout_seconds: Of the whole stream.
+            on_quiet: Called whenever an answer was waited for as long as for a small one, and the member is alive.
 
         Raises:
             CallFailed: The stream broke or was refused; the next call goes to another member, or shows a new
@@ -311,6 +322,7 @@ class EtcdClient:
         def on_silence() -> None:
             if not self._shows_life(member):
                 raise CallFailed(_silence(member, waiting_since))
+            on_quiet()
 
         stream = self._channel(member).stream(
             WATCH,

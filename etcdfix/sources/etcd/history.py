@@ -26,6 +26,9 @@ _QUIET_ANSWERS: Final = 2
 _QUIET_ANSWERS_OUT_OF_ORDER: Final = 15
 """Answers to progress requests, without an event between them, after which nothing more is expected."""
 
+_NO_PUTS: Final = 0
+"""``WatchCreateRequest.FilterType``: no event of a put comes."""
+
 _FIRST_IN_ORDER: Final = (3, 5, 8)
 
 History = Iterator[tuple[int, Any | None]]
@@ -104,6 +107,31 @@ def watch_superseded(
             )
 
 
+def deleted_keys(
+    client: EtcdClient, bounds: tuple[bytes, bytes], *, since: int, until: int, timeout_seconds: float
+) -> Iterator[bytes]:
+    """Yield every key that was deleted between two revisions, once for each time.
+
+    Args:
+        client: Connected.
+        bounds: First key, and the end of the range.
+        since: The revision after which; not compacted.
+        until: The revision up to which.
+        timeout_seconds: For the whole watch.
+
+    Raises:
+        CallFailed: Nobody could answer, the watch ended early, or ``since`` has been compacted.
+    """
+    if since >= until:
+        return
+    key, range_end = bounds
+    requests = _Requests(key, since + 1, ask_progress=True, range_end=range_end, puts=False)
+    for event in _events(client, requests, until=until, timeout_seconds=timeout_seconds):
+        if event.kv.mod_revision > until:
+            return
+        yield event.kv.key
+
+
 def compacted_revision(client: EtcdClient, key: bytes, timeout_seconds: float) -> int:
     """Return the compacted revision, the oldest that can be read; 0 when nothing was compacted.
 
@@ -170,12 +198,21 @@ class _Requests:
     """What goes up the stream: one watch, then, if wanted, progress requests until the end."""
 
     def __init__(
-        self, key: bytes, start: int, *, ask_progress: bool, range_end: bytes = b"", previous: bool = False
+        self,
+        key: bytes,
+        start: int,
+        *,
+        ask_progress: bool,
+        range_end: bytes = b"",
+        previous: bool = False,
+        puts: bool = True,
     ) -> None:
         # Of a range many large events can come together: in fragments none is too large for a message.
         self._create = message("WatchCreateRequest")(
             key=key, range_end=range_end, start_revision=start, prev_kv=previous, fragment=previous
         )
+        if not puts:
+            self._create.filters.append(_NO_PUTS)
         self._pause_seconds = _PROGRESS_PAUSE_SECONDS if ask_progress else None
         self._ended = threading.Event()
 

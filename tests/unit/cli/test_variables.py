@@ -12,6 +12,8 @@ from click.core import ParameterSource
 
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.options import gather_inputs
+from etcdfix.cli.plan import PlanCommand
+from etcdfix.cli.plan_run import command as run_command
 from etcdfix.cli.root import cli, run
 from etcdfix.sources.connection import connection_from_options
 from etcdfix.text.commands import ACKNOWLEDGEMENT
@@ -72,8 +74,10 @@ def context_of(name: str, *more: str) -> click.Context:
 def test_which_commands_change_something() -> None:
     """What has a dry run changes something; ``rescue`` takes a reason for the record, and changes nothing."""
     assert COMMANDS.keys() >= CHANGING
+    assert isinstance(COMMANDS["plan"], PlanCommand)
+    assert isinstance(run_command, ChangingCommand)  # which plan becomes with --run
     for name, command in COMMANDS.items():
-        changes = "--dry-run" in options_of(command)
+        changes = "--dry-run" in options_of(command) and name != "plan"
         assert (isinstance(command, ChangingCommand), name in CHANGING) == (changes, changes), name
 
 
@@ -84,6 +88,12 @@ def test_a_change_listens_to_the_list_alone(name: str) -> None:
             assert option.envvar == "ETCDFIX_" + long[2:].replace("-", "_").upper(), long
         else:
             assert option.envvar is None, long
+
+
+def test_a_run_over_a_plan_listens_to_the_list_alone() -> None:
+    for long, option in options_of(run_command).items():
+        own = "ETCDFIX_" + long[2:].replace("-", "_").upper()
+        assert option.envvar == (own if long in ALLOWED else None), long
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -234,9 +234,10 @@ def test_an_envelope_is_known_by_all_but_three_bits(bits: int) -> None:
 def test_the_first_encrypted_value_is_named() -> None:
     plain = [stored(key, b"k8s\x00") for key in ("/registry/a", "/registry/b")]
     enveloped = [stored(key, b"k8s:enc:aescbc:v1:key1:") for key in ("/registry/c", "/registry/d")]
-    found = cast("Cluster", SimpleNamespace(no_encryption=True, source=MemorySource(plain)))
+    whole = {"no_encryption": True, "require_everything": lambda: None}
+    found = cast("Cluster", SimpleNamespace(source=MemorySource(plain), **whole))
     check_no_encryption(found, plain[0])
-    both = cast("Cluster", SimpleNamespace(no_encryption=True, source=MemorySource([*plain, *enveloped])))
+    both = cast("Cluster", SimpleNamespace(source=MemorySource([*plain, *enveloped]), **whole))
     with pytest.raises(RefusedByRule, match="the value of /registry/c is encrypted"):
         check_no_encryption(both, plain[0])
     with pytest.raises(RefusedByRule, match="the value of /registry/d is encrypted"):

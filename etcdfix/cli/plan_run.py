@@ -1,0 +1,247 @@
+"""``etcdfix plan --run``: work through a reviewed plan, one object after the other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from etcdfix.cli.change_output import change_output_option
+from etcdfix.cli.changing import etcd_options
+from etcdfix.cli.command import ChangingCommand
+from etcdfix.cli.completing import transformers
+from etcdfix.cli.confirm import Terminal
+from etcdfix.cli.exit_codes import epilog
+from etcdfix.cli.keys import named_key
+from etcdfix.cli.options import FILE, configuration_of, inputs_of_one_etcd
+from etcdfix.cli.output import require_output, say, say_lines, show_outcome
+from etcdfix.cli.places import record_paths
+from etcdfix.cli.progress import progress_of
+from etcdfix.cli.safety import (
+    accept_risk_option,
+    acceptances,
+    access_options,
+    api_access,
+    member_options,
+    place_options,
+    reason_options,
+    require_reason,
+)
+from etcdfix.errors import EndedEarly, EtcdfixError
+from etcdfix.operations.change.run_file import RunFile
+from etcdfix.operations.change.run_lines import (
+    RunAccount,
+    ran_line,
+    run_ending_lines,
+    run_preview_lines,
+    run_report,
+)
+from etcdfix.operations.change.run_plan import Ran, RunPreview, RunRequest, Task, run_plan
+from etcdfix.operations.opening import open_cluster
+from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.reports.formats.machine import document_text
+from etcdfix.reports.origin import shown_word
+from etcdfix.reports.planfile import plan_key
+from etcdfix.scope import ScopeRequest
+from etcdfix.text.commands import ACKNOWLEDGEMENT
+from etcdfix.verdicts.deletability import AcceptRisk
+
+EXIT_CODES = {
+    0: "everything that the plan decides on is done, or would be (dry run)",
+    2: "usage or configuration error, or a decision that its entry does not allow; nothing was changed",
+    3: "an outcome is unknown, anomalous or doubtful: the run stopped there; or not told to the --audit-anchor; "
+    "or --timeout was over before all was done",
+    4: "refused by a safety rule, or not confirmed; what is told as done before that stays done",
+    5: "etcd could not be asked, or its watch broke; what is told as done before that stays done",
+}
+_TEXT = "text"
+_COUNT = re.compile(r"(.+)=([0-9]{1,9})", re.DOTALL)
+
+
+class _Told:
+    """Tells a run: as lines while it goes on, and as one document at its end where that was asked for."""
+
+    def __init__(self, output: str, account: RunAccount) -> None:
+        self.account = account
+        self.cluster: Cluster | None = None
+        self._output = output
+
+    def preview(self, shown: RunPreview) -> None:
+        self.account.shown = shown
+        assert self.cluster is not None  # it is open
+        say_lines(run_preview_lines(self.cluster, shown, dry_run=self.account.dry_run))
+
+    def at(self, task: Task) -> None:
+        self.account.at = task
+
+    def told(self, ran: Ran) -> None:
+        account = self.account
+        account.ran.append(ran)
+        if self._output == _TEXT:
+            show_outcome(ran_line(ran, len(account.ran), account.to_do))
+
+    def say(self, text: str) -> None:
+        say(text)
+
+    def end(self, code: int, error: EtcdfixError | None = None) -> None:
+        """Tell what the whole run came to."""
+        account = self.account
+        if self._output != _TEXT:
+            show_outcome(document_text(run_report(account, error, code), self._output).splitlines())
+        elif account.ran or error is None:
+            show_outcome(run_ending_lines(account))
+
+
+@click.command("plan", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
+@click.option(
+    "--run", "plan_file", type=FILE, required=True, metavar="FILE",
+    help="Work through this plan (of etcdfix plan -o json), as it decides. Outcomes are written into it.",
+)  # fmt: skip
+@click.option(
+    ACKNOWLEDGEMENT, "acknowledged", is_flag=True, required=True, help="Required: you know what this means."
+)
+@reason_options
+@click.option(
+    "--confirm-count", "counts", multiple=True, metavar="GROUP=N",
+    help="In scripts, instead of typing it: how many objects of a group are dealt with, as the preview names it "
+    "(DECISION/RESOURCE/CAUSE/KEY; may be repeated).",
+)  # fmt: skip
+@click.option(
+    "--confirm-protected", "confirmed", multiple=True, metavar="KEY",
+    help="In scripts, instead of typing it: this protected object is dealt with (may be repeated).",
+)  # fmt: skip
+@click.option(
+    "--leave-out", multiple=True, metavar="KEY",
+    help="Do nothing to this key: the plan then decides none on it (may be repeated).",
+)  # fmt: skip
+@click.option(
+    "--declare-key-lost", "lost", multiple=True, metavar="TRANSFORMER[/KEY-ID]", shell_complete=transformers,
+    help="Say that this key is gone for ever, so that what was written under it may be deleted (may be repeated).",
+)  # fmt: skip
+@click.option(
+    "--rescued", type=FILE, metavar="DIR",
+    help="What etcdfix rescue has saved of other objects: a deletion ends what API servers still hold of its kind.",
+)  # fmt: skip
+@place_options
+@access_options
+@accept_risk_option(tuple(AcceptRisk), metavar="RISK")
+@member_options
+@change_output_option
+@etcd_options
+def command(
+    *,
+    plan_file: Path,
+    acknowledged: bool,
+    counts: tuple[str, ...],
+    confirmed: tuple[str, ...],
+    leave_out: tuple[str, ...],
+    lost: tuple[str, ...],
+    rescued: Path | None,
+    **options: Any,
+) -> int:
+    """Work through a reviewed plan: repairs, restores and deletions, one object after the other.
+
+    Each object is examined live and gets its own checks, backup, records and transaction, as with etcdfix repair,
+    restore and delete; one look at everything is kept up to date by a watch. The count of each group is typed, and the
+    key of each protected object. The run stops at the first surprise; the same command goes on from there. Run it with
+    --dry-run first.
+    """
+    if not acknowledged:
+        raise click.UsageError(f"a run needs {ACKNOWLEDGEMENT}")
+    require_reason(options)
+    require_output()
+    confirmer = Terminal(counts=_counts(counts), protected={named_key(word) for word in confirmed})
+    told = _Told(
+        options["output"],
+        RunAccount(
+            plan_file=plan_file,
+            dry_run=options["dry_run"],
+            cluster_name=shown_word(options["cluster_name"] or ""),
+            ran=[],
+        ),
+    )
+    try:
+        with RunFile.open(plan_file) as run:
+            try:
+                well = _run(
+                    told,
+                    run,
+                    confirmer,
+                    options,
+                    leave_out=tuple(named_key(word) for word in leave_out),
+                    lost=lost,
+                    rescued=rescued,
+                )
+            finally:
+                run.finish()
+    except EtcdfixError as exc:
+        told.end(int(exc.exit_code), exc)
+        raise
+    except KeyboardInterrupt as exc:
+        ended = _ended(told.account, EndedEarly.of(exc))
+        told.end(ended.bare_exit_code)
+        raise ended from exc
+    code = 0 if well else 3
+    told.end(code)
+    return code
+
+
+def _run(
+    told: _Told,
+    run: RunFile,
+    confirmer: Terminal,
+    options: dict[str, Any],
+    *,
+    leave_out: tuple[bytes, ...],
+    lost: tuple[str, ...],
+    rescued: Path | None,
+) -> bool:
+    api = api_access(options)
+    keys = tuple(plan_key(entry) for entry in run.plan.entries)
+    inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
+    again = told.account.again = inputs.same_again(api=api)
+    with open_cluster(inputs, configuration_of, say=say) as cluster:
+        told.cluster = cluster
+        return run_plan(
+            cluster,
+            RunRequest(
+                reason=options["reason"],
+                accepted=acceptances(options),
+                record_paths=record_paths(options),
+                api=api,
+                etcd_user=inputs.etcd_user,
+                dry_run=options["dry_run"],
+                plan_file=told.account.plan_file,
+                key_lost=lost,
+                leave_out=leave_out,
+                rescued=rescued,
+                again=again,
+            ),
+            run,
+            confirmer,
+            told,
+            progress=progress_of(cluster.source),
+        )
+
+
+def _counts(words: tuple[str, ...]) -> dict[str, int]:
+    counts = {}
+    for word in words:
+        match = _COUNT.fullmatch(word)
+        if match is None:
+            raise click.UsageError(
+                f"--confirm-count {word!r} is not GROUP=N: DECISION/RESOURCE/CAUSE/KEY=N, as the preview names it"
+            )
+        if match[1] in counts:
+            raise click.UsageError(f"--confirm-count names {match[1]!r} twice")
+        counts[match[1]] = int(match[2])
+    return counts
+
+
+def _ended(account: RunAccount, ending: EndedEarly) -> EndedEarly:
+    """Return an early end as one that has a result, where there is one."""
+    if not account.ran:
+        return ending
+    return EndedEarly(ending.reason, ending.exit_code, changed=not account.dry_run)

@@ -1,0 +1,626 @@
+"""Works through a reviewed plan: one object after the other, each as the command for one key would treat it.
+
+The plan says what to do to which key; that it may be done, each key's own checks say, live: those of ``delete``,
+``restore`` and ``repair``, the very functions. What they share is one look at everything, kept up to date
+(:mod:`~etcdfix.operations.change.kept_look`), and one audit log, which stays open. Each etcd key has its own backup,
+records and transaction. The run stops at the first surprise. What is done stays done, and a second run goes on.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Protocol, assert_never
+
+import msgspec
+
+from etcdfix.errors import ConfigurationError, RefusedByRule
+from etcdfix.examine_all import Progress, no_progress
+from etcdfix.graph.model import Risk
+from etcdfix.model import ClusterIdentity
+from etcdfix.operations.change.candidate import Candidate, RestoreRequest
+from etcdfix.operations.change.delete import DeleteRequest, run_delete
+from etcdfix.operations.change.execute_change import ChangeRequest, operator_for
+from etcdfix.operations.change.kept_look import KeptLook
+from etcdfix.operations.change.many import Confirmed, ended_by, timer_kept
+from etcdfix.operations.change.repair import RepairRequest, run_repair
+from etcdfix.operations.change.restore import run_restore
+from etcdfix.operations.change.run_file import RunFile, RunLine
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import CLOSING_TYPES, Result, Verb
+from etcdfix.remediation.audit.record_line import parse_list
+from etcdfix.remediation.commit import ChangeOutcome, open_log
+from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.places import place_warnings
+from etcdfix.remediation.preflight.cluster import Cluster, check_cluster
+from etcdfix.remediation.preflight.expectation import (
+    MOST_AGE_OF_A_RUN,
+    check_fits,
+    expectation_by,
+    refuse_plan,
+)
+from etcdfix.remediation.reconcile import open_intents_of, reconcile_intent
+from etcdfix.reports.plan_model import (
+    DECLARE_KEY_LOST,
+    Decision,
+    DeletionPlan,
+    PlanDecision,
+    PlanEntry,
+    decision_on,
+    meaning,
+)
+from etcdfix.reports.planfile import plan_key
+from etcdfix.rules import Rule, refuse
+from etcdfix.storagekey import display
+from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.safetext import key_word, quote_command, safe_text
+from etcdfix.text.words import counted
+from etcdfix.verdicts.deletability import AcceptRisk
+
+DONE: Final = {
+    Decision.DELETE: Result.DELETED,
+    Decision.RESTORE: Result.RESTORED,
+    Decision.REPAIR: Result.REPAIRED,
+}
+_NOT_OF_AN_ENTRY: Final = frozenset({AcceptRisk.ENDS_CACHED_READS, AcceptRisk.UNPROVEN_REPAIR})
+"""Risks of which an entry of a plan cannot tell."""
+
+
+class RunConfirmer(Protocol):
+    """The person before a run, or the flags that stand for one."""
+
+    def confirm_count(self, group: str, number: int) -> bool:
+        """Say whether the number of objects of a group was typed back."""
+        ...
+
+    def confirm_protected(self, key: bytes) -> bool:
+        """Say whether the key of a protected object was typed back."""
+        ...
+
+    def confirm_lost(self, declared: str) -> bool:
+        """Say whether the declaration of a lost key was typed back."""
+        ...
+
+
+class RunRequest(ChangeRequest, frozen=True, kw_only=True):
+    """One run.
+
+    Attributes:
+        plan_file: Where the plan is, as named.
+        key_lost: ``TRANSFORMER[/KEY-ID]`` of each encryption key that is declared lost.
+        leave_out: Keys to which nothing is to be done, whatever the plan says.
+        rescued: Directory of objects that were saved from API servers; None for none.
+        again: Options that commands must repeat.
+    """
+
+    plan_file: Path
+    key_lost: tuple[str, ...] = ()
+    leave_out: tuple[bytes, ...] = ()
+    rescued: Path | None = None
+    again: RepeatedOptions = RepeatedOptions()
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """One object to which something is to be done.
+
+    Attributes:
+        entry: Of the plan.
+        decision: What.
+        key: Complete etcd key.
+        declared: The declaration that speaks of its encryption key; "" for none.
+        protected: Why the cluster may depend on it; "" where the plan says nothing of the kind.
+    """
+
+    entry: PlanEntry
+    decision: Decision
+    key: bytes
+    declared: str
+    protected: str
+
+    @property
+    def group(self) -> str:
+        """What it is confirmed with: ``delete/secrets/wrong-key/aescbc/v1/key2``."""
+        entry = self.entry
+        resource = f"{entry.resource}.{entry.group}" if entry.group else entry.resource
+        key_id = f"/{entry.kms_key_id_sha256}" if entry.kms_key_id_sha256 else ""
+        return safe_text(f"{self.decision}/{resource}/{entry.cause}/{entry.transformer or 'none'}{key_id}")
+
+
+class RunPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """What is shown before anything is asked.
+
+    Attributes:
+        plan: The plan.
+        groups: How many objects of each group are to be dealt with, without protected ones.
+        protected: Those, one by one.
+        done: How many objects earlier runs dealt with.
+        left_alone: To how many nothing is to be done.
+        waiting: How many of these could be dealt with, if the plan were decided otherwise.
+        identity: Which cluster it is.
+        warnings: One sentence each.
+    """
+
+    plan: DeletionPlan
+    groups: Mapping[str, int]
+    protected: tuple[Task, ...]
+    done: int
+    left_alone: int
+    waiting: int
+    identity: ClusterIdentity
+    warnings: tuple[str, ...]
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one object.
+
+    Attributes:
+        task: What was to be done.
+        outcome: As of every change.
+    """
+
+    task: Task
+    outcome: ChangeOutcome
+
+    @property
+    def well(self) -> bool:
+        """It went as it should, so that the run may go on."""
+        outcome = self.outcome
+        recorded = outcome.head is not None and outcome.anchored is not False
+        fine = outcome.result is None or outcome.result is DONE[self.task.decision]
+        return fine and not outcome.doubtful and recorded
+
+
+class RunTold(Protocol):
+    """Takes what there is to tell, as it is known."""
+
+    def preview(self, shown: RunPreview) -> None:
+        """Take what will be done, before anything is asked."""
+        ...
+
+    def at(self, task: Task) -> None:
+        """Take which object is looked at now."""
+        ...
+
+    def told(self, ran: Ran) -> None:
+        """Take what became of an object."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Take what a person should know."""
+        ...
+
+
+def run_plan(
+    cluster: Cluster,
+    request: RunRequest,
+    run: RunFile,
+    confirmer: RunConfirmer,
+    told: RunTold,
+    *,
+    progress: Progress = no_progress,
+    step: Step = no_step,
+) -> bool:
+    """Work through a plan, or find out whether it could be.
+
+    Args:
+        cluster: Where.
+        request: What.
+        run: The plan, locked.
+        confirmer: Confirms.
+        told: Takes what became of each object, as it is known.
+        progress: Counts values for a display.
+        step: Told the name of each step before it is taken.
+
+    Returns:
+        Whether everything went as it should; False where the run stopped at an outcome that it has told.
+
+    Raises:
+        ConfigurationError: A decision is none.
+        RemediationRefused: A rule says no; nothing was changed but what was told before.
+        AuditError: A record cannot be made durable; likewise.
+        SourceError: etcd could not be asked; likewise.
+    """
+    step("check: plan")
+    again = request.again.plan(run.plan.report.path, str(request.plan_file))
+    check_fits(
+        run.plan,
+        cluster_id=cluster.source.describe().cluster_id,
+        etcd_prefix=cluster.examiner.layout.prefix,
+        config_sha256=cluster.config_sha256,
+        assumed_release=cluster.examiner.assumed_release,
+        again=again,
+        now=datetime.now(UTC),
+        most_age=MOST_AGE_OF_A_RUN,
+    )
+    _check_log(run, request)
+    step("check: cluster")
+    identity = check_cluster(cluster, request.accepted, request.record_paths.directories)
+    if run.plan.kube_system_uid and identity.uid and run.plan.kube_system_uid != identity.uid:
+        raise refuse_plan(
+            f"the plan is of the cluster {run.plan.kube_system_uid}, this one is {identity.uid}", again
+        )
+    step("check: places")
+    warnings = place_warnings(request.record_paths)
+    work = _Work(cluster, request, run, told, again, step)
+    if not request.dry_run:
+        run.begin(request.record_paths.log_path)
+    work.settle(identity)
+    tasks = work.tasks()
+    shown = work.preview(tasks, identity, warnings)
+    told.preview(shown)
+    if not request.dry_run:
+        step("confirm")
+        _confirm(shown, tasks, confirmer)
+        work.leave_out()
+    return not tasks or work.through(tasks, progress)
+
+
+def _check_log(run: RunFile, request: RunRequest) -> None:
+    begun, log = run.audit_log, str(request.record_paths.log_path)
+    if begun and begun != log:
+        raise refuse(
+            Rule.PLAN,
+            f"the plan's runs are recorded in {begun}, and not in {log}: what they did stands there",
+            hint=quote_command(["--audit-log", begun]),
+        )
+
+
+def _confirm(shown: RunPreview, tasks: Iterable[Task], confirmer: RunConfirmer) -> None:
+    for declared in dict.fromkeys(task.declared for task in tasks if task.declared):
+        if not confirmer.confirm_lost(declared):
+            raise refuse(Rule.NOT_CONFIRMED, "the lost key was not typed back; nothing was changed")
+    for group, number in shown.groups.items():
+        if not confirmer.confirm_count(group, number):
+            raise refuse(
+                Rule.NOT_CONFIRMED,
+                f"{number} was not typed back for {group}; nothing was changed",
+                hint="type the number at a terminal, or in a script: "
+                + quote_command(["--confirm-count", f"{group}={number}"]),
+            )
+    for task in shown.protected:
+        if not confirmer.confirm_protected(task.key):
+            word = key_word(task.key)
+            raise refuse(
+                Rule.NOT_CONFIRMED,
+                f"{display(task.key)} is protected ({task.protected}), and was not typed back; nothing was changed",
+                hint=f"type the key at a terminal, or in a script: {quote_command(['--confirm-protected', word])}; to "
+                f"leave it as it is: {quote_command(['--leave-out', word])}",
+            )
+
+
+class _Work:
+    """One run."""
+
+    def __init__(
+        self, cluster: Cluster, request: RunRequest, run: RunFile, told: RunTold, again: str, step: Step
+    ) -> None:
+        self._cluster = cluster
+        self._request = request
+        self._run = run
+        self._told = told
+        self._again = again
+        self._step = step
+        self._flag = f"--run {request.plan_file} ({run.plan.content_sha256})"
+        self._done = self._left_alone = self._waiting = 0
+        self._left_out: list[int] = []
+
+    # -- before
+
+    def settle(self, identity: ClusterIdentity) -> None:
+        """Find out what earlier runs did that is not written down, by the audit log."""
+        request = self._request
+        if request.dry_run or not request.record_paths.log_path.exists():
+            return
+        self._step("check: what earlier runs did")
+        operator = operator_for(None, request.etcd_user)
+        orders = {plan_key(decision): decision for decision in self._run.decisions()}
+        with open_log(request.record_paths, operator, self._step) as log:
+            for intent in log.open_intents():
+                if intent.subject.key not in orders or intent not in open_intents_of(
+                    log, intent.subject.key, cluster=identity
+                ):
+                    continue
+                settled = reconcile_intent(
+                    self._cluster.now,
+                    log,
+                    intent,
+                    operator,
+                    cluster=identity,
+                    accept_unknown_cluster=request.accepted.unknown_cluster,
+                )
+                became = f"was settled: {settled.result}" if settled.settled else "stays open"
+                self._told.say(f"the open intent {intent.link.sequence} {became}, {settled.detail}")
+                if not settled.settled:
+                    raise refuse(
+                        Rule.PLAN,
+                        f"what became of {display(intent.subject.key)} is not known: {settled.detail}",
+                        hint="run this again when etcd answers",
+                    )
+            for line in self._recorded(log, orders):
+                self._run.note(line)
+
+    def _recorded(self, log: AuditLog, orders: Mapping[bytes, PlanDecision]) -> Iterator[RunLine]:
+        """Yield what the log says of this plan's keys and the plan does not."""
+        ending = f"({self._run.plan.content_sha256})"
+        found: dict[bytes, RunLine] = {}
+        for link, event in log.records():
+            notes = event.annotations
+            if notes.type not in CLOSING_TYPES or ending not in notes.accepted:
+                continue
+            if not any(flag.endswith(ending) for flag in parse_list(notes.accepted)):
+                continue
+            key = base64.b64decode(notes.key_base64)
+            decision = orders.get(key)
+            if decision is None or decision.outcome:
+                continue
+            if _is_done(notes.outcome, event.verb):
+                found[key] = RunLine(
+                    order=decision.order,
+                    outcome=notes.outcome,
+                    detail=notes.detail,
+                    record=link.sequence,
+                )
+        yield from found.values()
+
+    def tasks(self) -> list[Task]:
+        """Return what is to be done, in the order of the plan.
+
+        Raises:
+            ConfigurationError: A decision is none, or not one that its entry allows.
+            RefusedByRule: Something has to be accepted first, or a flag speaks of no object of the plan.
+        """
+        request = self._request
+        leave_out = set(request.leave_out)
+        tasks: list[Task] = []
+        used: set[str] = set()
+        keys: set[bytes] = set()
+        for entry, decision in paired(self._run.plan, self._run.decisions()):
+            key = plan_key(entry)
+            if key in keys:
+                raise refuse_plan(f"the plan lists {display(key)} more than once", self._again)
+            keys.add(key)
+            if decision.outcome:
+                self._done += 1
+                leave_out.discard(key)
+                continue
+            what = Decision(decision.decision)
+            if key in leave_out:
+                leave_out.discard(key)
+                if what is not Decision.NONE:
+                    self._left_out.append(entry.order)
+                what = Decision.NONE
+            if what is Decision.NONE:
+                self._left_alone += 1
+                self._waiting += len(decision.allowed) > 1
+                continue
+            task = self._task(entry, what, key)
+            used.add(task.declared)
+            tasks.append(task)
+        if leave_out:
+            raise refuse_plan(f"--leave-out: the plan does not list {display(min(leave_out))}", self._again)
+        for declared in request.key_lost:
+            if declared not in used and tasks:
+                raise refuse(
+                    Rule.DECLARATION,
+                    f"--declare-key-lost {declared} names no key of what is left to do in the plan",
+                    hint="leave it out; the plan's groups say which flag each of them needs",
+                )
+        return tasks
+
+    def _task(self, entry: PlanEntry, what: Decision, key: bytes) -> Task:
+        needs = entry.needs if what is not Decision.REPAIR else []
+        declares = any(need.partition(" ")[0] == DECLARE_KEY_LOST for need in needs)
+        declared = ""
+        if declares:
+            names = [entry.transformer]
+            if entry.kms_key_id_sha256:
+                names.insert(0, f"{entry.transformer}/{entry.kms_key_id_sha256}")
+            declared = next((name for name in names if name in self._request.key_lost), "")
+        protected = entry.protected
+        if not protected and entry.risk == Risk.CLUSTER_BREAKING:
+            protected = entry.reasons[0].text if entry.reasons else "the cluster may depend on it"
+        if protected and AcceptRisk.CLUSTER_BREAKING not in self._request.accepted.risks:
+            raise self._needs(key, f"--accept-risk {AcceptRisk.CLUSTER_BREAKING}", what)
+        for need in needs:
+            option, _, risk = need.partition(" ")
+            given = declared if option == DECLARE_KEY_LOST else risk in self._request.accepted.risks
+            if not given:
+                raise self._needs(key, need, what)
+        return Task(entry=entry, decision=what, key=key, declared=declared, protected=protected)
+
+    def _needs(self, key: bytes, need: str, what: Decision) -> RefusedByRule:
+        act = {Decision.DELETE: "deletion", Decision.RESTORE: "restore", Decision.REPAIR: "repair"}[what]
+        return refuse(
+            Rule.PLAN,
+            f"the {act} of {display(key)} needs {need}",
+            hint=f"add it, if {meaning(need)}; to leave this key as it is: "
+            f"{quote_command(['--leave-out', key_word(key)])}",
+        )
+
+    def preview(
+        self, tasks: Iterable[Task], identity: ClusterIdentity, warnings: tuple[str, ...]
+    ) -> RunPreview:
+        """Return what is shown."""
+        tasks = list(tasks)
+        groups = Counter(task.group for task in tasks if not task.protected)
+        return RunPreview(
+            plan=self._run.plan,
+            groups=dict(groups),
+            protected=tuple(task for task in tasks if task.protected),
+            done=self._done,
+            left_alone=self._left_alone,
+            waiting=self._waiting,
+            identity=identity,
+            warnings=warnings,
+        )
+
+    def leave_out(self) -> None:
+        """Write down what is left out.
+
+        Raises:
+            NotDurable: It cannot be written.
+        """
+        for order in self._left_out:
+            self._run.note(RunLine(order=order, left_out=True))
+
+    # -- one object after the other
+
+    def through(self, tasks: list[Task], progress: Progress) -> bool:
+        """Deal with one object after the other; say whether all went well."""
+        request = self._request
+        keys = {task.key for task in tasks}
+        with (
+            open_log(request.record_paths, operator_for(None, request.etcd_user), self._step) as log,
+            KeptLook(self._cluster, keys, progress, self._told.say) as look,
+        ):
+            cluster = msgspec.structs.replace(self._cluster, surroundings=look, datastore=look.now)
+            for task in tasks:
+                self._told.at(task)
+                self._step("run: next object")
+                try:
+                    with timer_kept():
+                        outcome = self._change(cluster, task, log)
+                except RefusedByRule as refusal:
+                    raise self._stopped(task, refusal) from None
+                ran = Ran(task=task, outcome=outcome)
+                # What was done is told whatever else fails.
+                self._told.told(ran)
+                if outcome.result is not None:
+                    self._run.note(_line(ran))
+                    self._step("run: outcome written down")
+                if not ran.well:
+                    return False
+                if outcome.signals:
+                    raise ended_by(outcome.signals[0])
+        return True
+
+    def _stopped(self, task: Task, refusal: RefusedByRule) -> RefusedByRule:
+        on = (
+            "look at it, then run the same again to go on; to leave it as it is, add "
+            f"{quote_command(['--leave-out', key_word(task.key)])}"
+        )
+        hint = f"{refusal.hint}; {on}" if refusal.hint else on
+        return RefusedByRule(refusal.message, rule=refusal.rule, hint=hint)
+
+    def _change(self, cluster: Cluster, task: Task, log: AuditLog) -> ChangeOutcome:
+        request, entry = self._request, task.entry
+        risks = tuple(risk for risk in request.accepted.risks if self._applies(risk, task))
+        accepted = msgspec.structs.replace(
+            request.accepted,
+            expect_mod_revision=None,
+            expect_value_sha256="",
+            risks=risks,
+            key_lost=task.declared,
+        )
+        common: dict[str, Any] = {
+            "reason": request.reason,
+            "accepted": accepted,
+            "record_paths": request.record_paths,
+            "api": request.api,
+            "etcd_user": request.etcd_user,
+            "dry_run": request.dry_run,
+            "expected": expectation_by(entry, self._run.plan.kube_system_uid or "", self._again),
+            "plan_flags": (self._flag,),
+            "log": log,
+        }
+        match task.decision:
+            case Decision.DELETE:
+                return run_delete(
+                    cluster,
+                    DeleteRequest(
+                        key=task.key, again=request.again, rescued=request.rescued, brief=True, **common
+                    ),
+                    Confirmed(),
+                    preview=lambda _found: None,
+                    step=self._step,
+                )
+            case Decision.RESTORE:
+                return run_restore(
+                    cluster,
+                    RestoreRequest(
+                        candidate=Candidate.of_revision(cluster, task.key, entry.readable_revision),
+                        replace_mod_revision=entry.mod_revision,
+                        **common,
+                    ),
+                    Confirmed(),
+                    preview=lambda _shown: None,
+                    step=self._step,
+                )
+            case Decision.REPAIR:
+                return run_repair(
+                    cluster,
+                    RepairRequest(key=task.key, **common),
+                    Confirmed(),
+                    preview=lambda _shown: None,
+                    step=self._step,
+                )
+            case Decision.NONE:
+                raise AssertionError("nothing is to be done to it")
+            case _:
+                assert_never(task.decision)
+
+    def _applies(self, risk: AcceptRisk, task: Task) -> bool:
+        """Say whether a risk that was accepted counts here: one of which the plan says nothing is a surprise."""
+        if risk is AcceptRisk.CLUSTER_BREAKING:
+            return bool(task.protected)
+        return risk in _NOT_OF_AN_ENTRY or f"--accept-risk {risk}" in task.entry.needs
+
+
+def paired(plan: DeletionPlan, decisions: Iterable[PlanDecision]) -> Iterator[tuple[PlanEntry, PlanDecision]]:
+    """Yield each entry of a plan with the decision on it.
+
+    Raises:
+        RefusedByRule: The plan has no decisions, or they are not those of its entries.
+    """
+    if len(plan.decisions) != len(plan.entries):
+        raise refuse(
+            Rule.PLAN,
+            f"the plan has {counted(len(plan.entries), 'object')} and {counted(len(plan.decisions), 'decision')}: it "
+            "is of a release without decisions, or some were removed",
+            hint="make a new one: etcdfix plan --from-report REPORT -o json --output-file FILE",
+        )
+    for entry, decision in zip(plan.entries, decisions, strict=True):
+        if (decision.order, decision.key, decision.key_base64) != (entry.order, entry.key, entry.key_base64):
+            raise refuse(
+                Rule.PLAN,
+                f"decision {decision.order} of the plan is on {safe_text(decision.key)}, and entry {entry.order} is "
+                f"{safe_text(entry.key)}: their order was changed",
+                hint="edit the word after decision and nothing else, or make a new plan",
+            )
+        _check_decision(entry, decision)
+        yield entry, decision
+
+
+def _check_decision(entry: PlanEntry, decision: PlanDecision) -> None:
+    allowed = decision_on(entry).allowed
+    if decision.decision not in allowed:
+        raise ConfigurationError(
+            f"the plan decides {safe_text(decision.decision)!r} on {safe_text(entry.key)}, which allows "
+            f"{', '.join(allowed)}",
+            hint="edit the word after decision",
+        )
+
+
+def _line(ran: Ran) -> RunLine:
+    outcome = ran.outcome
+    result = outcome.result
+    assert result is not None  # a dry run is not written down
+    if result is not DONE[ran.task.decision]:
+        # Nothing is settled: the entry stays open, and is looked at live once more.
+        return RunLine(order=ran.task.entry.order, detail=f"{result}: {outcome.detail}")
+    return RunLine(
+        order=ran.task.entry.order,
+        outcome=result.value,
+        detail=outcome.detail,
+        record=outcome.head.sequence if outcome.head is not None else 0,
+    )
+
+
+def _is_done(outcome: str, verb: str) -> bool:
+    """Say whether a closed intent leaves nothing to do."""
+    if outcome == Result.APPLIED_OR_GONE:
+        return verb == Verb.DELETE
+    return outcome in {result.value for result in DONE.values()}

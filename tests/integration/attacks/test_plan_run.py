@@ -1,0 +1,709 @@
+"""Runs over many keys that somebody tries to turn against healthy objects, or that meet the unexpected midway."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from etcdfix.testing.servers import EtcdServer, EtcdServers
+from tests.support.attacks import TRUE, seal
+from tests.support.change_runs import ACKNOWLEDGED, Ran, typing
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, namespace_object, provider, secret
+from tests.support.plan_runs import DECLARED, GROUP, Planned
+
+pytestmark = pytest.mark.etcd
+
+
+@pytest.fixture
+def planned(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Planned:
+    tmp_path.chmod(0o700)
+    return Planned(etcd, prefix, tmp_path, capfd)
+
+
+def test_a_run_deletes_what_the_plan_decides(planned: Planned) -> None:
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan()
+    assert planned.outcomes() == {"a": "", "b": "", "c": ""}
+    assert {each["decision"] for each in planned.document()["decisions"]} == {"none"}  # the key may turn up
+    planned.decide(a="delete", b="delete")
+    ran = planned.work(*DECLARED, "-o", "json", count=2)
+    assert ran.code == 0, ran
+    document = json.loads(ran.out)
+    assert [each["result"] for each in document["objects"]] == ["deleted", "deleted"]
+    assert (document["left"], document["left_alone"], document["stopped_at"]) == (0, 1, None)
+    assert planned.there(keys) == [False, False, True]
+    assert planned.outcomes() == {"a": "deleted", "b": "deleted", "c": ""}
+    assert len(planned.kept()) == 2
+    planned.agree()
+    again = planned.work("-o", "json")
+    assert again.code == 0, again
+    assert json.loads(again.out)["done_before"] == 2
+    assert planned.there(keys) == [False, False, True]
+
+
+def test_a_dry_run_checks_everything_and_changes_nothing(planned: Planned) -> None:
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    before, plan = planned.etcd.revision(), planned.plan.read_bytes()
+    ran = planned.work(*DECLARED, "--dry-run", "-o", "json")
+    assert ran.code == 0, ran
+    assert [each["result"] for each in json.loads(ran.out)["objects"]] == ["dry-run", "dry-run"]
+    assert (planned.etcd.revision(), planned.plan.read_bytes()) == (before, plan)
+    assert planned.there(keys) == [True, True]
+    assert [event.annotations.type for event in planned.events()] == ["dry-run", "dry-run"]
+    assert not planned.kept()
+
+
+# -- confirmation
+
+
+def refused(ran: Ran, *words: str) -> None:
+    assert ran.code == 4, ran
+    for word in words:
+        assert word in ran.err, (word, ran.err)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (),
+        ("--confirm-count", f"{GROUP}=3"),
+        ("--confirm-count", f"{GROUP}2=2"),
+        ("--confirm-count", "delete/secrets=2"),
+    ],
+)
+def test_a_count_that_is_not_the_groups(planned: Planned, given: tuple[str, ...]) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    plan = planned.plan.read_bytes()
+    with planned.nothing_changes():
+        refused(planned.work(*DECLARED, *given), "2 was not typed back", GROUP)
+    assert planned.plan.read_bytes() == plan
+    assert not Path(f"{planned.plan}.run").exists()
+
+
+@pytest.mark.parametrize(("count", "code"), [("2", 0), ("3", 4), ("2 ", 4), ("", 4), ("y", 4)])
+def test_the_count_typed_at_a_terminal(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch, count: str, code: int
+) -> None:
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    with typing(monkeypatch, "aescbc/v1/key2", count):
+        assert planned.work(*DECLARED).code == code
+    assert planned.there(keys) == [bool(code), bool(code)]
+
+
+def test_a_lost_key_that_is_mistyped(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    with planned.nothing_changes(), typing(monkeypatch, "aescbc/v1/key1", "2"):
+        refused(planned.work(*DECLARED), "the lost key was not typed back")
+
+
+def test_yes_is_no_option_of_a_run(planned: Planned) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    with planned.nothing_changes():
+        assert planned.work(*DECLARED, "--yes").code == 2
+
+
+def protected(planned: Planned) -> bytes:
+    """Put a broken Secret into kube-system."""
+    key = planned.key("kube-system/token")
+    planned.etcd.put(key, aescbc(secret("token"), KEY_2, "key2"))
+    return key
+
+
+def test_a_protected_object_is_typed_by_itself(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = planned.furnish("a", "b")
+    key = protected(planned)
+    planned.make_plan(all="delete")
+    accepted = (*DECLARED, "--accept-risk", "cluster-breaking")
+    with planned.nothing_changes():
+        refused(planned.work(*DECLARED, count=2), "needs --accept-risk cluster-breaking", "--leave-out")
+        refused(planned.work(*accepted, count=3), "was not typed back")
+        refused(planned.work(*accepted, count=2), "is protected", "--confirm-protected")
+        with typing(monkeypatch, "aescbc/v1/key2", "2", key.decode().upper()):
+            refused(planned.work(*accepted), "is protected")
+    with typing(monkeypatch, "aescbc/v1/key2", "2", key.decode()):
+        assert planned.work(*accepted).code == 0
+    assert planned.there([*keys, key]) == [False, False, False]
+
+
+def test_a_protected_object_that_is_left_out(planned: Planned) -> None:
+    keys = planned.furnish("a", "b")
+    key = protected(planned)
+    planned.make_plan(all="delete")
+    assert planned.work(*DECLARED, "--leave-out", key.decode(), count=2).code == 0
+    assert planned.there([*keys, key]) == [False, False, True]
+    decided = {each["key"]: each["decision"] for each in planned.document()["decisions"]}
+    assert decided[key.decode()] == "none"
+
+
+# -- the plan
+
+
+def test_decisions_that_are_none(planned: Planned) -> None:
+    keys = planned.furnish("a", "b")
+    planned.make_plan()
+    for word in ("remove", "", "restore", "repair", "DELETE"):
+        planned.decide(a=word)
+        with planned.nothing_changes():
+            ran = planned.work(*DECLARED, count=1)
+        assert ran.code == 2, (word, ran)
+        assert "allows delete, none" in ran.err
+        assert len(ran.err.splitlines()) <= 3
+    document = planned.document()
+    document["decisions"][0]["allowed"] = ["delete", "restore", "none"]
+    document["decisions"][0]["decision"] = "restore"
+    planned.plan.write_text(json.dumps(document))
+    with planned.nothing_changes():
+        assert planned.work(*DECLARED, count=1).code == 2
+    assert planned.there(keys) == [True, True]
+
+
+@pytest.mark.parametrize("edit", ["doubled", "swapped", "other key", "dropped", "no decisions", "entry"])
+def test_a_plan_that_was_edited(planned: Planned, edit: str) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    document = planned.document()
+    decisions = document["decisions"]
+    if edit == "doubled":
+        decisions.append(decisions[0])
+    elif edit == "swapped":
+        decisions.reverse()
+    elif edit == "other key":
+        decisions[0]["key"] = planned.key("shop/healthy-0").decode()
+    elif edit == "dropped":
+        del decisions[0]
+    elif edit == "no decisions":
+        del document["decisions"]
+    else:
+        document["entries"][0]["key"] = planned.key("shop/healthy-0").decode()
+        decisions[0]["key"] = planned.key("shop/healthy-0").decode()
+    planned.plan.write_text(json.dumps(document))
+    with planned.nothing_changes():
+        ran = planned.work(*DECLARED, count=2)
+    assert ran.code == (2 if edit == "entry" else 4), ran
+
+
+def test_a_plan_of_nothing(planned: Planned) -> None:
+    keys = planned.furnish("a", "b")
+    planned.make_plan()
+    for key in keys:
+        planned.etcd.delete(key)
+    planned.put("broken", b"k8s:enc:aescbc:v1:key1:short")
+    planned.make_plan(all="none")
+    with planned.nothing_changes():
+        ran = planned.work("-o", "json")
+    assert ran.code == 0, ran
+    assert json.loads(ran.out)["left"] == 0
+
+
+def test_two_runs_at_once(planned: Planned) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    from etcdfix.operations.change.run_file import RunFile
+
+    with planned.nothing_changes(), RunFile.open(planned.plan):
+        refused(planned.work(*DECLARED, count=2), "another run works through")
+    assert planned.work(*DECLARED, count=2).code == 0
+
+
+def test_a_plan_behind_a_link(planned: Planned) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    real = planned.folder / "real.json"
+    planned.plan.rename(real)
+    planned.plan.symlink_to(real)
+    with planned.nothing_changes():
+        assert planned.work(*DECLARED, count=2).code in {2, 4}
+
+
+# -- what is live
+
+
+def test_a_configuration_that_reads_them(planned: Planned) -> None:
+    """The plan was made with the wrong one: another digest, so that nothing of it counts."""
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    planned.configure(provider("aescbc", key1=KEY_1, key2=KEY_2), IDENTITY)
+    with planned.nothing_changes():
+        refused(planned.work(*DECLARED, count=2), "another encryption configuration")
+
+
+def test_another_cluster_in_the_same_etcd(planned: Planned) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    planned.put("kube-system", namespace_object("kube-system", "another-uid"), resource="namespaces")
+    with planned.nothing_changes():
+        refused(planned.work(*DECLARED, count=2), "the plan is of the cluster")
+
+
+def test_another_etcd_with_the_same_cluster(planned: Planned, etcd_servers: EtcdServers) -> None:
+    """As after a snapshot was restored beside it: same uid, same keys."""
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    other = etcd_servers.start()
+    try:
+        with planned.source() as source:
+            other.put_all((stored.key, stored.value) for stored in source.current(planned.prefix.encode()))
+        planned.endpoints = other.endpoint
+        before = other.revision()
+        refused(planned.work(*DECLARED, count=2), "the plan is of etcd")
+        assert other.revision() == before
+    finally:
+        other.stop()
+
+
+@pytest.mark.parametrize("now", ["gone", "written again", "healthy"])
+def test_a_key_that_changed_since_the_plan(planned: Planned, now: str) -> None:
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    healthy = aescbc(secret("b"))
+    if now == "gone":
+        planned.etcd.delete(keys[1])
+    elif now == "written again":
+        planned.etcd.put(keys[1], aescbc(secret("b"), KEY_2, "key2"))
+    else:
+        planned.etcd.put(keys[1], healthy)
+    ran = planned.work(*DECLARED, "-o", "json", count=3)
+    assert ran.code == 4, ran
+    document = json.loads(ran.out)
+    assert document["stopped_at"] == keys[1].decode()
+    assert document["left"] == 2
+    assert f"--leave-out {keys[1].decode()}" in document["refusal"]["next_step"]
+    assert planned.stored(keys[0]) is None
+    assert planned.stored(keys[2]) is not None
+    if now == "healthy":
+        assert planned.stored(keys[1]) == healthy
+    assert planned.outcomes() == {"a": "deleted", "b": "", "c": ""}
+    ran = planned.work(*DECLARED, "--leave-out", keys[1].decode(), count=1)
+    if now == "healthy":
+        # Under the lost key nothing opens, but one failing value alone is no pattern: it is declared all the same.
+        assert planned.stored(keys[1]) == healthy
+    assert ran.code == 0, ran
+    assert planned.stored(keys[2]) is None
+
+
+# -- what happens in the middle
+
+
+def at_object(monkeypatch: pytest.MonkeyPatch, number: int, happens: object) -> None:
+    """Let something happen just before an object of the run is looked at."""
+    from etcdfix.operations.change import run_plan as module
+
+    seen = 0
+    change = module._Work._change
+
+    def changed(self: object, cluster: object, task: object, log: object) -> object:
+        nonlocal seen
+        seen += 1
+        if seen == number:
+            happens()  # type: ignore[operator]
+        return change(self, cluster, task, log)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module._Work, "_change", changed)
+
+
+def test_a_writer_that_has_the_lost_key(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value that opens under the key, written before the next target and after the failing ones: it was not lost."""
+    keys = planned.furnish("a", "b", "c")
+    late = planned.key("shop/zz")
+    planned.etcd.put(planned.key("shop/y"), aescbc(secret("y"), KEY_1, "key2"))
+    planned.etcd.put(late, aescbc(secret("zz"), KEY_2, "key2"))
+    planned.make_plan(all="delete")
+    ran = planned.work(*DECLARED, count=4, group=GROUP)
+    assert ran.code == 4, ran
+    assert planned.stored(late) is not None
+    assert planned.there(keys) in ([False] * 3, [True] * 3)
+
+
+def test_values_that_begin_to_open_under_the_lost_key(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An API server that has other bytes of key2 writes: what fails is too few to be a pattern then, or is no loss."""
+    keys = planned.furnish("a", "b", "c", "d")
+    planned.make_plan(all="delete")
+
+    def write() -> None:
+        # Many read under the key now: what fails may be damage, and of each that has to be shown.
+        planned.etcd.put_all(
+            (planned.key(f"shop/new-{n}"), aescbc(secret(f"new-{n}"), KEY_1, "key2")) for n in range(5)
+        )
+        planned.etcd.put(keys[2], aescbc(secret("c"), KEY_1, "key2"))
+
+    at_object(monkeypatch, 3, write)
+    ran = planned.work(*DECLARED, count=4)
+    assert ran.code == 4, ran
+    assert planned.there(keys) == [False, False, True, True]
+    assert planned.stored(keys[2]) == aescbc(secret("c"), KEY_1, "key2")
+    planned.agree()
+
+
+def test_a_key_that_is_written_between_the_look_and_its_turn(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    at_object(monkeypatch, 2, lambda: planned.etcd.put(keys[1], aescbc(secret("b"), KEY_2, "key2")))
+    refused(planned.work(*DECLARED, count=3), "stands at mod_revision")
+    assert planned.there(keys) == [False, True, True]
+    planned.agree()
+
+
+def test_another_value_that_fails_in_the_middle(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is looked at anew, and the run goes on: it changes nothing of what is known of the others."""
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    more = planned.key("shop/more")
+    at_object(monkeypatch, 2, lambda: planned.etcd.put(more, aescbc(secret("more"), KEY_2, "key2")))
+    ran = planned.work(*DECLARED, count=3)
+    assert ran.code == 0, ran
+    assert "everything is looked at again" in ran.err
+    assert planned.there([*keys, more]) == [False, False, False, True]
+    planned.agree()
+
+
+def test_kube_system_that_is_made_anew_in_the_middle(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+
+    def replace() -> None:
+        planned.etcd.delete(planned.key("kube-system", "namespaces"))
+        planned.put("kube-system", namespace_object("kube-system", "another-uid"), resource="namespaces")
+
+    at_object(monkeypatch, 2, replace)
+    refused(planned.work(*DECLARED, count=3), "cluster")
+    assert planned.there(keys) == [False, True, True]
+    planned.agree()
+
+
+@pytest.mark.parametrize("where", ["intent", "outcome", "line"])
+def test_ctrl_c_finishes_the_key_at_hand(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    import os
+    import signal
+
+    from etcdfix.operations.change.run_file import RunFile, RunLine
+    from etcdfix.remediation.audit.log import AuditLog
+
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    seen = 0
+
+    def once(at: int) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    if where == "line":
+        note = RunFile.note
+
+        def noted(self: RunFile, line: RunLine) -> None:
+            note(self, line)
+            once(2)
+
+        monkeypatch.setattr(RunFile, "note", noted)
+    else:
+        append = AuditLog.append_draft
+        at = 3 if where == "intent" else 4
+
+        def appended(self: AuditLog, draft: object) -> object:
+            found = append(self, draft)  # type: ignore[arg-type]
+            once(at)
+            return found
+
+        monkeypatch.setattr(AuditLog, "append_draft", appended)
+    ran = planned.work(*DECLARED, count=3)
+    assert ran.code == 130, ran
+    assert planned.there(keys) == [False, False, True]
+    planned.agree()
+    assert planned.outcomes() == {"a": "deleted", "b": "deleted", "c": ""}
+    monkeypatch.undo()
+    assert planned.work(*DECLARED, count=1).code == 0
+    planned.agree()
+    assert planned.there(keys) == [False] * 3
+
+
+# -- repairs and restores
+
+
+def mixed(planned: Planned) -> tuple[bytes, bytes, bytes]:
+    """Store one Secret with a flipped bit, one that an earlier revision has whole, and one cut short for good."""
+    planned.configure(provider("aesgcm", key1=TRUE), provider("aescbc", old=KEY_1), IDENTITY)
+    flipped, earlier, cut = (planned.key(f"shop/{name}") for name in ("flipped", "earlier", "cut"))
+    for name in ("healthy-0", "healthy-1", "healthy-2"):
+        planned.etcd.put(planned.key(f"shop/{name}"), aescbc(secret(name), KEY_1, "old"))
+    value = seal("aesgcm", secret("flipped"), flipped)
+    planned.etcd.put(flipped, value[:-40] + bytes([value[-40] ^ 1]) + value[-39:])
+    planned.etcd.put(earlier, seal("aesgcm", secret("earlier"), earlier))
+    planned.etcd.put(earlier, b"k8s:enc:aesgcm:v1:key1:short")
+    planned.etcd.put(cut, b"k8s:enc:aesgcm:v1:key1:short")
+    planned.secrets("aesgcm", ["whole-0", "whole-1", "whole-2"])
+    return flipped, earlier, cut
+
+
+COUNTS = (
+    "--confirm-count", "repair/secrets/ciphertext-damaged/aesgcm/v1/key1=1",
+    "--confirm-count", "restore/secrets/value-truncated/aesgcm/v1/key1=1",
+    "--confirm-count", "delete/secrets/value-truncated/aesgcm/v1/key1=1",
+)  # fmt: skip
+
+
+def test_a_plan_proposes_what_destroys_least_and_the_run_does_it(planned: Planned) -> None:
+    flipped, earlier, cut = mixed(planned)
+    planned.make_plan()
+    decided = {each["key"]: each["decision"] for each in planned.document()["decisions"]}
+    assert decided == {flipped.decode(): "repair", earlier.decode(): "restore", cut.decode(): "delete"}
+    dry = planned.work(*COUNTS, "--dry-run", "-o", "json")
+    assert dry.code == 0, dry
+    ran = planned.work(*COUNTS, "-o", "json")
+    assert ran.code == 0, ran
+    assert planned.outcomes() == {"flipped": "repaired", "earlier": "restored", "cut": "deleted"}
+    with planned.cluster() as cluster:
+        for key in (flipped, earlier):
+            stored = cluster.source.get(key)
+            assert stored is not None
+            assert cluster.examiner.examine(stored).verdict.outcome == "readable"
+    assert planned.stored(cut) is None
+    assert len(planned.kept()) == 3
+    planned.work(*COUNTS)
+    assert {event.annotations.outcome for event in planned.events() if event.annotations.outcome} == {
+        "repaired", "restored", "deleted",
+    }  # fmt: skip
+
+
+def test_a_reviewer_who_decides_otherwise(planned: Planned) -> None:
+    flipped, earlier, cut = mixed(planned)
+    planned.make_plan(flipped="none", earlier="delete", cut="none")
+    group = "delete/secrets/value-truncated/aesgcm/v1/key1"
+    assert planned.work(count=1, group=group).code == 0
+    assert planned.there([flipped, earlier, cut]) == [True, False, True]
+
+
+def test_an_earlier_revision_that_was_compacted_meanwhile(planned: Planned) -> None:
+    _flipped, earlier, cut = mixed(planned)
+    planned.make_plan()
+    planned.etcd.compact()
+    ran = planned.work(*COUNTS, "-o", "json")
+    assert ran.code in {4, 5}, ran
+    assert json.loads(ran.out)["stopped_at"] == earlier.decode()
+    assert planned.stored(earlier) == b"k8s:enc:aesgcm:v1:key1:short"
+    assert (planned.stored(cut) is None) == (planned.outcomes()["cut"] == "deleted")
+
+
+# -- protected meanwhile
+
+
+def test_a_dependent_that_makes_a_key_protected_in_the_middle(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cluster-breaking was accepted for the one object that the plan calls protected, and for no other."""
+    keys = planned.furnish("a", "b", "c")
+    key = protected(planned)
+    planned.make_plan(all="delete")
+    from etcdfix.remediation.preflight import deletion
+
+    look = deletion._breaking
+    done = 0
+
+    def breaking(assessment: object) -> str:
+        nonlocal done
+        done += 1
+        return "a webhook of everything needs it" if done == 2 else look(assessment)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(deletion, "_breaking", breaking)
+    accepted = ("--accept-risk", "cluster-breaking", "--confirm-protected", key.decode())
+    ran = planned.work(*DECLARED, *accepted, "-o", "json", count=3)
+    assert ran.code == 4, ran
+    document = json.loads(ran.out)
+    assert document["refusal"]["rule"] == "cluster-breaking"
+    assert len(document["objects"]) == 1
+    assert sum(planned.there([*keys, key])) == 3
+    planned.agree()
+
+
+# -- full disks, and a damaged file beside the plan
+
+
+@pytest.mark.parametrize("what", ["plan run: before write line", "plan run: before fsync file"])
+def test_a_disk_that_is_full_when_an_outcome_is_written_down(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    from etcdfix.operations.change import run_file
+    from etcdfix.remediation import durable
+
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    real = durable.announced
+    failing = 3 if "write" in what else 2
+
+    def announced(step: object, name: str, action: str) -> object:
+        nonlocal failing
+        if f"{name}: before {action}" == what:
+            failing -= 1
+            if failing == 0:
+                raise OSError(28, "No space left on device")
+        return real(step, name, action)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run_file, "announced", announced)
+    ran = planned.work(*DECLARED, count=3)
+    assert ran.code == 4, ran
+    assert "No space left" in ran.err
+    assert "DELETED" in ran.out
+    gone = planned.there(keys).count(False)
+    assert 1 <= gone <= 2
+    monkeypatch.undo()
+    ran = planned.work(*DECLARED, count=3 - gone)
+    assert ran.code == 0, ran
+    planned.agree()
+    assert planned.outcomes() == dict.fromkeys("abc", "deleted")
+    assert len(planned.kept()) == 3
+
+
+@pytest.mark.parametrize("where", ["backup", "audit log", "plan"])
+def test_a_place_that_takes_no_more(planned: Planned, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    from etcdfix.remediation import durable
+    from etcdfix.remediation.audit import log as log_module
+
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    count = 0
+
+    def fails(real: object, most: int) -> object:
+        def announced(step: object, name: str, action: str) -> object:
+            nonlocal count
+            if name == where and action.startswith("write"):
+                count += 1
+                if count == most:
+                    raise OSError(28, "No space left on device")
+            return real(step, name, action)  # type: ignore[operator]
+
+        return announced
+
+    if where == "audit log":
+        monkeypatch.setattr(log_module, "announced", fails(durable.announced, 3))
+    else:
+        monkeypatch.setattr(durable, "announced", fails(durable.announced, 2 if where == "backup" else 1))
+    ran = planned.work(*DECLARED, count=3)
+    assert ran.code == 4, ran
+    assert planned.there(keys) == ([False] * 3 if where == "plan" else [False, True, True])
+    monkeypatch.undo()
+    left = 0 if where == "plan" else 2
+    ran = planned.work(*(DECLARED if left else ()), count=left)
+    assert ran.code == 0, ran
+    planned.agree()
+    assert planned.outcomes() == dict.fromkeys("abc", "deleted")
+
+
+def test_what_stands_beside_the_plan_is_of_another(planned: Planned) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    beside = Path(f"{planned.plan}.run")
+    for raw in (b"not of ours\n", b'{"plan":"sha256:00","audit_log":"x"}\n', b'{"order":1}\n'):
+        beside.write_bytes(raw)
+        beside.chmod(0o600)
+        with planned.nothing_changes():
+            refused(planned.work(*DECLARED, count=2), str(beside))
+        assert beside.read_bytes() == raw
+    beside.write_bytes(b'{"plan":"sha')  # torn: it was killed
+    assert planned.work(*DECLARED, count=2).code == 0
+    planned.agree()
+
+
+def test_the_runs_of_one_plan_are_recorded_in_one_log(planned: Planned) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(a="delete")
+    assert planned.work(*DECLARED, count=1).code == 0
+    planned.decide(b="delete")
+    first, planned.log = planned.log, planned.log.with_name("other.jsonl")
+    with planned.nothing_changes():
+        refused(planned.work(*DECLARED, count=1), str(first))
+
+
+def test_a_snapshot_is_no_source_of_a_run(planned: Planned) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    snapshot = planned.folder / "snapshot.db"
+    planned.etcd.etcdctl("snapshot", "save", snapshot)
+    arguments = ["plan", "--run", str(planned.plan), ACKNOWLEDGED, "--snapshot", str(snapshot)]
+    with planned.nothing_changes():
+        ran = planned.run(*arguments, *planned.common()[4:])
+    assert ran.code == 4, ran
+    assert "a snapshot file cannot be changed" in ran.err
+
+
+def test_kine_is_no_source_of_a_run(planned: Planned) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    with planned.nothing_changes():
+        ran = planned.work(*DECLARED, "--kine", str(planned.folder / "state.db"), count=2)
+    assert ran.code == 2, ran
+    assert "--kine" in ran.err
+
+
+def test_an_old_plan_has_no_decisions(planned: Planned) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    document = planned.document()
+    for field in ("decisions", "audit_log"):
+        del document[field]
+    planned.plan.write_text(json.dumps(document))
+    with planned.nothing_changes():
+        refused(planned.work(*DECLARED, count=2), "of a release without decisions", "make a new one")
+    key = planned.key("shop/a")
+    assert planned.delete(key, "--plan", str(planned.plan), *DECLARED).code == 0
+
+
+def test_hostile_names_of_keys(planned: Planned) -> None:
+    """Names of encryption keys come from whoever wrote the value."""
+    hostile = "key2\x1b[31m/../x=9"
+    planned.configure(provider("aescbc", key1=KEY_1), IDENTITY)
+    planned.etcd.put_all(
+        (planned.key(f"shop/{name}"), aescbc(secret(name), KEY_2, hostile)) for name in ("a", "b")
+    )
+    planned.make_plan(all="delete")
+    ran = planned.work("--accept-no-api-server")
+    assert ran.code in {2, 4}, ran
+    assert "\x1b" not in ran.out + ran.err
+
+
+def test_a_plan_that_is_made_anew_during_its_run(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    old = planned.plan.read_bytes()
+    newer = json.loads(old)
+
+    def replace() -> None:
+        planned.etcd.put(planned.key("shop/more"), aescbc(secret("more"), KEY_2, "key2"))
+        planned.make_plan()
+
+    at_object(monkeypatch, 2, replace)
+    refused(planned.work(*DECLARED, count=2), "was replaced by another plan while it was worked through")
+    assert planned.document()["content_sha256"] != newer["content_sha256"]
+    assert planned.there(keys) == [False, False]
+    beside = Path(f"{planned.plan}.run")
+    assert beside.read_bytes().count(b"deleted") == 2
+    with planned.nothing_changes():
+        refused(planned.work(*DECLARED), "it is of a run over another plan")
+
+
+def test_a_decision_that_is_made_during_the_run_counts_for_the_next(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = planned.furnish("a", "b")
+    planned.make_plan(a="delete")
+    at_object(monkeypatch, 1, lambda: planned.decide(b="delete"))
+    assert planned.work(*DECLARED, count=1).code == 0
+    assert planned.there(keys) == [False, True]
+    monkeypatch.undo()
+    assert planned.work(*DECLARED, count=1).code == 0
+    assert planned.there(keys) == [False, False]
+    planned.agree()

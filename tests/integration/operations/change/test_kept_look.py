@@ -1,0 +1,360 @@
+"""One look that is kept up to date says of every value what a fresh look says."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.transformer import Transformers, no_plugin
+from etcdfix.errors import RefusedByRule, SourceUnreachable
+from etcdfix.examine import Examiner
+from etcdfix.examine_all import no_progress
+from etcdfix.graph.assess import assess
+from etcdfix.model import Outcome
+from etcdfix.operations.change.kept_look import KeptLook
+from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.remediation.preflight.surroundings import FRESH, Surroundings
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.etcd.following import Following
+from etcdfix.sources.live import LiveSource
+from etcdfix.storagekey import StorageLayout
+from etcdfix.testing.servers import EtcdServer, EtcdServers
+from tests.support import impact_objects
+from tests.support.attacks import Attacked, seal
+from tests.support.decoders import shared_decoder
+from tests.support.impact_objects import BROKEN, owner
+from tests.support.objects import IDENTITY, provider
+from tests.support.thorough import THOROUGH
+
+pytestmark = pytest.mark.etcd
+
+KEY_1, KEY_2, OTHER = (bytes(range(start, start + 32)) for start in (0, 50, 100))
+GROUP = "example.com"
+
+
+@pytest.fixture
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Attacked:
+    found = Attacked(etcd, prefix, tmp_path, capfd)
+    found.configure(provider("aesgcm", key1=KEY_1, key2=KEY_2), provider("secretbox", box=KEY_1), IDENTITY)
+    return found
+
+
+@contextmanager
+def opened(registry: Attacked, *, no_encryption: bool = False) -> Iterator[Cluster]:
+    transformers = None
+    if not no_encryption:
+        configuration = parse_configuration(registry.config.read_bytes(), path="config.yaml")
+        transformers = Transformers.from_configuration(configuration, no_plugin)
+    with LiveSource(EtcdConnection(endpoints=(registry.endpoints,))) as source:
+        examiner = Examiner(StorageLayout(registry.prefix), transformers, shared_decoder(None))
+        examiner.learn_custom_resources(source)
+        yield Cluster(source, examiner, configured=not no_encryption, no_encryption=no_encryption)
+
+
+def said(cluster: Cluster, surroundings: Surroundings, key: bytes) -> Any:
+    """Return all that is said of a value, in plain values whose lists are sorted; None where it reads or is gone."""
+    reading = cluster.now.read_key(key)
+    if reading.stored is None:
+        return None
+    found = cluster.examiner.apart().examine(reading.stored)
+    if found.verdict.outcome in {Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT}:
+        return None
+    seen: dict[bytes, object] = {}
+
+    def see(other: Any) -> None:
+        if not other.opened:
+            seen[other.stored.key] = (other.stored.mod_revision, other.verdict.outcome, other.verdict.cause)
+
+    alike, graph = surroundings.look(cluster, reading, found, no_progress, see=see, graph=True)
+    assert graph is not None
+    assessment = assess(graph, cluster.source, cluster.examiner, key)
+    target = alike.target
+    assert target is not None
+    return _sorted(
+        {
+            "verdict": msgspec.to_builtins(target.verdict),
+            "repair": msgspec.to_builtins(target.repair),
+            "counts": {str(name): msgspec.to_builtins(counts) for name, counts in alike.counts.items()},
+            "opens": alike.transformer_opens,
+            "similar": msgspec.to_builtins(alike.similar),
+            "unread": {name: count for name, count in alike.unread.items() if count},
+            "keys": alike.keys,
+            "seen": sorted(map(str, seen.items())),
+            "assessment": msgspec.to_builtins(assessment),
+        }
+    )
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _sorted(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return sorted((_sorted(item) for item in value), key=repr)
+    return value
+
+
+def quietly(_text: str) -> None:
+    """Take what nobody reads here."""
+
+
+class World:
+    """Writes at random, within a small world in which everything refers to everything."""
+
+    def __init__(self, registry: Attacked, seed: int) -> None:
+        self.registry = registry
+        self.random = random.Random(seed)
+        self.salt = 0
+
+    def step(self) -> None:
+        """Write one thing."""
+        self.random.choice(
+            [
+                self.secret,
+                self.secret,
+                self.secret,
+                self.pod,
+                self.pod,
+                self.workload,
+                self.custom,
+                self.definition,
+            ]
+        )()
+
+    @property
+    def secrets(self) -> list[bytes]:
+        return [self.registry.key(f"shop/s{number}") for number in range(6)]
+
+    @property
+    def customs(self) -> list[bytes]:
+        return [f"{self.registry.prefix}/{GROUP}/widgets/shop/w{number}".encode() for number in range(3)]
+
+    def _made(self, make: Callable[[impact_objects.Cluster], str]) -> tuple[bytes, bytes]:
+        made = impact_objects.Cluster(self.registry.prefix)
+        key = make(made)
+        return key.encode(), made.values[key]
+
+    def _put_or_delete(self, key: bytes, value: bytes) -> None:
+        if self.random.random() < 0.25:
+            self.registry.etcd.delete(key)
+        elif self.random.random() < 0.15:
+            self.registry.etcd.put(key, BROKEN)
+        else:
+            self.registry.etcd.put(key, value)
+
+    def secret(self) -> None:
+        name = f"s{self.random.randrange(6)}"
+        key, plain = self._made(lambda made: made.secret(name, uid=f"uid-{name}-{self.random.randrange(2)}"))
+        self.salt += 1
+        kind = self.random.choice(["aesgcm", "aesgcm", "secretbox"])
+        name_of_key = "box" if kind == "secretbox" else self.random.choice(["key1", "key2"])
+        right = KEY_2 if name_of_key == "key2" else KEY_1
+        value = seal(kind, plain, key, self.random.choice([right, right, OTHER]), name_of_key, salt=self.salt)
+        what = self.random.random()
+        if what < 0.2:
+            place = self.random.randrange(len(value) - 40, len(value))
+            value = value[:place] + bytes([value[place] ^ 4]) + value[place + 1 :]
+        elif what < 0.3:
+            value = value[:-9]
+        self._put_or_delete(key, value)
+
+    def pod(self) -> None:
+        name = f"p{self.random.randrange(4)}"
+        used = f"s{self.random.randrange(6)}"
+        owners = (
+            self.random.choice(
+                [
+                    owner("ReplicaSet", "r0"),
+                    owner("Widget", f"w{self.random.randrange(3)}", api_version=f"{GROUP}/v1"),
+                    owner("Gadget", f"w{self.random.randrange(3)}", api_version=f"{GROUP}/v1", uid="uid-w1"),
+                ]
+            ),
+        )
+        spec = {
+            "containers": [{"name": "main", "image": "web"}],
+            "volumes": [{"name": "v", "secret": {"secretName": used}}],
+        }
+        self._put_or_delete(*self._made(lambda made: made.pod(name, owners=owners, spec=spec)))
+
+    def workload(self) -> None:
+        owned = (owner("Deployment", "d0"),)
+        self._put_or_delete(
+            *self._made(lambda made: made.add("apps/v1", "ReplicaSet", "r0", "shop", owners=owned))
+        )
+
+    def custom(self) -> None:
+        key = self.random.choice(self.customs)
+        name = key.rpartition(b"/")[2].decode()
+        metadata: dict[str, Any] = {"name": name, "namespace": "shop", "uid": f"uid-{name}"}
+        if self.random.random() < 0.5:
+            metadata["ownerReferences"] = [owner("Gadget", "w0", api_version=f"{GROUP}/v1")]
+        value = {"apiVersion": f"{GROUP}/v1", "kind": "Widget", "metadata": metadata, "spec": {}}
+        self._put_or_delete(key, json.dumps(value).encode())
+
+    def definition(self) -> None:
+        if self.random.random() < 0.6:
+            return  # rarely: everything is looked at anew after it
+        self._put_or_delete(*self._made(lambda made: made.define(GROUP, "Widget")))
+
+
+@pytest.mark.parametrize("seed", range(40 if THOROUGH else 6))
+def test_it_says_what_a_fresh_look_says(registry: Attacked, seed: int) -> None:
+    world = World(registry, seed)
+    for _ in range(12):
+        world.step()
+    compared = 0
+    keys = (*world.secrets, *world.customs)
+    with opened(registry) as cluster, KeptLook(cluster, set(keys), no_progress, quietly) as look:
+        kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
+        for _ in range(25):
+            for _ in range(world.random.randrange(1, 4)):
+                world.step()
+            for key in keys:
+                look.catch_up_now()
+                ours = said(kept, look, key)
+                with opened(registry) as anew:
+                    theirs = said(anew, FRESH, key)
+                assert ours == theirs, key
+                compared += ours is not None
+    assert compared > 20
+
+
+def test_a_value_that_reads_in_the_place_of_another_needs_no_new_look(registry: Attacked) -> None:
+    """Heartbeats are nearly all that is written to a cluster."""
+    lost = registry.secrets("aesgcm", ["lost-0", "lost-1"], OTHER)
+    healthy = registry.secrets("aesgcm", ["a", "b", "c"], KEY_1)
+    with opened(registry) as cluster, KeptLook(cluster, set(lost), no_progress, quietly) as look:
+        kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
+        for number in range(10):
+            registry.etcd.put(healthy[1], registry.stored(healthy[1]) or b"")
+            registry.etcd.put(registry.key(f"p{number}", "configmaps"), b"k8s\x00")
+            registry.etcd.put(b"/elsewhere/entirely", b"%d" % number)
+            look.catch_up_now()
+            if number == 0:
+                assert said(kept, look, lost[0]) is not None
+        # The broken config maps do not read.
+        assert look.looks == 10
+        before = look.looks
+        for _ in range(10):
+            registry.etcd.put(healthy[1], registry.stored(healthy[1]) or b"")
+            registry.etcd.put(f"{registry.prefix}/masterleases/10.0.0.1".encode(), b"k8s\x00")
+            said(kept, look, lost[1])
+        registry.etcd.delete(lost[0])
+        said(kept, look, lost[1])
+        assert look.looks == before
+
+
+def test_who_refers_to_whom_is_told_to_those_who_ask(registry: Attacked) -> None:
+    (key,) = registry.secrets("aesgcm", ["lost"], OTHER)
+    with opened(registry) as cluster, KeptLook(cluster, {key}, no_progress, quietly) as look:
+        reading = cluster.now.read_key(key)
+        assert reading.stored is not None
+        found = cluster.examiner.apart().examine(reading.stored)
+        for surroundings in (look, FRESH):
+            for graph in (True, False):
+                around = surroundings.look(
+                    cluster, reading, found, no_progress, see=lambda _found: None, graph=graph
+                )
+                assert (around.graph is not None) == graph
+
+
+def test_a_compaction_that_took_what_was_not_told_is_a_new_look(registry: Attacked) -> None:
+    lost = registry.secrets("aesgcm", ["lost-0", "lost-1"], OTHER)
+    with opened(registry) as cluster, KeptLook(cluster, set(lost), no_progress, quietly) as look:
+        kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
+        look.catch_up_now()
+        look.close()  # as a watch does that etcd ended
+        registry.etcd.delete(lost[0])
+        registry.etcd.compact()
+        found = said(kept, look, lost[1])
+        assert found is not None
+        assert look.looks == 2
+
+
+def test_an_etcd_that_stands_at_an_earlier_revision_is_another(registry: Attacked) -> None:
+    with opened(registry) as cluster, KeptLook(cluster, (), no_progress, quietly) as look:
+        look.catch_up_now()
+        with pytest.raises(RefusedByRule, match="etcd stands at revision 1, and stood at"):
+            look.catch_up(1)
+
+
+def test_an_encrypted_value_that_is_written_speaks_against_no_encryption(
+    etcd_servers: EtcdServers, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    etcd = etcd_servers.start()
+    registry = Attacked(etcd, b"/registry", tmp_path, capfd)
+    key = registry.put("shop/broken", BROKEN)
+    with (
+        opened(registry, no_encryption=True) as cluster,
+        KeptLook(cluster, (), no_progress, quietly) as look,
+    ):
+        kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
+        look.catch_up_now()
+        assert said(kept, look, key) is not None
+        registry.etcd.put(b"/elsewhere/x" + registry.prefix.encode(), b"k8s:enc:aescbc:v1:key1:abc")
+        with pytest.raises(RefusedByRule, match="there is encryption at rest"):
+            said(kept, look, key)
+        registry.etcd.delete(b"/elsewhere/x" + registry.prefix.encode())
+        assert said(kept, look, key) is not None
+    etcd.stop()
+
+
+def test_a_watch_that_breaks_is_a_new_look(registry: Attacked, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = registry.secrets("aesgcm", ["lost-0", "lost-1"], OTHER)
+    with opened(registry) as cluster, KeptLook(cluster, set(lost), no_progress, quietly) as look:
+        kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
+        look.catch_up_now()
+        registry.etcd.delete(lost[0])
+        with monkeypatch.context() as patched:
+
+            def broken(_self: object) -> object:
+                patched.undo()
+                raise SourceUnreachable("the connection was lost")
+
+            patched.setattr(Following, "_next", broken)
+            assert said(kept, look, lost[1]) is not None
+        assert look.looks == 2
+
+
+def test_who_may_not_read_everything_gets_a_fresh_look_each_time(
+    registry: Attacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = registry.secrets("aesgcm", ["lost-0", "lost-1"], OTHER)
+    monkeypatch.setattr(LiveSource, "reads_all", False)
+    with opened(registry) as cluster, KeptLook(cluster, set(lost), no_progress, quietly) as look:
+        kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
+        landmarks = look.now.landmarks(cluster.examiner.layout, target=lost[0])
+        assert landmarks == cluster.now.landmarks(cluster.examiner.layout, target=lost[0]) or landmarks.marks
+        registry.etcd.delete(lost[0])
+        found = said(kept, look, lost[1])
+        with opened(registry) as anew:
+            assert found == said(anew, FRESH, lost[1])
+        assert look.looks == 0
+
+
+def test_what_a_plugin_answers_is_no_event_of_etcd(
+    registry: Attacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value behind a plugin may open by now although nobody wrote it: the look is not older than half a minute."""
+    lost = registry.secrets("aesgcm", ["lost-0", "lost-1"], OTHER)
+    with opened(registry) as cluster, KeptLook(cluster, set(lost), no_progress, quietly) as look:
+        plugins = SimpleNamespace(deferring=False, final=False, aside=nullcontext, over=False)
+        monkeypatch.setattr(cluster.examiner, "plugins", plugins)
+        kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
+        before = time.monotonic()
+        said(kept, look, lost[0])
+        said(kept, look, lost[1])
+        assert look.looks == 1
+        monkeypatch.setattr(time, "monotonic", lambda: before + 3600)
+        said(kept, look, lost[1])
+        assert look.looks == 2
+        assert (plugins.deferring, plugins.final) == (False, False)

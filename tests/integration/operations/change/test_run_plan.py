@@ -1,0 +1,73 @@
+"""The library's run over a plan: one look, one log, and the functions of the single commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from etcdfix.errors import AuditLogLocked
+from etcdfix.operations.change import run_plan as module
+from etcdfix.operations.change.kept_look import KeptLook
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.landmarks import read_landmarks, read_newest
+from etcdfix.remediation.preflight.similar_values import few_names
+from etcdfix.testing.servers import EtcdServer
+from tests.support.plan_runs import DECLARED, Planned
+
+pytestmark = pytest.mark.etcd
+
+
+@pytest.fixture
+def planned(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Planned:
+    tmp_path.chmod(0o700)
+    return Planned(etcd, prefix, tmp_path, capfd)
+
+
+def test_one_look_and_one_log(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    looks: list[KeptLook] = []
+    locked: list[bool] = []
+    change = module._Work._change
+
+    def changed(self: module._Work, cluster: object, task: object, log: object) -> object:
+        looks.append(cluster.surroundings)  # type: ignore[attr-defined]
+        try:
+            AuditLog.open(planned.log, wait_seconds=0).close()
+        except AuditLogLocked:
+            locked.append(True)
+        return change(self, cluster, task, log)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module._Work, "_change", changed)
+    assert planned.work(*DECLARED, "--dry-run").code == 0
+    assert planned.work(*DECLARED, count=3).code == 0
+    assert [look.looks for look in looks] == [1] * 6
+    assert locked == [True] * 6
+    assert not list(planned.log.parent.glob("*.reserve"))
+    planned.agree()
+
+
+def test_landmarks_are_those_that_are_listed_for_each_key(planned: Planned) -> None:
+    for number in range(6):
+        planned.put(f"node-{number}", b"k8s\x00", resource="minions")
+    with planned.cluster() as cluster:
+        layout = cluster.examiner.layout
+        newest = read_newest(cluster.client, layout)
+        for target in (
+            planned.key("node-5", "minions"),
+            planned.key("node-0", "minions"),
+            planned.key("kube-system", "namespaces"),
+            planned.key("shop/a"),
+        ):
+            found = read_landmarks(cluster.client, layout, target=target)
+            assert newest.landmarks(layout, target=target).marks == found.marks
+
+
+def test_many_names_are_counted_as_one() -> None:
+    from collections import Counter
+
+    counts = Counter({f"r{number}": 1 for number in range(120)})
+    counts["r0"] = 0
+    few = few_names(counts)
+    assert (len(few), sum(few.values()), few["other resources"]) == (101, 119, 19)

@@ -1,0 +1,100 @@
+"""Plans that are made and worked through as a person would, on a registry of one's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tests.support.attacks import Attacked
+from tests.support.change_runs import ACKNOWLEDGED, Ran
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, provider, secret
+
+LOST = "aescbc/v1/key2"
+GROUP = f"delete/secrets/wrong-key/{LOST}"
+RESTORED = "restore/secrets/value-truncated/aescbc/v1/key1"
+
+
+class Planned(Attacked):
+    """A registry with healthy Secrets under key1, and broken ones of which a plan is made."""
+
+    @property
+    def plan(self) -> Path:
+        return self.folder / "plan.json"
+
+    def furnish(self, *names: str, healthy: int = 3) -> list[bytes]:
+        """Store Secrets under a lost key2 between healthy ones; the configuration has other bytes for key2."""
+        self.configure(provider("aescbc", key1=KEY_1, key2=KEY_1), IDENTITY)
+        keys = [self.key(f"shop/{name}") for name in names]
+        self.etcd.put_all(
+            (key, aescbc(secret(name), KEY_2, "key2")) for name, key in zip(names, keys, strict=True)
+        )
+        self.etcd.put_all(
+            (self.key(f"shop/healthy-{number}"), aescbc(secret(f"healthy-{number}")))
+            for number in range(healthy)
+        )
+        return keys
+
+    def make_plan(self, **decisions: str) -> None:
+        """Scan, make a plan, and decide on keys by their name."""
+        where = [*self.where, "--etcd-prefix", self.prefix, "--encryption-config", str(self.config)]
+        report = self.folder / "report.json"
+        for path in (report, self.plan):
+            path.unlink(missing_ok=True)
+        scanned = self.run("scan", *where, "-o", "json", "--output-file", str(report))
+        assert scanned.code in {1, 3}, scanned
+        planned = self.run(
+            "plan", "--from-report", str(report), *where, "-o", "json", "--output-file", str(self.plan)
+        )
+        assert planned.code in {1, 3}, planned
+        self.decide(**decisions)
+
+    def decide(self, **decisions: str) -> None:
+        """Edit the plan as a reviewer does."""
+        document = self.document()
+        for decision in document["decisions"]:
+            name = decision["key"].rpartition("/")[2]
+            decision["decision"] = decisions.get(name, decisions.get("all", decision["decision"]))
+        self.plan.write_text(json.dumps(document, indent=1))
+
+    def document(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.plan.read_bytes())
+        return document
+
+    def outcomes(self) -> dict[str, str]:
+        """Return what the plan says of each key, by its name."""
+        return {
+            decision["key"].rpartition("/")[2]: decision["outcome"]
+            for decision in self.document()["decisions"]
+        }
+
+    def arguments(self, *arguments: str, count: int | None = None, group: str = GROUP) -> list[str]:
+        counts = [] if count is None else ["--confirm-count", f"{group}={count}"]
+        return ["plan", "--run", str(self.plan), ACKNOWLEDGED, *counts, *arguments, *self.common()]
+
+    def work(self, *arguments: str, count: int | None = None, group: str = GROUP) -> Ran:
+        """Work through the plan."""
+        return self.run(*self.arguments(*arguments, count=count, group=group))
+
+    def there(self, keys: Iterable[bytes]) -> list[bool]:
+        return [self.stored(key) is not None for key in keys]
+
+    def agree(self) -> None:
+        """Assert that plan, audit log and etcd tell the same, and that nothing healthy was touched."""
+        done: dict[str, str] = {}
+        for event in self.events():
+            if event.annotations.type in {"outcome", "reconciled"} and event.object_ref is not None:
+                done[event.object_ref.name] = event.annotations.outcome
+        for decision in self.document()["decisions"]:
+            key, outcome = decision["key"], decision["outcome"]
+            if outcome:
+                assert done[key.rpartition("/")[2]] == outcome, (key, outcome, done)
+            gone = self.stored(key.encode()) is None
+            assert not gone or outcome in {"deleted", "applied-or-gone"}, (key, outcome)
+        for number in range(3):
+            assert self.stored(self.key(f"shop/healthy-{number}")) == aescbc(secret(f"healthy-{number}"))
+        assert not Path(f"{self.plan}.run").exists()
+
+
+DECLARED = ("--declare-key-lost", LOST, "--accept-no-api-server")

@@ -1,0 +1,110 @@
+"""Counts that are taken back say what one pass over what is left says."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etcdfix.model import Confidence, Outcome, ServerBehaviour, StoredValue
+from etcdfix.storagekey import StorageLayout
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.judge import Verdict
+from etcdfix.verdicts.key_ledger import Counted, KeyLedger
+from etcdfix.verdicts.key_loss import KeyCounter
+
+PATH = b"/registry/secrets/shop/"
+DIRECTORY = StorageLayout("/registry").locate(PATH + b"x")[0]
+
+
+def examination(
+    number: int, outcome: Outcome, cause: Cause | None, damage: Damage, keys: tuple[str, ...], *, proven: bool
+) -> Examination:
+    stored = StoredValue(
+        PATH + b"%d" % number, b"", mod_revision=number, create_revision=1, version=1, lease=0
+    )
+    verdict = Verdict(
+        outcome,
+        cause,
+        Confidence.CERTAIN,
+        ServerBehaviour.NOT_ASKED,
+        "",
+        damage=damage,
+        key_proven=proven,
+    )
+    return Examination(
+        stored,
+        DIRECTORY,
+        "shop",
+        str(number),
+        "aescbc/v1/key1",
+        outcome is Outcome.READABLE,
+        False,
+        verdict,
+        rule="secrets",
+        key_fingerprints=keys,
+    )
+
+
+Found = tuple[tuple[Outcome, Cause | None, Damage], tuple[str, ...], bool]
+FOUND: st.SearchStrategy[Found] = st.tuples(
+    st.sampled_from(
+        [
+            (Outcome.READABLE, None, Damage.NONE),
+            (Outcome.INCONSISTENT, Cause.IDENTITY_MISMATCH, Damage.NONE),
+            (Outcome.NOT_AN_OBJECT, None, Damage.NONE),
+            (Outcome.UNDETERMINED, Cause.KMS_UNREACHABLE, Damage.NONE),
+            (Outcome.DECRYPT_FAILURE, Cause.WRONG_KEY, Damage.NONE),
+            (Outcome.DECRYPT_FAILURE, Cause.CIPHERTEXT_DAMAGED, Damage.LIKELY),
+            (Outcome.DECRYPT_FAILURE, Cause.VALUE_TRUNCATED, Damage.PROVEN),
+        ]
+    ),
+    st.sampled_from([("fp:1",), ("fp:2",), ("fp:1", "fp:2")]),
+    st.booleans(),
+)
+
+
+@given(st.lists(FOUND, min_size=1, max_size=30), st.data())
+def test_as_a_pass_over_what_is_left(values: list[Found], data: st.DataObject) -> None:
+    found = [
+        examination(number, *what, keys, proven=proven)
+        for number, (what, keys, proven) in enumerate(values, start=1)
+    ]
+    ledger = KeyLedger()
+    for each in found:
+        counted = Counted.of(each)
+        if counted is not None:
+            ledger.add(counted, each.stored.mod_revision)
+    gone = data.draw(st.sets(st.integers(0, len(found) - 1)))
+    for number in gone:
+        counted = Counted.of(found[number])
+        if counted is not None:
+            ledger.remove(counted, found[number].stored.mod_revision)
+    left = [each for number, each in enumerate(found) if number not in gone]
+    for target in left:
+        if target.verdict.outcome in {Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT}:
+            continue
+        counter = KeyCounter(target.stored, only=target.encryption_keys)
+        for each in left:
+            counter.add(each)
+        for name in target.encryption_keys:
+            expected = counter.of(name)
+            assert ledger.of(name, target.stored, target_counts=True) == expected
+    elsewhere = msgspec.structs.replace(found[0], rule="configmaps")
+    (name, *_) = elsewhere.encryption_keys
+    assert ledger.of(name, found[0].stored, target_counts=False).opened == 0
+    assert not ledger.has_unread(name, 0, 1000)
+
+
+def test_which_values_do_not_open_between_two_revisions() -> None:
+    ledger = KeyLedger()
+    lost = examination(5, Outcome.DECRYPT_FAILURE, Cause.WRONG_KEY, Damage.NONE, ("fp:1",), proven=False)
+    counted = Counted.of(lost)
+    assert counted is not None
+    ledger.add(counted, 5)
+    (name,) = lost.encryption_keys
+    assert [ledger.has_unread(name, *span) for span in ((1, 4), (1, 5), (5, 9), (6, 9))] == [
+        False, True, True, False,
+    ]  # fmt: skip

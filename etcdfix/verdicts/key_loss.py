@@ -6,7 +6,7 @@ One rule for a scan's advice, a plan, an impact and every change: see :func:`dou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -333,6 +333,17 @@ class OpenedSpans:
                     )
                     span.first, span.last = _NEVER, 0
         return taken
+
+    def hold(self, spans: Mapping[tuple[KeyName, str], tuple[int, int]]) -> None:
+        """Let encryption keys have opened what is said here, and nothing else.
+
+        Args:
+            spans: By key and resource: lowest and highest mod revision.
+        """
+        for (rule, resource), found in self._places.items():
+            for (transformer, key), span in found.items():
+                name = KeyName(rule, transformer, key)
+                span.first, span.last = spans.get((name, resource), (_NEVER, 0))
 
     def around(self, keys: Iterable[KeyName], resource: str, mod_revision: int) -> Neighbours:
         """Say whether values written before and after a mod revision opened under one of the keys."""

@@ -380,6 +380,10 @@ class KeptLook(Closing):
         stored = found.stored
         node = self._index.find(stored.key)
         there = node is not None and node < len(self._mod_of) and self._mod_of[node] == stored.mod_revision
+        # What was examined in between, earlier revisions among it, speaks for nothing that is stored now.
+        self._examiner.readers.opened.hold(
+            {reach: (revisions[0], revisions[-1]) for reach, revisions in self._reach.items() if revisions}
+        )
         target = look_last(self._examiner, stored) if there else None
         if target is not None and self._shape(target) != self._shape_at(node):
             # A search that is made for every target may show more than the look over everything did.

@@ -7,6 +7,7 @@ writes: the client's channel takes read methods only.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -228,7 +229,10 @@ def _look_around(
     if around.alike.target is None:
         raise moved_meanwhile(key)
     assert around.graph is not None  # it was asked for
-    return around.alike, assess(around.graph, cluster.source, cluster.examiner, key)
+    # Earlier revisions, which are looked at here, speak for no value that is stored now.
+    apart = cluster.examiner.apart()
+    with apart.plugins.aside() if apart.plugins is not None else nullcontext():
+        return around.alike, assess(around.graph, cluster.source, apart, key)
 
 
 def check_moved(cluster: Cluster, found: Examination, accepted: Acceptances) -> Landmark:

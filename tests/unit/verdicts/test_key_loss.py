@@ -13,6 +13,7 @@ from etcdfix.verdicts.key_loss import (
     KeyCounter,
     KeyCounts,
     KeyDoubt,
+    OpenedReach,
     OpenedSpan,
     OpenedSpans,
     doubt_about,
@@ -376,3 +377,17 @@ def test_what_others_have_seen_open_is_added() -> None:
     one.place("secrets", "secrets")["aesgcm/v1/key1", "fp:a"].reach(0, 0)
     assert [(reach.first, reach.last) for reach in one.take()] == [(0, 0)]
     assert one.take() == []
+
+
+def test_keys_have_opened_what_is_held_and_nothing_else() -> None:
+    spans = OpenedSpans()
+    one, other = KeyName("secrets", "aesgcm/v1/key1", "fp:1"), KeyName("secrets", "aesgcm/v1/key2", "fp:2")
+    spans.add(
+        OpenedReach(name.rule, "secrets", name.transformer, name.key, (name.key,), 1, 90)
+        for name in (one, other)
+    )
+    spans.hold({(one, "secrets"): (10, 20)})
+    assert spans.around([one], "secrets", 15) is Neighbours.SAME_RESOURCE
+    assert spans.around([one], "secrets", 25) is Neighbours.NONE
+    assert spans.around([other], "secrets", 15) is Neighbours.NONE
+    assert (spans.opened([one]), spans.opened([other])) == (True, False)

@@ -20,7 +20,7 @@ from etcdfix.reports.formats.page import (
 from etcdfix.reports.formats.plan_table import UNPROVEN, plan_introduction, recreated_by
 from etcdfix.reports.formats.text import shown_transformer
 from etcdfix.reports.head import plan_counts, plan_stakes
-from etcdfix.reports.plan_model import DeletionPlan, PlanEntry, meaning
+from etcdfix.reports.plan_model import Decision, DeletionPlan, PlanEntry, decision_on, meaning
 from etcdfix.text.words import counted
 
 _RISKS: Final = ("cluster-breaking", "high", "low", "none")
@@ -31,11 +31,11 @@ _COLUMNS: Final = (
     Column("Resource", choose=True, minor=True),
     Column("Recreated by", choose=True),
     Column("Etcd key, and what it is", "key"),
-    Column("Deletion", choose=True, order=("refused", "needs more", "dry run works")),
+    Column("Proposed", choose=True, order=tuple(Decision)),
 )
 _FACTS: Final = (
     "Key, base64", "Namespace", "Name", "Outcome", "Written under", "KMS key id", "Mod revision", "Value", "Used by",
-    "Cascade", "Protected", "How it is made again", "Comes back", "Readable revision", "Repair",
+    "Cascade", "Protected", "How it is made again", "Comes back", "Readable revision", "Repair", "Deletion",
 )  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def _add(grid: Grid, entry: PlanEntry) -> None:
     grid.add(
         (
             entry.order, entry.risk, entry.cause + (UNPROVEN if unproven else ""), resource, entry.recreated_by,
-            (entry.key, entry.what), deletion,
+            (entry.key, entry.what), decision_on(entry).decision,
         ),
         (
             entry.key_base64 or "", entry.namespace, entry.name, entry.outcome,
@@ -113,7 +113,7 @@ def _add(grid: Grid, entry: PlanEntry) -> None:
             entry.value_sha256, f"{counted(entry.users, 'object')}, {entry.users_stopped} cannot go on without it",
             f"{counted(entry.cascade, 'dependent')} deleted after it" if entry.cascade else "",
             entry.protected, f"{recreated_by(entry)}; {entry.recreate_how}", entry.comes_back,
-            str(entry.readable_revision or ""), entry.repair,
+            str(entry.readable_revision or ""), entry.repair, deletion,
         ),
         [
             Block("evidence", "Why that risk", [(reason.risk, reason.text, "") for reason in entry.reasons]),

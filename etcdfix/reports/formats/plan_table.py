@@ -12,7 +12,7 @@ from etcdfix.graph.model import BY_HAND
 from etcdfix.reports.base import Output, fit
 from etcdfix.reports.formats.text import shown_transformer
 from etcdfix.reports.head import plan_head
-from etcdfix.reports.plan_model import DeletionPlan, LeftOut, PlanEntry, meaning
+from etcdfix.reports.plan_model import DeletionPlan, LeftOut, PlanEntry, decision_on, meaning
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
@@ -29,7 +29,7 @@ _FEWEST_ROWS: Final = 4
 _NOTHING: Final = "none"
 _REFUSED: Final = "refused"
 _FLAGS: Final = "FLAGS NEEDED"
-_COLUMNS: Final = ("RISK", "WHY", "WHAT IT IS", "RECREATED BY", "CASCADE", _FLAGS)
+_COLUMNS: Final = ("PROPOSED", "RISK", "WHY", "WHAT IT IS", "RECREATED BY", "CASCADE", _FLAGS)
 
 
 def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, json_file: str) -> None:
@@ -125,7 +125,16 @@ def _entries(output: Output, plan: DeletionPlan, max_rows: int) -> None:
 
     def cells(entry: PlanEntry) -> tuple[str, ...]:
         flags = _REFUSED if entry.refused else " ".join(marks[flag] for flag in entry.needs)
-        return _risk(entry), why_risky(entry), entry.what, recreated_by(entry), str(entry.cascade), flags
+        proposed = decision_on(entry).decision
+        return (
+            proposed,
+            _risk(entry),
+            why_risky(entry),
+            entry.what,
+            recreated_by(entry),
+            str(entry.cascade),
+            flags,
+        )
 
     common = _common(plan.entries, cells)
     line("The objects, in the order of their turns")
@@ -227,9 +236,12 @@ def _commands(output: Output, plan: DeletionPlan, json_file: str) -> None:
         if entry.refused:
             line(f"    refused: {safe_text(entry.refused)}")
     if len(plan.entries) > _COMMANDS_SHOWN:
-        line("The command of every object stands in the plan; write it, and take one after the other:")
+        line("Write the plan; it has the command of every object, and what is proposed for it:")
         line(f"  {safe_text(json_file)}")
+        line("The commands, to take one after the other:")
         line("  jq -r '.entries[].command' plan.json")
+        line("All in one run, as the plan decides once you have reviewed it:")
+        line("  etcdfix plan --run plan.json --help")
 
 
 def _marks(plan: DeletionPlan) -> dict[str, str]:

@@ -101,7 +101,9 @@ def test_few_objects_show_all_commands_and_many_the_first() -> None:
     assert "jq" not in few
     many = table(plan(*(entry(n) for n in range(1, 6))))
     assert many.count("\n  etcdfix delete ") == 4
-    assert "  etcdfix plan -o json\n  jq -r '.entries[].command' plan.json\n" in many
+    assert "  etcdfix plan -o json\n" in many
+    assert "  jq -r '.entries[].command' plan.json\n" in many
+    assert many.endswith("  etcdfix plan --run plan.json --help\n")
 
 
 def test_rows_are_capped_and_said() -> None:
@@ -159,11 +161,11 @@ def test_the_worst_reason_and_the_cascade_stand_in_the_row() -> None:
         RiskReason(Risk.LOW, "users", "a user"),
     ]
     row = _row(table(plan(entry(risk="high", reasons=reasons, cascade=7))))
-    assert row.startswith("1        high    7 dependents go with it  ")
+    assert row.startswith("1        delete      high    7 dependents go with it  ")
     assert "a user" not in row
     assert row.split()[-2] == "7"
     protected = _row(table(plan(entry(protected="kube-system's own", risk="low"))))
-    assert "low     kube-system's own  " in protected
+    assert "delete      low     kube-system's own  " in protected
     long = _row(table(plan(entry(risk="high", reasons=[RiskReason(Risk.HIGH, "x", "w" * 500)]))))
     assert len(long) < 300
 
@@ -210,13 +212,13 @@ def test_what_most_rows_share_is_said_once_and_left_out_of_them() -> None:
     start = lines.index("The objects, in the order of their turns")
     assert lines[start + 1 : start + 5] == [
         "  All 10 rows: WHY none; WHAT IT IS Secret (type not known); RECREATED BY by hand",
-        "  All but 1 of 10 rows: RISK high; CASCADE 0",
+        "  All but 1 of 10 rows: PROPOSED none; RISK high; CASCADE 0",
         "  All but 2 of 10 rows: FLAGS NEEDED --declare-key-lost aescbc/v1/lost",
-        "ORDER    RISK    CASCADE    FLAGS NEEDED    KEY",
+        "ORDER    PROPOSED    RISK    CASCADE    FLAGS NEEDED    KEY",
     ]
     rows = {line.split()[0]: line.split()[1:-1] for line in lines[start + 5 : start + 15]}
     assert rows["1"] == []
-    assert rows["9"] == ["low", "none"]
+    assert rows["9"] == ["delete", "low", "none"]
     assert rows["10"] == ["2", "[2]", "[1]"]
     # Of three rows nothing is said for most.
     assert "rows:" not in table(plan(*entries[:3]))

@@ -7,9 +7,18 @@
 # decided; anything else says that nothing was checked. Only 0 is a success: 3 is not known to be well, and 2 or 5 have
 # looked at nothing.
 set -u
+if [ $# -lt 2 ]; then
+  echo "usage: sh nightly.sh SNAPSHOT ENCRYPTION-CONFIG [BASELINE]" >&2
+  exit 2
+fi
 snapshot=$1
 config=$2
 baseline=${3:-}
+# Last night's report is replaced, so it is no baseline; nor should it be one (docs/ci/README.md).
+if [ etcdfix.json -ef "$baseline" ]; then
+  echo "etcdfix: the baseline may not be etcdfix.json, which this writes: copy a report that somebody has looked at" >&2
+  exit 2
+fi
 
 rm -f etcdfix.json etcdfix.xml
 code=0
@@ -21,7 +30,9 @@ written=0
 case $code in
   0 | 1 | 3)
     etcdfix report render etcdfix.json
+    # It ends with 3 where the report is incomplete: whether the file is there says if it could be written.
     etcdfix report render etcdfix.json -o junit --output-file etcdfix.xml || written=$?
+    [ ! -s etcdfix.xml ] || written=0
     ;;
 esac
 

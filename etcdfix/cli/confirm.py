@@ -73,8 +73,14 @@ def _is_terminal() -> bool:
 
 def _typed_back(what: str, expected: str) -> bool:
     emit("info", f"Type {what} in full to go on:\n  {expected}")
-    # Where each line is an object, the line in which somebody types must not begin with anything else.
-    typed = click.prompt("" if HABITS.json else ">", prompt_suffix="" if HABITS.json else " ", default="",
-                         show_default=False, err=True)  # fmt: skip
+    try:
+        # Where each line is an object, the line in which somebody types must not begin with anything else.
+        typed = click.prompt("" if HABITS.json else ">", prompt_suffix="" if HABITS.json else " ", default="",
+                             show_default=False, err=True)  # fmt: skip
+    except click.Abort:  # Ctrl-C, Ctrl-D
+        if not HABITS.json:
+            click.echo(err=True)  # what is said next begins a line
+        emit("error", f"{what} was not typed back, and nothing is changed without it")
+        raise
     # To the letter: who types less, more or other than what is shown has not read it, or means another key.
     return str(typed) == expected

@@ -8,6 +8,7 @@ from os import PathLike
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout, display, word_bytes
 from etcdfix.testing.damage import WAYS, Damage
+from etcdfix.testing.failures import without_frames
 from etcdfix.testing.sealing import DoesNotFit, Seals
 from etcdfix.testing.servers import EtcdServer
 
@@ -34,6 +35,7 @@ class Planted:
     after: bytes = field(repr=False)
 
 
+@without_frames
 def store(
     etcd: EtcdServer,
     key: str | bytes,
@@ -62,6 +64,7 @@ def store(
     return stored
 
 
+@without_frames
 def plant(
     etcd: EtcdServer,
     key: str | bytes,

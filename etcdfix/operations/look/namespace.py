@@ -67,7 +67,7 @@ _CONTENTS_STAY: Final = (
     "What is in it stays: re-create it right after that deletion, or nothing new is admitted there; etcdfix namespace "
     "with its name says how. "
 )
-_BEFORE: Final = "The step before this one is less destructive."
+_ONLY_THEN: Final = "Only where the step before this one did not help: "
 _EVERYWHERE: Final = ", and so holds every namespace of the cluster"
 _OVERDUE: Final = {
     True: "its grace period is over, and nothing has ended it",
@@ -405,23 +405,24 @@ class _NamespacePlan:
         readable = self._readable.of(found).revision if self._cluster.ended is None else None
         options = less_destructive_remedies(found, self._again)
         option = f"Less destructive, if it can be done: {options[0].action}." if options else ""
+        deletes, asks = "Delete", "Let"
         if readable is not None:
             way = readable_way(found, readable, self._again, breaking=self._breaking(found) != "").remedy
             yield _step(f"{way.action}: {what}", way.command, way.note, display(key))
-            option = _BEFORE
+            option, deletes, asks = "", f"{_ONLY_THEN}delete", f"{_ONLY_THEN}let"
         if (repair := self._repair(found)) is not None:
             yield _step(f"{repair.action}: {what}", repair.command, repair.note, display(key))
-            option = _BEFORE
+            option, deletes, asks = "", f"{_ONLY_THEN}delete", f"{_ONLY_THEN}let"
         if self._again.of_kine:
             yield _step(
-                f"Let an API server delete it the unsafe way, {what}",
+                f"{asks} an API server delete it the unsafe way, {what}",
                 unsafe_deletion_request(found),
                 f"Nothing of etcdfix writes to kine. {warning}{option}".rstrip(),
                 display(key),
             )
             return
         yield _step(
-            f"Delete, dry run first, {what}",
+            f"{deletes}, dry run first, {what}",
             self._again.delete(key),
             f"{warning}{option}".rstrip(),
             display(key),

@@ -108,7 +108,9 @@ def counts_line(report: CopiesReport) -> str:
         if number
     ]
     told = f" ({', '.join(states)})" if states else ""
-    return f"{counted(report.count, 'object')}{told}: {', '.join(copies)}."
+    not_seen = sum(not place.searched for place in report.places)
+    lacks = f"; {counted(not_seen, 'place')} NOT LOOKED INTO" if not_seen else ""
+    return f"{counted(report.count, 'object')}{told}: {', '.join(copies)}{lacks}."
 
 
 def place_line(place: CopyPlace) -> str:

@@ -195,7 +195,8 @@ def _what_if_headline(report: WhatIfReport) -> str:
     if losing:
         verb = "loses its way back" if losing == 1 else "lose their way back"
         parts.append(f"{counted(losing, 'unreadable value')} {verb}")
-    return " and ".join(parts) or "Nothing becomes unreadable"
+    lacks = "" if report.complete else "INCOMPLETE: "
+    return lacks + (" and ".join(parts) or "Nothing becomes unreadable")
 
 
 def _write_key_words(key: WriteKey) -> str:

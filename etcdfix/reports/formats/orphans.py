@@ -31,10 +31,11 @@ def write_table(report: OrphansReport, stream: BinaryIO, max_rows: int) -> None:
     """Write the groups as text, up to ``max_rows`` of them."""
     output = Output(stream)
     line = output.line
+    lacks = "" if report.complete else "INCOMPLETE: "
     if report.groups:
-        line(f"{counted(report.count, 'key')} of {_size(report.size)} belong to nobody")
+        line(f"{lacks}{counted(report.count, 'key')} of {_size(report.size)} belong to nobody")
     else:
-        line("no orphaned keys were found")
+        line(f"{lacks}no orphaned keys were found")
     reasons = [reason for reason in _NEXT if any(group.reason == reason for group in report.groups)]
     if reasons:
         line(f"Next: {reasons[0]}: {_NEXT[reasons[0]]}")

@@ -99,7 +99,7 @@ def test_a_namespace(registry: Registry) -> None:
     ran = looked(registry, "namespace", "shop")
     head, shown = restores(ran.out)
     assert head == shown
-    assert ran.out.index("Put back readable revision") < ran.out.index("Delete, dry run first")
+    assert ran.out.index("Put back readable revision") < ran.out.index("delete, dry run first")
     assert paste(registry, shown).code == 0
 
 

@@ -69,6 +69,30 @@ def test_damage_fails_a_test_in_words(run: Run) -> None:
     assert "MDEyMzQ1Njc4OWFiY2RlZg" not in said.partition("short test summary")[2]
 
 
+def test_a_call_that_fails_shows_no_secret(run: Run) -> None:
+    """pytest shows arguments and variables of each frame that it has; those of ours hold keys and plaintext."""
+    test = """
+from etcdfix.testing import Damage, assert_all_readable, plant, secret, store
+
+def test_configuration(tmp_path):
+    assert_all_readable("broken.yaml", snapshot="none.db")
+
+def test_plant(etcd, etcd_prefix):
+    key = f"{etcd_prefix}/secrets/shop/web"
+    store(etcd, key, secret("web", "shop", {"password": b"HUSH".lower() * 9}), etcd_prefix=etcd_prefix)
+    plant(etcd, key, Damage.JSON_QUOTE, etcd_prefix=etcd_prefix)
+"""
+    broken = FILES["test_backup.py"].partition('CONFIG = """')[2].partition('"""')[0].replace("==}", "=!}")
+    files = {"conftest.py": FILES["conftest.py"], "test_it.py": test, "broken.yaml": broken}
+    code, said = run({**files, "pytest.ini": "[pytest]\naddopts = -l --tb=long\n"})
+    assert code == 1, said
+    assert "test_it.py:5: ConfigurationError" in said
+    assert "test_it.py:10: DoesNotFit" in said
+    assert "MDEyMzQ1Njc4OWFiY2RlZg" in broken
+    assert "MDEyMzQ1Njc4OWFiY2RlZg" not in said
+    assert "hush" not in said
+
+
 @pytest.mark.parametrize(("missing", "code", "summary"), [("fail", 1, "2 errors"), ("skip", 0, "2 skipped")])
 def test_no_etcd(run: Run, missing: str, code: int, summary: str) -> None:
     files = {**FILES, "pytest.ini": f"[pytest]\netcd_missing = {missing}\naddopts = -rs\n"}

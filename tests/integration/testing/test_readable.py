@@ -127,6 +127,8 @@ def test_nothing_to_see_fails(etcd: EtcdServer, etcd_prefix: str, config: Path, 
         assert_all_readable(
             config, endpoints=etcd, etcd_prefix=etcd_prefix, resources=[f"{etcd_prefix}/secrets/other"]
         )
+    with pytest.raises(NotAllReadable, match="no object is in this scope"):
+        assert_all_readable(config, endpoints=etcd, etcd_prefix=etcd_prefix, resources=["pods"])
 
 
 def test_a_part_alone(etcd: EtcdServer, etcd_prefix: str, config: Path, key: str) -> None:

@@ -95,7 +95,9 @@ def test_what_its_own_bytes_give_back_is_repaired_before_it_is_deleted(namespace
     assert repair["command"].startswith(f"etcdfix repair {key} ")
     assert repair["key"] == delete["key"] == key
     assert delete["command"].startswith(f"etcdfix delete {key} ")
-    assert delete["note"].endswith("The step before this one is less destructive.")
+    assert delete["action"].startswith(
+        "Only where the step before this one did not help: delete, dry run first, "
+    )
 
 
 def test_conditions_of_the_last_try_are_called_that(namespace: Runner) -> None:

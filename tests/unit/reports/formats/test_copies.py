@@ -56,6 +56,13 @@ def test_an_object_that_reads_lacks_nothing() -> None:
     assert both.startswith("2 objects (1 readable, 1 cannot be read): 2 WITHOUT ANY.\n")
 
 
+def test_where_it_was_not_looked_stands_in_the_first_line() -> None:
+    report = look(etcd_with(CUT))
+    away = CopyPlace(kind=PlaceKind.LOG, path="DIR", searched=False, detail="no such directory")
+    shown = table(msgspec.structs.replace(report, places=[*report.places, away]))
+    assert shown.startswith("1 object (1 cannot be read): 1 WITHOUT ANY; 1 place NOT LOOKED INTO.\n")
+
+
 def test_hostile_words_are_safe() -> None:
     evil = "\x1b]0;owned\x07\u202e"
     report = look(etcd_with(WHOLE, CUT))

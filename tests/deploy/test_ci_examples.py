@@ -229,6 +229,7 @@ def test_nights(
     save()
     assert runner.run(name, "nightly") == 3
     assert "INCOMPLETE" in runner.said
+    assert "could not be written" not in runner.said
     assert "<error" in in_the_report(runner)
 
     (tmp_path / "newest.db").write_bytes(b"no snapshot")

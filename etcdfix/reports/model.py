@@ -121,6 +121,13 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
     shard: Shard | None = None
     filters: Filters | None = None
 
+    @property
+    def limits(self) -> list[str]:
+        """What was asked for, in the words of the command line; empty for everything below the storage prefix."""
+        below = f"{self.etcd_prefix.rstrip('/')}/"
+        prefixes = [] if any(below.startswith(one) for one in self.prefixes) else self.prefixes
+        return [*self.resources, *prefixes, *(f"-n {name}" for name in self.namespaces)]
+
 
 class ValueKind(msgspec.Struct, frozen=True):
     """Group, version and kind that a value itself states."""

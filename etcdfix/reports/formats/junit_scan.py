@@ -166,6 +166,7 @@ def _properties(header: Header, conclusion: Conclusion) -> dict[str, str]:
         "version": header.tool.version,
         "generated_at": header.generated_at,
         "finished_at": conclusion.finished_at,
+        "scope": " ".join(header.scope.limits) or "everything",
         "shard": f"{shard.index} of {shard.of}" if shard is not None else "",
         "complete": str(conclusion.complete).lower(),
         "severity": conclusion.summary.severity or "",

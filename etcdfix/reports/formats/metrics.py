@@ -51,12 +51,14 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         source: Where it was.
+        scope: ``everything``, ``part`` of it, or all or part of a ``past`` revision.
         snapshot_at: When the file of a snapshot was last written, in seconds since 1970; None for no such file.
         summary: All counts.
         new: Failing and undetermined keys that no baseline knows, by outcome.
     """
 
     source: ReportSource
+    scope: str
     snapshot_at: int | None
     summary: Summary
     new: Mapping[Outcome, int]
@@ -143,7 +145,7 @@ def _metrics(scan: ScanMetrics) -> Iterator[tuple[str, str, Iterable[Sample]]]:
 
 def _counts(examined: Examined) -> Iterator[tuple[str, str, Iterable[Sample]]]:
     source, summary = examined.source, examined.summary
-    yield "etcdfix_scan_info", "What was scanned.", [(_what(source), 1)]
+    yield "etcdfix_scan_info", "What was scanned.", [(_what(examined), 1)]
     yield "etcdfix_scan_revision", "Revision of etcd that was read.", [({}, source.revision)]
     if examined.snapshot_at is not None:
         yield (
@@ -209,9 +211,11 @@ def _counts(examined: Examined) -> Iterator[tuple[str, str, Iterable[Sample]]]:
         yield f"etcdfix_scan_transformer_{name}", help_text, samples
 
 
-def _what(source: ReportSource) -> Labels:
+def _what(examined: Examined) -> Labels:
+    source = examined.source
     return {
         "source": source.type,
+        "scope": examined.scope,
         "kube_system_uid": source.kube_system_uid or "",
         "etcd_version": source.etcd_version or "",
     }

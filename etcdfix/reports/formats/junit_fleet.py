@@ -53,7 +53,6 @@ def write_junit(report: FleetReport, stream: BinaryIO, *, counted: Collection[Ou
         stream,
         name=NAME,
         at=report.generated_at,
-        seconds=0,
         properties={"version": report.tool.version, "complete": str(report.complete).lower()},
         cases=[whole_case(WHOLE, lacking, complete=not lacking)],
         lines=[f"{rows}, {summary.with_findings} with findings"],

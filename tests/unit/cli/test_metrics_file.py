@@ -17,12 +17,11 @@ from typing import Any
 import pytest
 
 from etcdfix.cli import scan as scan_module
-from etcdfix.cli.root import run
 from etcdfix.errors import EndedEarly, SourceError
 from tests.support.collecting import ALPHA
 from tests.support.memory_source import MemorySource
 from tests.support.metrics import Samples, names, read_metrics, series, value
-from tests.support.objects import KEY_1, aescbc, configuration_yaml, namespace_object, provider, secret
+from tests.support.objects import aescbc, namespace_object, secret
 from tests.unit.reports.formats.test_metrics import COUNTED_NAMES, FAILED_NAMES
 
 HEALTHY = {
@@ -36,27 +35,10 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> str:
-    path = tmp_path / "config.yaml"
-    path.write_bytes(configuration_yaml(provider("aescbc", key1=KEY_1), {"identity": {}}))
-    return str(path)
-
-
-@pytest.fixture
 def metrics(tmp_path: Path) -> Path:
     folder = tmp_path / "textfile"
     folder.mkdir()
     return folder / "etcdfix.prom"
-
-
-@pytest.fixture
-def command(capfd: pytest.CaptureFixture[str], no_variables: None) -> Run:
-    def run_command(*arguments: object) -> tuple[int, str, str]:
-        code = run([*map(str, arguments)])
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return run_command
 
 
 @pytest.fixture

@@ -164,6 +164,8 @@ def _incomplete(result: ScanResult) -> Iterator[str]:
             yield f"Kubernetes keys seem to be under {places}; give it as etcd_prefix"
     elif result.nothing_named_exists:
         yield "no key matches what was named"
+    elif result.summary.keys == result.summary.not_objects:
+        yield "no object is in this scope"
 
 
 def _lines(

@@ -6,11 +6,13 @@ be counted comes last, so that a report can be written as a stream.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from etcdfix.model import Outcome
 from etcdfix.sources.base import Segment
 
 API_VERSION = "etcdfix/v1alpha2"
@@ -254,6 +256,15 @@ class Counts(msgspec.Struct, kw_only=True):
     decode_failures: int = 0
     inconsistent: int = 0
     undetermined: int = 0
+
+
+COUNTED: Final[Mapping[str, str]] = {
+    Outcome.DECRYPT_FAILURE: "decrypt_failures",
+    Outcome.DECODE_FAILURE: "decode_failures",
+    Outcome.INCONSISTENT: "inconsistent",
+    Outcome.UNDETERMINED: "undetermined",
+}
+"""Field of the counts for each outcome of findings."""
 
 
 class ResourceSummary(msgspec.Struct, kw_only=True):

@@ -21,7 +21,7 @@ from etcdfix import __version__
 from etcdfix.model import GroupResource, Outcome
 from etcdfix.reports.base import fit
 from etcdfix.reports.formats.text import shown_transformer
-from etcdfix.reports.model import ReportSource, ResourceSummary, Summary, TransformerSummary
+from etcdfix.reports.model import COUNTED, ReportSource, ResourceSummary, Summary, TransformerSummary
 from etcdfix.reports.tally import OTHERS
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.severity import Severity
@@ -35,12 +35,6 @@ BEGINNING: Final = b"# HELP etcdfix_build_info "
 
 _LONGEST_LABEL: Final = 200
 _LAST_COMPLETE: Final = "etcdfix_scan_last_complete_timestamp_seconds"
-_FAILING: Final = (
-    (Outcome.DECRYPT_FAILURE, "decrypt_failures"),
-    (Outcome.DECODE_FAILURE, "decode_failures"),
-    (Outcome.INCONSISTENT, "inconsistent"),
-    (Outcome.UNDETERMINED, "undetermined"),
-)
 
 Labels = dict[str, str]
 Sample = tuple[Labels, int | float]
@@ -157,7 +151,7 @@ def _counts(examined: Examined) -> Iterator[tuple[str, str, Iterable[Sample]]]:
     yield (
         "etcdfix_scan_new_keys",
         "Keys of these outcomes that --baseline does not know; without a baseline all of them.",
-        [({"outcome": outcome.value}, examined.new.get(outcome, 0)) for outcome, _ in _FAILING],
+        [({"outcome": outcome}, examined.new.get(Outcome(outcome), 0)) for outcome in COUNTED],
     )
     yield (
         "etcdfix_scan_stale_keys",
@@ -182,9 +176,9 @@ def _counts(examined: Examined) -> Iterator[tuple[str, str, Iterable[Sample]]]:
         "etcdfix_scan_resource_keys",
         "Keys of a resource by outcome.",
         [
-            ({"resource": name, "outcome": outcome.value}, getattr(one, field))
+            ({"resource": name, "outcome": outcome}, getattr(one, field))
             for name, one in resources
-            for outcome, field in ((Outcome.READABLE, "readable"), *_FAILING)
+            for outcome, field in ((Outcome.READABLE, "readable"), *COUNTED.items())
         ],
     )
     yield (
@@ -224,7 +218,7 @@ def _what(examined: Examined) -> Labels:
 def _by_outcome(summary: Summary) -> list[Sample]:
     return [
         ({"outcome": Outcome.READABLE.value}, summary.readable),
-        *(({"outcome": outcome.value}, getattr(summary, field)) for outcome, field in _FAILING),
+        *(({"outcome": outcome}, getattr(summary, field)) for outcome, field in COUNTED.items()),
         ({"outcome": Outcome.NOT_AN_OBJECT.value}, summary.not_objects),
     ]
 

@@ -152,9 +152,11 @@ def _metrics(attempt: Attempt, exit_code: int, took: float, cluster_name: str, b
         )
     source = result.source
     cluster_name = source.cluster_name
-    ended_at = unix_seconds(result.finished_at)
+    # Of merged shards anybody may have written the time: none is newer than now.
+    ended_at = min(unix_seconds(result.finished_at), int(time.time()))
     examined = Examined(
         source=source,
+        scope="past" if result.revision else "part" if result.scope.limits else "everything",
         snapshot_at=unix_seconds(source.file_modified_at) if source.file_modified_at else None,
         summary=result.summary,
         new=result.new,

@@ -14,18 +14,10 @@ import msgspec
 
 from etcdfix.model import GroupResource, Outcome
 from etcdfix.reports.base import fit
-from etcdfix.reports.model import Counts, Summary
+from etcdfix.reports.model import COUNTED, Counts, Summary
 from etcdfix.text.safetext import WITHHELD, safe_text
 from etcdfix.text.words import counted
 from etcdfix.verdicts.severity import Severity
-
-COUNTED: Final = {
-    Outcome.DECRYPT_FAILURE.value: "decrypt_failures",
-    Outcome.DECODE_FAILURE.value: "decode_failures",
-    Outcome.INCONSISTENT.value: "inconsistent",
-    Outcome.UNDETERMINED.value: "undetermined",
-}
-"""Field of the summary that counts the findings of an outcome."""
 
 MOST_COUNTED: Final = 10**10
 """No etcd holds more keys; what a thousand entries of a million reports add up to is less than 2**64."""

@@ -6,11 +6,13 @@ be counted comes last, so that a report can be written as a stream.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from etcdfix.model import Outcome
 from etcdfix.sources.base import Segment
 
 API_VERSION = "etcdfix/v1alpha2"
@@ -120,6 +122,13 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
     redaction_key_id: str = ""
     shard: Shard | None = None
     filters: Filters | None = None
+
+    @property
+    def limits(self) -> list[str]:
+        """What was asked for, in the words of the command line; empty for everything below the storage prefix."""
+        below = f"{self.etcd_prefix.rstrip('/')}/"
+        prefixes = [] if any(below.startswith(one) for one in self.prefixes) else self.prefixes
+        return [*self.resources, *prefixes, *(f"-n {name}" for name in self.namespaces)]
 
 
 class ValueKind(msgspec.Struct, frozen=True):
@@ -247,6 +256,15 @@ class Counts(msgspec.Struct, kw_only=True):
     decode_failures: int = 0
     inconsistent: int = 0
     undetermined: int = 0
+
+
+COUNTED: Final[Mapping[str, str]] = {
+    Outcome.DECRYPT_FAILURE: "decrypt_failures",
+    Outcome.DECODE_FAILURE: "decode_failures",
+    Outcome.INCONSISTENT: "inconsistent",
+    Outcome.UNDETERMINED: "undetermined",
+}
+"""Field of the counts for each outcome of findings."""
 
 
 class ResourceSummary(msgspec.Struct, kw_only=True):

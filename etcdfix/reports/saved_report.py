@@ -14,8 +14,8 @@ import msgspec
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.jsonparts import DocumentCut
 from etcdfix.model import Outcome
-from etcdfix.reports.contradictions import COUNTED, contradictions
-from etcdfix.reports.model import READ_VERSIONS
+from etcdfix.reports.contradictions import contradictions
+from etcdfix.reports.model import COUNTED, READ_VERSIONS
 from etcdfix.reports.report_file import (
     ReportFile,
     open_report,

@@ -8,6 +8,7 @@ import msgspec
 
 from etcdfix.model import GroupResource, Outcome, key_id_digest
 from etcdfix.reports.model import (
+    COUNTED,
     CauseSummary,
     Counts,
     KMSKeySummary,
@@ -35,12 +36,6 @@ one, and the rest is counted under :data:`OTHERS`."""
 
 OTHERS = "(others)"
 
-_COUNTED = {
-    Outcome.DECRYPT_FAILURE: "decrypt_failures",
-    Outcome.DECODE_FAILURE: "decode_failures",
-    Outcome.INCONSISTENT: "inconsistent",
-    Outcome.UNDETERMINED: "undetermined",
-}
 _TRUNCATED = StatusCause(reason="FieldValueTooMany", message="too many errors, the list is truncated")
 
 
@@ -126,7 +121,7 @@ class Tally:
             if verdict.cause is None:
                 return
         else:
-            field = _COUNTED[outcome]
+            field = COUNTED[outcome]
             setattr(resource, field, getattr(resource, field) + 1)
             self._count_stake(stake_of(found))
         self._count_cause(found)
@@ -153,7 +148,7 @@ class Tally:
             return
         resource = self._resource_of(found.directory)
         resource.keys += times
-        field = _COUNTED[found.verdict.outcome]
+        field = COUNTED[found.verdict.outcome]
         setattr(resource, field, getattr(resource, field) + times)
         for revision, one in ((first_mod_revision, 1), (last_mod_revision, times - 1)):
             newest = msgspec.structs.replace(

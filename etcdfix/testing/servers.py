@@ -38,7 +38,7 @@ from etcdfix.testing.places import (
     start_process,
     wait_until_ready,
 )
-from etcdfix.testing.writes import ClientFiles, EtcdWriter, PutRefused
+from etcdfix.testing.writes import HOLDS_NOTHING, ChangeRefused, ClientFiles, Condition, EtcdWriter, holds
 
 MARKER = b"etcdfix-testing/disposable"
 """This key in an etcd says that tests may destroy everything in it; its value must be :data:`MARKER_VALUE`."""
@@ -62,7 +62,7 @@ class EtcdServer:
         endpoint: ``host:port`` as seen from here.
         kind: ``container``, ``process`` or ``given``.
         tls: What clients show and trust; None where they do not speak TLS.
-        guarded: Nothing is changed where :data:`MARKER` is not in it.
+        guarded: Nothing is changed where :data:`MARKER` is not in it. So it is unless whoever makes it has started it.
     """
 
     def __init__(
@@ -73,12 +73,13 @@ class EtcdServer:
         *,
         tls: ClientFiles | None = None,
         end: Callable[[], None] = lambda: None,
+        guarded: bool = True,
     ) -> None:
         self.endpoint = endpoint
         self.kind = kind
         self._ctl = ctl
         self.tls = tls
-        self.guarded = False
+        self.guarded = guarded
         self._user: tuple[str, str] | None = None
         self._end: Callable[[], None] | None = end
         self._writer: EtcdWriter | None = None
@@ -109,10 +110,10 @@ class EtcdServer:
         return self._etcdctl("get", "--print-value-only", "--", MARKER.decode()).strip() == MARKER_VALUE
 
     def empty(self, *, marked: bool) -> None:
-        """Delete every key; ``marked``: all but :data:`MARKER`, which it has then in any case."""
-        self.etcdctl("del", "", "--prefix")
-        if marked:
-            self._etcdctl("put", "--", MARKER.decode(), MARKER_VALUE.decode())
+        """Delete every key in one transaction; ``marked``: all but :data:`MARKER`."""
+        all_others = [(b"\0", MARKER), (MARKER + b"\0", b"\0")]
+        with self._writing() as (writer, only_if):
+            writer.delete_all(all_others if marked else [*all_others, (MARKER, b"")], only_if=only_if)
 
     def _etcdctl(self, *arguments: str | Path, input: bytes | None = None) -> bytes:  # noqa: A002 - as subprocess
         command: list[str | Path] = [self._ctl, f"--endpoints={self.endpoint}", "--command-timeout=20s"]
@@ -134,12 +135,26 @@ class EtcdServer:
 
     def put_all(self, pairs: Iterable[tuple[bytes, bytes]]) -> int:
         """Put pairs, a hundred in one transaction; return the last revision. Not once users exist."""
+        with self._writing() as (writer, only_if):
+            return writer.put_all(pairs, only_if=only_if)
+        raise AssertionError("unreachable")
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[tuple[EtcdWriter, Condition | None]]:
+        """Give what writes, and on what condition it may."""
         if self._writer is None:
             self._writer = EtcdWriter(self.endpoint, self.tls)
         try:
-            return self._writer.put_all(pairs, only_with=(MARKER, MARKER_VALUE) if self.guarded else None)
-        except PutRefused as exc:
+            yield self._writer, holds(MARKER, MARKER_VALUE) if self.guarded else None
+        except ChangeRefused as exc:
             raise NotDisposable(_GONE.format(self.endpoint)) from exc
+
+    def mark(self) -> bool:
+        """Put :data:`MARKER` into an etcd that holds no key at all; say whether it was one."""
+        with self._writing() as (writer, _only_if), contextlib.suppress(ChangeRefused):
+            writer.put_all([(MARKER, MARKER_VALUE)], only_if=HOLDS_NOTHING)
+            return True
+        return False
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key; None where there is none."""
@@ -148,7 +163,9 @@ class EtcdServer:
         return values[0] if values else None
 
     def delete(self, key: bytes) -> None:
-        self.etcdctl("del", "--", os.fsdecode(key))
+        """Delete one key. Not once users exist."""
+        with self._writing() as (writer, only_if):
+            writer.delete_all([(key, b"")], only_if=only_if)
 
     def revision(self) -> int:
         """The newest revision."""
@@ -291,7 +308,9 @@ class EtcdServers:
             if authority is not None:
                 shown = authority.issue(f"client-of-{token}")
                 tls = ClientFiles(authority.cert, shown.cert, shown.key)
-            server = EtcdServer(endpoint, self.kind, self._tools.ctl, tls=tls, end=stack.pop_all().close)
+            server = EtcdServer(
+                endpoint, self.kind, self._tools.ctl, tls=tls, end=stack.pop_all().close, guarded=False
+            )
             self._running.callback(server.stop)
             # Which address leads to a container, its engine says, and variables can have a say in that. A certificate
             # that is out of date lets nobody in.
@@ -333,7 +352,8 @@ class EtcdServers:
                 wait_until_ready(root / name)
             self._running.enter_context(stack.pop_all())
             return [
-                EtcdServer(clients[name], "process", self._tools.ctl, end=ends[name].close) for name in names
+                EtcdServer(clients[name], "process", self._tools.ctl, end=ends[name].close, guarded=False)
+                for name in names
             ]
         raise AssertionError("unreachable")
 
@@ -350,8 +370,8 @@ class EtcdServers:
 def disposable_etcd(endpoint: str, *, tls: ClientFiles | None = None) -> Iterator[EtcdServer]:
     """Use an etcd that runs already, in which everything may be destroyed; at the end all its keys are deleted.
 
-    It is taken only where it holds no key at all, or :data:`MARKER`. Every write is one transaction with the question
-    whether the marker is still there.
+    It is taken only where it holds no key at all, or :data:`MARKER`. Every put and deletion is one transaction with the
+    question whether the marker is still there; what goes by etcdctl is asked right before.
 
     Args:
         endpoint: ``host:port`` of one member, without users.
@@ -366,13 +386,11 @@ def disposable_etcd(endpoint: str, *, tls: ClientFiles | None = None) -> Iterato
     )
     try:
         marked = server.is_marked()
-        if not marked and server.etcdctl("get", "", "--prefix", "--keys-only", "--limit=1"):
+        if not marked and not server.mark():
             raise NotDisposable(
                 f"{server.endpoint} holds keys, and not the key {MARKER.decode()} that says that all of them may be "
                 "destroyed"
             )
-        server.put(MARKER, MARKER_VALUE)
-        server.guarded = True
         yield server
         server.empty(marked=marked)
     finally:

@@ -1,4 +1,4 @@
-"""Putting values into a test's etcd.
+"""Changing what is in a test's etcd.
 
 What etcdfix itself changes goes through ``remediation/writer.py``, one etcd key at a time and never by force. This is
 another client, for tests alone: no command and nothing else of the package imports it.
@@ -6,9 +6,9 @@ another client, for tests alone: no command and nothing else of the package impo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from etcdfix.wire.descriptors import WireField, build_pool
 
@@ -19,13 +19,21 @@ _MOST_BYTES = 1 << 20
 _MESSAGES = build_pool(
     {
         "PutRequest": [WireField(1, "key", "optional", "bytes"), WireField(2, "value", "optional", "bytes")],
-        "RequestOp": [WireField(2, "request_put", "optional", "PutRequest")],
-        # result 0 is EQUAL, target 3 is VALUE.
+        "DeleteRangeRequest": [
+            WireField(1, "key", "optional", "bytes"),
+            WireField(2, "range_end", "optional", "bytes"),
+        ],
+        "RequestOp": [
+            WireField(2, "request_put", "optional", "PutRequest"),
+            WireField(3, "request_delete_range", "optional", "DeleteRangeRequest"),
+        ],
+        # result 0 is EQUAL, target 1 is CREATE and 3 is VALUE; the create revision is 0 where nothing is said.
         "Compare": [
             WireField(1, "result", "optional", "int32"),
             WireField(2, "target", "optional", "int32"),
             WireField(3, "key", "optional", "bytes"),
             WireField(7, "value", "optional", "bytes"),
+            WireField(64, "range_end", "optional", "bytes"),
         ],
         "TxnRequest": [
             WireField(1, "compare", "repeated", "Compare"),
@@ -39,11 +47,20 @@ _MESSAGES = build_pool(
     },
     "etcdfix.testing.writes",
 )
-_VALUE = 3
+_ALL_KEYS = (b"\0", b"\0")
+Condition = Mapping[str, Any]
+"""What must hold in the very moment of a change."""
+HOLDS_NOTHING: Final[Condition] = {"target": 1, "key": _ALL_KEYS[0], "range_end": _ALL_KEYS[1]}
+"""There is no etcd key at all."""
 
 
-class PutRefused(Exception):
-    """What had to be in etcd is not there; nothing was put."""
+def holds(key: bytes, value: bytes) -> Condition:
+    """Return the condition that an etcd key has a value."""
+    return {"target": 3, "key": key, "value": value}
+
+
+class ChangeRefused(Exception):
+    """What had to be so in etcd is not; nothing was changed."""
 
 
 class ClientFiles(NamedTuple):
@@ -73,33 +90,36 @@ class EtcdWriter:
             response_deserializer=_MESSAGES["TxnResponse"].FromString,
         )
 
-    def put_all(
-        self, pairs: Iterable[tuple[bytes, bytes]], *, only_with: tuple[bytes, bytes] | None = None
-    ) -> int:
+    def put_all(self, pairs: Iterable[tuple[bytes, bytes]], *, only_if: Condition | None = None) -> int:
         """Put pairs, up to a hundred in one transaction; return the last revision, 0 without pairs.
 
-        Args:
-            pairs: Etcd keys and values.
-            only_with: An etcd key and the value that it must have in that very moment; None for no condition.
-
         Raises:
-            PutRefused: It does not.
+            ChangeRefused: The condition does not hold.
         """
         revision = 0
         for batch in _batches(pairs):
-            request: Any = _MESSAGES["TxnRequest"]()
-            if only_with is not None:
-                condition = request.compare.add()
-                condition.target = _VALUE
-                condition.key, condition.value = only_with
-            for key, value in batch:
-                put = request.success.add().request_put
-                put.key, put.value = key, value
-            answer = self._txn(request, timeout=30, wait_for_ready=True)
-            if not answer.succeeded:
-                raise PutRefused
-            revision = answer.header.revision
+            puts = [{"request_put": {"key": key, "value": value}} for key, value in batch]
+            revision = self._change(puts, only_if)
         return revision
+
+    def delete_all(self, ranges: Iterable[tuple[bytes, bytes]], *, only_if: Condition | None = None) -> None:
+        """Delete ranges, each from an etcd key up to another, or one key alone up to nothing; in one transaction.
+
+        Raises:
+            ChangeRefused: The condition does not hold.
+        """
+        self._change(
+            [{"request_delete_range": {"key": first, "range_end": end}} for first, end in ranges], only_if
+        )
+
+    def _change(self, operations: Sequence[Mapping[str, Any]], only_if: Condition | None) -> int:
+        request: Any = _MESSAGES["TxnRequest"](
+            compare=[] if only_if is None else [only_if], success=operations
+        )
+        answer = self._txn(request, timeout=30, wait_for_ready=True)
+        if not answer.succeeded:
+            raise ChangeRefused
+        return int(answer.header.revision)
 
     def close(self) -> None:
         self._channel.close()

@@ -121,7 +121,7 @@ ALLOWED_ALL_THE_SAME = {
 @pytest.fixture
 def by_hand(guarded: EtcdServer, files: ClientFiles) -> EtcdServer:
     """Whoever took the certificate out of the Secret, with etcdctl."""
-    return EtcdServer(guarded.endpoint, guarded.kind, guarded._ctl, tls=files)
+    return EtcdServer(guarded.endpoint, guarded.kind, guarded._ctl, tls=files, guarded=False)
 
 
 @pytest.mark.parametrize("words", REFUSED)

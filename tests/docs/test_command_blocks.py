@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from etcdfix.text.commands import ACKNOWLEDGEMENT
-from tests.support.command_blocks import COMMANDS, REPOSITORY, Block, all_blocks, named_in_sentences, pages
+from tests.support.command_blocks import (
+    COMMANDS,
+    REPOSITORY,
+    Block,
+    all_blocks,
+    blocks_of,
+    named_in_sentences,
+    pages,
+    shown_of,
+)
 from tests.support.documented_commands import KNOWN, NotACommandError, check
 from tests.support.pasted import apart, missing, paste
 from tests.support.shell_commands import NotShellError, commands_in
@@ -84,6 +93,11 @@ def test_blocks_run_as_they_are_pasted(blocks: list[Block], tmp_path: Path) -> N
     shown = [block.output for block in blocks if block.output is not None]
     if shown and len(blocks) == 1:
         assert printed.rstrip() == shown[0].rstrip()
+    lines = [" ".join(line.split()) for line in printed.splitlines()]
+    for text, line in shown_of(blocks):
+        parts = re.split(r"\.\.\.|…", " ".join(line.split()))
+        pattern = re.compile(".*".join(map(re.escape, parts)))
+        assert any(map(pattern.fullmatch, lines)), f"{text.where} shows what was not printed: {line}"
 
 
 # --- the checks themselves --------------------------------------------------------------------------------------------
@@ -192,6 +206,16 @@ def test_a_program_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
     assert missing([block("own-script get pods\nif cd /; then no-such-program x; fi\n")]) == [
         "no-such-program"
     ]
+
+
+def test_what_is_shown_belongs_to_the_block_before_it_under_the_same_heading(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A\n\n<!-- run -->\n```sh\necho a\n```\n\nIt says:\n\n```text\na\n```\n\n<!-- run -->\n```sh\necho b\n```\n"
+        "\n## B\n\n```text\nsomething else\n```\n"
+    )
+    found = [(text.line, line) for text, line in shown_of([*blocks_of(page)])]
+    assert found == [(10, "a")]
 
 
 def test_a_session_is_its_prompts_and_what_they_printed() -> None:

@@ -6,8 +6,9 @@ The marks are described in ``docs/contributing.md``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -43,13 +44,14 @@ class Mark:
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its page, the line of its fence, its info string, and the line before it."""
+    """A fenced block: its page, the line of its fence, its info string, the line before it, and under which heading."""
 
     page: Path
     line: int
     info: str
     text: str
     before: str
+    section: int = 0
 
     @property
     def where(self) -> str:
@@ -93,15 +95,24 @@ def blocks_of(page: Path) -> Iterator[Block]:
     """Yield the code blocks of a page; one without a fence has an empty info string."""
     text = page.read_text(encoding="utf-8")
     lines = text.splitlines()
+    section = 0
     for token in MarkdownIt("commonmark").parse(text):
+        section += token.type == "heading_open"
         if token.type in {"fence", "code_block"} and token.map is not None:
             first = token.map[0]
             before = lines[first - 1].strip() if first else ""
-            yield Block(page, first + 1, token.info.strip(), token.content, before)
+            yield Block(page, first + 1, token.info.strip(), token.content, before, section)
 
 
 def all_blocks() -> list[Block]:
     return [block for page in pages() for block in blocks_of(page)]
+
+
+def shown_of(blocks: Sequence[Block]) -> Iterator[tuple[Block, str]]:
+    """Yield each line of text that a page shows behind one of these blocks, under the same heading: what it prints."""
+    for block, text in pairwise(blocks_of(blocks[0].page)):
+        if block in blocks and text.info == "text" and text.section == block.section:
+            yield from ((text, line) for line in text.text.splitlines() if line.strip())
 
 
 def named_in_sentences(page: Path) -> Iterator[tuple[str, str]]:

@@ -37,7 +37,7 @@ class EtcdMembers:
 
     def server(self, name: str) -> EtcdServer:
         """One member, to write through."""
-        return EtcdServer(self._clients[name], "process", self._tools.ctl)
+        return EtcdServer(self._clients[name], "process", self._tools.ctl, guarded=False)
 
     def member_id(self, name: str) -> int:
         for line in self.server(self.names[0]).etcdctl("member", "list").decode().splitlines():

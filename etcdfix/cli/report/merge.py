@@ -26,6 +26,7 @@ from etcdfix.operations.look.merge_shards import merge_shards, open_shards
 from etcdfix.reports.fleet_model import FleetReport
 from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.formats.of_lists import FLEET_FORMATS, write_fleet_junit
+from etcdfix.reports.model import COUNTED
 from etcdfix.text.times import seconds_between
 
 _JUNIT: Final = "junit"
@@ -142,9 +143,6 @@ def fleet_exit_code(report: FleetReport, fail_on: Collection[Outcome]) -> ExitCo
     undetermined = bool(new.undetermined) and Outcome.UNDETERMINED in fail_on
     if report.left_out or undetermined or any(row.lost_midway for row in report.clusters):
         return ExitCode.INCOMPLETE
-    found = {
-        Outcome.DECRYPT_FAILURE: new.decrypt_failures,
-        Outcome.DECODE_FAILURE: new.decode_failures,
-        Outcome.INCONSISTENT: new.inconsistent,
-    }
-    return ExitCode.FINDINGS if any(found[one] for one in found if one in fail_on) else ExitCode.NOTHING_WRONG
+    # What is undetermined and counts has ended it already.
+    found = any(getattr(new, COUNTED[outcome]) for outcome in fail_on)
+    return ExitCode.FINDINGS if found else ExitCode.NOTHING_WRONG

@@ -19,7 +19,7 @@ from etcdfix.inputs.inputfile import SPOILED
 from etcdfix.inputs.jsonparts import DocumentCut
 from etcdfix.model import Outcome
 from etcdfix.operations.look.sorted_rows import SortedRows, turn_of
-from etcdfix.reports.contradictions import COUNTED, contradictions, key_in
+from etcdfix.reports.contradictions import contradictions, key_in
 from etcdfix.reports.diff_model import (
     CauseDifference,
     DiffCounts,
@@ -29,7 +29,7 @@ from etcdfix.reports.diff_model import (
     ReportDiff,
     Unlike,
 )
-from etcdfix.reports.model import READ_VERSIONS
+from etcdfix.reports.model import COUNTED, READ_VERSIONS
 from etcdfix.reports.origin import TOOL, shown_word, timestamp
 from etcdfix.reports.report_file import (
     ReportFile,

@@ -154,9 +154,8 @@ def _shown(text: str) -> str:
 
 def _asked(shard: ShardFile) -> str:
     """Return what was asked for, but for the shard."""
-    scope = msgspec.structs.replace(shard.head.scope, shard=None)
-    words = [*scope.resources, *scope.prefixes, *(f"-n {name}" for name in scope.namespaces)]
-    return f"{' '.join(words) or 'everything'} below {scope.etcd_prefix}"
+    scope = shard.head.scope
+    return f"{' '.join(scope.limits) or 'everything'} below {scope.etcd_prefix}"
 
 
 _COMPARED: Final[dict[str, Callable[[ShardFile], object]]] = {
@@ -262,6 +261,7 @@ class _Merge:
         reporter.end(conclusion)
         return ScanResult(
             source=conclusion.source,
+            scope=header.scope,
             generated_at=header.generated_at,
             finished_at=conclusion.finished_at,
             summary=summary,

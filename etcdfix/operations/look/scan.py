@@ -38,6 +38,7 @@ from etcdfix.reports.model import (
     KMSSummary,
     Remedy,
     ReportSource,
+    Scope,
     Shard,
     Summary,
 )
@@ -102,11 +103,13 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
         suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
         ended: What ended it early; None where nothing did.
         source: What was read, as the report has it.
+        scope: What was asked for, likewise.
         generated_at: When it began, as the report has it.
         finished_at: When it ended, likewise.
     """
 
     source: ReportSource
+    scope: Scope
     generated_at: str
     finished_at: str
     summary: Summary
@@ -241,6 +244,7 @@ def run_scan(
     _uncut(partial(reporter.end, conclusion), ended)  # what comes too late to be told changes nothing
     return ScanResult(
         source=conclusion.source,
+        scope=header.scope,
         generated_at=header.generated_at,
         finished_at=conclusion.finished_at,
         summary=summary,

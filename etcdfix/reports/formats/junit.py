@@ -153,10 +153,10 @@ class JUnitDocument:
         *,
         name: str,
         at: str,
-        seconds: int,
         properties: Mapping[str, str],
         cases: Iterable[Case],
         lines: Sequence[str] = (),
+        seconds: int = 0,
     ) -> None:
         """Write everything.
 
@@ -164,10 +164,10 @@ class JUnitDocument:
             stream: Where to.
             name: Of the document, and of its first suite.
             at: When the report was made, as reports have it.
-            seconds: How long that took.
             properties: What was looked at, by what.
             cases: Of the first suite.
             lines: What the first suite says beside them.
+            seconds: How long making the report took; 0 where that is not known.
         """
         first = _Suite(self._pieces)
         for case in cases:

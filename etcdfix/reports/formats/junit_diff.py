@@ -31,7 +31,6 @@ def write_junit(report: ReportDiff, stream: BinaryIO) -> None:
         stream,
         name=NAME,
         at=report.generated_at,
-        seconds=0,
         properties={
             "version": report.tool.version,
             **dict(_of_side("earlier", report.earlier)),

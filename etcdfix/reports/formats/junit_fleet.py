@@ -9,21 +9,15 @@ from etcdfix.model import Outcome
 from etcdfix.reports.fleet_model import FleetCluster, FleetReport
 from etcdfix.reports.formats.junit import Case, CaseState, JUnitDocument, whole_case
 from etcdfix.reports.formats.junit_scan import FAILURES
+from etcdfix.reports.model import COUNTED
 from etcdfix.text.words import counted as number_of
 
 NAME: Final = "etcdfix report merge --fleet"
 WHOLE: Final = "every report is there"
 CLUSTERS: Final = "clusters"
 
-_FIELDS: Final = {
-    Outcome.DECRYPT_FAILURE: "decrypt_failures",
-    Outcome.DECODE_FAILURE: "decode_failures",
-    Outcome.INCONSISTENT: "inconsistent",
-    Outcome.UNDETERMINED: "undetermined",
-}
 
-
-def write_junit(report: FleetReport, stream: BinaryIO, *, counted: Collection[Outcome] | None) -> None:
+def write_junit(report: FleetReport, stream: BinaryIO, *, counted: Collection[str] | None) -> None:
     """Write the document.
 
     Args:
@@ -31,7 +25,7 @@ def write_junit(report: FleetReport, stream: BinaryIO, *, counted: Collection[Ou
         stream: Where to.
         counted: Outcomes that make the exit code; None for all that are wrong.
     """
-    counted = tuple(_FIELDS) if counted is None else counted
+    counted = tuple(COUNTED) if counted is None else counted
     document = JUnitDocument()
     for row in report.clusters:
         document.add(CLUSTERS, _case(row, counted))
@@ -53,18 +47,17 @@ def write_junit(report: FleetReport, stream: BinaryIO, *, counted: Collection[Ou
         stream,
         name=NAME,
         at=report.generated_at,
-        seconds=0,
         properties={"version": report.tool.version, "complete": str(report.complete).lower()},
         cases=[whole_case(WHOLE, lacking, complete=not lacking)],
         lines=[f"{rows}, {summary.with_findings} with findings"],
     )
 
 
-def _case(row: FleetCluster, counted: Collection[Outcome]) -> Case:
-    found = {outcome: getattr(row.new, field) for outcome, field in _FIELDS.items()}
+def _case(row: FleetCluster, counted: Collection[str]) -> Case:
+    found = {outcome: getattr(row.new, field) for outcome, field in COUNTED.items()}
     wrong = {outcome for outcome, number in found.items() if number and outcome in counted}
-    told = [f"{number} {outcome.value}" for outcome, number in found.items() if number]
-    known = any(getattr(row.counts, field) for field in _FIELDS.values())
+    told = [f"{number} {outcome}" for outcome, number in found.items() if number]
+    known = any(getattr(row.counts, field) for field in COUNTED.values())
     state, kind = CaseState.PASSED, ""
     if row.lost_midway or Outcome.UNDETERMINED in wrong:
         state, kind = CaseState.ERROR, "incomplete"

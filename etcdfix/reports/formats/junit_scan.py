@@ -103,6 +103,14 @@ class JUnitReporter(Reporter):
         reasons = conclusion.incomplete_reasons
         case = whole_case(WHOLE, reasons, complete=conclusion.complete)
         if case.state is CaseState.PASSED:
+            examined = conclusion.summary.keys - conclusion.summary.not_objects
+            if not examined:
+                nothing = {
+                    "state": CaseState.SKIPPED,
+                    "type": "nothing",
+                    "message": "no object is in this scope",
+                }
+                return msgspec.structs.replace(case, **nothing)
             return msgspec.structs.replace(case, lines=[counted(conclusion.summary.keys, "key")])
         left_out = bool(reasons) and all_seen and not self._undetermined
         return msgspec.structs.replace(case, state=CaseState.SKIPPED) if left_out else case
@@ -166,6 +174,7 @@ def _properties(header: Header, conclusion: Conclusion) -> dict[str, str]:
         "version": header.tool.version,
         "generated_at": header.generated_at,
         "finished_at": conclusion.finished_at,
+        "scope": " ".join(header.scope.limits) or "everything",
         "shard": f"{shard.index} of {shard.of}" if shard is not None else "",
         "complete": str(conclusion.complete).lower(),
         "severity": conclusion.summary.severity or "",

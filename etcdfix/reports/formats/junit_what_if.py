@@ -35,7 +35,6 @@ def write_junit(report: WhatIfReport, stream: BinaryIO) -> None:
         stream,
         name=NAME,
         at=report.generated_at,
-        seconds=0,
         properties={
             "version": report.tool.version,
             "revision": str(report.source.revision),

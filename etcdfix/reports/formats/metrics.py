@@ -21,7 +21,7 @@ from etcdfix import __version__
 from etcdfix.model import GroupResource, Outcome
 from etcdfix.reports.base import fit
 from etcdfix.reports.formats.text import shown_transformer
-from etcdfix.reports.model import ReportSource, ResourceSummary, Summary, TransformerSummary
+from etcdfix.reports.model import COUNTED, ReportSource, ResourceSummary, Summary, TransformerSummary
 from etcdfix.reports.tally import OTHERS
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.severity import Severity
@@ -35,12 +35,6 @@ BEGINNING: Final = b"# HELP etcdfix_build_info "
 
 _LONGEST_LABEL: Final = 200
 _LAST_COMPLETE: Final = "etcdfix_scan_last_complete_timestamp_seconds"
-_FAILING: Final = (
-    (Outcome.DECRYPT_FAILURE, "decrypt_failures"),
-    (Outcome.DECODE_FAILURE, "decode_failures"),
-    (Outcome.INCONSISTENT, "inconsistent"),
-    (Outcome.UNDETERMINED, "undetermined"),
-)
 
 Labels = dict[str, str]
 Sample = tuple[Labels, int | float]
@@ -51,12 +45,14 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         source: Where it was.
+        scope: ``everything``, ``part`` of it, or all or part of a ``past`` revision.
         snapshot_at: When the file of a snapshot was last written, in seconds since 1970; None for no such file.
         summary: All counts.
         new: Failing and undetermined keys that no baseline knows, by outcome.
     """
 
     source: ReportSource
+    scope: str
     snapshot_at: int | None
     summary: Summary
     new: Mapping[Outcome, int]
@@ -143,7 +139,7 @@ def _metrics(scan: ScanMetrics) -> Iterator[tuple[str, str, Iterable[Sample]]]:
 
 def _counts(examined: Examined) -> Iterator[tuple[str, str, Iterable[Sample]]]:
     source, summary = examined.source, examined.summary
-    yield "etcdfix_scan_info", "What was scanned.", [(_what(source), 1)]
+    yield "etcdfix_scan_info", "What was scanned.", [(_what(examined), 1)]
     yield "etcdfix_scan_revision", "Revision of etcd that was read.", [({}, source.revision)]
     if examined.snapshot_at is not None:
         yield (
@@ -155,7 +151,7 @@ def _counts(examined: Examined) -> Iterator[tuple[str, str, Iterable[Sample]]]:
     yield (
         "etcdfix_scan_new_keys",
         "Keys of these outcomes that --baseline does not know; without a baseline all of them.",
-        [({"outcome": outcome.value}, examined.new.get(outcome, 0)) for outcome, _ in _FAILING],
+        [({"outcome": outcome}, examined.new.get(Outcome(outcome), 0)) for outcome in COUNTED],
     )
     yield (
         "etcdfix_scan_stale_keys",
@@ -180,9 +176,9 @@ def _counts(examined: Examined) -> Iterator[tuple[str, str, Iterable[Sample]]]:
         "etcdfix_scan_resource_keys",
         "Keys of a resource by outcome.",
         [
-            ({"resource": name, "outcome": outcome.value}, getattr(one, field))
+            ({"resource": name, "outcome": outcome}, getattr(one, field))
             for name, one in resources
-            for outcome, field in ((Outcome.READABLE, "readable"), *_FAILING)
+            for outcome, field in ((Outcome.READABLE, "readable"), *COUNTED.items())
         ],
     )
     yield (
@@ -209,9 +205,11 @@ def _counts(examined: Examined) -> Iterator[tuple[str, str, Iterable[Sample]]]:
         yield f"etcdfix_scan_transformer_{name}", help_text, samples
 
 
-def _what(source: ReportSource) -> Labels:
+def _what(examined: Examined) -> Labels:
+    source = examined.source
     return {
         "source": source.type,
+        "scope": examined.scope,
         "kube_system_uid": source.kube_system_uid or "",
         "etcd_version": source.etcd_version or "",
     }
@@ -220,7 +218,7 @@ def _what(source: ReportSource) -> Labels:
 def _by_outcome(summary: Summary) -> list[Sample]:
     return [
         ({"outcome": Outcome.READABLE.value}, summary.readable),
-        *(({"outcome": outcome.value}, getattr(summary, field)) for outcome, field in _FAILING),
+        *(({"outcome": outcome}, getattr(summary, field)) for outcome, field in COUNTED.items()),
         ({"outcome": Outcome.NOT_AN_OBJECT.value}, summary.not_objects),
     ]
 

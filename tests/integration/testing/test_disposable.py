@@ -16,6 +16,7 @@ from etcdfix.testing import (
     plant,
     store,
 )
+from etcdfix.testing.places import find_tools
 from etcdfix.testing.servers import MARKER, MARKER_VALUE
 
 pytestmark = pytest.mark.etcd
@@ -74,6 +75,34 @@ def test_without_its_marker_nothing_is_written(fresh_etcd: EtcdServer) -> None:
                 write()
         assert fresh_etcd.revision() == before
     assert keys(fresh_etcd) == [KEY.encode()]
+
+
+def test_one_that_was_made_from_an_address_is_not_taken_either(fresh_etcd: EtcdServer) -> None:
+    fresh_etcd.put(KEY.encode(), b"the only copy")
+    before = fresh_etcd.revision()
+    server = EtcdServer(fresh_etcd.endpoint, "given", find_tools().ctl)
+    for write in (
+        lambda: store(server, KEY, config_map("a", "shop")),
+        lambda: plant(server, KEY, Damage.EMPTY),
+        lambda: server.delete(KEY.encode()),
+        lambda: server.empty(marked=False),
+        server.compact,
+    ):
+        with pytest.raises(NotDisposable, match="nothing was changed"):
+            write()
+    server.stop()
+    assert fresh_etcd.revision() == before
+
+
+def test_what_moves_in_between_the_question_and_the_deletion_stays(
+    fresh_etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EtcdServer, "is_marked", lambda _self: True)  # and then it is not any more
+    fresh_etcd.put(KEY.encode(), b"the only copy")
+    before = fresh_etcd.revision()
+    with pytest.raises(NotDisposable, match="nothing was changed"), disposable_etcd(fresh_etcd.endpoint):
+        pass
+    assert fresh_etcd.revision() == before
 
 
 @pytest.mark.parametrize("where", ["127.0.0.1:2379", b"127.0.0.1:2379", ["https://etcd-0:2379"]])

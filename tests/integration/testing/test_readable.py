@@ -123,6 +123,8 @@ def test_nothing_to_see_fails(etcd: EtcdServer, etcd_prefix: str, config: Path, 
     with pytest.raises(NotAllReadable, match=f"incomplete: no key starts with {etcd_prefix}-not/") as caught:
         assert_all_readable(config, endpoints=etcd, etcd_prefix=f"{etcd_prefix}-not")
     assert caught.value.findings == ()
+    with pytest.raises(NotAllReadable, match="incomplete: no object is in this scope"):
+        assert_all_readable(config, endpoints=etcd, etcd_prefix=etcd_prefix, resources=["daemonsets.apps"])
     with pytest.raises(NotAllReadable, match="no key matches what was named"):
         assert_all_readable(
             config, endpoints=etcd, etcd_prefix=etcd_prefix, resources=[f"{etcd_prefix}/secrets/other"]

@@ -22,12 +22,9 @@ from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.collecting import ALPHA
 from tests.support.memory_source import MemorySource
 from tests.support.objects import (
-    KEY_1,
     aescbc,
     config_map,
-    configuration_yaml,
     namespace_object,
-    provider,
     secret,
 )
 
@@ -43,13 +40,6 @@ HOLDS = {
     "/registry/secrets/shop/web": aescbc(secret()),
 }
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> str:
-    path = tmp_path / "config.yaml"
-    path.write_bytes(configuration_yaml(provider("aescbc", key1=KEY_1), {"identity": {}}))
-    return str(path)
 
 
 @pytest.fixture

@@ -136,6 +136,14 @@ def test_a_scan_that_examined_nothing_leaves_no_file(command: Run, tmp_path: Pat
     assert not made.exists()
 
 
+def test_what_nobody_looked_at_has_not_passed(scan: Callable[..., tuple[int, ReadJUnit]]) -> None:
+    code, found = scan("daemonsets.apps")
+    assert code == 0
+    assert [(case.name, case.state, case.message) for case in found.cases] == [
+        (WHOLE, "skipped", "no object is in this scope")
+    ]
+
+
 def test_no_key_below_the_prefix_is_red(command: Run) -> None:
     code, out = command("scan", *READ, "--etcd-prefix", "/nowhere", "-o", "junit")
     assert code == 5

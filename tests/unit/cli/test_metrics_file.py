@@ -17,12 +17,11 @@ from typing import Any
 import pytest
 
 from etcdfix.cli import scan as scan_module
-from etcdfix.cli.root import run
 from etcdfix.errors import EndedEarly, SourceError
 from tests.support.collecting import ALPHA
 from tests.support.memory_source import MemorySource
 from tests.support.metrics import Samples, names, read_metrics, series, value
-from tests.support.objects import KEY_1, aescbc, configuration_yaml, namespace_object, provider, secret
+from tests.support.objects import aescbc, namespace_object, secret
 from tests.unit.reports.formats.test_metrics import COUNTED_NAMES, FAILED_NAMES
 
 HEALTHY = {
@@ -36,27 +35,10 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> str:
-    path = tmp_path / "config.yaml"
-    path.write_bytes(configuration_yaml(provider("aescbc", key1=KEY_1), {"identity": {}}))
-    return str(path)
-
-
-@pytest.fixture
 def metrics(tmp_path: Path) -> Path:
     folder = tmp_path / "textfile"
     folder.mkdir()
     return folder / "etcdfix.prom"
-
-
-@pytest.fixture
-def command(capfd: pytest.CaptureFixture[str], no_variables: None) -> Run:
-    def run_command(*arguments: object) -> tuple[int, str, str]:
-        code = run([*map(str, arguments)])
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return run_command
 
 
 @pytest.fixture
@@ -107,6 +89,29 @@ def test_a_baseline_and_filters_change_only_what_they_say(scan: Run, metrics: Pa
     assert code == value(found, "etcdfix_scan_exit_code") == 0
     assert value(found, "etcdfix_scan_keys", outcome="decrypt-failure") == 1
     assert value(found, "etcdfix_scan_new_keys", outcome="decrypt-failure") == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "scope"),
+    [
+        ([], "everything"),
+        (["/registry/"], "everything"),
+        (["/registry"], "everything"),
+        (["secrets"], "part"),
+        (["-n", "shop"], "part"),
+        (["/registry/secrets/"], "part"),
+        (["/registry/secrets/shop/web"], "part"),
+        (["--revision", "3"], "past"),
+        (["--revision", "3", "secrets"], "past"),
+    ],
+)
+def test_what_was_not_asked_for_is_not_taken_for_examined(
+    scan: Run, metrics: Path, words: list[str], scope: str
+) -> None:
+    code, _out, _err = scan(*words)
+    assert code == 0
+    (labels,) = [dict(labels) for name, labels in read(metrics) if name == "etcdfix_scan_info"]
+    assert labels["scope"] == scope
 
 
 def fails(_inputs: object, say: object) -> Any:
@@ -262,6 +267,18 @@ def test_merged_shards_are_a_whole_scan(command: Run, metrics: Path, tmp_path: P
     code, _out, _err = command("report", "merge", shards[0], "--metrics-file", metrics)
     assert code == 3
     assert value(read(metrics), "etcdfix_scan_reached_end") == 0
+
+
+def test_no_report_makes_a_scan_newer_than_now(command: Run, metrics: Path, tmp_path: Path) -> None:
+    shard = tmp_path / "1.json"
+    command("scan", *READ, "--shard", "1/1", "-o", "json", "--output-file", shard)
+    told = json.loads(shard.read_text())
+    shard.write_text(shard.read_text().replace(told["finished_at"], "2999-01-01T00:00:00Z"))
+    command("report", "merge", shard, "--metrics-file", metrics)
+    found = read(metrics)
+    assert value(found, "etcdfix_scan_keys", outcome="readable")
+    assert value(found, "etcdfix_scan_timestamp_seconds") <= time.time()
+    assert value(found, "etcdfix_scan_last_complete_timestamp_seconds") <= time.time()
 
 
 def test_shards_that_cannot_be_read_are_of_the_same_cluster_as_before(

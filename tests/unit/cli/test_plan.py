@@ -30,11 +30,9 @@ from tests.support.lost_key import LOST, LiveMemory, base, lose, lost_cluster, s
 from tests.support.memory_source import MemorySource
 from tests.support.objects import (
     IDENTITY,
-    KEY_1,
     KMS_V2,
     configuration,
     configuration_yaml,
-    provider,
 )
 
 SNAPSHOT = str(ALPHA / "snapshot.db.gz")
@@ -47,13 +45,6 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("ETCDFIX_", "ETCDCTL_")):
             monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> str:
-    path = tmp_path / "config.yaml"
-    path.write_bytes(configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY))
-    return str(path)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from etcdfix.cli.scan import command
 from etcdfix.reports.formats import SCAN_FORMATS
 from tests.support.collecting import ALPHA
 from tests.support.memory_source import MemorySource
-from tests.support.objects import KEY_1, aescbc, configuration_yaml, namespace_object, provider, secret
+from tests.support.objects import aescbc, namespace_object, secret
 
 HOLDS = {
     "/registry/namespaces/kube-system": namespace_object("kube-system"),
@@ -27,13 +27,6 @@ HOLDS = {
     "/registry/secrets/shop/web": aescbc(secret()),
 }
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> str:
-    path = tmp_path / "config.yaml"
-    path.write_bytes(configuration_yaml(provider("aescbc", key1=KEY_1), {"identity": {}}))
-    return str(path)
 
 
 @pytest.fixture

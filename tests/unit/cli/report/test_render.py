@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.cli.root import run
 from etcdfix.reports.formats import SCAN_FORMATS
 from tests.support.collecting import ALPHA
 
@@ -19,16 +18,6 @@ READ = [
 KEY = "/registry/secrets/shop/registry-plain-1"
 Run = Callable[..., tuple[int, str, str]]
 _TIME = re.compile(r"(?<!modified_at\":)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-
-
-@pytest.fixture
-def command(capfd: pytest.CaptureFixture[str], no_variables: None) -> Run:
-    def run_command(*arguments: str) -> tuple[int, str, str]:
-        code = run([*arguments])
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return run_command
 
 
 def timeless(text: str) -> str:

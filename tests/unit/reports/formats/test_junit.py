@@ -75,8 +75,8 @@ def test_a_healthy_cluster_shows_passed_cases() -> None:
 
 def test_nothing_in_scope_is_no_empty_document() -> None:
     found = document()
-    assert found.states() == {"passed": 1}
-    assert list(found.of(NAME)) == [WHOLE]
+    assert found.states() == {"skipped": 1}
+    assert found.of(NAME)[WHOLE].message == "no object is in this scope"
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_an_outcome_that_nobody_knows_is_an_error() -> None:
     reporter = JUnitReporter(stream)
     reporter.begin(header())
     reporter.finding(msgspec.structs.replace(finding_from(examination()), outcome="gone-for-ever"))
-    reporter.end(conclusion())
+    reporter.end(conclusion(Summary(keys=1)))
     assert read_junit(stream.getvalue()).states() == {"error": 1, "passed": 1}
 
 
@@ -195,8 +195,8 @@ def test_what_was_looked_at_stands_in_the_properties() -> None:
     found = document(readable(), head=head)
     assert found.properties == {
         "version": "1.2.3", "generated_at": "2026-01-02T03:04:05Z", "finished_at": "2026-01-02T03:04:06Z",
-        "shard": "2 of 4", "complete": "true", "source_type": "snapshot", "source": "snapshot.db",
-        "revision": "1000", "kube_system_uid": "11111111-2222-3333-4444-555555555555",
+        "scope": "everything", "shard": "2 of 4", "complete": "true", "source_type": "snapshot",
+        "source": "snapshot.db", "revision": "1000", "kube_system_uid": "11111111-2222-3333-4444-555555555555",
         "encryption_config_sha256": "sha256:" + "1" * 64,
     }  # fmt: skip
     raw = write("junit", [readable()])
@@ -204,6 +204,8 @@ def test_what_was_looked_at_stands_in_the_properties() -> None:
     assert b'timestamp="2026-01-02T03:04:05" id="1"' in raw
     without = header(encryption_config=None)
     assert "encryption_config_sha256" not in document(head=without).properties
+    part = header(scope=Scope("/registry", ["/registry/x/"], ["secrets"], ["shop"], None))
+    assert document(head=part).properties["scope"] == "secrets /registry/x/ -n shop"
 
 
 def test_findings_of_a_lost_key_say_all_and_its_ways_out_stand_once() -> None:

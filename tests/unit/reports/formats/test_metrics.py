@@ -61,7 +61,9 @@ def text(
 ) -> bytes:
     examined = None
     if summary is not None:
-        examined = Examined(source=source(), snapshot_at=snapshot_at, summary=summary, new=new or {})
+        examined = Examined(
+            source=source(), scope="part", snapshot_at=snapshot_at, summary=summary, new=new or {}
+        )
     fields: dict[str, Any] = {
         "cluster_name": cluster, "ended_at": 1_700_000_000, "seconds": 1.23456, "exit_code": 0, "complete": True,
         "reached_end": True, "last_complete": 1_700_000_000, "examined": examined,
@@ -127,6 +129,7 @@ def test_every_count_has_its_series() -> None:
     assert value(found, "etcdfix_build_info", version=__version__) == 1
     what = {
         "source": "snapshot",
+        "scope": "part",
         "kube_system_uid": "11111111-2222-3333-4444-555555555555",
         "etcd_version": "3.6.8",
     }

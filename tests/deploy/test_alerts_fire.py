@@ -1,0 +1,154 @@
+"""Which alerts fire, as promtool says, when a scan comes to this or that, and when its file is old or gone."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from etcdfix.cli.root import run
+from tests.support.collecting import ALPHA
+from tests.support.kubelet import DEPLOY, REPOSITORY
+from tests.support.metrics import Samples, read_metrics, value
+
+PRACTICE = REPOSITORY / "fixtures" / "practice"
+HEALTHY = ["--snapshot", PRACTICE / "healthy.db.gz", "--encryption-config", PRACTICE / "enc.yaml"]
+DAMAGED = [
+    "--snapshot",
+    ALPHA / "snapshot.db.gz",
+    "--encryption-config",
+    ALPHA / "config-lost.yaml",
+    "--no-kms",
+]
+STEP_MINUTES = 5
+HOURS = 60 // STEP_MINUTES
+"""Steps in one of them."""
+
+Scan = Callable[..., Samples]
+Firing = Callable[..., set[str]]
+
+
+@pytest.fixture
+def scan(tmp_path: Path, no_variables: None, capfd: pytest.CaptureFixture[str]) -> Scan:
+    def scanned(*words: object) -> Samples:
+        path = tmp_path / "etcdfix.prom"
+        run([*map(str, ["scan", *words, "--metrics-file", path])])
+        capfd.readouterr()
+        return read_metrics(path.read_bytes())
+
+    return scanned
+
+
+@pytest.fixture
+def firing(tmp_path: Path) -> Firing:
+    """Return what fires so many hours after a scan, whose file was there for so many."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not on the PATH")
+
+    def fires(*files: tuple[Samples, int], at: int) -> set[str]:
+        test = {
+            "rule_files": [str(DEPLOY / "prometheus" / "alerts.yaml")],
+            "evaluation_interval": f"{STEP_MINUTES}m",
+            "tests": [
+                {
+                    "interval": f"{STEP_MINUTES}m",
+                    "input_series": [one for samples, hours in files for one in series(samples, hours)],
+                    # Nothing is expected, so that all there is stands in the complaint.
+                    "promql_expr_test": [{"expr": 'ALERTS{alertstate="firing"}', "eval_time": f"{at}h"}],
+                }
+            ],
+        }
+        path = tmp_path / "test.yaml"
+        path.write_text(yaml.safe_dump(test))
+        done = subprocess.run([promtool, "test", "rules", path], capture_output=True, text=True, check=False)
+        found = set(re.findall(r'alertname="(\w+)"', done.stdout + done.stderr))
+        assert (done.returncode != 0) is bool(found), done.stdout + done.stderr
+        return found
+
+    return fires
+
+
+def series(samples: Samples, hours: int) -> list[dict[str, Any]]:
+    """Return samples as promtool takes them; its clock begins at 0, when the scan ends."""
+    ended = value_of(samples, "etcdfix_scan_timestamp_seconds")
+    return [
+        {
+            "series": f"{name}{{{','.join(f'{label}={told!r}' for label, told in sorted(labels))}}}",
+            "values": f"{max(0, number - ended) if name.endswith('timestamp_seconds') else number}x{hours * HOURS}",
+        }
+        for (name, labels), number in samples.items()
+    ]
+
+
+def value_of(samples: Samples, name: str) -> float:
+    """Return the value of a metric with one series, whatever cluster it is of."""
+    (found,) = [number for (metric, _labels), number in samples.items() if metric == name]
+    return found
+
+
+def test_a_healthy_night_is_quiet(scan: Scan, firing: Firing) -> None:
+    assert firing((scan(*HEALTHY), 25), at=25) == set()
+
+
+def test_a_scan_that_never_came_again(scan: Scan, firing: Firing) -> None:
+    assert firing((scan(*HEALTHY), 27), at=27) == {"EtcdfixScanMissing", "EtcdfixSnapshotOld"}
+
+
+def test_findings_that_are_not_all(scan: Scan, firing: Firing) -> None:
+    found = firing((scan(*DAMAGED), 2), at=2)
+    assert found == {"EtcdfixBreaksNow", "EtcdfixFindings", "EtcdfixUndetermined"}
+
+
+def test_what_a_baseline_knows_is_no_new_finding_and_still_breaks(
+    scan: Scan, firing: Firing, tmp_path: Path
+) -> None:
+    known = tmp_path / "known.json"
+    scan(*DAMAGED, "-o", "json", "--output-file", known)
+    found = firing((scan(*DAMAGED, "--baseline", known), 2), at=2)
+    assert found == {"EtcdfixBreaksNow", "EtcdfixUndetermined"}
+
+
+def test_filters_hide_nothing(scan: Scan, firing: Firing) -> None:
+    found = firing((scan(*DAMAGED, "--severity", "one-object", "--limit", "1"), 2), at=2)
+    assert "EtcdfixBreaksNow" in found
+
+
+@pytest.mark.parametrize("words", [["secrets"], ["-n", "kube-system"], ["--revision", "50"]], ids=" ".join)
+def test_a_scan_of_a_part(scan: Scan, firing: Firing, words: list[str]) -> None:
+    assert "EtcdfixScanOfPart" in firing((scan(*HEALTHY, *words), 2), at=2)
+
+
+def test_a_scan_that_failed(scan: Scan, firing: Firing, tmp_path: Path) -> None:
+    assert firing((scan("--snapshot", tmp_path / "none.db"), 2), at=2) == {"EtcdfixScanFailed"}
+
+
+def test_nothing_was_ever_written(firing: Firing) -> None:
+    assert firing(at=2) == {"EtcdfixMetricsMissing"}
+
+
+def test_a_file_that_was_removed(scan: Scan, firing: Firing) -> None:
+    gone = scan(*HEALTHY, "--cluster-name", "a")
+    assert firing((gone, 1), at=3) == {"EtcdfixMetricsMissing", "EtcdfixMetricsGone"}
+    other = scan(*HEALTHY, "--cluster-name", "b")
+    assert firing((other, 4), at=3) == set()
+    assert firing((gone, 1), (other, 4), at=3) == {"EtcdfixMetricsGone"}
+
+
+def test_a_file_that_node_exporter_cannot_read(scan: Scan, firing: Firing) -> None:
+    error: Samples = {("node_textfile_scrape_error", frozenset()): 1}
+    error |= {("etcdfix_scan_timestamp_seconds", frozenset({("cluster", "other")})): 0}
+    assert firing((error, 4), (scan(*HEALTHY), 1), at=3) == {"EtcdfixTextfileError", "EtcdfixMetricsGone"}
+
+
+def test_a_rotation_that_was_not_finished(scan: Scan, firing: Firing) -> None:
+    samples = scan(*HEALTHY[:3], PRACTICE / "key3-first.yaml")
+    assert value(samples, "etcdfix_scan_stale_keys") > 0
+    assert "EtcdfixStaleValues" not in firing((samples, 24), at=24)
+    assert "EtcdfixStaleValues" in firing((samples, 8 * 24), at=8 * 24)

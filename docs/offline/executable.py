@@ -8,17 +8,13 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from checkout import ARCHIVES_LOCK, ROOT, RUNTIME_LOCK, git, pinned, version
+from checkout import ARCHIVES_LOCK, ROOT, RUNTIME_LOCK, git, packages_of, pinned, version
 from environment import Environment
 from libraries import copy_python_licence, elf_files, oldest_glibc, system_libraries, take_along
 
 NAMES: Final = ("kubectl-etcdfix", "kubectl_complete-etcdfix")
 """Other names of the executable, by which kubectl calls it."""
 
-LEFT_OUT: Final = (
-    "readline",  # nothing needs it, and its licence would hold for the whole
-    "etcdfix.testing",  # it writes to etcd, for tests
-)
 _OF_GLIBC: Final = ("ld-linux", "libc.", "libdl.", "libm.", "libpthread.", "libresolv.", "librt.", "libutil.")
 _PAGES: Final = (
     "README.md",
@@ -57,11 +53,12 @@ def build_folder(environment: Environment, licences: Path, work: Path, folder: P
 
 def _freeze(environment: Environment, work: Path, folder: Path) -> Path:
     """Have PyInstaller make the folder; return its list of what went in."""
+    shutil.rmtree(packages_of(environment.folder) / "etcdfix/testing")  # it writes to etcd, for tests
     environment.run(
         "-m", "PyInstaller", "--onedir", "--name", "etcdfix", "--noconfirm", "--clean", "--noupx",
         "--distpath", work / "dist", "--workpath", work / "build", "--specpath", work,
         "--collect-submodules", "etcdfix", "--collect-data", "etcdfix", "--recursive-copy-metadata", "etcdfix",
-        *(f"--exclude-module={name}" for name in LEFT_OUT),
+        "--exclude-module", "readline",  # nothing needs it, and its licence would hold for the whole
         ROOT / "docs/offline/entry.py",
         cwd=work,
     )  # fmt: skip

@@ -15,6 +15,10 @@ from libraries import copy_python_licence, elf_files, oldest_glibc, system_libra
 NAMES: Final = ("kubectl-etcdfix", "kubectl_complete-etcdfix")
 """Other names of the executable, by which kubectl calls it."""
 
+_NOT_NEEDED: Final = (
+    "readline",  # its licence would hold for the whole
+    "PyInstaller", "_distutils_hack", "altgraph", "packaging", "pip", "pkg_resources", "setuptools",  # only make it
+)  # fmt: skip
 _OF_GLIBC: Final = ("ld-linux", "libc.", "libdl.", "libm.", "libpthread.", "libresolv.", "librt.", "libutil.")
 _PAGES: Final = (
     "README.md",
@@ -58,7 +62,7 @@ def _freeze(environment: Environment, work: Path, folder: Path) -> Path:
         "-m", "PyInstaller", "--onedir", "--name", "etcdfix", "--noconfirm", "--clean", "--noupx",
         "--distpath", work / "dist", "--workpath", work / "build", "--specpath", work,
         "--collect-submodules", "etcdfix", "--collect-data", "etcdfix", "--recursive-copy-metadata", "etcdfix",
-        "--exclude-module", "readline",  # nothing needs it, and its licence would hold for the whole
+        *(f"--exclude-module={name}" for name in _NOT_NEEDED),
         ROOT / "docs/offline/entry.py",
         cwd=work,
     )  # fmt: skip

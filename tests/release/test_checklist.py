@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 import tomllib
 import zipfile
@@ -124,13 +126,11 @@ def test_every_file_has_its_digest(release: Release) -> None:
     lines = (release.dist / "SHA256SUMS").read_text().splitlines()
     listed = {name: told for told, _, name in (line.partition("  ") for line in lines)}
     assert listed == {file.name: digest(file) for file in release.dist.iterdir() if file.name != "SHA256SUMS"}
-    assert {re.sub(r"-linux-.*(?=-|\.tar\.gz)", "-linux", name) for name in listed} == {
-        f"etcdfix-{release.version}{kind}"
-        for kind in (
-            *("-py3-none-any.whl", ".tar.gz", "-requirements.txt", ".cdx.json", "-licences.txt"),
-            *("-linux.tar.gz", "-linux-wheels.tar.gz", "-linux-image.tar"),
-        )
-    }
+    node = f"-linux-{platform.machine()}"
+    wheels = f"{node}-python{sys.version_info.major}.{sys.version_info.minor}-wheels.tar.gz"
+    kinds = ("-py3-none-any.whl", ".tar.gz", "-requirements.txt", ".cdx.json", "-licences.txt")
+    expected = (*kinds, f"{node}.tar.gz", wheels, f"{node}-image.tar")
+    assert set(listed) == {f"etcdfix-{release.version}{kind}" for kind in expected}
 
 
 # --- what it is made of, and under which licences ---------------------------------------------------------------------

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix import __version__
 from etcdfix.cli.version import DEPENDENCIES
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.places import find_tools
@@ -63,6 +64,10 @@ def run(root: Root) -> Run:
         return completed(command, env=bare(**variables))
 
     return run_it
+
+
+def version_of(executable: Path) -> str:
+    return executable.name.split("-")[1]
 
 
 @pytest.fixture
@@ -175,7 +180,7 @@ def test_every_package_is_there_and_says_its_version(run: Run) -> None:
     ids=lambda arguments: arguments[0] if arguments[-1] != "html" else "page",
 )
 def test_what_reads_files_of_the_package_says_what_the_source_tree_says(
-    run: Run, arguments: tuple[str, ...]
+    run: Run, executable: Path, arguments: tuple[str, ...]
 ) -> None:
     from_source = completed(
         [sys.executable, "-m", "etcdfix", *arguments],
@@ -183,10 +188,10 @@ def test_what_reads_files_of_the_package_says_what_the_source_tree_says(
     )  # fmt: skip
     done = run(*arguments)
     assert (done.returncode, done.stderr) == (from_source.returncode, from_source.stderr)
-    said, expected = done.stdout, from_source.stdout
-    if arguments[-1] == "html":  # which says when it was made, and by which version
-        said, expected = (re.sub(r"\d+", "0", text) for text in (said, expected))
-    assert said == expected
+    said = done.stdout.replace(version_of(executable), __version__)
+    if arguments[-1] != "html":  # which says when it was made
+        assert said == from_source.stdout
+    assert len(said) == len(from_source.stdout)
 
 
 def test_completion_answers(run: Run) -> None:
@@ -268,13 +273,13 @@ def test_what_makes_it_and_what_is_for_tests_is_not_in_it(executable: Path) -> N
 
 
 def test_its_man_pages_and_documentation_come_along(executable: Path, tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "docs/reference/manpages.py", tmp_path], cwd=REPOSITORY, check=True)
+    command = [sys.executable, "docs/reference/manpages.py", tmp_path]
+    subprocess.run(command, cwd=REPOSITORY, env=bare(PYTHONPATH=str(REPOSITORY)), check=True)
     made = {
         page.name: page.read_text().split("\n", 1)[1] for page in tmp_path.iterdir()
     }  # 1: with the version
     assert {page.name: page.read_text().split("\n", 1)[1] for page in (executable / "man1").iterdir()} == made
-    version = executable.name.split("-")[1]
-    assert f'"etcdfix {version}"' in (executable / "man1/etcdfix.1").read_text()
+    assert f'"etcdfix {version_of(executable)}"' in (executable / "man1/etcdfix.1").read_text()
     assert (executable / "man1/etcdfix-delete.1").read_text().startswith(".TH ETCDFIX-DELETE 1 ")
     assert (executable / "docs/runbooks/stuck-namespace.md").exists()
     assert (executable / "docs/offline/README.md").exists()

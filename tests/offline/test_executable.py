@@ -273,7 +273,7 @@ def test_what_makes_it_and_what_is_for_tests_is_not_in_it(executable: Path) -> N
 
 
 def test_its_man_pages_and_documentation_come_along(executable: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "docs/reference/manpages.py", tmp_path]
+    command = [sys.executable, "docs/reference/manpages.py", str(tmp_path)]
     subprocess.run(command, cwd=REPOSITORY, env=bare(PYTHONPATH=str(REPOSITORY)), check=True)
     made = {
         page.name: page.read_text().split("\n", 1)[1] for page in tmp_path.iterdir()

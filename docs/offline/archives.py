@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import stat
 import tarfile
 from collections.abc import Mapping
@@ -51,15 +50,3 @@ def write_archive(target: Path, root: Path, *, epoch: int) -> None:
 def compressing(file: IO[bytes]) -> IO[bytes]:
     """Return a stream that compresses into a file, with no name and no time in it."""
     return cast("IO[bytes]", gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0))
-
-
-def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def write_digest(archive: Path) -> None:
-    """Write ``ARCHIVE.sha256`` beside an archive, as ``sha256sum -c`` reads it."""
-    beside = archive.with_name(f"{archive.name}.sha256")
-    beside.write_text(f"{digest_of(archive)}  {archive.name}\n")

@@ -1,13 +1,13 @@
-"""Make the archives for machines without internet: ``python docs/offline/build.py --output-dir dist``.
+"""Make the archives for machines without internet: ``python3 docs/offline/build.py --output-dir dist``.
 
-Needs Linux, an index of packages, and binutils. Writes each archive with its digest beside it; README.md here says what
-they are.
+Needs Linux, an index of packages, and binutils. They are made of the wheel that lies in the directory already, with
+``etcdfix-VERSION-requirements.txt``; where there is none, of one that is built as for a release. Writes the archives,
+and ``SHA256SUMS`` of all that is there; README.md here says what they are.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import shutil
 import subprocess
@@ -16,15 +16,17 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from archives import write_archive, write_digest
-from environment import ROOT, make_environment
+sys.path.append(str(Path(__file__).resolve().parents[1] / "release"))  # what makes the rest of a release
+
+from archives import write_archive
+from checkout import ARCHIVES_LOCK, BUILD_LOCK, committed_at, digest_of, requirements_in, version
+from environment import make_environment
 from executable import build_folder
 from image import build_image
+from licences import UnknownLicenceError, licensed, write_notices
 from wheelhouse import build_wheelhouse
 
 PARTS: Final = ("executable", "wheelhouse", "image")
-LOCK: Final = ROOT / "docs/release/requirements.txt"
-_FIRST_TIME: Final = 315_532_800  # 1980: the oldest that a wheel can say
 
 
 def main() -> None:
@@ -35,36 +37,39 @@ def main() -> None:
         sys.exit(f"failed, with exit code {exc.returncode}: {' '.join(map(str, exc.cmd))}")
     except OSError as exc:
         sys.exit(f"{exc.filename}: {exc.strerror}")
+    except UnknownLicenceError as exc:
+        sys.exit(str(exc))
 
 
 def _make(asked: argparse.Namespace) -> None:
     _check_this_machine()
-    lock = _lock(asked.requirements)
-    asked.output_dir.mkdir(parents=True, exist_ok=True)
+    target: Path = asked.output_dir.resolve()
+    target.mkdir(parents=True, exist_ok=True)
     parts = asked.only or PARTS
-    epoch = _epoch()
+    machine = f"etcdfix-{version()}-linux-{platform.machine()}"
     with tempfile.TemporaryDirectory(prefix="etcdfix-build-") as folder:
         work = Path(folder)
-        environment = make_environment(work, lock, epoch)
-        version = environment.wheel.name.split("-")[1]
-        machine = f"etcdfix-{version}-linux-{platform.machine()}"
+        packages = _packages(target, work)
+        environment = make_environment(work / "runtime", packages, requirements_in(packages), ARCHIVES_LOCK)
+        licences = write_notices(licensed(environment.folder), work)
         executable = work / machine
         if {"executable", "image"} & {*parts}:
             (work / "freeze").mkdir()
-            build_folder(environment, work / "freeze", executable)
+            build_folder(environment, licences, work / "freeze", executable)
         if "executable" in parts:
-            _finish(asked.output_dir / f"{machine}.tar.gz", executable, epoch)
+            _finish(target / f"{machine}.tar.gz", executable)
         if "wheelhouse" in parts:
             python = f"python{sys.version_info.major}.{sys.version_info.minor}"
             wheelhouse = work / f"{machine}-{python}-wheels"
-            build_wheelhouse(environment, wheelhouse, python)
-            _finish(asked.output_dir / f"{wheelhouse.name}.tar.gz", wheelhouse, epoch)
+            build_wheelhouse(environment, licences, wheelhouse, python)
+            _finish(target / f"{wheelhouse.name}.tar.gz", wheelhouse)
         if "image" in parts:
             (work / "image").mkdir()
-            target = asked.output_dir / f"{machine}-image.tar"
-            with target.open("wb") as file:
-                build_image(executable, work / "image", file, version=version, epoch=epoch)
-            _announce(target)
+            archive = target / f"{machine}-image.tar"
+            with archive.open("wb") as file:
+                build_image(executable, work / "image", file, epoch=committed_at())
+            _announce(archive)
+    _write_digests(target)
 
 
 def _asked() -> argparse.Namespace:
@@ -75,10 +80,6 @@ def _asked() -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", choices=PARTS, help="this one, and no other; may be repeated"
     )
-    parser.add_argument(
-        "--requirements", type=Path, metavar="FILE",
-        help="versions and digests of what etcdfix needs; docs/release/requirements.txt if it is there",
-    )  # fmt: skip
     return parser.parse_args()
 
 
@@ -90,33 +91,28 @@ def _check_this_machine() -> None:
         sys.exit(f"not installed here: {', '.join(missing)} (packages binutils, libc-bin)")
 
 
-def _lock(named: Path | None) -> Path | None:
-    if named is not None:
-        return named.resolve(strict=True)
-    if LOCK.exists():
-        return LOCK
-    print(f"{LOCK.relative_to(ROOT)} is not there: versions are what the index has today", file=sys.stderr)
-    return None
+def _packages(target: Path, work: Path) -> Path:
+    """Return the directory with the wheel: that of the release, or one that is made for this."""
+    if requirements_in(target).exists():
+        return target
+    (made := work / "packages").mkdir()
+    make_environment(work / "tools", made, BUILD_LOCK).run("docs/release/build_packages.py", made)
+    return made
 
 
-def _epoch() -> int:
-    """Return the time of everything in the archives: SOURCE_DATE_EPOCH, or that of the last commit."""
-    if given := os.environ.get("SOURCE_DATE_EPOCH"):
-        return max(int(given), _FIRST_TIME)
-    asked = subprocess.run(
-        ["git", "-C", ROOT, "log", "-1", "--format=%ct"], capture_output=True, text=True, check=False
-    )
-    return int(asked.stdout) if asked.returncode == 0 and asked.stdout.strip() else _FIRST_TIME
-
-
-def _finish(archive: Path, folder: Path, epoch: int) -> None:
-    write_archive(archive, folder, epoch=epoch)
+def _finish(archive: Path, folder: Path) -> None:
+    write_archive(archive, folder, epoch=committed_at())
     _announce(archive)
 
 
 def _announce(archive: Path) -> None:
-    write_digest(archive)
     print(f"{archive} ({archive.stat().st_size / 1e6:.0f} MB)")
+
+
+def _write_digests(folder: Path) -> None:
+    """Write ``SHA256SUMS``, as ``sha256sum --check`` reads it."""
+    files = sorted(folder.glob("etcdfix-*"))
+    (folder / "SHA256SUMS").write_text("".join(f"{digest_of(file)}  {file.name}\n" for file in files))
 
 
 if __name__ == "__main__":

@@ -8,26 +8,34 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from environment import ROOT, Environment
-from libraries import elf_files, oldest_glibc, system_libraries
-from licences import copy_library_licences, copy_package_licences, copy_python_licence
+from checkout import ARCHIVES_LOCK, ROOT, RUNTIME_LOCK, git, packages_of, pinned, version
+from environment import Environment
+from libraries import copy_python_licence, elf_files, oldest_glibc, system_libraries, take_along
 
 NAMES: Final = ("kubectl-etcdfix", "kubectl_complete-etcdfix")
 """Other names of the executable, by which kubectl calls it."""
 
-_TOOLS: Final = frozenset({
-    "altgraph", "hatchling", "packaging", "pathspec", "pip", "pluggy", "pyinstaller", "pyinstaller-hooks-contrib",
-    "setuptools", "tomlkit", "trove-classifiers",
-})  # fmt: skip
+_NOT_NEEDED: Final = (
+    "readline",  # its licence would hold for the whole
+    "PyInstaller", "_distutils_hack", "altgraph", "packaging", "pip", "pkg_resources", "setuptools",  # only make it
+)  # fmt: skip
 _OF_GLIBC: Final = ("ld-linux", "libc.", "libdl.", "libm.", "libpthread.", "libresolv.", "librt.", "libutil.")
-_DOCS: Final = (".md", ".yaml")
+_PAGES: Final = (
+    "README.md",
+    "LICENSE",
+    "docs/*.md",
+    "docs/*.yaml",
+    ":!docs/changelog.d",
+    ":!docs/screenshots",
+)
 
 
-def build_folder(environment: Environment, work: Path, folder: Path) -> None:
+def build_folder(environment: Environment, licences: Path, work: Path, folder: Path) -> None:
     """Make the folder.
 
     Args:
         environment: What it is made of.
+        licences: File with those of all packages.
         work: An empty directory to work in.
         folder: Made by this; its name is that of the archive.
     """
@@ -35,34 +43,26 @@ def build_folder(environment: Environment, work: Path, folder: Path) -> None:
     for name in NAMES:
         (folder / name).symlink_to("etcdfix")
     environment.run("docs/reference/manpages.py", folder / "man1")
-    for name in ("README.md", "LICENSE"):
+    for name in git("ls-files", "-z", *_PAGES).decode().split("\0")[:-1]:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, folder / name)
-    shutil.copytree(ROOT / "docs", folder / "docs", ignore=_left_out)
-    home = environment.python.parents[1]
-    (packages,) = home.glob("lib/python*/site-packages")
-    copy_package_licences(packages, folder / "licences", without={*_TOOLS, "etcdfix"})
-    unknown = copy_python_licence(folder / "licences")
-    unknown += copy_library_licences(_libraries_of_this_machine(toc, home), folder / "licences/libraries")
-    (folder / "BUILD").write_text(_described(environment, folder, unknown))
-
-
-def _left_out(directory: str, names: list[str]) -> list[str]:
-    """Return what of docs does not go in: all but pages and manifests."""
-    files = [name for name in names if (Path(directory) / name).is_file()]
-    return ["changelog.d", "screenshots", *(name for name in files if Path(name).suffix not in _DOCS)]
+    (folder / "licences").mkdir()
+    shutil.copyfile(licences, folder / "licences" / licences.name)
+    taken = [
+        copy_python_licence(folder / "licences/Python"),
+        *take_along(_libraries_of_this_machine(toc, environment.folder), folder / "licences/libraries"),
+    ]
+    (folder / "BUILD").write_text(_described(folder, taken))
 
 
 def _freeze(environment: Environment, work: Path, folder: Path) -> Path:
     """Have PyInstaller make the folder; return its list of what went in."""
-    dependencies = environment.run(
-        "-c", "from etcdfix.cli.version import DEPENDENCIES; print(*DEPENDENCIES)", cwd=work
-    ).split()
+    shutil.rmtree(packages_of(environment.folder) / "etcdfix/testing")  # it writes to etcd, for tests
     environment.run(
         "-m", "PyInstaller", "--onedir", "--name", "etcdfix", "--noconfirm", "--clean", "--noupx",
         "--distpath", work / "dist", "--workpath", work / "build", "--specpath", work,
-        "--collect-submodules", "etcdfix", "--collect-data", "etcdfix",
-        "--exclude-module", "readline",  # nothing needs it, and its licence would hold for the whole
-        *(f"--copy-metadata={name}" for name in dependencies),
+        "--collect-submodules", "etcdfix", "--collect-data", "etcdfix", "--recursive-copy-metadata", "etcdfix",
+        *(f"--exclude-module={name}" for name in _NOT_NEEDED),
         ROOT / "docs/offline/entry.py",
         cwd=work,
     )  # fmt: skip
@@ -83,30 +83,20 @@ def _libraries_of_this_machine(toc: Path, environment: Path) -> list[Path]:
     )
 
 
-def _described(environment: Environment, folder: Path, unknown: list[str]) -> str:
+def _described(folder: Path, taken: list[str]) -> str:
     """Return what somebody wants to know before it is run: on what, and made of what."""
-    packages = {
-        name: version for name, version in environment.packages().items() if name.lower() not in _TOOLS
-    }
-    tools = environment.packages()
-    lock = "versions by docs/release/requirements.txt" if environment.lock else "versions not pinned"
-    libc = platform.libc_ver()[1]
     libraries = system_libraries(folder / "etcdfix", folder / "_internal")
     others = (
         ", ".join(sorted(path.name for path in libraries if not path.name.startswith(_OF_GLIBC))) or "nothing"
     )
+    tools = f"PyInstaller {pinned(ARCHIVES_LOCK)['pyinstaller']}, glibc {platform.libc_ver()[1]}"
     lines = [
-        f"etcdfix {packages.pop('etcdfix')} for {platform.system()} on {platform.machine()}",
+        f"etcdfix {version()} for {platform.system()} on {platform.machine()}",
         f"needs: glibc {oldest_glibc(elf_files(folder))} or newer, and beside it of the system {others}; no Python",
-        f"made with: Python {platform.python_version()}, PyInstaller {tools['pyinstaller']}, glibc {libc}",
-        f"{lock}:",
-        *(
-            f"  {name} {version}"
-            for name, version in sorted(packages.items(), key=lambda item: item[0].lower())
-        ),
+        f"made with: Python {platform.python_version()}, {tools}",
+        "packages, by docs/release/requirements.txt:",
+        *(f"  {name} {at}" for name, at in pinned(RUNTIME_LOCK).items()),
+        "of the machine that made it:",
+        *(f"  {line}" for line in taken),
     ]
-    if unknown:
-        lines.append(
-            f"parts of the machine that made it, whose licence was not found there: {', '.join(unknown)}"
-        )
     return "".join(f"{line}\n" for line in lines)

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
-from archives import compressing, digest_of, write_tar
-from libraries import system_libraries
-from licences import copy_library_licences
+from archives import compressing, write_tar
+from checkout import digest_of, version
+from libraries import system_libraries, take_along
 
 USER: Final = "65532:65532"
 """As in docs/deploy: a number that is no user of the node."""
@@ -33,14 +33,13 @@ _FILES: Final = {
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def build_image(executable: Path, work: Path, target: IO[bytes], *, version: str, epoch: int) -> None:
+def build_image(executable: Path, work: Path, target: IO[bytes], *, epoch: int) -> None:
     """Write the image.
 
     Args:
         executable: The folder with the executable.
         work: An empty directory to work in.
         target: Where the archive goes.
-        version: Of etcdfix.
         epoch: The time of everything in it, in seconds since 1970.
     """
     root = work / "root"
@@ -50,7 +49,7 @@ def build_image(executable: Path, work: Path, target: IO[bytes], *, version: str
     layer, unpacked_digest = _write_layer(root, blobs, epoch)
     when = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     where = {"architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()), "os": "linux"}
-    name = f"localhost/etcdfix:{version}"  # of no registry: nobody else can offer an image under it
+    name = f"localhost/etcdfix:{version()}"  # of no registry: nobody else can offer an image under it
     config = _write_json(blobs, {
         **where,
         "created": when,
@@ -62,7 +61,7 @@ def build_image(executable: Path, work: Path, target: IO[bytes], *, version: str
             "Cmd": ["--help"],
             "Labels": {
                 "org.opencontainers.image.title": "etcdfix",
-                "org.opencontainers.image.version": version,
+                "org.opencontainers.image.version": version(),
                 "org.opencontainers.image.licenses": "Apache-2.0",
             },
         },
@@ -114,7 +113,9 @@ def _fill(root: Path, executable: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(library, target)
         target.chmod(0o755)
-    copy_library_licences(sorted(libraries), root / _PLACE / "licences/libraries")
+    with (root / _PLACE / "BUILD").open("a") as build:
+        for line in take_along(sorted(libraries), root / _PLACE / "licences/libraries"):
+            build.write(f"  {line}\n")
 
 
 def _write_layer(root: Path, blobs: Path, epoch: int) -> tuple[Path, str]:

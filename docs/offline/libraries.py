@@ -1,15 +1,19 @@
-"""What the programs and libraries of a folder need of the system they run on."""
+"""What the programs and libraries of a folder need of the system they run on, and under which licences."""
 
 from __future__ import annotations
 
 import os
+import platform
 import re
+import shutil
 import subprocess
+import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 _ELF: Final = b"\x7fELF"
+_UNKNOWN: Final = "its licence was not found there"
 
 
 def elf_files(folder: Path) -> Iterator[Path]:
@@ -46,3 +50,48 @@ def _loaded(file: Path, *, first: Path | None = None) -> set[Path]:
     variables = {**os.environ, **({"LD_LIBRARY_PATH": str(first)} if first is not None else {})}
     shown = subprocess.run(["ldd", file], capture_output=True, text=True, check=False, env=variables).stdout
     return {Path(path) for path in re.findall(r"(?:=> |^\t)(/\S+) \(0x", shown, re.MULTILINE)}
+
+
+def take_along(libraries: Iterable[Path], licences: Path) -> list[str]:
+    """Copy the licences of libraries of this machine, where it is a Debian and tells them.
+
+    Returns:
+        A line for each: its name, and the package and version that it is from, or that its licence is not known here.
+    """
+    told = []
+    for library in libraries:
+        package, version = _package_of(library)
+        found = Path("/usr/share/doc", package, "copyright")
+        if package and found.exists():
+            licences.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(found, licences / package)
+            told.append(f"{library.name} of {package} {version}")
+        else:
+            told.append(f"{library.name}: {_UNKNOWN}")
+    return told
+
+
+def copy_python_licence(target: Path) -> str:
+    """Copy the licence of the interpreter and its library; return a line as :func:`take_along` does."""
+    library = Path(sysconfig.get_path("stdlib"))
+    package, _ = _package_of(library / "os.py")
+    for place in (library / "LICENSE.txt", Path("/usr/share/doc", package, "copyright")):
+        if place.is_file():
+            shutil.copyfile(place, target)
+            return f"Python {platform.python_version()}"
+    return f"Python: {_UNKNOWN}"
+
+
+def _package_of(path: Path) -> tuple[str, str]:
+    """Return the package that a file is from and its version; empty where no Debian tells it."""
+    if shutil.which("dpkg-query") is None:
+        return "", ""
+    asked = {str(path), str(path).removeprefix("/usr"), str(path.resolve())}
+    found = re.search(r"^(?!diversion )([^\s:,]+)", _dpkg("-S", *sorted(asked)), re.MULTILINE)
+    if found is None:
+        return "", ""
+    return found[1], _dpkg("-W", "-f", "${Version}\n", found[1]).partition("\n")[0]
+
+
+def _dpkg(*words: str) -> str:
+    return subprocess.run(["dpkg-query", *words], capture_output=True, text=True, check=False).stdout

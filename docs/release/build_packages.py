@@ -7,7 +7,6 @@ built from the sdist. Beside them goes ``etcdfix-VERSION-requirements.txt``: the
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import subprocess
@@ -17,7 +16,17 @@ import tempfile
 from importlib.metadata import version as installed
 from pathlib import Path
 
-from checkout import BUILD_LOCK, ROOT, RUNTIME_LOCK, committed_at, git, pinned, version
+from checkout import (
+    BUILD_LOCK,
+    ROOT,
+    RUNTIME_LOCK,
+    committed_at,
+    digest_of,
+    git,
+    pinned,
+    requirements_in,
+    version,
+)
 
 
 def main() -> None:
@@ -44,18 +53,14 @@ def main() -> None:
             env={**os.environ, "SOURCE_DATE_EPOCH": str(committed_at())},
         )  # fmt: skip
     built = sorted(target.iterdir())
-    requirements = target / f"etcdfix-{version()}-requirements.txt"
+    requirements = requirements_in(target)
     requirements.write_text(RUNTIME_LOCK.read_text() + _requirement(built))
     for file in (*built, requirements):
-        sys.stdout.write(f"{_digest(file)}  {file.name}\n")
+        sys.stdout.write(f"{digest_of(file)}  {file.name}\n")
 
 
 def _requirement(files: list[Path]) -> str:
-    return " \\\n    --hash=sha256:".join([f"etcdfix=={version()}", *map(_digest, files)]) + "\n"
-
-
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+    return " \\\n    --hash=sha256:".join([f"etcdfix=={version()}", *map(digest_of, files)]) + "\n"
 
 
 if __name__ == "__main__":

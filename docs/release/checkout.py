@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 from pathlib import Path
@@ -11,12 +12,18 @@ HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[1]
 RUNTIME_LOCK: Final = HERE / "requirements.txt"
 BUILD_LOCK: Final = HERE / "build-requirements.txt"
+ARCHIVES_LOCK: Final = HERE.parent / "offline/build-requirements.txt"
 
 
 def version() -> str:
     """Return the version that ``etcdfix/__init__.py`` tells."""
     text = (ROOT / "etcdfix/__init__.py").read_text()
     return re.findall(r'^__version__ = "(.+)"$', text, re.MULTILINE)[0]
+
+
+def requirements_in(folder: Path) -> Path:
+    """Return the file of a release that pins all, the wheel beside it too."""
+    return folder / f"etcdfix-{version()}-requirements.txt"
 
 
 def committed_at() -> int:
@@ -27,6 +34,12 @@ def committed_at() -> int:
 def git(*words: str) -> bytes:
     """Run git in this checkout, and return what it prints."""
     return subprocess.run(["git", *words], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
+
+
+def digest_of(file: Path) -> str:
+    """Return the SHA-256 of a file, in hex."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def same_name(name: str) -> str:

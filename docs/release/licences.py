@@ -103,14 +103,16 @@ def table(packages: list[Licensed]) -> str:
     return _HEAD + "".join(f"| {each.name} | {each.version} | {each.licence} |\n" for each in packages)
 
 
-def notices(packages: list[Licensed]) -> str:
-    """Return the texts of all licences, one package after the other."""
+def write_notices(packages: list[Licensed], folder: Path) -> Path:
+    """Write the texts of all licences, one package after the other, and return the file."""
     line = "=" * 80
     parts = [f"What etcdfix {version()} needs, and under which licences.\n"]
     for each in packages:
         parts.append(f"\n{line}\n{each.name} {each.version}: {each.licence}\n{line}\n")
         parts += [f"\n--- {name}\n\n{text.strip()}\n" for name, text in each.texts.items()]
-    return "".join(parts)
+    file = folder / f"etcdfix-{version()}-licences.txt"
+    file.write_text("".join(parts), encoding="utf-8")
+    return file
 
 
 def main() -> None:
@@ -121,7 +123,7 @@ def main() -> None:
         sys.exit(str(exc))
     _TABLE.write_text(table(packages))
     if len(sys.argv) > 2:
-        Path(sys.argv[2], f"etcdfix-{version()}-licences.txt").write_text(notices(packages), encoding="utf-8")
+        write_notices(packages, Path(sys.argv[2]))
 
 
 if __name__ == "__main__":

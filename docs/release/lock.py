@@ -1,4 +1,4 @@
-"""Write both lock files anew: ``python docs/release/lock.py``, in an environment of ``build-requirements.txt``.
+"""Write the lock files anew: ``python docs/release/lock.py``, in an environment of ``build-requirements.txt``.
 
 What is pinned already stays as it is, unless ``--upgrade`` is said. A lock holds the digests of all files of a version,
 for every machine; it names no index. Only the index is asked: a folder of wheels on this machine may hold other files
@@ -14,15 +14,17 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from checkout import BUILD_LOCK, ROOT, RUNTIME_LOCK
+from checkout import ARCHIVES_LOCK, BUILD_LOCK, ROOT, RUNTIME_LOCK
 
 _SOURCES: Final = {
     RUNTIME_LOCK: ["--extra", "kubernetes", "pyproject.toml"],
     BUILD_LOCK: ["docs/release/build-requirements.in"],
+    ARCHIVES_LOCK: ["docs/offline/build-requirements.in"],
 }
 _HEADERS: Final = {
     RUNTIME_LOCK: "What etcdfix runs on, with the extra `kubernetes`",
     BUILD_LOCK: "What a release is made with, from build-requirements.in",
+    ARCHIVES_LOCK: "What makes the archives out of a release, from build-requirements.in",
 }
 _FLAGS: Final = [
     "--quiet", "--no-config", "--no-header", "--strip-extras", "--allow-unsafe", "--generate-hashes",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import marshal
 import os
 import shlex
 import shutil
@@ -22,7 +24,7 @@ PAGE = REPOSITORY / "docs/offline/README.md"
 def the_command() -> list[str]:
     """The command that the page gives, word by word."""
     (line,) = {
-        line for line in PAGE.read_text().splitlines() if line.startswith("python docs/offline/build.py")
+        line for line in PAGE.read_text().splitlines() if line.startswith("python3 docs/offline/build.py")
     }
     return shlex.split(line)
 
@@ -34,7 +36,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return Path(made)
     folder = tmp_path_factory.mktemp("archives")
     program, script, *options = the_command()
-    assert program == "python"
+    assert program == "python3"
     assert options == ["--output-dir", "dist"]
     subprocess.run([sys.executable, script, "--output-dir", folder], cwd=REPOSITORY, check=True)
     return folder
@@ -76,3 +78,10 @@ def executable(archives: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 def names_in(archive: Path) -> list[tarfile.TarInfo]:
     with tarfile.open(archive) as tar:
         return tar.getmembers()
+
+
+def modules_in(executable: bytes) -> set[str]:
+    """What can be imported in a frozen program, by the table in it."""
+    begin = executable.index(b"PYZ\0" + importlib.util.MAGIC_NUMBER)
+    table = begin + int.from_bytes(executable[begin + 8 : begin + 12], "big")
+    return {name for name, _ in marshal.loads(executable[table:])}

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import etcdfix
 from tests.support.offline_jobs import REPOSITORY
 
 BUILD = REPOSITORY / "docs/offline/build.py"
@@ -19,25 +20,19 @@ def build(*arguments: str | Path, **variables: str) -> subprocess.CompletedProce
     )
 
 
-def test_a_lock_that_is_not_there(tmp_path: Path) -> None:
-    missing = tmp_path / "none.txt"
-    done = build("--output-dir", tmp_path / "dist", "--requirements", missing)
-    assert (done.returncode, done.stderr) == (1, f"{missing}: No such file or directory\n")
-    assert not (tmp_path / "dist").exists()
-
-
 def test_a_machine_without_the_programs_that_it_takes(tmp_path: Path) -> None:
     done = build("--output-dir", tmp_path / "dist", PATH="/nonexistent")
     assert done.returncode == 1
     assert done.stderr == "not installed here: ldd, objcopy, objdump (packages binutils, libc-bin)\n"
+    assert not (tmp_path / "dist").exists()
 
 
-def test_a_package_that_is_not_the_one_of_the_lock(tmp_path: Path) -> None:
-    lock = tmp_path / "lock.txt"
-    lock.write_text(f"click==8.1.8 --hash=sha256:{'0' * 64}\n")
-    done = build("--output-dir", tmp_path / "dist", "--requirements", lock, "--only", "wheelhouse")
+def test_a_package_that_is_not_the_one_of_the_release(tmp_path: Path) -> None:
+    pins = tmp_path / f"etcdfix-{etcdfix.__version__}-requirements.txt"
+    pins.write_text(f"click==8.1.8 --hash=sha256:{'0' * 64}\n")
+    done = build("--output-dir", tmp_path, "--only", "wheelhouse")
     assert done.returncode == 1
     assert "THESE PACKAGES DO NOT MATCH THE HASHES" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("failed, with exit code 1: ")
     assert "Traceback" not in done.stderr
-    assert list((tmp_path / "dist").iterdir()) == []
+    assert list(tmp_path.iterdir()) == [pins]

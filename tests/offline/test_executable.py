@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix import __version__
 from etcdfix.cli.version import DEPENDENCIES
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.places import find_tools
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.workers.frozen import WORKER_ARGUMENT
-from tests.offline.conftest import names_in, only
+from tests.offline.conftest import PAGE, modules_in, names_in, only
 from tests.support.change_runs import ACKNOWLEDGED
 from tests.support.kubernetes_api import ACCESS_REVIEW, KubernetesAPI
 from tests.support.nowhere import NOBODY, Nowhere, Root, bare, completed
@@ -64,6 +66,10 @@ def run(root: Root) -> Run:
     return run_it
 
 
+def version_of(executable: Path) -> str:
+    return executable.name.split("-")[1]
+
+
 @pytest.fixture
 def _etcd(root: Root, tmp_path: Path) -> Iterator[None]:
     """An etcd that holds alpha, and of all networks has only the loopback of that place."""
@@ -73,9 +79,10 @@ def _etcd(root: Root, tmp_path: Path) -> Iterator[None]:
 
 def test_a_changed_archive_is_noticed(archives: Path, tmp_path: Path) -> None:
     archive = only(archives, "etcdfix-*-linux-*[!s].tar.gz")
-    for name in (archive.name, f"{archive.name}.sha256"):
+    for name in (archive.name, "SHA256SUMS"):
         shutil.copy(archive.with_name(name), tmp_path)
-    check = ["sha256sum", "-c", f"{archive.name}.sha256"]
+    check = ["sha256sum", "--check", "--strict", "--ignore-missing", "SHA256SUMS"]
+    assert f"\n{shlex.join(check)}\n" in PAGE.read_text()
     assert completed(check, cwd=tmp_path).stdout == f"{archive.name}: OK\n"
     with (tmp_path / archive.name).open("r+b") as file:
         file.seek(-1000, os.SEEK_END)
@@ -173,7 +180,7 @@ def test_every_package_is_there_and_says_its_version(run: Run) -> None:
     ids=lambda arguments: arguments[0] if arguments[-1] != "html" else "page",
 )
 def test_what_reads_files_of_the_package_says_what_the_source_tree_says(
-    run: Run, arguments: tuple[str, ...]
+    run: Run, executable: Path, arguments: tuple[str, ...]
 ) -> None:
     from_source = completed(
         [sys.executable, "-m", "etcdfix", *arguments],
@@ -181,9 +188,10 @@ def test_what_reads_files_of_the_package_says_what_the_source_tree_says(
     )  # fmt: skip
     done = run(*arguments)
     assert (done.returncode, done.stderr) == (from_source.returncode, from_source.stderr)
+    said = done.stdout.replace(version_of(executable), __version__)
     if arguments[-1] != "html":  # which says when it was made
-        assert done.stdout == from_source.stdout
-    assert len(done.stdout) == len(from_source.stdout)
+        assert said == from_source.stdout
+    assert len(said) == len(from_source.stdout)
 
 
 def test_completion_answers(run: Run) -> None:
@@ -247,18 +255,31 @@ def test_what_it_needs_and_is_made_of_is_said(executable: Path) -> None:
     said = (executable / "BUILD").read_text()
     needs = r"needs: glibc 2\.\d+ or newer, and beside it of the system libz\.so\.1; no Python"
     assert re.fullmatch(needs, said.splitlines()[1])
-    assert "licence was not found" not in said  # all licences are known
     for name in DEPENDENCIES:
         assert f"\n  {name.lower()} " in said.lower()
-        assert [
-            held for held in (executable / "licences").iterdir() if held.name.lower().startswith(name.lower())
-        ]
+    assert "licence was not found" not in said  # all licences are known
     held = {path.name for path in (executable / "licences/libraries").iterdir()}
+    assert held == set(re.findall(r"^  lib\S+ of (\S+) \S+$", said, re.MULTILINE))
     assert not [name for name in held if "readline" in name]
     assert (executable / "licences/Python").exists()
 
 
-def test_its_man_pages_and_documentation_come_along(executable: Path) -> None:
+def test_what_makes_it_and_what_is_for_tests_is_not_in_it(executable: Path) -> None:
+    held = modules_in((executable / "etcdfix").read_bytes())
+    assert {"etcdfix.workers.frozen", "kubernetes", "etcdfix.cli.root"} <= held
+    assert [name for name in held if name.startswith(("etcdfix.testing", "pytest", "_pytest"))] == []
+    assert not held & {"PyInstaller", "altgraph", "packaging", "pip", "pkg_resources", "setuptools"}
+    assert not {"testing"} & {path.name for path in (executable / "_internal/etcdfix").iterdir()}
+
+
+def test_its_man_pages_and_documentation_come_along(executable: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "docs/reference/manpages.py", str(tmp_path)]
+    subprocess.run(command, cwd=REPOSITORY, env=bare(PYTHONPATH=str(REPOSITORY)), check=True)
+    made = {
+        page.name: page.read_text().split("\n", 1)[1] for page in tmp_path.iterdir()
+    }  # 1: with the version
+    assert {page.name: page.read_text().split("\n", 1)[1] for page in (executable / "man1").iterdir()} == made
+    assert f'"etcdfix {version_of(executable)}"' in (executable / "man1/etcdfix.1").read_text()
     assert (executable / "man1/etcdfix-delete.1").read_text().startswith(".TH ETCDFIX-DELETE 1 ")
     assert (executable / "docs/runbooks/stuck-namespace.md").exists()
     assert (executable / "docs/offline/README.md").exists()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import filecmp
+import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -182,8 +185,6 @@ def test_containerd_takes_it_and_scans_alpha(image: Path, name: str, tmp_path: P
 
 
 def test_the_layout_names_each_blob_by_its_digest(image: Path) -> None:
-    import hashlib
-
     with tarfile.open(image) as tar:
         blobs = [entry for entry in tar.getmembers() if entry.isfile() and entry.name.startswith("blobs/")]
         assert len(blobs) == 3
@@ -191,3 +192,20 @@ def test_the_layout_names_each_blob_by_its_digest(image: Path) -> None:
             content = tar.extractfile(entry)
             assert content is not None
             assert hashlib.file_digest(content, "sha256").hexdigest() == Path(entry.name).name  # type: ignore[arg-type]
+
+
+def test_it_holds_the_executable_and_says_what_else(image: Path, executable: Path, tmp_path: Path) -> None:
+    with tarfile.open(image) as tar:
+        layer = max(tar.getmembers(), key=lambda entry: entry.size)
+        tar.extract(layer, tmp_path, filter="data")
+    with tarfile.open(tmp_path / layer.name) as tar:
+        tar.extractall(tmp_path / "root", filter="data")
+    held = tmp_path / "root/opt/etcdfix"
+    differs = filecmp.dircmp(executable, held, ignore=["docs", "man1"])
+    assert (differs.left_only, differs.right_only, differs.diff_files) == ([], [], ["BUILD"])
+    inside = filecmp.dircmp(executable / "_internal", held / "_internal")
+    assert (inside.left_only, inside.right_only, inside.diff_files) == ([], [], [])
+    said = (held / "BUILD").read_text().removeprefix((executable / "BUILD").read_text())
+    assert re.search(r"^  libc\.so\.6 of libc6 \S+$", said, re.MULTILINE)
+    assert "licence was not found" not in said
+    assert (held / "licences/libraries/libc6").exists()

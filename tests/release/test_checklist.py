@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 import tomllib
 import zipfile
@@ -19,7 +21,7 @@ import pytest
 from referencing import Registry, Resource
 
 from tests.release.conftest import REPOSITORY, Release
-from tests.release.test_locks import LOCKS, pins, same_name
+from tests.release.test_locks import LOCKS, RUNTIME, pins, same_name
 
 pytestmark = pytest.mark.release
 
@@ -124,8 +126,11 @@ def test_every_file_has_its_digest(release: Release) -> None:
     lines = (release.dist / "SHA256SUMS").read_text().splitlines()
     listed = {name: told for told, _, name in (line.partition("  ") for line in lines)}
     assert listed == {file.name: digest(file) for file in release.dist.iterdir() if file.name != "SHA256SUMS"}
+    node = f"-linux-{platform.machine()}"
+    wheels = f"{node}-python{sys.version_info.major}.{sys.version_info.minor}-wheels.tar.gz"
     kinds = ("-py3-none-any.whl", ".tar.gz", "-requirements.txt", ".cdx.json", "-licences.txt")
-    assert set(listed) == {f"etcdfix-{release.version}{kind}" for kind in kinds}
+    expected = (*kinds, f"{node}.tar.gz", wheels, f"{node}-image.tar")
+    assert set(listed) == {f"etcdfix-{release.version}{kind}" for kind in expected}
 
 
 # --- what it is made of, and under which licences ---------------------------------------------------------------------
@@ -155,15 +160,13 @@ def test_the_sbom_fits_the_schema_of_cyclonedx(release: Release, sbom: dict[str,
 
 def test_the_sbom_has_what_is_pinned_and_what_needs_what(release: Release, sbom: dict[str, Any]) -> None:
     found = {same_name(part["name"]): part["version"] for part in sbom["components"]}
-    assert found == {name: version for name, (version, _, _) in pins("requirements.txt").items()}
+    assert found == {name: version for name, (version, _, _) in pins(RUNTIME).items()}
     assert all(len(part["licenses"]) == 1 for part in sbom["components"])
     ours = sbom["metadata"]["component"]
     assert (ours["name"], ours["version"]) == ("etcdfix", release.version)
     needs = {entry["ref"]: entry.get("dependsOn", []) for entry in sbom["dependencies"]}
     direct = {same_name(ref.partition("==")[0]) for ref in needs[ours["bom-ref"]]}
-    assert direct == {
-        name for name, (_, by, _) in pins("requirements.txt").items() if "etcdfix (pyproject.toml)" in by
-    }
+    assert direct == {name for name, (_, by, _) in pins(RUNTIME).items() if "etcdfix (pyproject.toml)" in by}
 
 
 def test_the_sbom_is_made_the_same_again_and_knows_nothing_of_this_machine(
@@ -180,18 +183,69 @@ def test_the_licences_of_all_that_is_pinned_are_there(release: Release) -> None:
     text = (release.dist / f"etcdfix-{release.version}-licences.txt").read_text()
     parts = re.split(r"^=+\n(\S+) (\S+): .+\n=+$", text, flags=re.MULTILINE)
     found = dict(zip(map(same_name, parts[1::3]), parts[2::3], strict=True))
-    assert found == {name: version for name, (version, _, _) in pins("requirements.txt").items()}
+    assert found == {name: version for name, (version, _, _) in pins(RUNTIME).items()}
     assert all(len(said) > 200 for said in parts[3::3])
 
 
-def test_a_licence_that_is_not_on_the_list_is_refused(release: Release, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("docs/release/licences.py", "{release}/build/runtime"),
+        ("docs/offline/build.py", "--output-dir", "dist", "--only", "wheelhouse"),
+    ],
+)
+def test_a_licence_that_is_not_on_the_list_is_refused(
+    release: Release, tmp_path: Path, words: tuple[str, ...]
+) -> None:
     clone = release.clone_to(tmp_path / "clone")
     script = clone / "docs/release/licences.py"
     script.write_text(script.read_text().replace('"MPL-2.0", ', ""))
-    words = [release.tool("python"), str(script), str(release.clone / "build/runtime")]
-    done = subprocess.run(words, env=release.environment, check=False, capture_output=True, text=True)
+    (clone / "dist").mkdir()
+    for file in (release.wheel, release.dist / f"etcdfix-{release.version}-requirements.txt"):
+        shutil.copy(file, clone / "dist")
+    command = [release.tool("python"), *(word.format(release=release.clone) for word in words)]
+    done = subprocess.run(
+        command, cwd=clone, env=release.environment, check=False, capture_output=True, text=True
+    )
     assert done.returncode == 1
-    assert re.match(r"certifi \S+: 'MPL-2.0' is not one of ", done.stderr)
+    assert re.match(r"certifi \S+: 'MPL-2.0' is not one of ", done.stderr.splitlines()[-1])
+    assert len(list((clone / "dist").iterdir())) == 2
+
+
+# --- the archives are made of the release -----------------------------------------------------------------------------
+
+
+def held(archive: Path, name: str) -> bytes:
+    with tarfile.open(archive) as tar:
+        (member,) = (entry for entry in tar if entry.name.partition("/")[2] == name)
+        content = tar.extractfile(member)
+        assert content is not None
+        return content.read()
+
+
+def archives(folder: Path) -> tuple[Path, Path]:
+    """The executable's and the wheelhouse."""
+    (wheelhouse,) = folder.glob("*-wheels.tar.gz")
+    (executable,) = set(folder.glob("*-linux-*.tar.gz")) - {wheelhouse}
+    return executable, wheelhouse
+
+
+def test_wheel_licences_and_digests_of_the_archives_are_those_of_the_release(release: Release) -> None:
+    executable, wheelhouse = archives(release.dist)
+    assert held(wheelhouse, f"wheels/{release.wheel.name}") == release.wheel.read_bytes()
+    pins_of_all = (release.dist / f"etcdfix-{release.version}-requirements.txt").read_bytes()
+    assert held(wheelhouse, "requirements.txt").endswith(b"\n\n" + pins_of_all)
+    licences = release.dist / f"etcdfix-{release.version}-licences.txt"
+    assert held(wheelhouse, licences.name) == licences.read_bytes()
+    assert held(executable, f"licences/{licences.name}") == licences.read_bytes()
+
+
+def test_an_archive_that_is_made_without_a_release_is_the_same(release: Release, tmp_path: Path) -> None:
+    clone = release.clone_to(tmp_path / "clone")
+    release.run("python3", "docs/offline/build.py", "--output-dir", "dist", "--only", "wheelhouse", cwd=clone)
+    (made,) = (clone / "dist").glob("etcdfix-*")
+    assert digest(made) == digest(release.dist / made.name)
+    assert (clone / "dist/SHA256SUMS").read_text() == f"{digest(made)}  {made.name}\n"
 
 
 # --- installing -------------------------------------------------------------------------------------------------------
@@ -267,10 +321,10 @@ def test_the_locks_are_what_pyproject_comes_to(release: Release) -> None:
     before = {lock: pins(lock) for lock in LOCKS}
     release.run(release.tool("python"), "docs/release/lock.py")
     for lock in LOCKS:
-        text = (release.clone / "docs/release" / lock).read_text()
+        text = (release.clone / lock).read_text()
         found = dict(re.findall(r"^(\S+)==(\S+)", text, re.MULTILINE))
         assert found == {name: version for name, (version, _, _) in before[lock].items()}
-        release.run("git", "checkout", "-q", "--", f"docs/release/{lock}")
+        release.run("git", "checkout", "-q", "--", lock)
 
 
 def test_every_block_of_the_page_is_walked_or_left_to_a_person() -> None:

@@ -37,9 +37,9 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def timeless(report: str) -> Any:
-    """Return a report without what differs from one run to the next."""
+    """Return a report without what differs from one run to the next; a release has a version of its own."""
     found = json.loads(report)
-    return {name: value for name, value in found.items() if not name.endswith("_at")}
+    return {name: value for name, value in found.items() if name != "tool" and not name.endswith("_at")}
 
 
 @cache

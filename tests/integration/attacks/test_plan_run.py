@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.cli.confirm import Terminal
 from etcdfix.testing.servers import EtcdServer, EtcdServers
 from tests.support.attacks import TRUE, seal
 from tests.support.change_runs import ACKNOWLEDGED, Ran, typing
@@ -380,6 +381,25 @@ def test_kube_system_that_is_made_anew_in_the_middle(
     at_object(monkeypatch, 2, replace)
     refused(planned.work(*DECLARED, count=3), "cluster")
     assert planned.there(keys) == [False, True, True]
+    planned.agree()
+
+
+def test_kube_system_that_is_made_anew_while_somebody_types(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which cluster it is counts when a key's turn comes, not when the run began."""
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    confirm = Terminal.confirm_count
+
+    def after_a_while(self: Terminal, group: str, number: int) -> bool:
+        planned.etcd.delete(planned.key("kube-system", "namespaces"))
+        planned.put("kube-system", namespace_object("kube-system", "another-uid"), resource="namespaces")
+        return confirm(self, group, number)
+
+    monkeypatch.setattr(Terminal, "confirm_count", after_a_while)
+    refused(planned.work(*DECLARED, count=2), "cluster")
+    assert planned.there(keys) == [True, True]
     planned.agree()
 
 

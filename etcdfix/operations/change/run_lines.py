@@ -10,7 +10,8 @@ import msgspec
 
 from etcdfix.errors import EtcdfixError, RefusedByRule
 from etcdfix.operations.change.preview import WARNINGS, cluster_lines
-from etcdfix.operations.change.run_plan import Ran, RunPreview, Task
+from etcdfix.operations.change.run_plan import Ran, RunPreview
+from etcdfix.operations.change.run_tasks import Task
 from etcdfix.remediation.audit.record import Result, unicode_text
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.reports.model import FollowUp, Refusal

@@ -59,8 +59,11 @@ class RunAccount(msgspec.Struct, kw_only=True):
 
     @property
     def stopped_at(self) -> Task | None:
-        """The object at which it stopped; None where it came to its end, or did not begin."""
-        return self.at if self.left else None
+        """The object at which it stopped; None where it came to its end, was ended after one, or did not begin."""
+        done = self.ran[-1] if self.ran else None
+        if not self.left or (done is not None and done.well and done.task is self.at):
+            return None
+        return self.at
 
 
 def run_preview_lines(cluster: Cluster, shown: RunPreview, *, dry_run: bool) -> Iterator[str]:
@@ -94,6 +97,8 @@ def ran_line(ran: Ran, number: int, of: int) -> Iterator[str]:
     outcome, key = ran.outcome, safe_text(display(ran.task.key))
     if outcome.result is None:
         yield f"[{number}/{of}] DRY RUN: {ran.task.decision} of {key} would go ahead."
+        if ran.may_repair:
+            yield f"  {_may_repair(ran)}"
     elif ran.well:
         kept = f" Backup: {safe_text(outcome.backups[0])}" if outcome.backups else ""
         yield f"[{number}/{of}] {outcome.result.upper()} {key} at revision {outcome.revision}.{kept}"
@@ -106,6 +111,10 @@ def ran_line(ran: Ran, number: int, of: int) -> Iterator[str]:
             yield f"  Note: {safe_text(warning)}"
 
 
+def _may_repair(ran: Ran) -> str:
+    return f"May repair: {safe_text(ran.may_repair)}; nothing proves it, and etcdfix repair shows what comes of it"
+
+
 def run_ending_lines(account: RunAccount) -> Iterator[str]:
     """Yield what the whole run came to."""
     done = sum(1 for each in account.ran if each.well)
@@ -115,9 +124,9 @@ def run_ending_lines(account: RunAccount) -> Iterator[str]:
     stopped = account.stopped_at
     if stopped is not None:
         yield f"Stopped at {safe_text(display(stopped.key))}."
-        if not account.dry_run:
-            yield "What is done stays done, and stands in the plan. The same command goes on from there."
         yield f"To leave this key as it is, add {quote_command(['--leave-out', key_word(stopped.key)])}"
+    if account.left and account.at is not None and not account.dry_run:
+        yield "What is done stays done, and stands in the plan. The same command goes on from there."
     last = account.ran[-1].outcome if account.ran else None
     if last is not None:
         yield f"Audit log: {safe_text(str(last.audit_log))}" + (f", head {last.head}" if last.head else "")
@@ -175,7 +184,10 @@ def _object(ran: Ran) -> RunObject:
         revision=outcome.revision if ran.well and outcome.result is not None else None,
         backups=[unicode_text(path) for path in outcome.backups],
         value_sha256s=list(outcome.values),
-        warnings=[unicode_text(warning) for warning in outcome.warnings],
+        warnings=[
+            *map(unicode_text, outcome.warnings),
+            *([_may_repair(ran)] if ran.may_repair else []),
+        ],
     )
 
 

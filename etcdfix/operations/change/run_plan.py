@@ -37,6 +37,7 @@ from etcdfix.remediation.commit import ChangeOutcome, open_log
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import place_warnings
 from etcdfix.remediation.preflight.cluster import Cluster, check_cluster
+from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.remediation.preflight.expectation import (
     MOST_AGE_OF_A_RUN,
     check_fits,
@@ -103,10 +104,13 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         task: What was to be done.
         outcome: As of every change.
+        may_repair: How it may be repaired, though nothing proves it: looked for by the dry run of a deletion; "" for
+            nothing.
     """
 
     task: Task
     outcome: ChangeOutcome
+    may_repair: str = ""
 
     @property
     def well(self) -> bool:
@@ -340,19 +344,18 @@ class _Work:
                 try:
                     self._require_same_configuration()
                     with timer_kept():
-                        outcome = self._change(cluster, task, log)
+                        ran = self._change(cluster, task, log)
                 except RefusedByRule as refusal:
                     raise self._stopped(task, refusal) from None
-                ran = Ran(task=task, outcome=outcome)
                 # What was done is told whatever else fails.
                 self._told.told(ran)
-                if outcome.result is not None:
+                if ran.outcome.result is not None:
                     self._run.note(_line(ran))
                     self._step("run: outcome written down")
                 if not ran.well:
                     return False
-                if outcome.signals:
-                    raise ended_by(outcome.signals[0])
+                if ran.outcome.signals:
+                    raise ended_by(ran.outcome.signals[0])
         return True
 
     def _require_same_configuration(self) -> None:
@@ -380,7 +383,7 @@ class _Work:
         hint = f"{refusal.hint}; {on}" if refusal.hint else on
         return RefusedByRule(refusal.message, rule=refusal.rule, hint=hint)
 
-    def _change(self, cluster: Cluster, task: Task, log: AuditLog) -> ChangeOutcome:
+    def _change(self, cluster: Cluster, task: Task, log: AuditLog) -> Ran:
         request, entry = self._request, task.entry
         risks = tuple(risk for risk in request.accepted.risks if task.needs_risk(risk))
         accepted = msgspec.structs.replace(
@@ -403,17 +406,24 @@ class _Work:
         }
         match task.decision:
             case Decision.DELETE:
-                return run_delete(
+                shown: list[Preflight] = []
+                outcome = run_delete(
                     cluster,
                     DeleteRequest(
-                        key=task.key, again=request.again, rescued=request.rescued, brief=True, **common
+                        key=task.key,
+                        again=request.again,
+                        rescued=request.rescued,
+                        brief=not request.dry_run,
+                        **common,
                     ),
                     Confirmed(),
-                    preview=lambda _found: None,
+                    preview=shown.append,
                     step=self._step,
                 )
+                candidate = shown[0].candidate
+                return Ran(task=task, outcome=outcome, may_repair=candidate.words if candidate else "")
             case Decision.RESTORE:
-                return run_restore(
+                outcome = run_restore(
                     cluster,
                     RestoreRequest(
                         candidate=Candidate.of_revision(cluster, task.key, entry.readable_revision),
@@ -425,7 +435,7 @@ class _Work:
                     step=self._step,
                 )
             case Decision.REPAIR:
-                return run_repair(
+                outcome = run_repair(
                     cluster,
                     RepairRequest(key=task.key, **common),
                     Confirmed(),
@@ -436,6 +446,7 @@ class _Work:
                 raise AssertionError("nothing is to be done to it")
             case _:
                 assert_never(task.decision)
+        return Ran(task=task, outcome=outcome)
 
 
 def _line(ran: Ran) -> RunLine:

@@ -482,6 +482,9 @@ def test_ctrl_c_finishes_the_key_at_hand(
     assert planned.there(keys) == [False, False, True]
     planned.agree()
     assert planned.outcomes() == {"a": "deleted", "b": "deleted", "c": ""}
+    assert "Dealt with 2 of 3; 1 left." in ran.out
+    assert "The same command goes on from there." in ran.out
+    assert "Stopped at" not in ran.out  # b is done
     monkeypatch.undo()
     assert planned.work(*DECLARED, count=1).code == 0
     planned.agree()
@@ -542,6 +545,22 @@ def test_a_reviewer_who_decides_otherwise(planned: Planned) -> None:
     group = "delete/secrets/value-truncated/aesgcm/v1/key1"
     assert planned.work(count=1, group=group).code == 0
     assert planned.there([flipped, earlier, cut]) == [True, False, True]
+
+
+def test_a_dry_run_tells_of_repairs_that_nothing_proves(planned: Planned) -> None:
+    """As the dry run of the deletion of one key does: a reviewer has not seen them in the plan."""
+    planned.configure(provider("aescbc", key1=KEY_1), IDENTITY)
+    for name in ("healthy-0", "healthy-1"):
+        planned.put(f"shop/{name}", aescbc(secret(name), KEY_1, "key1"))
+    value = aescbc(secret("flipped"), KEY_1, "key1")
+    key = planned.put("shop/flipped", value[:-40] + bytes([value[-40] ^ 1]) + value[-39:])
+    planned.put("shop/healthy-2", aescbc(secret("healthy-2"), KEY_1, "key1"))
+    planned.make_plan(all="delete")
+    with planned.nothing_changes():
+        ran = planned.work("--dry-run", "--accept-risk", "unproven-damage", "--accept-no-api-server")
+    assert ran.code == 0, ran
+    assert "DRY RUN: delete of " + key.decode() in ran.out
+    assert "May repair: " in ran.out
 
 
 def test_an_earlier_revision_that_was_compacted_meanwhile(planned: Planned) -> None:

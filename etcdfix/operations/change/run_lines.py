@@ -8,13 +8,14 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.errors import EtcdfixError, RefusedByRule
+from etcdfix.errors import EtcdfixError
 from etcdfix.operations.change.preview import WARNINGS, cluster_lines
+from etcdfix.operations.change.report import refusal_by
 from etcdfix.operations.change.run_plan import Ran, RunPreview
 from etcdfix.operations.change.run_tasks import Task
 from etcdfix.remediation.audit.record import Result, unicode_text
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.reports.model import FollowUp, Refusal
+from etcdfix.reports.model import FollowUp
 from etcdfix.reports.origin import TOOL, timestamp
 from etcdfix.reports.plan_run_model import PlanRunReport, RunGroup, RunObject
 from etcdfix.storagekey import display
@@ -154,21 +155,12 @@ def run_report(account: RunAccount, error: EtcdfixError | None, exit_code: int) 
         left=account.left if shown is not None else None,
         stopped_at=display(stopped.key) if stopped is not None else None,
         stopped_at_base64=key_base64(stopped.key) if stopped is not None else None,
-        refusal=None if error is None else _refusal(error),
+        refusal=None if error is None else refusal_by(error),
         audit_log=unicode_text(str(last.audit_log)) if last is not None else None,
         audit_log_head=str(last.head) if last is not None and last.head is not None else None,
         anchored=last.anchored if last is not None else None,
         follow_ups=list(_follow_ups(account)),
         exit_code=exit_code,
-    )
-
-
-def _refusal(error: EtcdfixError) -> Refusal:
-    return Refusal(
-        code=error.code,
-        rule=error.rule if isinstance(error, RefusedByRule) else None,
-        message=unicode_text(error.message),
-        next_step=unicode_text(error.hint),
     )
 
 

@@ -105,7 +105,8 @@ def command(
     What is gone, changed or readable by now is left out, and said; so is what was not looked at when the command was
     ended early. Each object comes with the dry run of its deletion, and with a proposal what to do.
 
-    With --run FILE, a plan that was reviewed is worked through instead: another command, with a help page of its own.
+    With --run FILE, a plan that was reviewed is worked through instead: another command. Its help, without the options
+    of this one: etcdfix plan --run FILE --help.
     """
     report = load_report(from_report, most_findings=MOST_OF_A_PLAN)
     inputs, configuration = what_to_read(options, each_from_its_own=True)

@@ -38,7 +38,8 @@ from etcdfix.operations.change.run_lines import (
     run_preview_lines,
     run_report,
 )
-from etcdfix.operations.change.run_plan import Ran, RunPreview, RunRequest, Task, run_plan
+from etcdfix.operations.change.run_plan import Ran, RunPreview, run_plan
+from etcdfix.operations.change.run_tasks import RunRequest, Task
 from etcdfix.operations.opening import open_cluster
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.reports.formats.machine import document_text
@@ -174,8 +175,10 @@ def command(
                     lost=lost,
                     rescued=rescued,
                 )
-            finally:
-                run.finish()
+            except BaseException:
+                _finish_all_the_same(run)
+                raise
+            run.finish()
     except EtcdfixError as exc:
         told.end(int(exc.exit_code), exc)
         raise
@@ -186,6 +189,14 @@ def command(
     code = 0 if well else 3
     told.end(code)
     return code
+
+
+def _finish_all_the_same(run: RunFile) -> None:
+    """Write into the plan what was done; where that fails too, why the run stopped is still told."""
+    try:
+        run.finish()
+    except EtcdfixError as exc:
+        say(f"warning: the plan does not say yet what was done: {exc.message}")
 
 
 def _run(
@@ -217,6 +228,7 @@ def _run(
                 key_lost=lost,
                 leave_out=leave_out,
                 rescued=rescued,
+                encryption_config=_read_again(inputs.encryption_config),
                 again=again,
             ),
             run,
@@ -224,6 +236,11 @@ def _run(
             told,
             progress=progress_of(cluster.source),
         )
+
+
+def _read_again(path: Path | None) -> Path | None:
+    """Return a file that can be read more than once; None for a pipe, as of ``<(sops -d enc.yaml)``."""
+    return path if path is not None and path.is_file() else None
 
 
 def _counts(words: tuple[str, ...]) -> dict[str, int]:

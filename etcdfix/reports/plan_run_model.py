@@ -57,7 +57,8 @@ class PlanRunReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_vers
         done_before: How many earlier runs dealt with; null where it did not come that far, as with the next two.
         left_alone: To how many the plan decides that nothing is done.
         left: How many are still to be dealt with.
-        stopped_at: Etcd key at which the run stopped, as it is shown; null where it came to its end.
+        stopped_at: Etcd key at which the run stopped, as it is shown; null where it came to its end, or was ended after
+            one key and before the next.
         stopped_at_base64: The key itself, where it is not plain text.
         refusal: Why the run stopped, or did not begin; null where nothing was refused.
         audit_log: Path; null where no record was made.

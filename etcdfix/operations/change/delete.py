@@ -73,7 +73,7 @@ class DeleteRequest(ChangeRequest, frozen=True, kw_only=True):
         plan_file: Where it was read from, as named.
         again: Options that the commands of a refusal must repeat.
         rescued: Directory of objects that were saved from API servers; None for none.
-        brief: Nobody reads the preview: what is only told there is not looked for.
+        brief: Nobody reads the preview: repairs that nothing proves, which are only told there, are not looked for.
     """
 
     key: bytes

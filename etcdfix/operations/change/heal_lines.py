@@ -6,15 +6,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from etcdfix.errors import EtcdfixError, RefusedByRule
+from etcdfix.errors import EtcdfixError
 from etcdfix.operations.change.heal import Healed, HealPreview
 from etcdfix.operations.change.heal_look import Healable, LeftAlone
 from etcdfix.operations.change.preview import api_lines, cluster_lines
+from etcdfix.operations.change.report import refusal_by
 from etcdfix.remediation.audit.record import Result, unicode_text
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.reports.heal_model import HealedObject, HealReport, LeftAloneKey
-from etcdfix.reports.model import FollowUp, Refusal
+from etcdfix.reports.model import FollowUp
 from etcdfix.reports.origin import TOOL, timestamp
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
@@ -171,21 +172,12 @@ def heal_report(
             for each in left_alone
         ],
         to_heal=to_heal,
-        refusal=None if error is None else _refusal(error),
+        refusal=None if error is None else refusal_by(error),
         audit_log=unicode_text(str(last.audit_log)) if last is not None else None,
         audit_log_head=str(last.head) if last is not None and last.head is not None else None,
         anchored=last.anchored if last is not None else None,
         follow_ups=[] if again is None else list(_follow_ups(objects, again)),
         exit_code=exit_code,
-    )
-
-
-def _refusal(error: EtcdfixError) -> Refusal:
-    return Refusal(
-        code=error.code,
-        rule=error.rule if isinstance(error, RefusedByRule) else None,
-        message=unicode_text(error.message),
-        next_step=unicode_text(error.hint),
     )
 
 

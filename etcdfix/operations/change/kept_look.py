@@ -204,7 +204,10 @@ class KeptLook(Closing):
         self.looks += 1
         revision = source.reached_revision()
         source.move_to(revision)
-        if self._follows is None:  # the first look, or deletions were not told
+        if self._follows is None:  # the first look, or what was written was not told
+            self.now.forget_landmarks()
+            # Before the pass: a compaction meanwhile takes nothing from a watch that is there.
+            self._follows = source.follow(revision + 1)
             source.learn_deletions(self._keys)
         examiner.learn_custom_resources(source)
         self._builder = IndexBuilder(examiner, source)
@@ -232,11 +235,8 @@ class KeptLook(Closing):
         self._looked_at = time.monotonic()
         self._stale = ""
         self._touched = False
-        # A compaction may have moved the pass on: what was written since its first revision is told once more.
-        self._from = min((segment.revision for segment in source.describe().segments), default=revision)
-        if self._follows is None or self._follows.revision > self._from:
-            self.close()
-            self._follows = source.follow(self._from + 1)
+        # A compaction may have moved the pass on: what was written since this revision is told all the same.
+        self._from = revision
 
     def _add(self, found: Examination) -> None:
         self._builder.add(found)
@@ -427,7 +427,8 @@ def _without_most_of_its_value(found: Examination) -> Examination:
 class _FollowedNow(EtcdNow):
     """What stands in etcd now; landmarks are listed again only once one of their kind was made or deleted.
 
-    Those of before a run bind it to its cluster at least as well as those of a moment ago.
+    Those of before a run bind it to its cluster at least as well as those of a moment ago. Every change begins with
+    them, so that all its checks read the source as it stands then.
 
     Args:
         client: The connection that examines.

@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.errors import ConfigurationError, EtcdfixError, RefusedByRule
+from etcdfix.errors import ConfigurationError, EtcdfixError
+from etcdfix.operations.change.report import refusal_by
 from etcdfix.remediation.audit.record import Operator, unicode_text
 from etcdfix.remediation.backup.prune import (
     KeptBackup,
@@ -23,7 +24,6 @@ from etcdfix.remediation.backup.prune import (
 )
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.reports.backup_model import BackupPruning, KeptFile, PrunedFile
-from etcdfix.reports.model import Refusal
 from etcdfix.reports.origin import TOOL, timestamp
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
@@ -106,14 +106,8 @@ def run_prune(
 def refused_report(request: PruneRequest, error: EtcdfixError, *, dry_run: bool) -> BackupPruning:
     """Return why nothing was removed."""
     survey = Survey(prunable=(), kept=(), younger=0)
-    refusal = Refusal(
-        code=error.code,
-        rule=error.rule if isinstance(error, RefusedByRule) else None,
-        message=unicode_text(error.message),
-        next_step=unicode_text(error.hint),
-    )
     report = _report(request, survey, dry_run=dry_run)
-    return msgspec.structs.replace(report, refusal=refusal, exit_code=int(error.exit_code))
+    return msgspec.structs.replace(report, refusal=refusal_by(error), exit_code=int(error.exit_code))
 
 
 def _preview_lines(survey: Survey) -> Iterator[str]:

@@ -73,13 +73,18 @@ def refusal_report(
         cluster_name=cluster_name,
         dry_run=dry_run,
         result="refused" if isinstance(error, RemediationRefused) else "failed",
-        refusal=Refusal(
-            code=error.code,
-            rule=error.rule if isinstance(error, RefusedByRule) else None,
-            message=unicode_text(error.message),
-            next_step=unicode_text(error.hint),
-        ),
+        refusal=refusal_by(error),
         exit_code=int(error.exit_code),
+    )
+
+
+def refusal_by(error: EtcdfixError) -> Refusal:
+    """Return an error as it is published."""
+    return Refusal(
+        code=error.code,
+        rule=error.rule if isinstance(error, RefusedByRule) else None,
+        message=unicode_text(error.message),
+        next_step=unicode_text(error.hint),
     )
 
 

@@ -8,12 +8,14 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.errors import EtcdfixError, RefusedByRule
+from etcdfix.errors import EtcdfixError
 from etcdfix.operations.change.preview import WARNINGS, cluster_lines
-from etcdfix.operations.change.run_plan import Ran, RunPreview, Task
+from etcdfix.operations.change.report import refusal_by
+from etcdfix.operations.change.run_plan import Ran, RunPreview
+from etcdfix.operations.change.run_tasks import Task
 from etcdfix.remediation.audit.record import Result, unicode_text
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.reports.model import FollowUp, Refusal
+from etcdfix.reports.model import FollowUp
 from etcdfix.reports.origin import TOOL, timestamp
 from etcdfix.reports.plan_run_model import PlanRunReport, RunGroup, RunObject
 from etcdfix.storagekey import display
@@ -58,8 +60,11 @@ class RunAccount(msgspec.Struct, kw_only=True):
 
     @property
     def stopped_at(self) -> Task | None:
-        """The object at which it stopped; None where it came to its end, or did not begin."""
-        return self.at if self.left else None
+        """The object at which it stopped; None where it came to its end, was ended after one, or did not begin."""
+        done = self.ran[-1] if self.ran else None
+        if not self.left or (done is not None and done.well and done.task is self.at):
+            return None
+        return self.at
 
 
 def run_preview_lines(cluster: Cluster, shown: RunPreview, *, dry_run: bool) -> Iterator[str]:
@@ -93,6 +98,8 @@ def ran_line(ran: Ran, number: int, of: int) -> Iterator[str]:
     outcome, key = ran.outcome, safe_text(display(ran.task.key))
     if outcome.result is None:
         yield f"[{number}/{of}] DRY RUN: {ran.task.decision} of {key} would go ahead."
+        if ran.may_repair:
+            yield f"  {_may_repair(ran)}"
     elif ran.well:
         kept = f" Backup: {safe_text(outcome.backups[0])}" if outcome.backups else ""
         yield f"[{number}/{of}] {outcome.result.upper()} {key} at revision {outcome.revision}.{kept}"
@@ -105,6 +112,10 @@ def ran_line(ran: Ran, number: int, of: int) -> Iterator[str]:
             yield f"  Note: {safe_text(warning)}"
 
 
+def _may_repair(ran: Ran) -> str:
+    return f"May repair: {safe_text(ran.may_repair)}; nothing proves it, and etcdfix repair shows what comes of it"
+
+
 def run_ending_lines(account: RunAccount) -> Iterator[str]:
     """Yield what the whole run came to."""
     done = sum(1 for each in account.ran if each.well)
@@ -114,9 +125,9 @@ def run_ending_lines(account: RunAccount) -> Iterator[str]:
     stopped = account.stopped_at
     if stopped is not None:
         yield f"Stopped at {safe_text(display(stopped.key))}."
-        if not account.dry_run:
-            yield "What is done stays done, and stands in the plan. The same command goes on from there."
         yield f"To leave this key as it is, add {quote_command(['--leave-out', key_word(stopped.key)])}"
+    if account.left and account.at is not None and not account.dry_run:
+        yield "What is done stays done, and stands in the plan. The same command goes on from there."
     last = account.ran[-1].outcome if account.ran else None
     if last is not None:
         yield f"Audit log: {safe_text(str(last.audit_log))}" + (f", head {last.head}" if last.head else "")
@@ -144,21 +155,12 @@ def run_report(account: RunAccount, error: EtcdfixError | None, exit_code: int) 
         left=account.left if shown is not None else None,
         stopped_at=display(stopped.key) if stopped is not None else None,
         stopped_at_base64=key_base64(stopped.key) if stopped is not None else None,
-        refusal=None if error is None else _refusal(error),
+        refusal=None if error is None else refusal_by(error),
         audit_log=unicode_text(str(last.audit_log)) if last is not None else None,
         audit_log_head=str(last.head) if last is not None and last.head is not None else None,
         anchored=last.anchored if last is not None else None,
         follow_ups=list(_follow_ups(account)),
         exit_code=exit_code,
-    )
-
-
-def _refusal(error: EtcdfixError) -> Refusal:
-    return Refusal(
-        code=error.code,
-        rule=error.rule if isinstance(error, RefusedByRule) else None,
-        message=unicode_text(error.message),
-        next_step=unicode_text(error.hint),
     )
 
 
@@ -174,7 +176,10 @@ def _object(ran: Ran) -> RunObject:
         revision=outcome.revision if ran.well and outcome.result is not None else None,
         backups=[unicode_text(path) for path in outcome.backups],
         value_sha256s=list(outcome.values),
-        warnings=[unicode_text(warning) for warning in outcome.warnings],
+        warnings=[
+            *map(unicode_text, outcome.warnings),
+            *([_may_repair(ran)] if ran.may_repair else []),
+        ],
     )
 
 

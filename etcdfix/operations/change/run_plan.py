@@ -10,32 +10,34 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final, Protocol, assert_never
 
 import msgspec
 
+from etcdfix.encryption.config import read_configuration
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.graph.model import Risk
 from etcdfix.model import ClusterIdentity
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
-from etcdfix.operations.change.execute_change import ChangeRequest, operator_for
+from etcdfix.operations.change.execute_change import operator_for
 from etcdfix.operations.change.kept_look import KeptLook
 from etcdfix.operations.change.many import Confirmed, ended_by, timer_kept
 from etcdfix.operations.change.repair import RepairRequest, run_repair
 from etcdfix.operations.change.restore import run_restore
 from etcdfix.operations.change.run_file import RunFile, RunLine
+from etcdfix.operations.change.run_tasks import RunRequest, Task, Workload, workload_of
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import CLOSING_TYPES, Result, Verb
 from etcdfix.remediation.audit.record_line import parse_list
+from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.commit import ChangeOutcome, open_log
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import place_warnings
 from etcdfix.remediation.preflight.cluster import Cluster, check_cluster
+from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.remediation.preflight.expectation import (
     MOST_AGE_OF_A_RUN,
     check_fits,
@@ -43,30 +45,17 @@ from etcdfix.remediation.preflight.expectation import (
     refuse_plan,
 )
 from etcdfix.remediation.reconcile import open_intents_of, reconcile_intent
-from etcdfix.reports.plan_model import (
-    DECLARE_KEY_LOST,
-    Decision,
-    DeletionPlan,
-    PlanDecision,
-    PlanEntry,
-    decision_on,
-    meaning,
-)
+from etcdfix.reports.plan_model import Decision, DeletionPlan, PlanDecision
 from etcdfix.reports.planfile import plan_key
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import key_word, quote_command, safe_text
-from etcdfix.text.words import counted
-from etcdfix.verdicts.deletability import AcceptRisk
 
 DONE: Final = {
     Decision.DELETE: Result.DELETED,
     Decision.RESTORE: Result.RESTORED,
     Decision.REPAIR: Result.REPAIRED,
 }
-_NOT_OF_AN_ENTRY: Final = frozenset({AcceptRisk.ENDS_CACHED_READS, AcceptRisk.UNPROVEN_REPAIR})
-"""Risks of which an entry of a plan cannot tell."""
 
 
 class RunConfirmer(Protocol):
@@ -83,50 +72,6 @@ class RunConfirmer(Protocol):
     def confirm_lost(self, declared: str) -> bool:
         """Say whether the declaration of a lost key was typed back."""
         ...
-
-
-class RunRequest(ChangeRequest, frozen=True, kw_only=True):
-    """One run.
-
-    Attributes:
-        plan_file: Where the plan is, as named.
-        key_lost: ``TRANSFORMER[/KEY-ID]`` of each encryption key that is declared lost.
-        leave_out: Keys to which nothing is to be done, whatever the plan says.
-        rescued: Directory of objects that were saved from API servers; None for none.
-        again: Options that commands must repeat.
-    """
-
-    plan_file: Path
-    key_lost: tuple[str, ...] = ()
-    leave_out: tuple[bytes, ...] = ()
-    rescued: Path | None = None
-    again: RepeatedOptions = RepeatedOptions()
-
-
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One object to which something is to be done.
-
-    Attributes:
-        entry: Of the plan.
-        decision: What.
-        key: Complete etcd key.
-        declared: The declaration that speaks of its encryption key; "" for none.
-        protected: Why the cluster may depend on it; "" where the plan says nothing of the kind.
-    """
-
-    entry: PlanEntry
-    decision: Decision
-    key: bytes
-    declared: str
-    protected: str
-
-    @property
-    def group(self) -> str:
-        """What it is confirmed with: ``delete/secrets/wrong-key/aescbc/v1/key2``."""
-        entry = self.entry
-        resource = f"{entry.resource}.{entry.group}" if entry.group else entry.resource
-        key_id = f"/{entry.kms_key_id_sha256}" if entry.kms_key_id_sha256 else ""
-        return safe_text(f"{self.decision}/{resource}/{entry.cause}/{entry.transformer or 'none'}{key_id}")
 
 
 class RunPreview(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,10 +104,13 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         task: What was to be done.
         outcome: As of every change.
+        may_repair: How it may be repaired, though nothing proves it: looked for by the dry run of a deletion; "" for
+            nothing.
     """
 
     task: Task
     outcome: ChangeOutcome
+    may_repair: str = ""
 
     @property
     def well(self) -> bool:
@@ -248,14 +196,30 @@ def run_plan(
     if not request.dry_run:
         run.begin(request.record_paths.log_path)
     work.settle(identity)
-    tasks = work.tasks()
-    shown = work.preview(tasks, identity, warnings)
+    load = workload_of(run.plan, run.decisions(), request, again)
+    shown = _preview(run.plan, load, identity, warnings)
     told.preview(shown)
     if not request.dry_run:
         step("confirm")
-        _confirm(shown, tasks, confirmer)
-        work.leave_out()
-    return not tasks or work.through(tasks, progress)
+        _confirm(shown, load.tasks, confirmer)
+        for order in load.left_out:
+            run.note(RunLine(order=order, left_out=True))
+    return not load.tasks or work.through(load.tasks, progress)
+
+
+def _preview(
+    plan: DeletionPlan, load: Workload, identity: ClusterIdentity, warnings: tuple[str, ...]
+) -> RunPreview:
+    return RunPreview(
+        plan=plan,
+        groups=dict(Counter(task.group for task in load.tasks if not task.protected)),
+        protected=tuple(task for task in load.tasks if task.protected),
+        done=load.done,
+        left_alone=load.left_alone,
+        waiting=load.waiting,
+        identity=identity,
+        warnings=warnings,
+    )
 
 
 def _check_log(run: RunFile, request: RunRequest) -> None:
@@ -304,8 +268,6 @@ class _Work:
         self._again = again
         self._step = step
         self._flag = f"--run {request.plan_file} ({run.plan.content_sha256})"
-        self._done = self._left_alone = self._waiting = 0
-        self._left_out: list[int] = []
 
     # -- before
 
@@ -365,110 +327,9 @@ class _Work:
                 )
         yield from found.values()
 
-    def tasks(self) -> list[Task]:
-        """Return what is to be done, in the order of the plan.
-
-        Raises:
-            ConfigurationError: A decision is none, or not one that its entry allows.
-            RefusedByRule: Something has to be accepted first, or a flag speaks of no object of the plan.
-        """
-        request = self._request
-        leave_out = set(request.leave_out)
-        tasks: list[Task] = []
-        used: set[str] = set()
-        keys: set[bytes] = set()
-        for entry, decision in paired(self._run.plan, self._run.decisions()):
-            key = plan_key(entry)
-            if key in keys:
-                raise refuse_plan(f"the plan lists {display(key)} more than once", self._again)
-            keys.add(key)
-            if decision.outcome:
-                self._done += 1
-                leave_out.discard(key)
-                continue
-            what = Decision(decision.decision)
-            if key in leave_out:
-                leave_out.discard(key)
-                if what is not Decision.NONE:
-                    self._left_out.append(entry.order)
-                what = Decision.NONE
-            if what is Decision.NONE:
-                self._left_alone += 1
-                self._waiting += len(decision.allowed) > 1
-                continue
-            task = self._task(entry, what, key)
-            used.add(task.declared)
-            tasks.append(task)
-        if leave_out:
-            raise refuse_plan(f"--leave-out: the plan does not list {display(min(leave_out))}", self._again)
-        for declared in request.key_lost:
-            if declared not in used and tasks:
-                raise refuse(
-                    Rule.DECLARATION,
-                    f"--declare-key-lost {declared} names no key of what is left to do in the plan",
-                    hint="leave it out; the plan's groups say which flag each of them needs",
-                )
-        return tasks
-
-    def _task(self, entry: PlanEntry, what: Decision, key: bytes) -> Task:
-        needs = entry.needs if what is not Decision.REPAIR else []
-        declares = any(need.partition(" ")[0] == DECLARE_KEY_LOST for need in needs)
-        declared = ""
-        if declares:
-            names = [entry.transformer]
-            if entry.kms_key_id_sha256:
-                names.insert(0, f"{entry.transformer}/{entry.kms_key_id_sha256}")
-            declared = next((name for name in names if name in self._request.key_lost), "")
-        protected = entry.protected
-        if not protected and entry.risk == Risk.CLUSTER_BREAKING:
-            protected = entry.reasons[0].text if entry.reasons else "the cluster may depend on it"
-        if protected and AcceptRisk.CLUSTER_BREAKING not in self._request.accepted.risks:
-            raise self._needs(key, f"--accept-risk {AcceptRisk.CLUSTER_BREAKING}", what)
-        for need in needs:
-            option, _, risk = need.partition(" ")
-            given = declared if option == DECLARE_KEY_LOST else risk in self._request.accepted.risks
-            if not given:
-                raise self._needs(key, need, what)
-        return Task(entry=entry, decision=what, key=key, declared=declared, protected=protected)
-
-    def _needs(self, key: bytes, need: str, what: Decision) -> RefusedByRule:
-        act = {Decision.DELETE: "deletion", Decision.RESTORE: "restore", Decision.REPAIR: "repair"}[what]
-        return refuse(
-            Rule.PLAN,
-            f"the {act} of {display(key)} needs {need}",
-            hint=f"add it, if {meaning(need)}; to leave this key as it is: "
-            f"{quote_command(['--leave-out', key_word(key)])}",
-        )
-
-    def preview(
-        self, tasks: Iterable[Task], identity: ClusterIdentity, warnings: tuple[str, ...]
-    ) -> RunPreview:
-        """Return what is shown."""
-        tasks = list(tasks)
-        groups = Counter(task.group for task in tasks if not task.protected)
-        return RunPreview(
-            plan=self._run.plan,
-            groups=dict(groups),
-            protected=tuple(task for task in tasks if task.protected),
-            done=self._done,
-            left_alone=self._left_alone,
-            waiting=self._waiting,
-            identity=identity,
-            warnings=warnings,
-        )
-
-    def leave_out(self) -> None:
-        """Write down what is left out.
-
-        Raises:
-            NotDurable: It cannot be written.
-        """
-        for order in self._left_out:
-            self._run.note(RunLine(order=order, left_out=True))
-
     # -- one object after the other
 
-    def through(self, tasks: list[Task], progress: Progress) -> bool:
+    def through(self, tasks: Sequence[Task], progress: Progress) -> bool:
         """Deal with one object after the other; say whether all went well."""
         request = self._request
         keys = {task.key for task in tasks}
@@ -481,21 +342,38 @@ class _Work:
                 self._told.at(task)
                 self._step("run: next object")
                 try:
+                    self._require_same_configuration()
                     with timer_kept():
-                        outcome = self._change(cluster, task, log)
+                        ran = self._change(cluster, task, log)
                 except RefusedByRule as refusal:
                     raise self._stopped(task, refusal) from None
-                ran = Ran(task=task, outcome=outcome)
                 # What was done is told whatever else fails.
                 self._told.told(ran)
-                if outcome.result is not None:
+                if ran.outcome.result is not None:
                     self._run.note(_line(ran))
                     self._step("run: outcome written down")
                 if not ran.well:
                     return False
-                if outcome.signals:
-                    raise ended_by(outcome.signals[0])
+                if ran.outcome.signals:
+                    raise ended_by(ran.outcome.signals[0])
         return True
+
+    def _require_same_configuration(self) -> None:
+        """Refuse once somebody has changed the configuration, as whoever finds the lost key does."""
+        path = self._request.encryption_config
+        if path is None:
+            return
+        try:
+            same = digest(read_configuration(path)) == self._cluster.config_sha256
+        except ConfigurationError:
+            same = False
+        if not same:
+            raise refuse(
+                Rule.PLAN,
+                f"{safe_text(str(path))} is not what it was when the run began: what could not be read may be readable "
+                "with it",
+                hint="scan with the configuration of today, and make a new plan",
+            )
 
     def _stopped(self, task: Task, refusal: RefusedByRule) -> RefusedByRule:
         on = (
@@ -505,9 +383,9 @@ class _Work:
         hint = f"{refusal.hint}; {on}" if refusal.hint else on
         return RefusedByRule(refusal.message, rule=refusal.rule, hint=hint)
 
-    def _change(self, cluster: Cluster, task: Task, log: AuditLog) -> ChangeOutcome:
+    def _change(self, cluster: Cluster, task: Task, log: AuditLog) -> Ran:
         request, entry = self._request, task.entry
-        risks = tuple(risk for risk in request.accepted.risks if self._applies(risk, task))
+        risks = tuple(risk for risk in request.accepted.risks if task.needs_risk(risk))
         accepted = msgspec.structs.replace(
             request.accepted,
             expect_mod_revision=None,
@@ -528,17 +406,24 @@ class _Work:
         }
         match task.decision:
             case Decision.DELETE:
-                return run_delete(
+                shown: list[Preflight] = []
+                outcome = run_delete(
                     cluster,
                     DeleteRequest(
-                        key=task.key, again=request.again, rescued=request.rescued, brief=True, **common
+                        key=task.key,
+                        again=request.again,
+                        rescued=request.rescued,
+                        brief=not request.dry_run,
+                        **common,
                     ),
                     Confirmed(),
-                    preview=lambda _found: None,
+                    preview=shown.append,
                     step=self._step,
                 )
+                candidate = shown[0].candidate
+                return Ran(task=task, outcome=outcome, may_repair=candidate.words if candidate else "")
             case Decision.RESTORE:
-                return run_restore(
+                outcome = run_restore(
                     cluster,
                     RestoreRequest(
                         candidate=Candidate.of_revision(cluster, task.key, entry.readable_revision),
@@ -550,7 +435,7 @@ class _Work:
                     step=self._step,
                 )
             case Decision.REPAIR:
-                return run_repair(
+                outcome = run_repair(
                     cluster,
                     RepairRequest(key=task.key, **common),
                     Confirmed(),
@@ -561,47 +446,7 @@ class _Work:
                 raise AssertionError("nothing is to be done to it")
             case _:
                 assert_never(task.decision)
-
-    def _applies(self, risk: AcceptRisk, task: Task) -> bool:
-        """Say whether a risk that was accepted counts here: one of which the plan says nothing is a surprise."""
-        if risk is AcceptRisk.CLUSTER_BREAKING:
-            return bool(task.protected)
-        return risk in _NOT_OF_AN_ENTRY or f"--accept-risk {risk}" in task.entry.needs
-
-
-def paired(plan: DeletionPlan, decisions: Iterable[PlanDecision]) -> Iterator[tuple[PlanEntry, PlanDecision]]:
-    """Yield each entry of a plan with the decision on it.
-
-    Raises:
-        RefusedByRule: The plan has no decisions, or they are not those of its entries.
-    """
-    if len(plan.decisions) != len(plan.entries):
-        raise refuse(
-            Rule.PLAN,
-            f"the plan has {counted(len(plan.entries), 'object')} and {counted(len(plan.decisions), 'decision')}: it "
-            "is of a release without decisions, or some were removed",
-            hint="make a new one: etcdfix plan --from-report REPORT -o json --output-file FILE",
-        )
-    for entry, decision in zip(plan.entries, decisions, strict=True):
-        if (decision.order, decision.key, decision.key_base64) != (entry.order, entry.key, entry.key_base64):
-            raise refuse(
-                Rule.PLAN,
-                f"decision {decision.order} of the plan is on {safe_text(decision.key)}, and entry {entry.order} is "
-                f"{safe_text(entry.key)}: their order was changed",
-                hint="edit the word after decision and nothing else, or make a new plan",
-            )
-        _check_decision(entry, decision)
-        yield entry, decision
-
-
-def _check_decision(entry: PlanEntry, decision: PlanDecision) -> None:
-    allowed = decision_on(entry).allowed
-    if decision.decision not in allowed:
-        raise ConfigurationError(
-            f"the plan decides {safe_text(decision.decision)!r} on {safe_text(entry.key)}, which allows "
-            f"{', '.join(allowed)}",
-            hint="edit the word after decision",
-        )
+        return Ran(task=task, outcome=outcome)
 
 
 def _line(ran: Ran) -> RunLine:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.cli.confirm import Terminal
 from etcdfix.testing.servers import EtcdServer, EtcdServers
 from tests.support.attacks import TRUE, seal
 from tests.support.change_runs import ACKNOWLEDGED, Ran, typing
@@ -234,6 +235,42 @@ def test_a_configuration_that_reads_them(planned: Planned) -> None:
         refused(planned.work(*DECLARED, count=2), "another encryption configuration")
 
 
+@pytest.mark.parametrize("how", ["the key is found", "it is moved away"])
+def test_a_configuration_that_somebody_changes_during_the_run(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+
+    def change() -> None:
+        if how == "it is moved away":
+            planned.config.rename(planned.folder / "elsewhere.yaml")
+        else:
+            planned.configure(provider("aescbc", key1=KEY_1, key2=KEY_2), IDENTITY)
+
+    at_object(monkeypatch, 2, change)
+    refused(planned.work(*DECLARED, count=3), "is not what it was when the run began", "make a new plan")
+    assert planned.there(keys) == [False, False, True]
+    planned.agree()
+
+
+def test_a_declaration_of_what_is_done_does_not_hinder_the_rest(planned: Planned) -> None:
+    """The same command goes on, though nothing is left of one of the lost keys."""
+    keys = planned.furnish("a", "b")
+    broken = planned.put("shop/broken", b"k8s:enc:aescbc:v1:key1:short")
+    planned.make_plan(all="delete")
+    assert planned.work(*DECLARED, "--leave-out", broken.decode(), count=2).code == 0
+    planned.decide(broken="delete")
+    group = "delete/secrets/value-truncated/aescbc/v1/key1"
+    with planned.nothing_changes():
+        ran = planned.work(*DECLARED, "--declare-key-lost", "aescbc/v1/key9", count=1, group=group)
+        refused(ran, "aescbc/v1/key9 names no encryption key")
+    ran = planned.work(*DECLARED, count=1, group=group)
+    assert ran.code == 0, ran
+    assert planned.there([*keys, broken]) == [False] * 3
+    planned.agree()
+
+
 def test_another_cluster_in_the_same_etcd(planned: Planned) -> None:
     planned.furnish("a", "b")
     planned.make_plan(all="delete")
@@ -383,6 +420,25 @@ def test_kube_system_that_is_made_anew_in_the_middle(
     planned.agree()
 
 
+def test_kube_system_that_is_made_anew_while_somebody_types(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which cluster it is counts when a key's turn comes, not when the run began."""
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    confirm = Terminal.confirm_count
+
+    def after_a_while(self: Terminal, group: str, number: int) -> bool:
+        planned.etcd.delete(planned.key("kube-system", "namespaces"))
+        planned.put("kube-system", namespace_object("kube-system", "another-uid"), resource="namespaces")
+        return confirm(self, group, number)
+
+    monkeypatch.setattr(Terminal, "confirm_count", after_a_while)
+    refused(planned.work(*DECLARED, count=2), "cluster")
+    assert planned.there(keys) == [True, True]
+    planned.agree()
+
+
 @pytest.mark.parametrize("where", ["intent", "outcome", "line"])
 def test_ctrl_c_finishes_the_key_at_hand(
     planned: Planned, monkeypatch: pytest.MonkeyPatch, where: str
@@ -426,6 +482,9 @@ def test_ctrl_c_finishes_the_key_at_hand(
     assert planned.there(keys) == [False, False, True]
     planned.agree()
     assert planned.outcomes() == {"a": "deleted", "b": "deleted", "c": ""}
+    assert "Dealt with 2 of 3; 1 left." in ran.out
+    assert "The same command goes on from there." in ran.out
+    assert "Stopped at" not in ran.out  # b is done
     monkeypatch.undo()
     assert planned.work(*DECLARED, count=1).code == 0
     planned.agree()
@@ -486,6 +545,22 @@ def test_a_reviewer_who_decides_otherwise(planned: Planned) -> None:
     group = "delete/secrets/value-truncated/aesgcm/v1/key1"
     assert planned.work(count=1, group=group).code == 0
     assert planned.there([flipped, earlier, cut]) == [True, False, True]
+
+
+def test_a_dry_run_tells_of_repairs_that_nothing_proves(planned: Planned) -> None:
+    """As the dry run of the deletion of one key does: a reviewer has not seen them in the plan."""
+    planned.configure(provider("aescbc", key1=KEY_1), IDENTITY)
+    for name in ("healthy-0", "healthy-1"):
+        planned.put(f"shop/{name}", aescbc(secret(name), KEY_1, "key1"))
+    value = aescbc(secret("flipped"), KEY_1, "key1")
+    key = planned.put("shop/flipped", value[:-40] + bytes([value[-40] ^ 1]) + value[-39:])
+    planned.put("shop/healthy-2", aescbc(secret("healthy-2"), KEY_1, "key1"))
+    planned.make_plan(all="delete")
+    with planned.nothing_changes():
+        ran = planned.work("--dry-run", "--accept-risk", "unproven-damage", "--accept-no-api-server")
+    assert ran.code == 0, ran
+    assert "DRY RUN: delete of " + key.decode() in ran.out
+    assert "May repair: " in ran.out
 
 
 def test_an_earlier_revision_that_was_compacted_meanwhile(planned: Planned) -> None:
@@ -601,6 +676,34 @@ def test_a_place_that_takes_no_more(planned: Planned, monkeypatch: pytest.Monkey
     assert ran.code == 0, ran
     planned.agree()
     assert planned.outcomes() == dict.fromkeys("abc", "deleted")
+
+
+def test_why_a_run_stopped_is_told_where_the_plan_cannot_be_written_either(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from etcdfix.remediation import durable
+
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    real = durable.announced
+
+    def announced(step: object, name: str, action: str) -> object:
+        if name == "plan" and action.startswith("write"):
+            raise OSError(28, "No space left on device")
+        return real(step, name, action)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(durable, "announced", announced)
+    at_object(monkeypatch, 2, lambda: planned.etcd.put(keys[1], aescbc(secret("b"), KEY_2, "key2")))
+    refused(
+        planned.work(*DECLARED, count=3),
+        "stands at mod_revision",
+        "does not say yet what was done",
+        "No space left",
+    )
+    assert planned.there(keys) == [False, True, True]
+    monkeypatch.undo()
+    assert planned.work(*DECLARED, "--leave-out", keys[1].decode(), count=1).code == 0
+    planned.agree()
 
 
 def test_what_stands_beside_the_plan_is_of_another(planned: Planned) -> None:

@@ -22,6 +22,7 @@ from etcdfix.examine_all import no_progress
 from etcdfix.graph.assess import assess
 from etcdfix.model import Outcome
 from etcdfix.operations.change.kept_look import KeptLook
+from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.surroundings import FRESH, Surroundings
 from etcdfix.sources.connection import EtcdConnection
@@ -33,7 +34,7 @@ from tests.support import impact_objects
 from tests.support.attacks import Attacked, seal
 from tests.support.decoders import shared_decoder
 from tests.support.impact_objects import BROKEN, owner
-from tests.support.objects import IDENTITY, provider
+from tests.support.objects import IDENTITY, namespace_object, provider, secret
 from tests.support.thorough import THOROUGH
 
 pytestmark = pytest.mark.etcd
@@ -280,6 +281,32 @@ def test_a_compaction_that_took_what_was_not_told_is_a_new_look(registry: Attack
         assert look.looks == 2
 
 
+def test_a_compaction_in_the_middle_of_the_look(registry: Attacked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look goes on at a newer revision, and what was written since its first one is not lost."""
+    lost = registry.secrets("aesgcm", ["lost-0", "lost-1", "lost-2"], OTHER)
+    pages, compacted = LiveSource.pages, 0
+
+    def after_a_compaction(self: LiveSource, prefix: bytes) -> Any:
+        nonlocal compacted
+        if prefix == f"{registry.prefix}/".encode() and not compacted:
+            compacted += 1
+            registry.etcd.put(lost[1], registry.stored(lost[1]) or b"")
+            registry.etcd.delete(lost[0])
+            registry.etcd.put(registry.key("new"), seal("aesgcm", secret("new"), registry.key("new")))
+            registry.etcd.compact()
+        return pages(self, prefix)
+
+    monkeypatch.setattr(LiveSource, "pages", after_a_compaction)
+    with opened(registry) as cluster, KeptLook(cluster, set(lost), no_progress, quietly) as look:
+        kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
+        look.catch_up_now()
+        registry.etcd.delete(lost[2])
+        found = said(kept, look, lost[1])
+        assert (look.looks, compacted) == (1, 1)
+        with opened(registry) as anew:
+            assert found == said(anew, FRESH, lost[1])
+
+
 def test_an_etcd_that_stands_at_an_earlier_revision_is_another(registry: Attacked) -> None:
     with opened(registry) as cluster, KeptLook(cluster, (), no_progress, quietly) as look:
         look.catch_up_now()
@@ -313,7 +340,11 @@ def test_a_watch_that_breaks_is_a_new_look(registry: Attacked, monkeypatch: pyte
     with opened(registry) as cluster, KeptLook(cluster, set(lost), no_progress, quietly) as look:
         kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
         look.catch_up_now()
+        layout = cluster.examiner.layout
+        look.now.landmarks(layout, target=lost[1])
         registry.etcd.delete(lost[0])
+        registry.etcd.delete(registry.key("kube-system", "namespaces"))
+        registry.put("kube-system", namespace_object("kube-system", "another-uid"), resource="namespaces")
         with monkeypatch.context() as patched:
 
             def broken(_self: object) -> object:
@@ -323,6 +354,11 @@ def test_a_watch_that_breaks_is_a_new_look(registry: Attacked, monkeypatch: pyte
             patched.setattr(Following, "_next", broken)
             assert said(kept, look, lost[1]) is not None
         assert look.looks == 2
+        # What nobody told of is listed again.
+        assert (
+            look.now.landmarks(layout, target=lost[1]).marks
+            == read_landmarks(cluster.client, layout, target=lost[1]).marks
+        )
 
 
 def test_who_may_not_read_everything_gets_a_fresh_look_each_time(

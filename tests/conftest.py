@@ -152,3 +152,11 @@ def start_local_etcd(pytestconfig: pytest.Config) -> Iterator[Callable[..., Etcd
     made = started_or_missing(pytestconfig, EtcdServers.as_processes)
     with closing(made) as servers, starter(servers) as start:
         yield start
+
+
+@pytest.fixture
+def umask() -> Iterator[Callable[[int], int]]:
+    """Set to 022, and back to what it was after the test; sets it to something else."""
+    before = os.umask(0o022)
+    yield os.umask
+    os.umask(before)

@@ -57,8 +57,8 @@ def read(path: Path) -> Samples:
     return read_metrics(path.read_bytes())
 
 
-def test_a_healthy_scan(scan: Run, metrics: Path) -> None:
-    os.umask(0o077)
+def test_a_healthy_scan(scan: Run, metrics: Path, umask: Callable[[int], int]) -> None:
+    umask(0o077)
     before = int(time.time())
     code, out, err = scan("-o", "name")
     assert (code, out, err) == (0, "", "")

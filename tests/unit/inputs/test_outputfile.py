@@ -22,9 +22,7 @@ from etcdfix.inputs.outputfile import PublicFile, destination
 RECORD = b'{"kind":"Event","apiVersion":"audit.k8s.io/v1","annotations":{"etcdfix.io/sequence":"1"}}\n'
 
 
-@pytest.fixture(autouse=True)
-def _umask() -> None:
-    os.umask(0o022)
+pytestmark = pytest.mark.usefixtures("umask")
 
 
 @pytest.fixture
@@ -301,11 +299,11 @@ def public(path: Path, *inputs: Path) -> PublicFile:
 
 @pytest.mark.parametrize("by_name", [False, True])
 def test_a_public_file_can_be_read_by_everybody_and_is_whole_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, by_name: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: Callable[[int], int], *, by_name: bool
 ) -> None:
     if by_name:
         monkeypatch.setattr(outputfile, "_open_unnamed", lambda _directory, _mode: None)
-    os.umask(0o077)
+    umask(0o077)
     path = tmp_path / "x.prom"
     for before, contents in [(b"", b"# ours 1\n"), (b"# ours 1\n", b"# ours 2\n")]:
         with public(path) as file:

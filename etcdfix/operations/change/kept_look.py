@@ -103,7 +103,8 @@ class KeptLook(Closing):
         assert isinstance(cluster.source, LiveSource)  # nothing else is changed here
         self._source: LiveSource = cluster.source
         self._cluster = cluster
-        self._examiner: Examiner = cluster.examiner
+        # What is examined for one key of the run says nothing of the others.
+        self._examiner: Examiner = cluster.examiner.apart()
         self._keys = keys
         self._progress = progress
         self._say = say
@@ -207,6 +208,7 @@ class KeptLook(Closing):
         if self._follows is None:  # the first look, or deletions were not told
             source.learn_deletions(self._keys)
         examiner.learn_custom_resources(source)
+        self._cluster.examiner.know_as(examiner)
         self._builder = IndexBuilder(examiner, source)
         self._index: ImpactIndex = self._builder.index
         self._ledger = KeyLedger()

@@ -366,14 +366,13 @@ def test_what_a_plugin_answers_is_no_event_of_etcd(
     plugins = SimpleNamespace(deferring=False, final=False, aside=nullcontext, over=False)
     with opened(registry) as cluster:
         monkeypatch.setattr(cluster.examiner, "plugins", plugins)
-        look = KeptLook(cluster, set(lost), no_progress, quietly)
-        kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
-        before = time.monotonic()
-        said(kept, look, lost[0])
-        said(kept, look, lost[1])
-        assert look.looks == 1
-        monkeypatch.setattr(time, "monotonic", lambda: before + 3600)
-        said(kept, look, lost[1])
-        assert look.looks == 2
-        assert (plugins.deferring, plugins.final) == (False, False)
-        look.close()
+        with KeptLook(cluster, set(lost), no_progress, quietly) as look:
+            kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
+            before = time.monotonic()
+            said(kept, look, lost[0])
+            said(kept, look, lost[1])
+            assert look.looks == 1
+            monkeypatch.setattr(time, "monotonic", lambda: before + 3600)
+            said(kept, look, lost[1])
+            assert look.looks == 2
+            assert (plugins.deferring, plugins.final) == (False, False)

@@ -516,6 +516,8 @@ class _Work:
                     self._step("run: outcome written down")
                 if not ran.well:
                     return False
+                if outcome.result is not None and outcome.revision:
+                    look.note_change(outcome.revision)
                 if outcome.signals:
                     raise ended_by(outcome.signals[0])
         return True

@@ -77,6 +77,10 @@ class RunConfirmer(Protocol):
         """Say whether the number of objects of a group was typed back."""
         ...
 
+    def counted_besides(self, groups: Container[str]) -> Mapping[str, int]:
+        """Return the groups that were counted and are none of these, with their number, where that is not 0."""
+        ...
+
     def confirm_protected(self, key: bytes) -> bool:
         """Say whether the key of a protected object was typed back."""
         ...
@@ -281,6 +285,12 @@ def _confirm(shown: RunPreview, tasks: Iterable[Task], confirmer: RunConfirmer) 
                 hint="type the number at a terminal, or in a script: "
                 + quote_command(["--confirm-count", f"{group}={number}"]),
             )
+    for group, number in confirmer.counted_besides(shown.groups).items():
+        raise refuse(
+            Rule.NOT_CONFIRMED,
+            f"--confirm-count gives {number} for {safe_text(group)}, of which 0 are left to do; nothing was changed",
+            hint="look at the preview: the groups that it shows are those to count",
+        )
     for task in shown.protected:
         if not confirmer.confirm_protected(task.key):
             word = key_word(task.key)

@@ -1,4 +1,4 @@
-"""An etcd that is put back to an older state while a plan is worked through: what is told as done has to be true there."""
+"""An etcd that is put back to an older state while a plan is worked through: what is told as done has to be true."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.cli import plan_run
+from etcdfix.operations.change.run_plan import run_plan
 from etcdfix.testing.servers import EtcdServers
 from tests.support.etcd_proxy import EtcdProxy
 from tests.support.plan_runs import DECLARED, Planned
@@ -42,7 +42,7 @@ def test_a_snapshot_of_the_same_etcd_that_is_restored_in_the_middle(
         if name == before and seen == 2:
             proxy.turn(second.endpoint)
 
-    monkeypatch.setattr(plan_run, "run_plan", partial(plan_run.run_plan, step=step))
+    monkeypatch.setattr("etcdfix.cli.plan_run.run_plan", partial(run_plan, step=step))
     try:
         ran = planned.work(*DECLARED, "--command-timeout", "5s", count=3)
         assert ran.code == 4, ran

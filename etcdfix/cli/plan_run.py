@@ -219,9 +219,7 @@ def _run(
                 leave_out=leave_out,
                 rescued=rescued,
                 again=again,
-                configuration=configuration
-                if configuration is not None and configuration.is_file()
-                else None,
+                configuration=configuration if configuration is not None and configuration.is_file() else None,
             ),
             run,
             confirmer,

@@ -202,7 +202,6 @@ def _run(
     keys = tuple(plan_key(entry) for entry in run.plan.entries)
     inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
     again = told.account.again = inputs.same_again(api=api)
-    configuration = inputs.encryption_config
     with open_cluster(inputs, configuration_of, say=say) as cluster:
         told.cluster = cluster
         return run_plan(
@@ -219,7 +218,6 @@ def _run(
                 leave_out=leave_out,
                 rescued=rescued,
                 again=again,
-                configuration=configuration if configuration is not None and configuration.is_file() else None,
             ),
             run,
             confirmer,

@@ -17,7 +17,6 @@ from typing import Any, Final, Protocol, assert_never
 
 import msgspec
 
-from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.graph.model import Risk
@@ -100,8 +99,6 @@ class RunRequest(ChangeRequest, frozen=True, kw_only=True):
         leave_out: Keys to which nothing is to be done, whatever the plan says.
         rescued: Directory of objects that were saved from API servers; None for none.
         again: Options that commands must repeat.
-        configuration: The file of the EncryptionConfiguration, which must stay as it is; None where it cannot be read
-            again.
     """
 
     plan_file: Path
@@ -109,7 +106,6 @@ class RunRequest(ChangeRequest, frozen=True, kw_only=True):
     leave_out: tuple[bytes, ...] = ()
     rescued: Path | None = None
     again: RepeatedOptions = RepeatedOptions()
-    configuration: Path | None = None
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -546,7 +542,6 @@ class _Work:
 
     def _change(self, cluster: Cluster, task: Task, log: AuditLog) -> ChangeOutcome:
         request, entry = self._request, task.entry
-        self._check_configuration(cluster)
         risks = tuple(risk for risk in request.accepted.risks if self._applies(risk, task))
         accepted = msgspec.structs.replace(
             request.accepted,
@@ -601,22 +596,6 @@ class _Work:
                 raise AssertionError("nothing is to be done to it")
             case _:
                 assert_never(task.decision)
-
-    def _check_configuration(self, cluster: Cluster) -> None:
-        """See that nobody changed the configuration meanwhile: who finds a key writes it there."""
-        path = self._request.configuration
-        if path is None:
-            return
-        try:
-            now = load_configuration(path).sha256
-        except ConfigurationError:
-            now = ""
-        if now != cluster.config_sha256:
-            raise refuse(
-                Rule.PLAN,
-                f"{path} is not the encryption configuration any more with which the run began",
-                hint=f"scan with it; then make a new plan: {self._again}",
-            )
 
     def _applies(self, risk: AcceptRisk, task: Task) -> bool:
         """Say whether a risk that was accepted counts here: one of which the plan says nothing is a surprise."""

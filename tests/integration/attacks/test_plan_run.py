@@ -365,34 +365,6 @@ def test_a_key_that_is_written_between_the_look_and_its_turn(
     planned.agree()
 
 
-@pytest.mark.parametrize("now", ["the key is found", "gone", "garbled", "the same again"])
-def test_a_configuration_that_is_changed_in_the_middle(
-    planned: Planned, monkeypatch: pytest.MonkeyPatch, now: str
-) -> None:
-    """Each command for one key would read it anew: whoever finds the key meanwhile writes it there."""
-    keys = planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
-
-    def change() -> None:
-        if now == "the key is found":
-            planned.configure(provider("aescbc", key1=KEY_1, key2=KEY_2), IDENTITY)
-        elif now == "gone":
-            planned.config.unlink()
-        elif now == "garbled":
-            planned.config.write_text("apiVersion: [")
-        else:
-            planned.config.write_bytes(planned.config.read_bytes())
-
-    at_object(monkeypatch, 2, change)
-    ran = planned.work(*DECLARED, count=3)
-    if now == "the same again":
-        assert ran.code == 0, ran
-        return
-    refused(ran, "is not the encryption configuration any more with which the run began")
-    assert planned.there(keys) == [False, True, True]
-    assert planned.outcomes() == {"a": "deleted", "b": "", "c": ""}
-
-
 def test_another_value_that_fails_in_the_middle(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is looked at anew, and the run goes on: it changes nothing of what is known of the others."""
     keys = planned.furnish("a", "b", "c")

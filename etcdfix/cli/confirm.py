@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from types import MappingProxyType
 
 import click
@@ -49,6 +49,10 @@ class Terminal:
         if given is not None:
             return given == number
         return _is_terminal() and _typed_back(f"the number of {group}", str(number))
+
+    def counted_besides(self, groups: Container[str]) -> Mapping[str, int]:
+        """Return what was counted of other groups than these, where it was any."""
+        return {group: number for group, number in self._counts.items() if number and group not in groups}
 
     def confirm_protected(self, key: bytes) -> bool:
         """Have the key of a protected object typed back; without a terminal only ``--confirm-protected`` confirms."""

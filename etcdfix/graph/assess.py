@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Final
 
 import msgspec
@@ -186,12 +187,17 @@ def _stands_for_others(index: ImpactIndex, node: int) -> bool:
 def _newest_object(
     source: Source, examiner: Examiner, key: bytes, *, generations: bool, closed: StoredValue | None
 ) -> Kept | None:
-    """Return the newest value of a key that tells who it was, in whatever way it is wrong otherwise."""
-    newest = closed or source.get(key)
-    if newest is not None:
-        known = closed is not None
-        return newest_kept(source, examiner, newest, came_out, generations=generations, newest_fails=known)
-    return kept_of_history(source, examiner, key, came_out, newest=None) if generations else None
+    """Return the newest value of a key that tells who it was, in whatever way it is wrong otherwise.
+
+    What earlier revisions come to says nothing of other values.
+    """
+    newest, plugins = closed or source.get(key), examiner.plugins
+    apart = examiner.apart()
+    with plugins.aside() if plugins is not None else nullcontext():
+        if newest is not None:
+            known = closed is not None
+            return newest_kept(source, apart, newest, came_out, generations=generations, newest_fails=known)
+        return kept_of_history(source, apart, key, came_out, newest=None) if generations else None
 
 
 def _is_later(source: Source, found: Kept) -> bool:

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from etcdfix.closing import Closing
-from etcdfix.errors import RevisionCompacted, SourceError, SourceUnreachable
+from etcdfix.errors import RefusedByRule, RevisionCompacted, SourceError, SourceUnreachable
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_all, look_last
 from etcdfix.graph.builder import IndexBuilder
@@ -103,7 +103,8 @@ class KeptLook(Closing):
         assert isinstance(cluster.source, LiveSource)  # nothing else is changed here
         self._source: LiveSource = cluster.source
         self._cluster = cluster
-        self._examiner: Examiner = cluster.examiner
+        # What is examined for one key of the run says nothing of the others.
+        self._examiner: Examiner = cluster.examiner.apart()
         self._keys = keys
         self._progress = progress
         self._say = say
@@ -111,6 +112,7 @@ class KeptLook(Closing):
         self._stale = "nothing was looked at yet"
         self._looked_at = 0.0
         self._touched = False
+        self._changed_at = 0
         self.looks = 0
         prefix = self._examiner.layout.prefix_bytes
         self._prefix = prefix
@@ -157,17 +159,12 @@ class KeptLook(Closing):
             RefusedByRule: etcd stands at an earlier revision than before: it is another one.
             SourceError: The watch broke, or not everything could be read.
         """
+        before = max(self._changed_at, self._source.describe().revision if self.looks else 0)
+        if revision < before:
+            raise _put_back(revision, before)
         if not self._source.reads_all:
             self._source.move_to(revision)
             return
-        before = self._source.describe().revision
-        if self.looks and revision < before:
-            raise refuse(
-                Rule.OTHER_CLUSTER,
-                f"etcd stands at revision {revision}, and stood at {before} a moment ago: it was put back to an older "
-                "state, or another one answers",
-                hint="find out which etcd answers; then make a new plan",
-            )
         if self._examiner.plugins is not None and self._is_old():
             self._stale = self._stale or "what KMS plugins answer may be another thing by now"
         if not self._stale:
@@ -186,6 +183,16 @@ class KeptLook(Closing):
             self._touched = False
             self._builder.refresh()
         self._source.move_to(max(revision, self._source.describe().revision))
+
+    def note_change(self, revision: int) -> None:
+        """Take note of the revision at which the run changed something.
+
+        Raises:
+            RefusedByRule: It is not later than that of the change before: it was made in another etcd.
+        """
+        if revision <= self._changed_at:
+            raise _put_back(revision, self._changed_at)
+        self._changed_at = revision
 
     def catch_up_now(self) -> bool:
         """Take in everything that was written up to now; say whether that is known event by event."""
@@ -210,6 +217,7 @@ class KeptLook(Closing):
             self._follows = source.follow(revision + 1)
             source.learn_deletions(self._keys)
         examiner.learn_custom_resources(source)
+        self._cluster.examiner.know_as(examiner)
         self._builder = IndexBuilder(examiner, source)
         self._index: ImpactIndex = self._builder.index
         self._ledger = KeyLedger()
@@ -412,6 +420,15 @@ class KeptLook(Closing):
             raise encrypted(stored.key)
         if self._enveloped:
             raise encrypted(min(self._enveloped))
+
+
+def _put_back(revision: int, before: int) -> RefusedByRule:
+    return refuse(
+        Rule.OTHER_CLUSTER,
+        f"etcd stands at revision {revision}, and stood at {before} a moment ago: it was put back to an older "
+        "state, or another one answers",
+        hint="find out which etcd answers; then make a new plan",
+    )
 
 
 def _without_most_of_its_value(found: Examination) -> Examination:

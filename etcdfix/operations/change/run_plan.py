@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol, assert_never
 
@@ -30,8 +30,9 @@ from etcdfix.operations.change.restore import run_restore
 from etcdfix.operations.change.run_file import RunFile, RunLine
 from etcdfix.operations.change.run_tasks import RunRequest, Task, Workload, workload_of
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import CLOSING_TYPES, Result, Verb
-from etcdfix.remediation.audit.record_line import parse_list
+from etcdfix.remediation.audit.record import CLOSING_TYPES, Link, Operator, Result, Verb
+from etcdfix.remediation.audit.record_line import Event, parse_list
+from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.commit import ChangeOutcome, open_log
 from etcdfix.remediation.durable import Step, no_step
@@ -63,6 +64,10 @@ class RunConfirmer(Protocol):
 
     def confirm_count(self, group: str, number: int) -> bool:
         """Say whether the number of objects of a group was typed back."""
+        ...
+
+    def counted_besides(self, groups: Container[str]) -> Mapping[str, int]:
+        """Return the groups that were counted and are none of these, with their number, where that is not 0."""
         ...
 
     def confirm_protected(self, key: bytes) -> bool:
@@ -244,6 +249,12 @@ def _confirm(shown: RunPreview, tasks: Iterable[Task], confirmer: RunConfirmer) 
                 hint="type the number at a terminal, or in a script: "
                 + quote_command(["--confirm-count", f"{group}={number}"]),
             )
+    for group, number in confirmer.counted_besides(shown.groups).items():
+        raise refuse(
+            Rule.NOT_CONFIRMED,
+            f"--confirm-count gives {number} for {safe_text(group)}, of which 0 are left to do; nothing was changed",
+            hint="look at the preview: the groups that it shows are those to count",
+        )
     for task in shown.protected:
         if not confirmer.confirm_protected(task.key):
             word = key_word(task.key)
@@ -272,60 +283,82 @@ class _Work:
     # -- before
 
     def settle(self, identity: ClusterIdentity) -> None:
-        """Find out what earlier runs did that is not written down, by the audit log."""
-        request = self._request
-        if request.dry_run or not request.record_paths.log_path.exists():
-            return
-        self._step("check: what earlier runs did")
-        operator = operator_for(None, request.etcd_user)
-        orders = {plan_key(decision): decision for decision in self._run.decisions()}
-        with open_log(request.record_paths, operator, self._step) as log:
-            for intent in log.open_intents():
-                if intent.subject.key not in orders or intent not in open_intents_of(
-                    log, intent.subject.key, cluster=identity
-                ):
-                    continue
-                settled = reconcile_intent(
-                    self._cluster.now,
-                    log,
-                    intent,
-                    operator,
-                    cluster=identity,
-                    accept_unknown_cluster=request.accepted.unknown_cluster,
-                )
-                became = f"was settled: {settled.result}" if settled.settled else "stays open"
-                self._told.say(f"the open intent {intent.link.sequence} {became}, {settled.detail}")
-                if not settled.settled:
-                    raise refuse(
-                        Rule.PLAN,
-                        f"what became of {display(intent.subject.key)} is not known: {settled.detail}",
-                        hint="run this again when etcd answers",
-                    )
-            for line in self._recorded(log, orders):
-                self._run.note(line)
+        """Find out what earlier runs did, by the audit log: what is not written down, and what never was.
 
-    def _recorded(self, log: AuditLog, orders: Mapping[bytes, PlanDecision]) -> Iterator[RunLine]:
-        """Yield what the log says of this plan's keys and the plan does not."""
+        Raises:
+            RefusedByRule: What became of a key is not known, or the plan says of one what the log does not.
+        """
+        request = self._request
+        decisions = {plan_key(decision): decision for decision in self._run.decisions()}
+        path, recorded = request.record_paths.log_path, {}
+        if path.exists() and not request.dry_run:
+            self._step("check: what earlier runs did")
+            operator = operator_for(None, request.etcd_user)
+            with open_log(request.record_paths, operator, self._step) as log:
+                self._settle_intents(log, decisions, operator, identity)
+                recorded = self._recorded(log.records(), decisions)
+            for key, line in recorded.items():
+                if not decisions[key].outcome:
+                    self._run.note(line)
+        elif path.exists() and any(decision.outcome for decision in decisions.values()):
+            recorded = self._recorded(read_records(path), decisions)
+        for key, decision in decisions.items():
+            if decision.outcome and (key not in recorded or recorded[key].outcome != decision.outcome):
+                raise refuse(
+                    Rule.PLAN,
+                    f"the plan says {safe_text(decision.outcome)!r} of {display(key)}, and {path} has no record by "
+                    "which a run over this plan did that",
+                    hint="put the audit log of the plan's runs back; if the outcome was edited, make it empty, and the "
+                    "key is looked at live",
+                )
+
+    def _settle_intents(
+        self, log: AuditLog, keys: Container[bytes], operator: Operator, identity: ClusterIdentity
+    ) -> None:
+        for intent in log.open_intents():
+            if intent.subject.key not in keys or intent not in open_intents_of(
+                log, intent.subject.key, cluster=identity
+            ):
+                continue
+            settled = reconcile_intent(
+                self._cluster.now,
+                log,
+                intent,
+                operator,
+                cluster=identity,
+                accept_unknown_cluster=self._request.accepted.unknown_cluster,
+            )
+            became = f"was settled: {settled.result}" if settled.settled else "stays open"
+            self._told.say(f"the open intent {intent.link.sequence} {became}, {settled.detail}")
+            if not settled.settled:
+                raise refuse(
+                    Rule.PLAN,
+                    f"what became of {display(intent.subject.key)} is not known: {settled.detail}",
+                    hint="run this again when etcd answers",
+                )
+
+    def _recorded(
+        self, records: Iterable[tuple[Link, Event]], decisions: Mapping[bytes, PlanDecision]
+    ) -> dict[bytes, RunLine]:
+        """Return what the log says that was done to this plan's keys by runs over it."""
         ending = f"({self._run.plan.content_sha256})"
         found: dict[bytes, RunLine] = {}
-        for link, event in log.records():
+        for link, event in records:
             notes = event.annotations
             if notes.type not in CLOSING_TYPES or ending not in notes.accepted:
                 continue
             if not any(flag.endswith(ending) for flag in parse_list(notes.accepted)):
                 continue
             key = base64.b64decode(notes.key_base64)
-            decision = orders.get(key)
-            if decision is None or decision.outcome:
-                continue
-            if _is_done(notes.outcome, event.verb):
+            decision = decisions.get(key)
+            if decision is not None and _is_done(notes.outcome, event.verb):
                 found[key] = RunLine(
                     order=decision.order,
                     outcome=notes.outcome,
                     detail=notes.detail,
                     record=link.sequence,
                 )
-        yield from found.values()
+        return found
 
     # -- one object after the other
 
@@ -354,6 +387,8 @@ class _Work:
                     self._step("run: outcome written down")
                 if not ran.well:
                     return False
+                if ran.outcome.result is not None and ran.outcome.revision:
+                    look.note_change(ran.outcome.revision)
                 if ran.outcome.signals:
                     raise ended_by(ran.outcome.signals[0])
         return True

@@ -85,6 +85,17 @@ def test_a_count_that_is_not_the_groups(planned: Planned, given: tuple[str, ...]
     assert not Path(f"{planned.plan}.run").exists()
 
 
+def test_a_count_of_a_group_that_is_not_there(planned: Planned) -> None:
+    """Whoever gives a number for it expects objects of which the plan does not speak."""
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    other = "delete/configmaps/wrong-key/aescbc/v1/key2"
+    with planned.nothing_changes():
+        refused(planned.work(*DECLARED, "--confirm-count", f"{other}=50", count=2), f"50 for {other}", "0")
+    assert planned.work(*DECLARED, "--confirm-count", f"{other}=0", count=2).code == 0
+    assert planned.there(keys) == [False, False]
+
+
 @pytest.mark.parametrize(("count", "code"), [("2", 0), ("3", 4), ("2 ", 4), ("", 4), ("y", 4)])
 def test_the_count_typed_at_a_terminal(
     planned: Planned, monkeypatch: pytest.MonkeyPatch, count: str, code: int

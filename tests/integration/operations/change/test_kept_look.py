@@ -254,6 +254,23 @@ def test_a_value_that_reads_in_the_place_of_another_needs_no_new_look(registry: 
         assert look.looks == before
 
 
+def test_earlier_revisions_do_not_speak_for_other_values(registry: Attacked) -> None:
+    """What a key opened once, in values that others have replaced, makes no damage of what is under a lost key."""
+    before, lost, after = (registry.key(f"shop/{name}") for name in ("before", "lost", "after"))
+    for key, right in ((before, True), (lost, False), (after, True)):
+        plain = impact_objects.Cluster(registry.prefix)
+        made = plain.values[plain.secret(key.rpartition(b"/")[2].decode(), uid=f"uid-{key.decode()}")]
+        registry.etcd.put(key, seal("aesgcm", made, key, KEY_1 if right else OTHER))
+    registry.etcd.put_all((key, BROKEN) for key in (before, after))
+    with opened(registry) as cluster, KeptLook(cluster, {lost}, no_progress, quietly) as look:
+        kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
+        for key in (before, after, lost):
+            ours = said(kept, look, key)
+            with opened(registry) as anew:
+                assert ours == said(anew, FRESH, key)
+        assert ours["verdict"]["cause"] == "wrong-key"
+
+
 def test_who_refers_to_whom_is_told_to_those_who_ask(registry: Attacked) -> None:
     (key,) = registry.secrets("aesgcm", ["lost"], OTHER)
     with opened(registry) as cluster, KeptLook(cluster, {key}, no_progress, quietly) as look:
@@ -382,15 +399,16 @@ def test_what_a_plugin_answers_is_no_event_of_etcd(
 ) -> None:
     """A value behind a plugin may open by now although nobody wrote it: the look is not older than half a minute."""
     lost = registry.secrets("aesgcm", ["lost-0", "lost-1"], OTHER)
-    with opened(registry) as cluster, KeptLook(cluster, set(lost), no_progress, quietly) as look:
-        plugins = SimpleNamespace(deferring=False, final=False, aside=nullcontext, over=False)
+    plugins = SimpleNamespace(deferring=False, final=False, aside=nullcontext, over=False)
+    with opened(registry) as cluster:
         monkeypatch.setattr(cluster.examiner, "plugins", plugins)
-        kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
-        before = time.monotonic()
-        said(kept, look, lost[0])
-        said(kept, look, lost[1])
-        assert look.looks == 1
-        monkeypatch.setattr(time, "monotonic", lambda: before + 3600)
-        said(kept, look, lost[1])
-        assert look.looks == 2
-        assert (plugins.deferring, plugins.final) == (False, False)
+        with KeptLook(cluster, set(lost), no_progress, quietly) as look:
+            kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
+            before = time.monotonic()
+            said(kept, look, lost[0])
+            said(kept, look, lost[1])
+            assert look.looks == 1
+            monkeypatch.setattr(time, "monotonic", lambda: before + 3600)
+            said(kept, look, lost[1])
+            assert look.looks == 2
+            assert (plugins.deferring, plugins.final) == (False, False)

@@ -1,0 +1,86 @@
+"""What a plan says was done is held against the audit log: nothing is passed over because somebody wrote it there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from etcdfix.testing.servers import EtcdServer
+from tests.support.plan_runs import DECLARED, Planned
+
+pytestmark = pytest.mark.etcd
+
+
+@pytest.fixture
+def planned(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Planned:
+    tmp_path.chmod(0o700)
+    return Planned(etcd, prefix, tmp_path, capfd)
+
+
+def refuses(planned: Planned, *arguments: str, count: int = 1) -> None:
+    with planned.nothing_changes():
+        ran = planned.work(*DECLARED, *arguments, count=count)
+    assert ran.code == 4, ran
+    assert "has no record by which a run over this plan did that" in ran.err, ran
+    assert "\x1b" not in ran.err
+
+
+@pytest.mark.parametrize("outcome", ["deleted", "applied-or-gone", "restored", "not done", "\x1b[31m"])
+@pytest.mark.parametrize("arguments", [(), ("--dry-run",)])
+def test_an_outcome_that_was_edited_in(planned: Planned, outcome: str, arguments: tuple[str, ...]) -> None:
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    document = planned.document()
+    document["decisions"][0]["outcome"] = outcome
+    planned.plan.write_text(json.dumps(document))
+    refuses(planned, *arguments)
+    document["decisions"][0]["outcome"] = ""
+    planned.plan.write_text(json.dumps(document))
+    assert planned.work(*DECLARED, count=2).code == 0
+    assert planned.there(keys) == [False, False]
+    planned.agree()
+
+
+def test_an_outcome_that_was_edited_into_a_plan_that_was_begun(planned: Planned) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(a="delete")
+    assert planned.work(*DECLARED, count=1).code == 0
+    document = planned.document()
+    for wrong in ("restored", "applied-or-gone"):
+        document["decisions"][0]["outcome"] = wrong
+        planned.plan.write_text(json.dumps(document))
+        refuses(planned)
+    document["decisions"][0]["outcome"] = document["decisions"][1]["outcome"] = "deleted"
+    planned.plan.write_text(json.dumps(document))
+    refuses(planned)
+
+
+def test_an_outcome_in_the_file_beside_the_plan(planned: Planned) -> None:
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    head = {"plan": planned.document()["content_sha256"], "audit_log": str(planned.log)}
+    beside = Path(f"{planned.plan}.run")
+    beside.write_text(json.dumps(head) + '\n{"order":1,"outcome":"deleted"}\n')
+    beside.chmod(0o600)
+    refuses(planned)
+    assert planned.there(keys) == [True, True]
+
+
+@pytest.mark.parametrize("gone", ["removed", "another"])
+def test_an_audit_log_that_knows_nothing_of_the_runs(planned: Planned, gone: str) -> None:
+    keys = planned.furnish("a", "b")
+    planned.make_plan(a="delete")
+    assert planned.work(*DECLARED, count=1).code == 0
+    planned.decide(b="delete")
+    if gone == "removed":
+        for path in planned.log.parent.iterdir():
+            path.unlink()
+    else:
+        document = planned.document()
+        document["audit_log"] = ""
+        planned.plan.write_text(json.dumps(document))
+        planned.log = planned.log.with_name("other.jsonl")
+    refuses(planned)
+    assert planned.there(keys) == [False, True]

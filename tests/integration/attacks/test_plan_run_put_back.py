@@ -1,0 +1,58 @@
+"""An etcd that is put back to an older state while a plan is worked through: what is told as done has to be true."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from etcdfix.operations.change.run_plan import run_plan
+from etcdfix.testing.servers import EtcdServers
+from tests.support.etcd_proxy import EtcdProxy
+from tests.support.plan_runs import DECLARED, Planned
+
+pytestmark = pytest.mark.etcd
+
+
+@pytest.mark.parametrize("before", ["run: next object", "preview"])
+def test_a_snapshot_of_the_same_etcd_that_is_restored_in_the_middle(
+    etcd_servers: EtcdServers,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    before: str,
+) -> None:
+    """Same cluster id, same keys, and all that was deleted is there again: at the second object, or in its middle."""
+    tmp_path.chmod(0o700)
+    first = etcd_servers.start(token="put-back")
+    planned = Planned(first, b"/registry", tmp_path, capfd)
+    keys = planned.furnish("a", "b", "c")
+    snapshot = tmp_path / "snapshot.db"
+    first.etcdctl("snapshot", "save", snapshot)
+    second = etcd_servers.start(snapshot=snapshot, token="put-back")
+    proxy = EtcdProxy(first.endpoint)
+    planned.endpoints = proxy.endpoint
+    planned.make_plan(all="delete")
+    seen = 0
+
+    def step(name: str) -> None:
+        nonlocal seen
+        seen += name == before
+        if name == before and seen == 2:
+            proxy.turn(second.endpoint)
+
+    monkeypatch.setattr("etcdfix.cli.plan_run.run_plan", partial(run_plan, step=step))
+    try:
+        ran = planned.work(*DECLARED, "--command-timeout", "5s", count=3)
+        assert ran.code == 4, ran
+        assert "it was put back to an older state, or another one answers" in ran.err
+        # In the middle of a change nothing can be seen but by what it comes to.
+        there = [second.get(key) is not None for key in keys]
+        assert there == ([True, True, True] if before == "run: next object" else [True, False, True])
+        outcomes = planned.outcomes()
+        assert outcomes == {"a": "deleted", "b": "" if there[1] else "deleted", "c": ""}
+    finally:
+        proxy.stop()
+        first.stop()
+        second.stop()

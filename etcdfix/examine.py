@@ -151,6 +151,15 @@ class Examiner:
         self.readers.start_over()
         self._alike.clear()
 
+    def start_over_with_plugins(self) -> None:
+        """Forget also what plugins said, and what their data keys opened, as a process that begins."""
+        self.start_over()
+        if self.transformers is not None:
+            for rule in self.transformers.rules:
+                rule.start_over()
+        if self.plugins is not None:
+            self.plugins.start_over()
+
     def apart(self) -> Examiner:
         """Return one that reads in the same way, whose values do not speak for those of this run, nor the other way."""
         other = copy.copy(self)

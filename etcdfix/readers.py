@@ -51,6 +51,10 @@ class Plugins(Protocol):
     deferring: bool
     final: bool
 
+    def start_over(self) -> None:
+        """Forget what counts for or against values."""
+        ...
+
     def aside(self) -> AbstractContextManager[None]:
         """Look at values that are none of the run: each waits, and none speaks for those of the run."""
         ...

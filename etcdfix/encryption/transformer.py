@@ -300,6 +300,12 @@ class ResourceTransformers:
             for reader in self.kms_readers:
                 reader.opener.learns = True
 
+    def start_over(self) -> None:
+        """Forget which data keys of KMS opened values, and what was said of those that did not open."""
+        self._said.clear()
+        for reader in self.kms_readers:
+            reader.opener.start_over()
+
     def has_dropped_data_keys(self, data: bytes) -> bool:
         """Say whether more data keys opened values than are kept, under the KMS v2 provider that a value names."""
         return any(

@@ -85,6 +85,9 @@ class NeverWaits:
     def abort(self) -> None:
         raise AssertionError("nobody is to give up")
 
+    def start_over(self) -> None:
+        raise AssertionError("one value after the other is for a run over a plan")
+
     def aside(self) -> AbstractContextManager[None]:
         return nullcontext()
 

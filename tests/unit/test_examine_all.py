@@ -64,6 +64,9 @@ class SlowPlugin:
     def plugin_for(self, provider: KMSProvider) -> SlowPlugin:
         return self
 
+    def start_over(self) -> None:
+        raise AssertionError("one value after the other is for a run over a plan")
+
     def aside(self) -> AbstractContextManager[None]:
         return nullcontext()
 

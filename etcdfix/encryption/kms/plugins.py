@@ -83,6 +83,11 @@ class KMSPlugins(Closing):
         for session in self._sessions.values():
             session.deferring = value
 
+    def start_over(self) -> None:
+        """Forget what counts for or against values: only what etcd holds from now on speaks for a plugin."""
+        for session in self._sessions.values():
+            session.start_over()
+
     @contextmanager
     def aside(self) -> Iterator[None]:
         """Look at values that are none of the run: each waits for its answer, and none speaks for those of the run."""

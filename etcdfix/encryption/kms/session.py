@@ -193,6 +193,20 @@ class PluginSession:
         if len(self._controls) < _CONTROLS_KEPT:
             self._controls.setdefault(wrapped.key_id, (wrapped, hashlib.sha256(key).digest()))
 
+    def start_over(self) -> None:
+        """Forget what counts for or against values, as a new process has it; data keys that it gave are kept."""
+        with self._lock:
+            self.opened.clear()
+            self._controls.clear()
+            self._final_answers.clear()
+            self._fresh_control = ""
+            self._failures.clear()
+            for digest in [
+                each for each, answer in self._answers.items() if not isinstance(answer, KeyMaterial)
+            ]:
+                del self._answers[digest]
+            self._probe_due = True
+
     def begin_final(self) -> None:
         """Ask for the plugin's health anew, and from now on take nothing from memory that counts against a value."""
         with self._lock:

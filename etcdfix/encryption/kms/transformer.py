@@ -151,6 +151,10 @@ class KMSv1Transformer:
         # Sizes of wrapped DEKs that opened: a KMS gives them one or two.
         self._sizes: set[int] = set()
 
+    def start_over(self) -> None:
+        """Forget what opened values."""
+        self._sizes.clear()
+
     @property
     def sizes(self) -> list[int]:
         """The sizes of wrapped data keys with which other values have opened in this run; a few of them."""
@@ -262,6 +266,13 @@ class KMSv2Transformer:
         # What opened other values, and what follows the data in one of them, b"" for another layout; by their places.
         self._witnesses: dict[bytes, tuple[DataKey, bytes]] = {}
         self._places: list[bytes] = []
+
+    def start_over(self) -> None:
+        """Forget what opened values."""
+        self.dropped = False
+        self._known.clear()
+        self._witnesses.clear()
+        self._places.clear()
 
     @property
     def witnesses(self) -> list[DataKey]:

@@ -6,7 +6,7 @@ in the place of another, a value that is gone. Where an event may change what is
 looked at anew, as for one key: another value that does not open, a key that opens what it did not, or no longer what
 it did, near a value that fails; definitions and classes through which others are read. So is it after a compaction that
 took what had not been told yet, once in so many seconds where values are behind KMS plugins, for what those answer is
-no event of etcd, and for whoever may not read all of etcd.
+no event of etcd. A value that may be behind a plugin, and whoever may not read all of etcd, get a fresh look each time.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_ledger import Counted, KeyLedger
 
 _MOST_SECONDS_BEHIND_PLUGINS: Final = 30.0
+_NOT_UNDER_KMS: Final = (b"k8s:enc:aescbc:", b"k8s:enc:aesgcm:", b"k8s:enc:secretbox:", b"k8s\x00", b"{")
+"""What values start with that no KMS plugin has to do with; any other may be one whose prefix is damaged."""
 _KEPT_OF_A_VALUE: Final = 8 << 10
 _NOT_THERE: Final = 0
 _MOST_LOOKS: Final = 3
@@ -147,6 +149,10 @@ class KeptLook(Closing):
         self.catch_up(reading.revision)
         if cluster.no_encryption:
             self._refuse_enveloped(found.stored)
+        if self._examiner.plugins is not None and not found.stored.value.startswith(_NOT_UNDER_KMS):
+            # What plugins and their data keys did for values that are gone speaks for nothing any more.
+            cluster.examiner.start_over_with_plugins()
+            return FRESH.look(cluster, reading, found, progress, see=see, graph=graph)
         cluster.require_everything()
         for other in self._unread.values():
             see(other)

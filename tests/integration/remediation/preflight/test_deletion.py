@@ -485,6 +485,9 @@ class Plugins:
     def abort(self) -> None:
         pass
 
+    def start_over(self) -> None:
+        raise AssertionError("one value after the other is for a run over a plan")
+
     def aside(self) -> AbstractContextManager[None]:
         return nullcontext()
 

@@ -755,3 +755,21 @@ def test_a_signal_leaves_nothing_that_the_session_waits_for(
         if not heard:
             break
     assert place
+
+
+def test_a_session_that_starts_over_keeps_only_data_keys(start: Start, client: Scripted) -> None:
+    session = start()
+    session.unwrap(key(1))
+    session.add_control(key(1), b"dek")
+    session.opened["k"] += 1
+    client.answer = lambda _wrapped: Failure("PERMISSION_DENIED", "no")
+    with pytest.raises(KMSRefused):
+        session.unwrap(key(2))
+    client.answer = lambda wrapped: KeyMaterial(wrapped.ciphertext)
+    session.start_over()
+    assert not session.opened
+    asked = len(client.decrypts)
+    session.unwrap(key(1))
+    assert len(client.decrypts) == asked, "it was given"
+    session.unwrap(key(2))
+    assert len(client.decrypts) == asked + 1, "what was refused may be given by now"

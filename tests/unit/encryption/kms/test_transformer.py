@@ -320,3 +320,20 @@ def test_what_is_open_is_not_shown() -> None:
         == "Plaintext(6 bytes, 'kms/v1/prov', stale=True)"
     )
     assert repr(_OpenedV1(b"Sekret", False, b"DEK")) == "_OpenedV1(6 bytes, stale=False)"
+
+
+def test_a_reader_that_starts_over_has_opened_nothing() -> None:
+    old = KMSv1Transformer(OneAnswer(DEK))
+    old.read(encoders.kms_v1_body(b"wrapped", GCM), ETCD_KEY)
+    assert old.sizes
+    old.start_over()
+    assert old.sizes == []
+    new = KMSv2Transformer(OneAnswer(SEED))
+    body = encoders.kms_v2_body(SEEDED, source_type=1)
+    new.read(body, ETCD_KEY)
+    assert len(new.witnesses) == 1
+    new.dropped = True
+    new.start_over()
+    assert (new.witnesses, new.known_seeds, new.dropped) == ([], [], False)
+    new.read(body, ETCD_KEY)
+    assert len(new.witnesses) == 1

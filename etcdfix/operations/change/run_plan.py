@@ -126,6 +126,15 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
         return fine and not outcome.doubtful and recorded
 
 
+class _Warns(Protocol):
+    """What was found out of one object."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One sentence each."""
+        ...
+
+
 class RunTold(Protocol):
     """Takes what there is to tell, as it is known."""
 
@@ -279,6 +288,7 @@ class _Work:
         self._again = again
         self._step = step
         self._flag = f"--run {request.plan_file} ({run.plan.content_sha256})"
+        self._warned = set(place_warnings(request.record_paths))  # the preview of the run tells these
 
     # -- before
 
@@ -418,6 +428,13 @@ class _Work:
         hint = f"{refusal.hint}; {on}" if refusal.hint else on
         return RefusedByRule(refusal.message, rule=refusal.rule, hint=hint)
 
+    def _warn(self, shown: _Warns) -> None:
+        """Tell each warning once, however many objects it holds for: nobody reads a preview of each."""
+        for warning in shown.warnings:
+            if warning not in self._warned:
+                self._warned.add(warning)
+                self._told.say(f"warning: {warning}")
+
     def _change(self, cluster: Cluster, task: Task, log: AuditLog) -> Ran:
         request, entry = self._request, task.entry
         risks = tuple(risk for risk in request.accepted.risks if task.needs_risk(risk))
@@ -442,6 +459,11 @@ class _Work:
         match task.decision:
             case Decision.DELETE:
                 shown: list[Preflight] = []
+
+                def see(checked: Preflight) -> None:
+                    shown.append(checked)
+                    self._warn(checked)
+
                 outcome = run_delete(
                     cluster,
                     DeleteRequest(
@@ -452,7 +474,7 @@ class _Work:
                         **common,
                     ),
                     Confirmed(),
-                    preview=shown.append,
+                    preview=see,
                     step=self._step,
                 )
                 candidate = shown[0].candidate
@@ -466,7 +488,7 @@ class _Work:
                         **common,
                     ),
                     Confirmed(),
-                    preview=lambda _shown: None,
+                    preview=self._warn,
                     step=self._step,
                 )
             case Decision.REPAIR:
@@ -474,7 +496,7 @@ class _Work:
                     cluster,
                     RepairRequest(key=task.key, **common),
                     Confirmed(),
-                    preview=lambda _shown: None,
+                    preview=self._warn,
                     step=self._step,
                 )
             case Decision.NONE:

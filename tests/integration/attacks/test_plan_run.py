@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.cli.confirm import Terminal
+from etcdfix.remediation.preflight import deletion
 from etcdfix.testing.servers import EtcdServer, EtcdServers
 from tests.support.attacks import TRUE, seal
 from tests.support.change_runs import ACKNOWLEDGED, Ran, typing
@@ -55,6 +56,15 @@ def test_a_dry_run_checks_everything_and_changes_nothing(planned: Planned) -> No
     assert planned.there(keys) == [True, True]
     assert [event.annotations.type for event in planned.events()] == ["dry-run", "dry-run"]
     assert not planned.kept()
+
+
+def test_a_warning_of_a_check_is_told_once(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    monkeypatch.setattr(deletion, "check_alarms", lambda _cluster: ("an alarm is up: NOSPACE",))
+    ran = planned.work(*DECLARED, count=2)
+    assert ran.code == 0, ran
+    assert ran.err.count("warning: an alarm is up: NOSPACE") == 1
 
 
 # -- confirmation

@@ -21,7 +21,7 @@ from etcdfix.rescued import read_index
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.wire.etcd import ALARM, READ_METHODS
 from tests.support.apiserver import Request
-from tests.support.change_runs import BROKEN, Ran, Registry, candidate_config
+from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Ran, Registry, candidate_config
 from tests.support.etcd_proxy import EtcdProxy
 from tests.support.healing import NEW, LoseKey, LostKeyCluster, beside
 from tests.support.k3s_bootstrap import PASSWORD, TOKEN, bootstrap, path
@@ -30,7 +30,7 @@ from tests.support.objects import KEY_2, aescbc, provider, secret
 
 pytestmark = pytest.mark.etcd
 
-_MADE = "^(DELETED|RESTORED|REENCRYPTED|REPAIRED) "
+_MADE = r"^(?:\[1/1\] )?(DELETED|RESTORED|REENCRYPTED|REPAIRED) "
 KEY_3 = b"abcdefghijklmnop"
 REVIEWS = {
     "/apis/authentication.k8s.io/v1/selfsubjectreviews",
@@ -149,6 +149,22 @@ def _heal(cluster: LostKeyCluster) -> Iterator[Ran]:
     yield cluster.heal("--from-report", report)
 
 
+def _plan_run(cluster: LostKeyCluster) -> Iterator[Ran]:
+    lost, plan = cluster.key("shop/one"), cluster.folder / "plan.json"
+    reading = ["--endpoints", cluster.endpoints, "--etcd-prefix", cluster.prefix]
+    reading += ["--encryption-config", str(cluster.config), "-o", "json", "--output-file", str(plan)]
+    cluster.run("plan", "--from-report", str(cluster.report()), *reading)
+    document = json.loads(plan.read_bytes())
+    for decision in document["decisions"]:
+        decision["decision"] = "delete" if decision["key"] == lost.decode() else "none"
+    plan.write_text(json.dumps(document))
+    words = ["plan", "--run", str(plan), ACKNOWLEDGED, *_api(cluster), "--declare-key-lost", "aescbc/v1/key1"]
+    words += ["--accept-risk", "ends-cached-reads", *cluster.common()]
+    yield cluster.run(*words)
+    yield cluster.run(*words, "--dry-run")
+    yield cluster.run(*words, "--confirm-count", "delete/secrets/key-name-missing/aescbc/v1/key1=1")
+
+
 def _api(cluster: LostKeyCluster) -> list[str]:
     return ["--kubeconfig", str(cluster.kubeconfig)]
 
@@ -163,6 +179,7 @@ ATTEMPTS: dict[str, Callable[[LostKeyCluster], Iterator[Ran]]] = {
     "rescue": _rescue,
     "doctor": _doctor,
     "copies": _copies,
+    "plan --run": _plan_run,
     "heal": _heal,
 }
 
@@ -238,7 +255,9 @@ def test_nothing_but_heal_changes_anything_through_the_api(
         # A transaction for each change that was made, and none for a dry run or a refusal.
         made = sum(one.code == 0 and re.search(_MADE, one.out, re.MULTILINE) is not None for one in runs)
         assert asked.writing == [TXN] * made
-    assert bool(asked.writing) is (command.partition(" ")[0] in {"delete", "restore", "reencrypt", "repair"})
+    assert bool(asked.writing) is (
+        command.partition(" ")[0] in {"delete", "restore", "reencrypt", "repair", "plan"}
+    )
     assert runs[-1].code == (1 if command == "doctor" else 0), runs[-1]
     assert cluster.p1.requests, "no API server was asked: nothing is shown"
     for request in cluster.p1.requests:

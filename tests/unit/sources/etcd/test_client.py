@@ -649,7 +649,7 @@ def test_a_signal_breaks_into_nothing_that_others_wait_for(
     """A lock that is never given back stops the thread of the connection: nothing is answered any more."""
     monkeypatch.setattr(threads, "_stuck", [])  # what other tests left
     for place in itertools.count():
-        with Connected(etcd.endpoint, command_timeout_seconds=2) as client:
+        with Connected(etcd.endpoint, dial_timeout_seconds=2, command_timeout_seconds=2) as client:
             heard = break_in(place, partial(work, client))
             if work is not EtcdClient.close:
                 assert read(client) == b"v", place

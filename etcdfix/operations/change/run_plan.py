@@ -9,6 +9,7 @@ records and transaction. The run stops at the first surprise. What is done stays
 from __future__ import annotations
 
 import base64
+import re
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -57,6 +58,10 @@ DONE: Final = {
     Decision.RESTORE: Result.RESTORED,
     Decision.REPAIR: Result.REPAIRED,
 }
+
+
+_OF_ONE_OBJECT: Final = re.compile(r"\(.*?\)|/\S+|\d+", re.DOTALL)
+"""What tells one object's warning from another's: keys, numbers, what stands in brackets."""
 
 
 class RunConfirmer(Protocol):
@@ -288,7 +293,8 @@ class _Work:
         self._again = again
         self._step = step
         self._flag = f"--run {request.plan_file} ({run.plan.content_sha256})"
-        self._warned = set(place_warnings(request.record_paths))  # the preview of the run tells these
+        # The preview of the run tells these.
+        self._warned = {_OF_ONE_OBJECT.sub("", text) for text in place_warnings(request.record_paths)}
 
     # -- before
 
@@ -429,10 +435,11 @@ class _Work:
         return RefusedByRule(refusal.message, rule=refusal.rule, hint=hint)
 
     def _warn(self, shown: _Warns) -> None:
-        """Tell each warning once, however many objects it holds for: nobody reads a preview of each."""
+        """Tell each warning once, of the first object that it holds for: nobody reads a preview of each."""
         for warning in shown.warnings:
-            if warning not in self._warned:
-                self._warned.add(warning)
+            sentence = _OF_ONE_OBJECT.sub("", warning)
+            if sentence not in self._warned:
+                self._warned.add(sentence)
                 self._told.say(f"warning: {warning}")
 
     def _change(self, cluster: Cluster, task: Task, log: AuditLog) -> Ran:

@@ -61,10 +61,16 @@ def test_a_dry_run_checks_everything_and_changes_nothing(planned: Planned) -> No
 def test_a_warning_of_a_check_is_told_once(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     planned.furnish("a", "b")
     planned.make_plan(all="delete")
-    monkeypatch.setattr(deletion, "check_alarms", lambda _cluster: ("an alarm is up: NOSPACE",))
+    left = iter(range(2, 0, -1))
+    monkeypatch.setattr(
+        deletion,
+        "check_alarms",
+        lambda _cluster: ("an alarm is up: NOSPACE", f"{next(left)} other values (/registry/x, …) are lost"),
+    )
     ran = planned.work(*DECLARED, count=2)
     assert ran.code == 0, ran
     assert ran.err.count("warning: an alarm is up: NOSPACE") == 1
+    assert ran.err.count("other values (/registry/x, …) are lost") == 1
 
 
 # -- confirmation

@@ -74,7 +74,7 @@ def engine(image: Path, name: str) -> Iterator[Callable[..., subprocess.Complete
 def _confined(network: str = "none") -> list[str]:
     return [
         f"--network={network}", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges",
-        "--tmpfs=/tmp:noexec", f"--volume={REPOSITORY / ALPHA}:/work/{ALPHA}:ro", "--workdir=/work",
+        "--tmpfs=/tmp:noexec", f"--volume={REPOSITORY / ALPHA}:/data/{ALPHA}:ro", "--workdir=/data",
     ]  # fmt: skip
 
 
@@ -169,7 +169,7 @@ def test_containerd_takes_it_and_scans_alpha(image: Path, name: str, tmp_path: P
     """As ``ctr images import`` does; the network of a container that asks for none is its own loopback, and down."""
     if shutil.which("containerd") is None or shutil.which("ctr") is None:
         pytest.skip("containerd is not installed")
-    mount = f"type=bind,src={REPOSITORY / ALPHA},dst=/work/{ALPHA},options=rbind:ro"
+    mount = f"type=bind,src={REPOSITORY / ALPHA},dst=/data/{ALPHA},options=rbind:ro"
     with _containerd(tmp_path) as ctr:
         imported = ctr("images", "import", "--snapshotter=native", str(image))
         assert imported.returncode == 0, imported
@@ -177,7 +177,7 @@ def test_containerd_takes_it_and_scans_alpha(image: Path, name: str, tmp_path: P
 
         def run(*arguments: str) -> subprocess.CompletedProcess[str]:
             return ctr(
-                "run", "--rm", "--snapshotter=native", "--read-only", "--cwd=/work", "--mount", mount,
+                "run", "--rm", "--snapshotter=native", "--read-only", "--cwd=/data", "--mount", mount,
                 "--mount", "type=tmpfs,src=tmpfs,dst=/tmp,options=noexec", name, "scan-of-alpha", "etcdfix", *arguments,
             )  # fmt: skip
 

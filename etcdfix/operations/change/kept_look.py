@@ -6,7 +6,8 @@ in the place of another, a value that is gone. Where an event may change what is
 looked at anew, as for one key: another value that does not open, a key that opens what it did not, or no longer what
 it did, near a value that fails; definitions and classes through which others are read. So is it after a compaction that
 took what had not been told yet, once in so many seconds where values are behind KMS plugins, for what those answer is
-no event of etcd. A value that may be behind a plugin, and whoever may not read all of etcd, get a fresh look each time.
+no event of etcd. While a value that may be
+behind a plugin does not open, and for whoever may not read all of etcd, each look is a fresh one.
 """
 
 from __future__ import annotations
@@ -149,7 +150,9 @@ class KeptLook(Closing):
         self.catch_up(reading.revision)
         if cluster.no_encryption:
             self._refuse_enveloped(found.stored)
-        if self._examiner.plugins is not None and not found.stored.value.startswith(_NOT_UNDER_KMS):
+        if self._examiner.plugins is not None and any(
+            map(_may_be_under_kms, (found, *self._unread.values()))
+        ):
             # What plugins and their data keys did for values that are gone speaks for nothing any more.
             cluster.examiner.start_over_with_plugins()
             return FRESH.look(cluster, reading, found, progress, see=see, graph=graph)
@@ -435,6 +438,10 @@ def _put_back(revision: int, before: int) -> RefusedByRule:
         "state, or another one answers",
         hint="find out which etcd answers; then make a new plan",
     )
+
+
+def _may_be_under_kms(found: Examination) -> bool:
+    return not found.stored.value.startswith(_NOT_UNDER_KMS)
 
 
 def _without_most_of_its_value(found: Examination) -> Examination:

@@ -85,7 +85,6 @@ def _said(cluster: Cluster, surroundings: Surroundings, key: bytes) -> Any:
     found = said(cluster, surroundings, key)
     if found is not None:
         found["verdict"] = {name: found["verdict"][name] for name in _COMPARED}
-        del found["seen"]  # by a fresh look also what a kept one has no reason to show
     return found
 
 

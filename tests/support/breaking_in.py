@@ -36,7 +36,7 @@ def break_in(place: int, work: Callable[[], object]) -> bool:
             if left == -1:
                 signal.raise_signal(signal.SIGTERM)
 
-    with heard(), without_collections():
+    with heard():
         sys.setprofile(note)
         try:
             work()
@@ -49,20 +49,15 @@ def break_in(place: int, work: Callable[[], object]) -> bool:
 
 
 @contextmanager
-def without_collections() -> Iterator[None]:
-    """Let Python collect no garbage: nothing can be raised in what is called for that, and it comes when it likes."""
+def heard() -> Iterator[None]:
+    """Let SIGTERM raise :class:`Heard`.
+
+    Meanwhile Python collects no garbage: that comes when it likes, and nothing can be raised in what is called for it.
+    """
+    before = signal.signal(signal.SIGTERM, _hear)
     gc.disable()
     try:
         yield
     finally:
         gc.enable()
-
-
-@contextmanager
-def heard() -> Iterator[None]:
-    """Let SIGTERM raise :class:`Heard`."""
-    before = signal.signal(signal.SIGTERM, _hear)
-    try:
-        yield
-    finally:
         signal.signal(signal.SIGTERM, before)

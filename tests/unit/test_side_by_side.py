@@ -102,15 +102,25 @@ def test_fewer_threads_than_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_signal_is_heard_while_calls_go_on() -> None:
-    never = threading.Event()
+    never, begun = threading.Event(), threading.Event()
     main = threading.get_ident()
     before = threading.enumerate()
+
+    def call() -> None:
+        begun.set()
+        never.wait(30)
+
+    def send() -> None:
+        begun.wait(30)
+        time.sleep(0.1)
+        signal.pthread_kill(main, signal.SIGTERM)
+
     with heard():
-        sender = threading.Timer(0.1, lambda: signal.pthread_kill(main, signal.SIGTERM))
+        sender = threading.Thread(target=send)
         sender.start()
         try:
             with pytest.raises(Heard):
-                run_within([lambda: never.wait(30)], None)
+                run_within([call], None)
         finally:
             never.set()
             sender.join()

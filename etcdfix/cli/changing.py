@@ -68,6 +68,18 @@ class OpenChange(msgspec.Struct, frozen=True, kw_only=True):
     progress: Progress
 
 
+def request_fields(options: dict[str, Any], inputs: Inputs, api: APIAccess | None) -> dict[str, Any]:
+    """Return the fields of every :class:`~etcdfix.operations.change.execute_change.ChangeRequest`, and of a run's."""
+    return {
+        "reason": options["reason"],
+        "accepted": acceptances(options),
+        "record_paths": record_paths(options),
+        "api": api,
+        "etcd_user": inputs.etcd_user,
+        "dry_run": options["dry_run"],
+    }
+
+
 @contextmanager
 def open_change(
     verb: Verb,
@@ -102,14 +114,7 @@ def open_change(
                 teller=teller,
                 inputs=inputs,
                 cluster=cluster,
-                request={
-                    "reason": options["reason"],
-                    "accepted": acceptances(options),
-                    "record_paths": record_paths(options),
-                    "api": api,
-                    "etcd_user": inputs.etcd_user,
-                    "dry_run": options["dry_run"],
-                },
+                request=request_fields(options, inputs, api),
                 api=api,
                 confirmer=Terminal(yes=options["yes"]),
                 progress=progress_of(cluster.source),

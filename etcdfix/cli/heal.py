@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from etcdfix.apiserver.servers import parse_server_url
-from etcdfix.cli.change_output import change_output_option
+from etcdfix.cli.change_output import TEXT, change_output_option, tell_run
+from etcdfix.cli.changing import request_fields
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
@@ -22,9 +23,7 @@ from etcdfix.cli.options import (
     source_options,
 )
 from etcdfix.cli.output import require_output, say, say_lines, show_outcome
-from etcdfix.cli.places import record_paths
 from etcdfix.cli.safety import (
-    acceptances,
     api_access,
     expectation_options,
     member_options,
@@ -35,12 +34,16 @@ from etcdfix.cli.safety import (
     require_reason,
     server_options,
 )
-from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.operations.change.heal import Healed, HealPreview, HealRequest, run_heal
-from etcdfix.operations.change.heal_lines import ending_lines, heal_preview_lines, heal_report, healed_lines
+from etcdfix.operations.change.heal_lines import (
+    HealAccount,
+    heal_ending_lines,
+    heal_preview_lines,
+    heal_report,
+    healed_lines,
+)
 from etcdfix.operations.change.heal_look import LeftAlone
-from etcdfix.operations.opening import Inputs, open_cluster
-from etcdfix.reports.formats.machine import document_text
+from etcdfix.operations.opening import open_cluster
 from etcdfix.reports.origin import shown_word
 from etcdfix.reports.saved_report import SavedReport, load_report
 from etcdfix.scope import ScopeRequest
@@ -55,58 +58,6 @@ EXIT_CODES = {
     5: "etcd could not be asked, or not one API server, or not before --timeout was over; "
     "what is told as healed before that stays healed",
 }
-
-_TEXT = "text"
-
-
-class _Account:
-    """What a run has told so far; shows it as lines while it goes on, or as one document at its end."""
-
-    def __init__(self, output: str, *, dry_run: bool, cluster_name: str) -> None:
-        self.objects: list[Healed] = []
-        self.left_alone: list[LeftAlone] = []
-        self.to_heal: int | None = None
-        self.inputs: Inputs | None = None
-        self._output = output
-        self._dry_run = dry_run
-        self._cluster_name = cluster_name
-
-    def left(self, alone: LeftAlone) -> None:
-        self.left_alone.append(alone)
-        if self.to_heal is not None:  # it was one of them, and somebody was faster
-            self.to_heal -= 1
-            say(f"{display(alone.key)} was written meanwhile: {alone.why}")
-
-    def told(self, healed: Healed) -> None:
-        self.objects.append(healed)
-        if self._output == _TEXT:
-            show_outcome(healed_lines(healed))
-
-    def ended(self, ending: EndedEarly) -> EndedEarly:
-        """Return an early end as one that has a result, where there is one."""
-        if not self.objects:
-            return ending
-        changed = any(each.outcome.result is not None for each in self.objects)
-        return EndedEarly(ending.reason, ending.exit_code, changed=changed)
-
-    def end(self, code: int, error: EtcdfixError | None = None) -> None:
-        """Tell what the whole run came to."""
-        again = self.inputs.same_again() if self.inputs is not None else None
-        if self._output == _TEXT:
-            if again is not None and (self.objects or error is None):
-                show_outcome(ending_lines(self.objects, self.to_heal, again, dry_run=self._dry_run))
-            return
-        report = heal_report(
-            self.objects,
-            self.left_alone,
-            self.to_heal,
-            error,
-            again,
-            cluster_name=self._cluster_name,
-            dry_run=self._dry_run,
-            exit_code=code,
-        )
-        show_outcome(document_text(report, self._output).splitlines())
 
 
 @click.command("heal", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
@@ -177,32 +128,25 @@ def command(
         raise click.UsageError("--expect-mod-revision and --expect-value-sha256 are about one KEY")
     if from_report is not None:
         refuse_namespace(options)
-    account = _Account(
-        options["output"], dry_run=options["dry_run"], cluster_name=shown_word(options["cluster_name"] or "")
-    )
-    try:
-        well = _run(
+    account = HealAccount(dry_run=options["dry_run"], cluster_name=shown_word(options["cluster_name"] or ""))
+    return tell_run(
+        options["output"],
+        account,
+        lambda: _run(
             account,
             options,
             lambda: one_key(key, key_base64, options),
             None if from_report is None else load_report(from_report),
             saved,
             tuple(parse_server_url(url) for url in unchecked_servers),
-        )
-    except EtcdfixError as exc:
-        account.end(int(exc.exit_code), exc)
-        raise
-    except KeyboardInterrupt as exc:
-        ended = account.ended(EndedEarly.of(exc))
-        account.end(ended.bare_exit_code)
-        raise ended from exc
-    code = 0 if well else 3
-    account.end(code)
-    return code
+        ),
+        lines=heal_ending_lines,
+        report=heal_report,
+    )
 
 
 def _run(
-    account: _Account,
+    account: HealAccount,
     options: dict[str, Any],
     named: Callable[[], bytes],
     report: SavedReport | None,
@@ -211,9 +155,22 @@ def _run(
 ) -> bool:
     keys = (named(),) if report is None else tuple(report.findings)
     api = api_access(options)
-    inputs = account.inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
+    inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
+    again = account.again = inputs.same_again(api=api)
     for problem in report.problems if report is not None else ():
         say(f"warning: the report is not of everything: {problem}")
+
+    def told(healed: Healed) -> None:
+        account.objects.append(healed)
+        if options["output"] == TEXT:
+            show_outcome(healed_lines(healed))
+
+    def left(alone: LeftAlone) -> None:
+        account.left_alone.append(alone)
+        if account.to_heal is not None:  # it was one of them, and somebody was faster
+            account.to_heal -= 1
+            say(f"{display(alone.key)} was written meanwhile: {alone.why}")
+
     with open_cluster(inputs, configuration_of, say=say, through_the_api=True) as cluster:
 
         def preview(shown: HealPreview) -> None:
@@ -223,21 +180,16 @@ def _run(
         return run_heal(
             cluster,
             HealRequest(
-                reason=options["reason"],
-                accepted=acceptances(options),
-                record_paths=record_paths(options),
-                api=api,
-                etcd_user=inputs.etcd_user,
-                dry_run=options["dry_run"],
                 keys=keys,
                 saved=saved,
                 many=report is not None,
                 report_cluster_uid=(report.source.kube_system_uid or "") if report is not None else "",
                 unchecked_servers=unchecked_servers,
-                again=inputs.same_again(api=api),
+                again=again,
+                **request_fields(options, inputs, api),
             ),
             Terminal(yes=options["yes"]),
             preview=preview,
-            told=account.told,
-            left=account.left,
+            told=told,
+            left=left,
         )

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.change_output import change_output_option
-from etcdfix.cli.changing import etcd_options
+from etcdfix.cli.change_output import TEXT, change_output_option, tell_run
+from etcdfix.cli.changing import etcd_options, request_fields
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.completing import transformers
 from etcdfix.cli.confirm import Terminal
@@ -17,11 +17,9 @@ from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.keys import named_key
 from etcdfix.cli.options import FILE, configuration_of, inputs_of_one_etcd
 from etcdfix.cli.output import require_output, say, say_lines, show_outcome
-from etcdfix.cli.places import record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     accept_risk_option,
-    acceptances,
     access_options,
     api_access,
     member_options,
@@ -29,7 +27,7 @@ from etcdfix.cli.safety import (
     reason_options,
     require_reason,
 )
-from etcdfix.errors import EndedEarly, EtcdfixError
+from etcdfix.errors import EtcdfixError
 from etcdfix.operations.change.run_file import RunFile
 from etcdfix.operations.change.run_lines import (
     RunAccount,
@@ -42,7 +40,6 @@ from etcdfix.operations.change.run_plan import Ran, RunPreview, run_plan
 from etcdfix.operations.change.run_tasks import RunRequest, Task
 from etcdfix.operations.opening import open_cluster
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.reports.formats.machine import document_text
 from etcdfix.reports.origin import shown_word
 from etcdfix.reports.planfile import plan_key
 from etcdfix.scope import ScopeRequest
@@ -57,42 +54,32 @@ EXIT_CODES = {
     4: "refused by a safety rule, or not confirmed; what is told as done before that stays done",
     5: "etcd could not be asked, or its watch broke; what is told as done before that stays done",
 }
-_TEXT = "text"
 _COUNT = re.compile(r"(.+)=([0-9]{1,9})", re.DOTALL)
 
 
 class _Told:
-    """Tells a run: as lines while it goes on, and as one document at its end where that was asked for."""
+    """Tells a run while it goes on, and keeps account of it."""
 
-    def __init__(self, output: str, account: RunAccount) -> None:
-        self.account = account
-        self.cluster: Cluster | None = None
+    def __init__(self, output: str, account: RunAccount, cluster: Cluster) -> None:
         self._output = output
+        self._account = account
+        self._cluster = cluster
 
     def preview(self, shown: RunPreview) -> None:
-        self.account.shown = shown
-        assert self.cluster is not None  # it is open
-        say_lines(run_preview_lines(self.cluster, shown, dry_run=self.account.dry_run))
+        self._account.shown = shown
+        say_lines(run_preview_lines(self._cluster, shown, dry_run=self._account.dry_run))
 
     def at(self, task: Task) -> None:
-        self.account.at = task
+        self._account.at = task
 
     def told(self, ran: Ran) -> None:
-        account = self.account
-        account.ran.append(ran)
-        if self._output == _TEXT:
-            show_outcome(ran_line(ran, len(account.ran), account.to_do))
+        objects = self._account.objects
+        objects.append(ran)
+        if self._output == TEXT:
+            show_outcome(ran_line(ran, len(objects), self._account.to_do))
 
     def say(self, text: str) -> None:
         say(text)
-
-    def end(self, code: int, error: EtcdfixError | None = None) -> None:
-        """Tell what the whole run came to."""
-        account = self.account
-        if self._output != _TEXT:
-            show_outcome(document_text(run_report(account, error, code), self._output).splitlines())
-        elif account.ran or error is None:
-            show_outcome(run_ending_lines(account))
 
 
 @click.command("plan", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
@@ -154,20 +141,17 @@ def command(
     require_reason(options)
     require_output()
     confirmer = Terminal(counts=_counts(counts), protected={named_key(word) for word in confirmed})
-    told = _Told(
-        options["output"],
-        RunAccount(
-            plan_file=plan_file,
-            dry_run=options["dry_run"],
-            cluster_name=shown_word(options["cluster_name"] or ""),
-            ran=[],
-        ),
+    account = RunAccount(
+        plan_file=plan_file,
+        dry_run=options["dry_run"],
+        cluster_name=shown_word(options["cluster_name"] or ""),
     )
-    try:
+
+    def work() -> bool:
         with RunFile.open(plan_file) as run:
             try:
                 well = _run(
-                    told,
+                    account,
                     run,
                     confirmer,
                     options,
@@ -179,16 +163,9 @@ def command(
                 _finish_all_the_same(run)
                 raise
             run.finish()
-    except EtcdfixError as exc:
-        told.end(int(exc.exit_code), exc)
-        raise
-    except KeyboardInterrupt as exc:
-        ended = _ended(told.account, EndedEarly.of(exc))
-        told.end(ended.bare_exit_code)
-        raise ended from exc
-    code = 0 if well else 3
-    told.end(code)
-    return code
+        return well
+
+    return tell_run(options["output"], account, work, lines=run_ending_lines, report=run_report)
 
 
 def _finish_all_the_same(run: RunFile) -> None:
@@ -200,7 +177,7 @@ def _finish_all_the_same(run: RunFile) -> None:
 
 
 def _run(
-    told: _Told,
+    account: RunAccount,
     run: RunFile,
     confirmer: Terminal,
     options: dict[str, Any],
@@ -212,28 +189,22 @@ def _run(
     api = api_access(options)
     keys = tuple(plan_key(entry) for entry in run.plan.entries)
     inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
-    again = told.account.again = inputs.same_again(api=api)
+    again = account.again = inputs.same_again(api=api)
     with open_cluster(inputs, configuration_of, say=say) as cluster:
-        told.cluster = cluster
         return run_plan(
             cluster,
             RunRequest(
-                reason=options["reason"],
-                accepted=acceptances(options),
-                record_paths=record_paths(options),
-                api=api,
-                etcd_user=inputs.etcd_user,
-                dry_run=options["dry_run"],
-                plan_file=told.account.plan_file,
+                plan_file=account.plan_file,
                 key_lost=lost,
                 leave_out=leave_out,
                 rescued=rescued,
                 encryption_config=_read_again(inputs.encryption_config),
                 again=again,
+                **request_fields(options, inputs, api),
             ),
             run,
             confirmer,
-            told,
+            _Told(options["output"], account, cluster),
             progress=progress_of(cluster.source),
         )
 
@@ -255,10 +226,3 @@ def _counts(words: tuple[str, ...]) -> dict[str, int]:
             raise click.UsageError(f"--confirm-count names {match[1]!r} twice")
         counts[match[1]] = int(match[2])
     return counts
-
-
-def _ended(account: RunAccount, ending: EndedEarly) -> EndedEarly:
-    """Return an early end as one that has a result, where there is one."""
-    if not account.ran:
-        return ending
-    return EndedEarly(ending.reason, ending.exit_code, changed=not account.dry_run)

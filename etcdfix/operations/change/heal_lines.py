@@ -6,20 +6,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import msgspec
+
 from etcdfix.errors import EtcdfixError
+from etcdfix.operations.change.account import Account
 from etcdfix.operations.change.heal import Healed, HealPreview
 from etcdfix.operations.change.heal_look import Healable, LeftAlone
 from etcdfix.operations.change.preview import api_lines, cluster_lines
-from etcdfix.operations.change.report import refusal_by
+from etcdfix.operations.change.report import outcome_fields
 from etcdfix.remediation.audit.record import Result, unicode_text
-from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.reports.heal_model import HealedObject, HealReport, LeftAloneKey
-from etcdfix.reports.model import FollowUp
-from etcdfix.reports.origin import TOOL, timestamp
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import key_base64, quote_command, safe_text
+from etcdfix.text.safetext import key_base64, safe_text
 from etcdfix.text.words import counted
 
 _MOST_SHOWN: Final = 20
@@ -27,6 +26,19 @@ _DRY_RUN: Final = (
     "An API server's own dry run (dryRun=All) reads etcd and fails for these objects: whether admission lets the "
     "change through is known only when it is made."
 )
+
+
+class HealAccount(Account[Healed], kw_only=True):
+    """What a run of ``heal`` has told so far.
+
+    Attributes:
+        left_alone: Keys that are not healed.
+        to_heal: How many are to be, without those that somebody else healed meanwhile; None where it did not come that
+            far.
+    """
+
+    left_alone: list[LeftAlone] = msgspec.field(default_factory=list)
+    to_heal: int | None = None
 
 
 def heal_preview_lines(cluster: Cluster, shown: HealPreview, *, dry_run: bool) -> Iterator[str]:
@@ -115,52 +127,20 @@ def healed_lines(healed: Healed) -> Iterator[str]:
         yield f"  The server's answer was kept: {safe_text(healed.saved_file)}"
 
 
-def ending_lines(
-    objects: Sequence[Healed], to_heal: int | None, again: RepeatedOptions, *, dry_run: bool
-) -> Iterator[str]:
+def heal_ending_lines(account: HealAccount) -> Iterator[str]:
     """Yield what the whole run came to."""
-    done = sum(1 for each in objects if each.outcome.result is Result.HEALED)
-    if to_heal is not None and not dry_run:
-        yield f"Healed {done} of {to_heal}."
-        if done < to_heal:
+    done = sum(1 for each in account.objects if each.outcome.result is Result.HEALED)
+    if account.to_heal is not None and not account.dry_run:
+        yield f"Healed {done} of {account.to_heal}."
+        if done < account.to_heal:
             yield "What is healed stays healed. Run the same again to go on, once the reason is gone."
-    last = objects[-1].outcome if objects else None
-    if last is not None:
-        yield f"Audit log: {safe_text(str(last.audit_log))}" + (f", head {last.head}" if last.head else "")
-    for follow_up in _follow_ups(objects, again):
-        yield f"{follow_up.what}: {follow_up.command}"
+    yield from account.last_lines()
 
 
-def heal_report(
-    objects: Sequence[Healed],
-    left_alone: Sequence[LeftAlone],
-    to_heal: int | None,
-    error: EtcdfixError | None,
-    again: RepeatedOptions | None,
-    *,
-    cluster_name: str,
-    dry_run: bool,
-    exit_code: int,
-) -> HealReport:
-    """Return what a run came to, as it is published.
-
-    Args:
-        objects: What became of each.
-        left_alone: Keys that are not healed.
-        to_heal: How many were to be; None where it did not come that far.
-        error: What stopped it; None where nothing was raised.
-        again: Options that commands must repeat; None where it ended before they were read.
-        cluster_name: What people call the cluster, "" where nobody said.
-        dry_run: Nothing was to be changed.
-        exit_code: Of the command.
-    """
-    last = objects[-1].outcome if objects else None
+def heal_report(account: HealAccount, error: EtcdfixError | None, exit_code: int) -> HealReport:
+    """Return what a run came to, as it is published."""
     return HealReport(
-        tool=TOOL,
-        generated_at=timestamp(),
-        cluster_name=cluster_name,
-        dry_run=dry_run,
-        objects=[_object(each) for each in objects],
+        objects=[_object(each) for each in account.objects],
         left_alone=[
             LeftAloneKey(
                 key=display(each.key),
@@ -169,15 +149,10 @@ def heal_report(
                 why=unicode_text(each.why),
                 next_step=unicode_text(each.hint),
             )
-            for each in left_alone
+            for each in account.left_alone
         ],
-        to_heal=to_heal,
-        refusal=None if error is None else refusal_by(error),
-        audit_log=unicode_text(str(last.audit_log)) if last is not None else None,
-        audit_log_head=str(last.head) if last is not None and last.head is not None else None,
-        anchored=last.anchored if last is not None else None,
-        follow_ups=[] if again is None else list(_follow_ups(objects, again)),
-        exit_code=exit_code,
+        to_heal=account.to_heal,
+        **account.common_fields(error, exit_code),
     )
 
 
@@ -188,27 +163,9 @@ def _object(healed: Healed) -> HealedObject:
         key_base64=key_base64(healed.key),
         uid=unicode_text(healed.uid),
         uid_from=unicode_text(healed.uid_from),
-        result=outcome.result.value if outcome.result is not None else "dry-run",
-        detail=unicode_text(outcome.detail),
         server=unicode_text(healed.server),
         changed_fields=[unicode_text(path) for path in healed.changed],
         saved_file=unicode_text(healed.saved_file),
         revision=outcome.revision if outcome.result is Result.HEALED else None,
-        backups=[unicode_text(path) for path in outcome.backups],
-        value_sha256s=list(outcome.values),
-        warnings=[unicode_text(warning) for warning in outcome.warnings],
+        **outcome_fields(outcome),
     )
-
-
-def _follow_ups(objects: Sequence[Healed], again: RepeatedOptions) -> Iterator[FollowUp]:
-    if not objects or objects[-1].outcome.result is None:
-        return
-    last = objects[-1].outcome
-    if last.result is Result.UNKNOWN or last.head is None:
-        yield FollowUp(f"Settle it {again.when_it_answers}", _settle(last, again.after_change()))
-    yield FollowUp("Look again", again.scan_of())
-
-
-def _settle(last: ChangeOutcome, same: Sequence[str]) -> str:
-    anchor = ["--audit-anchor", last.anchor] if last.anchor else []
-    return quote_command(["etcdfix", "audit", "reconcile", *same, *anchor, str(last.audit_log)])

@@ -264,11 +264,15 @@ def outcome_lines(
         yield f"Backup: {safe_text(path)}"
     for found in outcome.values:
         yield f"Its value: {found}"
-    yield f"Audit log: {safe_text(str(outcome.audit_log))}" + (
-        f", head {outcome.head}" if outcome.head else ""
-    )
+    yield audit_line(outcome)
     for follow_up in follow_ups(key_bytes, done, outcome, again, unread=unread):
         yield f"{follow_up.what}: {follow_up.command}"
+
+
+def audit_line(outcome: ChangeOutcome) -> str:
+    """Return where the records of a change are."""
+    head = f", head {outcome.head}" if outcome.head else ""
+    return f"Audit log: {safe_text(str(outcome.audit_log))}{head}"
 
 
 def follow_ups(
@@ -285,16 +289,23 @@ def follow_ups(
     """
     if outcome.result is None:
         return
-    same = again.after_change(known_cluster=not outcome.unknown_cluster)
-    if outcome.result is Result.UNKNOWN or outcome.head is None:
-        settle = quote_command(
-            ["etcdfix", "audit", "reconcile", *same, *_anchor(outcome), str(outcome.audit_log)]
-        )
-        yield FollowUp(f"Settle it {again.when_it_answers}", settle)
-    yield from _undo(done, outcome, same)
+    yield from settling(outcome, again)
+    yield from _undo(done, outcome, _same(outcome, again))
     if done is not Result.DELETED:
         reading = [*again.reading, "--encryption-config", "FILE"] if unread else again.reading
         yield FollowUp("Look again", again.scan(key, reading=reading))
+
+
+def settling(outcome: ChangeOutcome, again: RepeatedOptions) -> Iterator[FollowUp]:
+    """Yield how to settle what is open of a change, where something is."""
+    if outcome.result is Result.UNKNOWN or outcome.head is None:
+        words = [*_same(outcome, again), *_anchor(outcome), str(outcome.audit_log)]
+        settle = quote_command(["etcdfix", "audit", "reconcile", *words])
+        yield FollowUp(f"Settle it {again.when_it_answers}", settle)
+
+
+def _same(outcome: ChangeOutcome, again: RepeatedOptions) -> tuple[str, ...]:
+    return again.after_change(known_cluster=not outcome.unknown_cluster)
 
 
 def _anchor(outcome: ChangeOutcome) -> list[str]:

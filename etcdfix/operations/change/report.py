@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from etcdfix.errors import EtcdfixError, RefusedByRule, RemediationRefused
 from etcdfix.operations.change.preview import follow_ups
 from etcdfix.remediation.audit.record import Result, Verb, unicode_text
@@ -41,15 +43,9 @@ def outcome_report(
         key,
         cluster_name=cluster_name,
         dry_run=outcome.result is None,
-        result=outcome.result.value if outcome.result is not None else "dry-run",
-        detail=unicode_text(outcome.detail),
         revision=outcome.revision or None,
-        backups=[unicode_text(path) for path in outcome.backups],
-        value_sha256s=list(outcome.values),
-        audit_log=unicode_text(str(outcome.audit_log)),
-        audit_log_head=str(outcome.head) if outcome.head is not None else None,
-        anchored=outcome.anchored,
-        warnings=[unicode_text(warning) for warning in outcome.warnings],
+        **outcome_fields(outcome),
+        **audit_fields(outcome),
         follow_ups=list(follow_ups(key, done, outcome, again, unread=unread)),
         exit_code=exit_code,
     )
@@ -76,6 +72,26 @@ def refusal_report(
         refusal=refusal_by(error),
         exit_code=int(error.exit_code),
     )
+
+
+def outcome_fields(outcome: ChangeOutcome) -> dict[str, Any]:
+    """Return what became of one object, as it is published."""
+    return {
+        "result": outcome.result.value if outcome.result is not None else "dry-run",
+        "detail": unicode_text(outcome.detail),
+        "backups": [unicode_text(path) for path in outcome.backups],
+        "value_sha256s": list(outcome.values),
+        "warnings": [unicode_text(warning) for warning in outcome.warnings],
+    }
+
+
+def audit_fields(outcome: ChangeOutcome) -> dict[str, Any]:
+    """Return where the records of a change are, as it is published."""
+    return {
+        "audit_log": unicode_text(str(outcome.audit_log)),
+        "audit_log_head": str(outcome.head) if outcome.head is not None else None,
+        "anchored": outcome.anchored,
+    }
 
 
 def refusal_by(error: EtcdfixError) -> Refusal:

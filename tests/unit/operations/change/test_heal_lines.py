@@ -10,7 +10,7 @@ import pytest
 from etcdfix.apiserver.holders import Holder
 from etcdfix.apiserver.memory import Memory, Remembered
 from etcdfix.operations.change.heal import Healed
-from etcdfix.operations.change.heal_lines import ending_lines, heal_report, healed_lines
+from etcdfix.operations.change.heal_lines import HealAccount, heal_ending_lines, heal_report, healed_lines
 from etcdfix.operations.change.heal_look import LeftAlone
 from etcdfix.remediation.audit.record import Link, Result
 from etcdfix.remediation.commit import ChangeOutcome
@@ -29,6 +29,13 @@ def healed(result: Result | None = Result.HEALED, **fields: Any) -> Healed:
     return Healed(key=b"/registry/secrets/shop/a\x1b[31m", uid="u", outcome=outcome, server="https://p1")
 
 
+def account(*objects: Healed, **fields: Any) -> HealAccount:
+    """Return what a run has told."""
+    return HealAccount(
+        **{"dry_run": False, "cluster_name": "", "objects": [*objects], "again": AGAIN, **fields}
+    )
+
+
 def test_nothing_of_a_name_reaches_the_terminal_as_it_is() -> None:
     for result in (None, Result.HEALED, Result.ANOMALY):
         lines = list(healed_lines(healed(result, warnings=("odd\x1b",), backups=("/b\x07",))))
@@ -44,7 +51,7 @@ def test_nothing_of_a_name_reaches_the_terminal_as_it_is() -> None:
     ],
 )
 def test_how_far_a_run_came(results: list[Result], to_heal: int, says: str) -> None:
-    lines = list(ending_lines([healed(each) for each in results], to_heal, AGAIN, dry_run=False))
+    lines = list(heal_ending_lines(account(*map(healed, results), to_heal=to_heal)))
     assert lines[0] == says
     assert ("Run the same again" in lines[1] if len(lines) > 1 else False) == (says != "Healed 2 of 2.")
     settle = [line for line in lines if line.startswith("Settle it when etcd answers again: ")]
@@ -54,20 +61,18 @@ def test_how_far_a_run_came(results: list[Result], to_heal: int, says: str) -> N
 
 def test_what_could_not_be_recorded_is_settled_later() -> None:
     outcome = ChangeOutcome(result=Result.HEALED, detail="", audit_log=LOG, head=None, anchor="journald")
-    lines = list(ending_lines([Healed(key=b"/r/a", uid="u", outcome=outcome)], 1, AGAIN, dry_run=False))
+    lines = list(heal_ending_lines(account(Healed(key=b"/r/a", uid="u", outcome=outcome), to_heal=1)))
     assert any("audit reconcile" in line and "--audit-anchor journald" in line for line in lines)
 
 
 def test_a_dry_run_ends_with_its_record() -> None:
-    lines = list(ending_lines([healed(None)], 1, AGAIN, dry_run=True))
+    lines = list(heal_ending_lines(account(healed(None), to_heal=1, dry_run=True)))
     assert lines == [f"Audit log: {LOG}, head 3:ab"]
 
 
 def test_the_document_names_everything() -> None:
     alone = LeftAlone(b"/registry/secrets/\xff", Rule.NOT_HEALABLE, "why", "do this")
-    report = heal_report(
-        [healed(), healed(None)], [alone], 2, None, AGAIN, cluster_name="c", dry_run=False, exit_code=0
-    )
+    report = heal_report(account(healed(), healed(None), left_alone=[alone], to_heal=2), None, 0)
     first, second = report.objects
     assert (first.result, first.revision, second.result, second.revision) == ("healed", 9, "dry-run", None)
     assert report.left_alone[0].key_base64 is not None

@@ -16,6 +16,7 @@ systems give each person a group of their own, and the directory itself must be 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -34,6 +35,8 @@ Step = Callable[[str], None]
 _OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _VOLATILE: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 _CHUNK: Final = 1 << 20
+_APPEND: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_ATTEMPTS: Final = 10
 
 
 def no_step(name: str) -> None:
@@ -152,6 +155,41 @@ class SafeDirectory(Closing):
             return read_limited(descriptor, limit=limit)
         finally:
             os.close(descriptor)
+
+    def open_locked(self, name: str, *, what: str) -> int:
+        """Open a file to append to, made where it is not there, and lock it; return its descriptor.
+
+        Raises:
+            BlockingIOError: Somebody else has locked it.
+            UnsafePlace: See :func:`refuse_foreign_file`.
+            NotDurable: It is a symbolic link, cannot be opened or locked, or is taken away each time.
+        """
+        path = self.path / name
+        for _ in range(_ATTEMPTS):
+            with ExitStack() as on_failure:
+                try:
+                    descriptor = os.open(name, _APPEND, 0o600, dir_fd=self.descriptor)
+                    on_failure.callback(os.close, descriptor)
+                    refuse_foreign_file(descriptor, path, what=what)
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.fsync(self.descriptor)
+                except BlockingIOError:
+                    raise
+                except OSError as exc:
+                    reason = "it is a symbolic link" if exc.errno == errno.ELOOP else why(exc)
+                    raise NotDurable(f"{what} {path}: {reason}", path=path) from exc
+                if self.leads_to(name, descriptor):
+                    on_failure.pop_all()
+                    return descriptor
+        raise NotDurable(f"{what} {path}: it comes and goes", path=path)
+
+    def leads_to(self, name: str, descriptor: int) -> bool:
+        """Say whether a name is still that of an open file."""
+        try:
+            there = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(there, os.fstat(descriptor))
 
     def names(self) -> list[str]:
         """Return the names of the files in it, sorted."""

@@ -8,11 +8,10 @@ line that could not be written any more is made up for from there.
 
 from __future__ import annotations
 
-import fcntl
 import io
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +25,6 @@ from etcdfix.remediation.durable import (
     announced,
     no_step,
     open_directory,
-    refuse_foreign_file,
     write_fully,
 )
 from etcdfix.reports.formats.machine import write_plan_json
@@ -38,8 +36,7 @@ from etcdfix.rules import Rule, refuse
 RUN_SUFFIX: Final = ".run"
 """What is written down during a run stands in a file with the plan's name and this."""
 
-_OPEN: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_ATTEMPTS: Final = 10
+_WHAT: Final = "plan run"
 
 
 class RunHead(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,18 +91,21 @@ class RunFile(Closing):
             RefusedByRule: Another run works through it, or what stands in ``FILE.run`` is of another plan.
             NotDurable: Nothing can be written there.
         """
-        directory = open_directory(path.absolute().parent)
-        descriptor = -1
-        try:
+        with ExitStack() as on_failure:
+            directory = on_failure.enter_context(open_directory(path.absolute().parent))
             load_plan(path)  # what is no plan gets no file beside it
-            descriptor = _lock(directory, path)
+            try:
+                descriptor = directory.open_locked(path.name + RUN_SUFFIX, what=_WHAT)
+            except BlockingIOError as exc:
+                raise refuse(
+                    Rule.PLAN,
+                    f"another run works through {path}",
+                    hint="wait for its end, then run this again",
+                ) from exc
+            on_failure.callback(os.close, descriptor)
             run = cls(path, directory, descriptor, step)
             run._begin()
-        except BaseException:
-            if descriptor >= 0:
-                os.close(descriptor)
-            directory.close()
-            raise
+            on_failure.pop_all()
         return run
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class RunFile(Closing):
             return
         if not os.fstat(self._descriptor).st_size:
             with suppress(NotDurable):
-                self._directory.remove(self._name, what="plan run", step=self._step)
+                self._directory.remove(self._name, what=_WHAT, step=self._step)
         os.close(self._descriptor)
         self._descriptor = -1
         self._directory.close()
@@ -204,9 +204,9 @@ class RunFile(Closing):
 
     def _append(self, line: msgspec.Struct) -> None:
         try:
-            with announced(self._step, "plan run", "write line"):
+            with announced(self._step, _WHAT, "write line"):
                 write_fully(self._descriptor, msgspec.json.encode(line) + b"\n")
-            with announced(self._step, "plan run", "fsync file"):
+            with announced(self._step, _WHAT, "fsync file"):
                 os.fsync(self._descriptor)
         except OSError as exc:
             raise self._problem(exc) from exc
@@ -214,7 +214,7 @@ class RunFile(Closing):
     def _problem(self, exc: OSError) -> NotDurable:
         path = self._directory.path / self._name
         return NotDurable(
-            f"plan run {path}: {why(exc)}",
+            f"{_WHAT} {path}: {why(exc)}",
             path=path,
             hint="make room; what was done stands in the audit log, and the same command goes on from there",
         )
@@ -234,33 +234,3 @@ def _with(decision: PlanDecision, line: RunLine | None) -> PlanDecision:
     if line.left_out:
         return msgspec.structs.replace(decision, decision=Decision.NONE.value)
     return msgspec.structs.replace(decision, outcome=line.outcome, detail=line.detail, record=line.record)
-
-
-def _lock(directory: SafeDirectory, path: Path) -> int:
-    """Open and lock the file beside a plan; it is made where it is not there."""
-    name = path.name + RUN_SUFFIX
-    where = directory.path / name
-    for _ in range(_ATTEMPTS):
-        try:
-            descriptor = os.open(name, _OPEN, 0o600, dir_fd=directory.descriptor)
-        except OSError as exc:
-            raise NotDurable(f"plan run {where}: {why(exc)}", path=where) from exc
-        try:
-            refuse_foreign_file(descriptor, where, what="plan run")
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            there = os.stat(name, dir_fd=directory.descriptor, follow_symlinks=False)
-            os.fsync(directory.descriptor)
-            if os.path.samestat(there, os.fstat(descriptor)):
-                return descriptor
-        except BlockingIOError as exc:
-            os.close(descriptor)
-            raise refuse(
-                Rule.PLAN, f"another run works through {path}", hint="wait for its end, then run this again"
-            ) from exc
-        except FileNotFoundError:
-            pass  # the run that had it came to its end just now
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-    raise NotDurable(f"plan run {where}: it comes and goes", path=where)

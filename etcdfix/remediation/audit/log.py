@@ -511,7 +511,7 @@ def _locked_in_place(directory: SafeDirectory, name: str, descriptor: int, deadl
         raise AuditLogLocked(
             f"audit log {path}: another process holds it", path=path, hint="wait for it to finish"
         )
-    if not _leads_to(directory, name, descriptor):
+    if not directory.leads_to(name, descriptor):
         if time.monotonic() < deadline:
             return False
         raise AuditError(f"audit log {path}: it is moved away each time that it is locked", path=path)
@@ -546,12 +546,3 @@ def _exists(directory: SafeDirectory, name: str) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _leads_to(directory: SafeDirectory, name: str, descriptor: int) -> bool:
-    here = os.fstat(descriptor)
-    try:
-        there = os.stat(name, dir_fd=directory.descriptor, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)

@@ -6,10 +6,8 @@ the next run finds that it holds the same bytes, and adds the line.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -26,7 +24,6 @@ from etcdfix.remediation.durable import (
     announced,
     no_step,
     open_directory,
-    refuse_foreign_file,
     write_fully,
 )
 from etcdfix.rescued import (
@@ -43,7 +40,6 @@ from etcdfix.rescued import (
 
 _WHAT: Final = "saved object"
 _INDEX: Final = "index of saved objects"
-_FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,17 +88,20 @@ class RescueStore(Closing):
             NotDurable: It cannot be opened, or somebody else is saving into it.
             ConfigurationError: Its index is none.
         """
-        directory = open_directory(path, step=step)
-        descriptor = -1
-        try:
-            descriptor = _open_index(directory)
+        with ExitStack() as on_failure:
+            directory = on_failure.enter_context(open_directory(path, step=step))
+            try:
+                descriptor = directory.open_locked(INDEX_NAME, what=_INDEX)
+            except BlockingIOError as exc:
+                raise NotDurable(
+                    f"{_INDEX} {directory.path / INDEX_NAME}: somebody else is saving into this directory",
+                    path=directory.path / INDEX_NAME,
+                    hint="wait for it, or choose another --save-dir",
+                ) from exc
+            on_failure.callback(os.close, descriptor)
             store = cls(directory, descriptor, step)
             store._begin()
-        except BaseException:
-            if descriptor >= 0:
-                os.close(descriptor)
-            directory.close()
-            raise
+            on_failure.pop_all()
         return store
 
     def close(self) -> None:
@@ -194,15 +193,6 @@ class RescueStore(Closing):
 
     def _begin(self) -> None:
         path = self.path / INDEX_NAME
-        refuse_foreign_file(self._descriptor, path, what=_INDEX)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as exc:
-            raise NotDurable(
-                f"{_INDEX} {path}: somebody else is saving into this directory",
-                path=path,
-                hint="wait for it, or choose another --save-dir",
-            ) from exc
         try:
             with open(self._descriptor, "rb", closefd=False) as stream:
                 index = parse_index(stream, self.path)
@@ -241,12 +231,3 @@ class RescueStore(Closing):
                 os.fsync(self._descriptor)
         except OSError as exc:
             raise NotDurable(f"{_INDEX} {path}: {why(exc)}", path=path) from exc
-
-
-def _open_index(directory: SafeDirectory) -> int:
-    path = directory.path / INDEX_NAME
-    try:
-        return os.open(INDEX_NAME, _FLAGS, 0o600, dir_fd=directory.descriptor)
-    except OSError as exc:
-        reason = "it is a symbolic link" if exc.errno == errno.ELOOP else why(exc)
-        raise NotDurable(f"{_INDEX} {path}: {reason}", path=path) from exc

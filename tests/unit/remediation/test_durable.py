@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import subprocess
@@ -567,3 +568,53 @@ def test_write_fully_of_nothing(tmp_path: Path) -> None:
 def test_what_the_system_says() -> None:
     assert why(OSError(errno.EIO, "Input/output error", "/secret/path")) == "Input/output error"
     assert why(OSError("made by hand")) == "made by hand"
+
+
+class TestLockedFile:
+    def test_it_is_made_and_only_one_has_it(self, directory: SafeDirectory) -> None:
+        descriptor = directory.open_locked("file", what="thing")
+        before = open_descriptors()
+        with pytest.raises(BlockingIOError):
+            directory.open_locked("file", what="thing")
+        assert open_descriptors() == before
+        os.write(descriptor, b"line")
+        os.close(descriptor)
+        again = directory.open_locked("file", what="thing")
+        assert read_limited(again, limit=9) == b"line"
+        assert stat.S_IMODE(os.fstat(again).st_mode) == 0o600
+        os.close(again)
+
+    def test_one_that_is_removed_before_it_is_locked_is_made_anew(
+        self, directory: SafeDirectory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real = SafeDirectory.leads_to
+        removed: list[bool] = []
+
+        def remove_first(self: SafeDirectory, name: str, descriptor: int) -> bool:
+            if not removed:
+                os.unlink(name, dir_fd=self.descriptor)
+                removed.append(True)
+            return real(self, name, descriptor)
+
+        monkeypatch.setattr(SafeDirectory, "leads_to", remove_first)
+        descriptor = directory.open_locked("file", what="thing")
+        assert removed
+        assert directory.leads_to("file", descriptor)
+        os.close(descriptor)
+
+    def test_one_that_comes_and_goes(self, directory: SafeDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(SafeDirectory, "leads_to", lambda *_: False)
+        before = open_descriptors()
+        with pytest.raises(NotDurable, match=r"thing .*/file: it comes and goes"):
+            directory.open_locked("file", what="thing")
+        assert open_descriptors() == before
+
+    def test_a_file_system_without_locks_is_told_as_such(
+        self, directory: SafeDirectory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def flock(*_: object) -> None:
+            raise OSError(errno.ENOLCK, "No locks available")
+
+        monkeypatch.setattr(fcntl, "flock", flock)
+        with pytest.raises(NotDurable, match=r"thing .*/file: No locks available"):
+            directory.open_locked("file", what="thing")

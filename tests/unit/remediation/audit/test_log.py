@@ -758,7 +758,7 @@ class TestLock:
             assert log.head.sequence == 2
 
     def test_log_that_never_stays(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(audit, "_leads_to", lambda *_: False)
+        monkeypatch.setattr(SafeDirectory, "leads_to", lambda *_: False)
         with pytest.raises(AuditError, match="moved away each time"):
             AuditLog.open(path, wait_seconds=0)
 
@@ -802,13 +802,13 @@ class TestLock:
         self, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         write_log(path)
-        real = audit._leads_to
+        real = SafeDirectory.leads_to
 
         def loosen(directory: SafeDirectory, name: str, descriptor: int) -> bool:
             path.chmod(0o666)
             return real(directory, name, descriptor)
 
-        monkeypatch.setattr(audit, "_leads_to", loosen)
+        monkeypatch.setattr(SafeDirectory, "leads_to", loosen)
         with pytest.raises(UnsafePlace, match="others may write"):
             AuditLog.open(path)
 

@@ -44,6 +44,7 @@ from etcdfix.readers import PlainCounts, PlainPlace, Plugins, ResourceReader, Re
 from etcdfix.repair import NO_REPAIR, RepairSearch, find_repair, proof_of, rewrites_of, unasked
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageCodec, StorageLayout
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination
@@ -78,11 +79,13 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
         layout: Storage prefix.
         configuration: The EncryptionConfiguration, None when none was given.
         kubernetes_minor: Release whose kinds count as registered, 36 for 1.36; None for every release known.
+        same_again: Options that a command must repeat to read them likewise.
     """
 
     layout: StorageLayout
     configuration: EncryptionConfiguration | None = None
     kubernetes_minor: int | None = None
+    same_again: RepeatedOptions = RepeatedOptions()
 
 
 class Examiner:

@@ -100,10 +100,7 @@ def open_cluster(options: dict[str, Any], output_file: Path | None) -> Iterator[
     """
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     request = ClusterIndexRequest(
-        layout=StorageLayout(inputs.etcd_prefix),
-        configuration=configuration,
-        kubernetes_minor=inputs.kubernetes_minor,
-        same_again=inputs.same_again(),
+        **inputs.reading_fields(configuration),
     )
     with (
         open_source(inputs, say=say) as source,

@@ -27,7 +27,6 @@ from etcdfix.reports.formats.of_lists import COMPARE_FORMATS
 from etcdfix.reports.origin import shown_word
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.storagekey import StorageLayout
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing differs",
@@ -87,13 +86,10 @@ def command(
     if read_keys and with_snapshot is not None:
         raise click.UsageError("--read-keys is about members; with --with-snapshot every key is read anyway")
     request = CompareRequest(
-        layout=StorageLayout(inputs.etcd_prefix),
-        configuration=configuration,
-        kubernetes_minor=inputs.kubernetes_minor,
+        **inputs.reading_fields(configuration),
         scope=wanted,
         revision=inputs.revision,
         read_keys=read_keys,
-        same_again=inputs.same_again(),
     )
     files = (
         inputs.snapshot,

@@ -22,7 +22,6 @@ from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.reports.formats.of_lists import COPIES_FORMATS
 from etcdfix.reports.saved_report import load_report
-from etcdfix.storagekey import StorageLayout
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "every object has a good copy, or none is unreadable or was deleted",
@@ -120,9 +119,7 @@ def command(
         options, scope=wanted, keys=report.findings if report is not None else ()
     )
     request = CopiesRequest(
-        layout=StorageLayout(inputs.etcd_prefix),
-        configuration=configuration,
-        kubernetes_minor=inputs.kubernetes_minor,
+        **inputs.reading_fields(configuration, api=api),
         scope=wanted,
         report=report,
         logs=logs,
@@ -133,7 +130,6 @@ def command(
         ),
         api=api,
         rescued=rescued,
-        same_again=inputs.same_again(api=api),
     )
     files = (
         inputs.file,

@@ -22,7 +22,6 @@ from etcdfix.operations.opening import Inputs, open_plugins, open_source
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.reports.formats.doctor import DOCTOR_FORMATS
 from etcdfix.sources.connection import EtcdConnection, connection_from_options
-from etcdfix.storagekey import StorageLayout
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing failed; there may be warnings",
@@ -68,9 +67,7 @@ def command(
         raise click.UsageError("--context needs --kubeconfig")
     inputs, configuration = what_to_read(options)
     request = DoctorRequest(
-        layout=StorageLayout(inputs.etcd_prefix),
-        configuration=configuration,
-        kubernetes_minor=inputs.kubernetes_minor,
+        **inputs.reading_fields(configuration),
         connection=_connection(inputs),
         file=str(inputs.file or ""),
         at_revision=bool(inputs.revision),
@@ -81,7 +78,6 @@ def command(
             audit_log.absolute() if audit_log is not None else None,
         ),
         api=APIAccess(kubeconfig, context) if kubeconfig is not None else None,
-        same_again=inputs.same_again(),
     )
     files = (
         inputs.file,

@@ -21,7 +21,6 @@ from etcdfix.operations.look.explain_cause import cause_list, cause_page, named_
 from etcdfix.reports.explain_model import ExplainReport
 from etcdfix.reports.formats.causes import CAUSE_FORMATS
 from etcdfix.reports.formats.explain import EXPLAIN_FORMATS
-from etcdfix.storagekey import StorageLayout
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "explained; a key that can be read, or that holds no object of the API",
@@ -63,11 +62,8 @@ def command(
     wanted = wanted_object(word or None, key_base64, options)
     with single_key(options, wanted, output_file) as opened:
         request = ExplainRequest(
-            layout=StorageLayout(opened.inputs.etcd_prefix),
-            configuration=opened.configuration,
-            kubernetes_minor=opened.inputs.kubernetes_minor,
+            **opened.inputs.reading_fields(opened.configuration),
             key=opened.key,
-            same_again=opened.inputs.same_again(),
         )
         result = explain_key(
             opened.source, request, plugins=opened.plugins, progress=progress_of(opened.source)

@@ -43,7 +43,6 @@ from etcdfix.reports.printers.writers import WRITERS
 from etcdfix.resource_words import is_cluster_scoped
 from etcdfix.scope import check_namespace, parse_object, split_words
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import StorageLayout
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
@@ -132,16 +131,14 @@ def command(
     _check_raw(raw=raw, decrypted_raw=decrypted_raw, reveal=reveal, stream=stream)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     request = GetRequest(
-        layout=StorageLayout(inputs.etcd_prefix),
+        **inputs.reading_fields(configuration),
         wanted=wanted,
-        configuration=configuration,
-        kubernetes_minor=inputs.kubernetes_minor,
         reveal=reveal,
         omit_managed_fields=omit_managed_fields,
     )
     output = output or ("table" if wanted.many else "yaml")
     stream_form = "raw" if raw else "decrypted-raw" if decrypted_raw else output
-    lines = Lines(request, inputs.same_again(), say=say, say_next=say_next, quiet=output in _TABLES)
+    lines = Lines(request, say=say, say_next=say_next, quiet=output in _TABLES)
     with open_source(inputs, say=say) as source:
         if reveal and audit_log is not None and (raw or decrypted_raw or WRITERS[output].contents):
             record_reveal(

@@ -19,7 +19,6 @@ from etcdfix.cli.single_key import single_key
 from etcdfix.operations.look.history import HistoryRequest, look_into_history
 from etcdfix.operations.look.history_log import KeyLog
 from etcdfix.reports.formats.history import HISTORY_FORMATS
-from etcdfix.storagekey import StorageLayout
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "every revision that is kept can be read",
@@ -93,11 +92,8 @@ def command(
         raise click.UsageError("--older-snapshot helps to read a write-ahead log: give --wal DIR")
     with single_key(options, wanted, output_file) as opened:
         request = HistoryRequest(
-            layout=StorageLayout(opened.inputs.etcd_prefix),
-            configuration=opened.configuration,
-            kubernetes_minor=opened.inputs.kubernetes_minor,
+            **opened.inputs.reading_fields(opened.configuration),
             key=opened.key,
-            same_again=opened.inputs.same_again(),
             most=limit,
         )
         progress = progress_of(opened.source)

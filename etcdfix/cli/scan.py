@@ -31,7 +31,6 @@ from etcdfix.operations.opening import Inputs, open_plugins, open_source
 from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.redaction import RedactingReporter, Redactor, load_redaction_key
-from etcdfix.storagekey import StorageLayout
 
 _SHARD: Final = re.compile(r"([1-9][0-9]{0,3})/([1-9][0-9]{0,3})")
 
@@ -142,13 +141,10 @@ def command(
     if shard is not None:
         _check_divisible(inputs, redact_names=redact_names)
     request = ScanRequest(
-        layout=StorageLayout(inputs.etcd_prefix),
+        **inputs.reading_fields(configuration),
         scope=wanted,
-        configuration=configuration,
-        kubernetes_minor=inputs.kubernetes_minor,
         max_causes=max_causes,
         baseline=load_baseline(baseline) if baseline is not None else None,
-        same_again=inputs.same_again(),
         reveal_key_ids=reveal_key_ids,
         shard=shard,
         filters=filters,

@@ -162,11 +162,18 @@ class Inputs(msgspec.Struct, frozen=True):
         """Return how the values of the cluster are read."""
         from etcdfix.examine import Reading  # noqa: PLC0415 - ciphers are slow to import
 
-        return Reading(
-            layout=StorageLayout(self.etcd_prefix),
-            configuration=configuration,
-            kubernetes_minor=self.kubernetes_minor,
-        )
+        return Reading(**self.reading_fields(configuration))
+
+    def reading_fields(
+        self, configuration: EncryptionConfiguration | None, *, api: APIAccess | None = None
+    ) -> dict[str, Any]:
+        """Return the fields of every request that says how values are read; see :meth:`same_again`."""
+        return {
+            "layout": StorageLayout(self.etcd_prefix),
+            "configuration": configuration,
+            "kubernetes_minor": self.kubernetes_minor,
+            "same_again": self.same_again(api=api),
+        }
 
 
 def open_source(inputs: Inputs, *, say: Say) -> Source:

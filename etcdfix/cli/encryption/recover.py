@@ -22,7 +22,6 @@ from etcdfix.operations.look.encryption.recover import RecoverRequest, find_conf
 from etcdfix.operations.look.encryption.recovered_files import save_configurations
 from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.formats.recover import RECOVER_FORMATS
-from etcdfix.storagekey import StorageLayout
 
 MEANINGS: dict[int, str] = {
     ExitCode.NOTHING_WRONG: "recovered, and together they open everything that was tried",
@@ -108,10 +107,7 @@ def command(
         for warning in token.warnings:
             say(warning)
     request = RecoverRequest(
-        layout=StorageLayout(inputs.etcd_prefix),
-        configuration=configuration,
-        kubernetes_minor=inputs.kubernetes_minor,
-        same_again=inputs.same_again(),
+        **inputs.reading_fields(configuration),
         tokens=(*(form for token in tokens for form in token.tokens), EMPTY_TOKEN),
         token_files=tuple(token.path for token in tokens),
         scope=wanted,

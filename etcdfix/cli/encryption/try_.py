@@ -24,7 +24,6 @@ from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.formats.encryption import TRY_FORMATS
 from etcdfix.reports.origin import shown_word
 from etcdfix.reports.saved_report import load_report
-from etcdfix.storagekey import StorageLayout
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "the candidates open everything that cannot be read today, or everything can be",
@@ -97,10 +96,7 @@ def command(
         for warning in candidate.configuration.warnings:
             say(f"{candidate.name}: {warning}")
     request = TryRequest(
-        layout=StorageLayout(inputs.etcd_prefix),
-        configuration=configuration,
-        kubernetes_minor=inputs.kubernetes_minor,
-        same_again=inputs.same_again(),
+        **inputs.reading_fields(configuration),
         candidates=tuple(candidates),
         scope=wanted,
         report=load_report(from_report) if from_report is not None else None,

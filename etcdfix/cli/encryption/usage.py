@@ -19,7 +19,6 @@ from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
 from etcdfix.reports.formats.encryption import USAGE_FORMATS
-from etcdfix.storagekey import StorageLayout
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "told",
@@ -63,10 +62,7 @@ def command(
     """
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     request = UsageRequest(
-        layout=StorageLayout(inputs.etcd_prefix),
-        configuration=configuration,
-        kubernetes_minor=inputs.kubernetes_minor,
-        same_again=inputs.same_again(),
+        **inputs.reading_fields(configuration),
         overrides={} if inputs.each_from_its_own else inputs.overrides or {},
         overrides_known=inputs.overrides is not None,
         main_not_read=inputs.file is None and bool(inputs.main_endpoints),

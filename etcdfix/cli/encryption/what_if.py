@@ -18,7 +18,6 @@ from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.encryption.what_if import WhatIfRequest, what_if
 from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.formats.encryption import WHAT_IF_FORMATS
-from etcdfix.storagekey import StorageLayout
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing becomes unreadable",
@@ -52,10 +51,7 @@ def command(*, new_config: Path, output: str, output_file: Path | None, max_rows
     for warning in new.warnings:
         say(f"{new_config}: {warning}")
     request = WhatIfRequest(
-        layout=StorageLayout(inputs.etcd_prefix),
-        configuration=configuration,
-        kubernetes_minor=inputs.kubernetes_minor,
-        same_again=inputs.same_again(),
+        **inputs.reading_fields(configuration),
         overrides={} if inputs.each_from_its_own else inputs.overrides or {},
         overrides_known=inputs.overrides is not None,
         main_not_read=inputs.file is None and bool(inputs.main_endpoints),

@@ -32,7 +32,6 @@ from etcdfix.sources.base import Source, has_keys
 from etcdfix.sources.etcd.hashkv import StoreHash
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
 
 if TYPE_CHECKING:
@@ -50,13 +49,11 @@ class CompareRequest(Reading, frozen=True, kw_only=True):
         scope: Which keys.
         revision: At which members are compared; 0 for the newest.
         read_keys: Read every key, even where hashes show that members agree.
-        same_again: Options that a command in the report must repeat.
     """
 
     scope: ScopeRequest
     revision: int = 0
     read_keys: bool = False
-    same_again: RepeatedOptions = msgspec.field(default_factory=RepeatedOptions)
 
 
 class CompareResult(msgspec.Struct, frozen=True):

@@ -37,7 +37,6 @@ from etcdfix.scope import KeyRange, ResolvedScope, ScopeRequest
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.sources.pages import paged
 from etcdfix.storagekey import StorageCodec, display, likely_prefixes
-from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED
@@ -64,7 +63,6 @@ class CopiesRequest(Reading, frozen=True, kw_only=True):
         records: Where backups are, and the audit log that knows them.
         api: Which API servers to ask, and as whom; None to ask none.
         rescued: Directories of what was saved from their memory.
-        same_again: Options that the commands must repeat.
     """
 
     scope: ScopeRequest = ScopeRequest()
@@ -74,7 +72,6 @@ class CopiesRequest(Reading, frozen=True, kw_only=True):
     records: RecordPaths = RecordPaths()
     api: APIAccess | None = None
     rescued: tuple[Path, ...] = ()
-    same_again: RepeatedOptions = RepeatedOptions()
 
 
 class CopiesResult(NamedTuple):

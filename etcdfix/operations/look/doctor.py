@@ -59,7 +59,6 @@ from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed
-from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.severity import keep_memory
 
 if TYPE_CHECKING:
@@ -84,7 +83,6 @@ class DoctorRequest(Reading, frozen=True, kw_only=True):
         newest_known: Minor of the newest release that etcdfix knows.
         places: Where backups and the audit log would go.
         api: Which API server to ask; None for none.
-        same_again: Options that a command in the report must repeat.
     """
 
     connection: EtcdConnection | None
@@ -94,7 +92,6 @@ class DoctorRequest(Reading, frozen=True, kw_only=True):
     newest_known: int
     places: RecordPaths = msgspec.field(default_factory=RecordPaths)
     api: APIAccess | None = None
-    same_again: RepeatedOptions = msgspec.field(default_factory=RepeatedOptions)
 
 
 class DoctorResult(msgspec.Struct, frozen=True):

@@ -64,11 +64,9 @@ class ExplainRequest(Reading, frozen=True, kw_only=True):
 
     Attributes:
         key: Complete etcd key.
-        same_again: Options that the commands must repeat.
     """
 
     key: bytes
-    same_again: RepeatedOptions = msgspec.field(default_factory=RepeatedOptions)
 
 
 class ExplainResult(msgspec.Struct, frozen=True):

@@ -15,7 +15,6 @@ from etcdfix.reports.ways import WayKind
 from etcdfix.resource_words import is_cluster_scoped
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
 from etcdfix.verdicts.examination import Examination
 
@@ -33,7 +32,6 @@ class Lines:
 
     Args:
         request: What is shown.
-        again: Options that commands must repeat.
         say: Takes a line.
         say_next: Takes what to do next, and a command for that, "" for none.
         quiet: The list says itself what is wrong.
@@ -42,19 +40,18 @@ class Lines:
     def __init__(
         self,
         request: GetRequest,
-        again: RepeatedOptions,
         *,
         say: Callable[[str], None],
         say_next: Callable[[str, str], None],
         quiet: bool = False,
     ) -> None:
         self._request = request
-        self._again = again
+        self._again = request.same_again
         self._say = say
         self._next = say_next
         self._quiet = quiet
         self._count = 0
-        self._stakes = Stakes(past=again.of_the_past)
+        self._stakes = Stakes(past=self._again.of_the_past)
 
     def of(self, shown: Shown, written: bool) -> None:
         """Say what there is to say of a value; ``written``: the output shows something of it."""

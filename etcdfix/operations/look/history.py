@@ -39,7 +39,7 @@ from etcdfix.reports.printers.objects import Form, Viewer
 from etcdfix.reports.ways import WayKind
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
-from etcdfix.text.commands import GRANTED, RepeatedOptions
+from etcdfix.text.commands import GRANTED
 from etcdfix.text.safetext import key_base64
 from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import FAILED
@@ -59,12 +59,10 @@ class HistoryRequest(Reading, frozen=True, kw_only=True):
 
     Attributes:
         key: Complete etcd key.
-        same_again: Options that the commands must repeat.
         most: So many revisions, the newest, are told one by one.
     """
 
     key: bytes
-    same_again: RepeatedOptions = msgspec.field(default_factory=RepeatedOptions)
     most: int = 100
 
 

@@ -21,7 +21,6 @@ from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_kee
 from etcdfix.reports.origin import report_origin
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import likely_prefixes
-from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination
@@ -38,13 +37,7 @@ _SAMPLE = 200
 
 
 class ClusterIndexRequest(Reading, frozen=True, kw_only=True):
-    """Everything that decides what is read and how.
-
-    Attributes:
-        same_again: Options that a command in a report must repeat.
-    """
-
-    same_again: RepeatedOptions = msgspec.field(default_factory=RepeatedOptions)
+    """Everything that decides what is read and how."""
 
 
 class ClusterIndex(msgspec.Struct, frozen=True, kw_only=True):

@@ -49,7 +49,6 @@ from etcdfix.scope import KeyRange, ScopeRequest
 from etcdfix.sources.base import Divisible, Source, has_keys
 from etcdfix.sources.pages import Page
 from etcdfix.storagekey import display, likely_prefixes
-from etcdfix.text.commands import RepeatedOptions
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
@@ -70,7 +69,6 @@ class ScanRequest(Reading, frozen=True, kw_only=True):
         scope: Resources, prefixes, namespaces.
         max_causes: Cap of each Status.
         baseline: Findings that are known already.
-        same_again: Options that a command in a remedy must repeat.
         reveal_key_ids: Show KMS key ids themselves beside their digests.
         shard: Only this part of it, for ``report merge``; None for all of it.
         filters: Which findings to report; what is counted stays everything.
@@ -79,7 +77,6 @@ class ScanRequest(Reading, frozen=True, kw_only=True):
     scope: ScopeRequest = msgspec.field(default_factory=ScopeRequest)
     max_causes: int = CAP
     baseline: Baseline | None = None
-    same_again: RepeatedOptions = msgspec.field(default_factory=RepeatedOptions)
     reveal_key_ids: bool = False
     shard: ShardRequest | None = None
     filters: ScanFilters = msgspec.field(default_factory=ScanFilters)

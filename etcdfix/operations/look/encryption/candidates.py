@@ -18,11 +18,11 @@ from etcdfix.encryption.config import EncryptionConfiguration, KeyedProvider
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
 from etcdfix.encryption.kms.envelopes import KMSPending
 from etcdfix.errors import EndedEarly
-from etcdfix.examine import Examiner
+from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.operations.look.encryption.whole import Whole, WholeRequest
+from etcdfix.operations.look.encryption.whole import Whole
 from etcdfix.operations.look.in_scope import pages_in, resolved
 from etcdfix.reports.encryption_model import (
     CandidateOnGroup,
@@ -74,7 +74,7 @@ class NamedCandidate(msgspec.Struct, frozen=True):
         return list(dict.fromkeys(key.material.fingerprint for key in keys)) if self.is_key else []
 
 
-class TryRequest(WholeRequest, frozen=True, kw_only=True):
+class TryRequest(Reading, frozen=True, kw_only=True):
     """Everything that decides what is tried.
 
     Attributes:

@@ -15,7 +15,7 @@ from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.server_token import ServerToken
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import ConfigurationError, SourceError
-from etcdfix.examine import Examiner
+from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.operations.look.encryption.bootstrap_log import LoggedValues
 from etcdfix.operations.look.encryption.bootstrap_values import (
@@ -26,7 +26,6 @@ from etcdfix.operations.look.encryption.bootstrap_values import (
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, Tried, TryRequest, try_candidates
 from etcdfix.operations.look.encryption.node_stages import NodeStages, read_node_stages
 from etcdfix.operations.look.encryption.recover_advice import next_step, notes
-from etcdfix.operations.look.encryption.whole import WholeRequest
 from etcdfix.reports.configurations_model import ConfiguredKeyName, MergeRecord
 from etcdfix.reports.encryption_model import CandidateResult
 from etcdfix.reports.model import ReportConfiguration
@@ -43,7 +42,7 @@ from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source
 
 
-class RecoverRequest(WholeRequest, frozen=True, kw_only=True):
+class RecoverRequest(Reading, frozen=True, kw_only=True):
     """Everything that decides what is looked for.
 
     Attributes:

@@ -17,24 +17,13 @@ from etcdfix.model import GroupResource
 from etcdfix.reports.origin import shown_word
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import likely_prefixes
-from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
 from etcdfix.verdicts.plaintext import bits_off
 
 _SAMPLE = 200
 
 
-class WholeRequest(Reading, frozen=True, kw_only=True):
-    """Everything that decides what is read and how.
-
-    Attributes:
-        same_again: Options that a command in a report must repeat.
-    """
-
-    same_again: RepeatedOptions = msgspec.field(default_factory=RepeatedOptions)
-
-
-class DeploymentRequest(WholeRequest, frozen=True, kw_only=True):
+class DeploymentRequest(Reading, frozen=True, kw_only=True):
     """What is read is to answer for all API servers of a cluster, which may have more than one etcd.
 
     Attributes:

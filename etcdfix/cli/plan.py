@@ -121,7 +121,6 @@ def command(
             hint="plan from a scan of the live etcd, or of a whole snapshot",
         )
     again = inputs.same_again()
-    minor = inputs.kubernetes_minor
     # A deletion refuses any plan but one of the newest revision of a live etcd.
     reusable = output == "json" and inputs.file is None and not inputs.revision
     inputs_used = (
@@ -137,11 +136,9 @@ def command(
                 source,
                 examiner,
                 PlanRequest(
+                    **inputs.reading_fields(configuration),
                     report=report,
-                    configuration=configuration,
-                    kubernetes_version=f"1.{minor}" if minor is not None else None,
                     newest=not inputs.revision,
-                    same_again=again,
                     plan_file=str(output_file)
                     if output_file not in {None, STANDARD_OUTPUT} and reusable
                     else "",

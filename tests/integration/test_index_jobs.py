@@ -46,7 +46,7 @@ def request_for_plan(tmp_path_factory: pytest.TempPathFactory) -> PlanRequest:
         run_scan(
             source, ScanRequest(layout=StorageLayout(), configuration=configuration), JSONReporter(stream)
         )
-    return PlanRequest(report=load_report(path), configuration=configuration)
+    return PlanRequest(layout=StorageLayout(), report=load_report(path), configuration=configuration)
 
 
 def planned(request: PlanRequest, jobs: int, progress: Progress = no_progress) -> DeletionPlan:

@@ -16,6 +16,7 @@ from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.reports.formats.machine import JSONLinesReporter, JSONReporter
 from etcdfix.reports.saved_report import load_report
 from etcdfix.sources.base import Source, SourceDescription
+from etcdfix.storagekey import StorageLayout
 from tests.support.decoders import shared_decoder
 from tests.support.impact_objects import Cluster
 from tests.support.memory_source import MemorySource, stored
@@ -110,7 +111,7 @@ def scan_to(
 
 def request_for(path: Path, config: EncryptionConfiguration = CONFIGURATION) -> PlanRequest:
     """Return the request for a plan from a saved report."""
-    return PlanRequest(report=load_report(path), configuration=config)
+    return PlanRequest(layout=StorageLayout(), report=load_report(path), configuration=config)
 
 
 class LiveMemory(MemorySource):

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import msgspec
 
-from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, EndedEarly
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
@@ -84,23 +83,17 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
+class PlanRequest(Reading, frozen=True, kw_only=True):
     """Everything that decides what a plan holds.
 
     Attributes:
         report: What was found broken.
-        configuration: Of the API servers; None where nothing is encrypted at rest.
-        kubernetes_version: ``1.36``, None for every known release.
         newest: The source is read at its newest revision.
-        same_again: Options that a command must repeat.
         plan_file: Where the plan will be, for its commands; "" where it is only shown.
     """
 
     report: SavedReport
-    configuration: EncryptionConfiguration | None
-    kubernetes_version: str | None = None
     newest: bool = True
-    same_again: RepeatedOptions = RepeatedOptions()
     plan_file: str = ""
 
 
@@ -149,9 +142,7 @@ def build_plan(
     builder = IndexBuilder(examiner, source)
     seen = False
     drawn: Drawn[PlanDrawn] = Drawn(examiner, PLAN_DRAWING, setup_of(builder.drawing_setup(), places))
-    helpers = None
-    if jobs != 1:
-        helpers = Helpers(examiner, _reading(examiner, request), source, jobs, drawn=drawn)
+    helpers = Helpers(examiner, request, source, jobs, drawn=drawn) if jobs != 1 else None
     with closing(Gathered(report.findings)) as gathered:
 
         def take(found: Examination, _view: View) -> None:
@@ -229,7 +220,7 @@ def build_plan(
         kube_system_uid=uid,
         encryption_config=shown_configuration(request.configuration),
         etcd_prefix=examiner.layout.prefix.rstrip("/") or "/",
-        kubernetes_version=request.kubernetes_version,
+        kubernetes_version=examiner.assumed_release or None,
         report=PlanReport(shown_word(report.path), report.sha256, report.generated_at),
         complete=not problems,
         incomplete_reasons=problems,
@@ -242,15 +233,6 @@ def build_plan(
         decisions=Rows(len(entries), lambda: map(decision_on, entries)),
     )
     return sealed(_printable(plan))
-
-
-def _reading(examiner: Examiner, request: PlanRequest) -> Reading:
-    minor = request.kubernetes_version.partition(".")[2] if request.kubernetes_version else ""
-    return Reading(
-        layout=examiner.layout,
-        configuration=request.configuration,
-        kubernetes_minor=int(minor) if minor else None,
-    )
 
 
 def _is_plain_ascii(value: msgspec.Struct) -> bool:

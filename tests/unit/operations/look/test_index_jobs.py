@@ -238,9 +238,7 @@ def test_a_plan_for_a_damaged_cluster(jobs: int, minor: int | None, tmp_path: Pa
     with path.open("wb") as stream, SnapshotSource(ALPHA / "snapshot.db.gz") as source:
         run_scan(source, scan, JSONReporter(stream))
     request = PlanRequest(
-        report=load_report(path),
-        configuration=configuration,
-        kubernetes_version=None if minor is None else f"1.{minor}",
+        layout=LAYOUT, report=load_report(path), configuration=configuration, kubernetes_minor=minor
     )
     for number in (1, jobs):
         with SnapshotSource(ALPHA / "snapshot.db.gz") as source:

@@ -67,7 +67,7 @@ class OpenedCluster(NamedTuple):
     plugins: KMSPlugins | None
 
     def look_at_all(self, keep: Keep, jobs: Jobs) -> ClusterIndex:
-        """Look at everything.
+        """Look at everything; where nothing lies below the storage prefix, say so and end the command.
 
         Args:
             keep: Says of which examinations the report will speak.
@@ -76,7 +76,7 @@ class OpenedCluster(NamedTuple):
         Raises:
             SourceError: Nothing could be read.
         """
-        return index_cluster(
+        found = index_cluster(
             self.source,
             self.request,
             keep=keep,
@@ -84,6 +84,9 @@ class OpenedCluster(NamedTuple):
             progress=progress_of(self.source),
             jobs=jobs,
         )
+        if not found.below_prefix:
+            nothing_examined(self.request.layout, found.index.problems, found.ended, found.suggested_prefixes)
+        return found
 
 
 @contextlib.contextmanager
@@ -130,11 +133,6 @@ def report_on(found: ClusterIndex, make: Callable[[ClusterIndex], T]) -> tuple[C
 def read_files(inputs: Inputs) -> tuple[Path | None, ...]:
     """Return the files that these options name, over which no report is written."""
     return (inputs.file, inputs.encryption_config, inputs.manifest, *inputs.tls_files)
-
-
-def nothing_below(found: ClusterIndex) -> NoReturn:
-    """Say that nothing lies below the storage prefix, or was seen there, and why that may be; end the command."""
-    nothing_examined(found.request.layout, found.index.problems, found.ended, found.suggested_prefixes)
 
 
 def nothing_examined(

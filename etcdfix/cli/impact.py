@@ -10,7 +10,6 @@ import click
 
 from etcdfix.cli.cluster_index import (
     exit_code,
-    nothing_below,
     nothing_found,
     open_cluster,
     output_options,
@@ -80,8 +79,6 @@ def command(
                 opened.source, opened.inputs, opened.request.configuration, etcd_key, opened.plugins
             )
         found = opened.look_at_all(lambda found: found.stored.key == etcd_key, jobs)
-        if not found.below_prefix:
-            nothing_below(found)
         found, report = report_on(found, partial(impact_report, key=etcd_key, policy=policy))
         if report is None:
             _not_found(found, etcd_key)

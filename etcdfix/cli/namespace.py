@@ -10,7 +10,6 @@ import click
 
 from etcdfix.cli.cluster_index import (
     exit_code,
-    nothing_below,
     nothing_found,
     open_cluster,
     output_options,
@@ -61,8 +60,6 @@ def command(
         raise ConfigurationError(f"{name!r} is no name of a namespace", hint="etcdfix namespace shop")
     with open_cluster(options, output_file) as opened:
         found = opened.look_at_all(concerns_namespace(opened.request.layout, name), jobs)
-        if not found.below_prefix:
-            nothing_below(found)
         found, report = report_on(found, partial(namespace_report, name=name))
         if report is None:
             _not_found(found, name)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.cluster_index import exit_code, nothing_below, open_cluster, output_options, report_on
+from etcdfix.cli.cluster_index import exit_code, open_cluster, output_options, report_on
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import jobs_option, reading_options, source_options
@@ -39,8 +39,6 @@ def command(*, output: str, output_file: Path | None, max_rows: int, jobs: Jobs,
     """
     with open_cluster(options, output_file) as opened:
         found = opened.look_at_all(lambda _found: False, jobs)
-        if not found.below_prefix:
-            nothing_below(found)
         found, report = report_on(found, orphans_report)
         ORPHANS_FORMATS[output](report, opened.stream, max_rows)
     say_incomplete(report.incomplete_reasons)

@@ -12,7 +12,7 @@ from etcdfix.errors import EtcdfixError
 from etcdfix.operations.change.account import Account
 from etcdfix.operations.change.heal import Healed, HealPreview
 from etcdfix.operations.change.heal_look import Healable, LeftAlone
-from etcdfix.operations.change.preview import api_lines, cluster_lines
+from etcdfix.operations.change.preview import api_lines, cluster_lines, warning_lines
 from etcdfix.operations.change.report import outcome_fields
 from etcdfix.remediation.audit.record import Result, unicode_text
 from etcdfix.remediation.preflight.cluster import Cluster
@@ -55,8 +55,9 @@ def heal_preview_lines(cluster: Cluster, shown: HealPreview, *, dry_run: bool) -
     for resource, number in shown.unread.items():
         what = f"{counted(number, 'value')} of {safe_text(resource)} cannot be read from etcd"
         yield f"             {what}; none is in an API server's memory alone"
-    for warning in dict.fromkeys([*shown.warnings, *(text for each in healable for text in each.warnings)]):
-        yield f"Warning      {safe_text(warning)}"
+    yield from warning_lines(
+        dict.fromkeys([*shown.warnings, *(text for each in healable for text in each.warnings)])
+    )
     yield ""
     yield "Each is one merge PATCH with uid and resourceVersion that sets an annotation; nothing is deleted."
     yield "The first is the test: unless every API server reads it afterwards, the run stops."

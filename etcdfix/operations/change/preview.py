@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -78,8 +78,7 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
     yield from api_lines(checked.servers)
     if checked.accepted:
         yield safe_text(f"Accepted     {', '.join(checked.accepted)}")
-    for warning in checked.warnings:
-        yield f"Warning      {safe_text(warning)}"
+    yield from warning_lines(checked.warnings)
     if checked.assessment is not None:
         yield ""
         yield from assessment_lines(checked.assessment, _MOST_ROWS)
@@ -110,6 +109,10 @@ def _stake_lines(found: Examination) -> Iterator[str]:
     for line in stakes_of([found]).lines():
         yield f"{title:<13}{line}"
         title = ""
+
+
+def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
+    return (f"Warning      {safe_text(warning)}" for warning in warnings)
 
 
 def cluster_lines(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Iterator[str]:
@@ -184,12 +187,7 @@ def reencrypt_preview_lines(cluster: Cluster, shown: ReencryptPreview) -> Iterat
         yield f"             API servers hold that key: {safe_text(display(shown.proof))} is stored under it"
     else:
         yield "             nothing shows that API servers hold that key, as accepted"
-    yield from cluster_lines(cluster, shown.identity)
-    yield from api_lines(shown.servers)
-    if shown.lease is not None:
-        yield f"Lease        {shown.lease.lease & MASK:x}, kept"
-    for warning in shown.warnings:
-        yield f"Warning      {safe_text(warning)}"
+    yield from _rewrite_lines(cluster, shown)
 
 
 _PROVEN = {
@@ -222,12 +220,18 @@ def repair_preview_lines(cluster: Cluster, shown: RepairPreview) -> Iterator[str
     before, after = stored.value, repaired.stored.value
     yield f"Bytes        {len(before)} now, {digest(before)}"
     yield f"             {len(after)} then, {digest(after)}"
-    yield from cluster_lines(cluster, shown.identity, f", {counted(shown.alike.keys, 'key')}")
+    yield from _rewrite_lines(cluster, shown, f", {counted(shown.alike.keys, 'key')}")
+
+
+def _rewrite_lines(
+    cluster: Cluster, shown: ReencryptPreview | RepairPreview, keys: str = ""
+) -> Iterator[str]:
+    """Yield where a value stays that gets other bytes, and what to know of it."""
+    yield from cluster_lines(cluster, shown.identity, keys)
     yield from api_lines(shown.servers)
     if shown.lease is not None:
         yield f"Lease        {shown.lease.lease & MASK:x}, kept"
-    for warning in shown.warnings:
-        yield f"Warning      {safe_text(warning)}"
+    yield from warning_lines(shown.warnings)
 
 
 _DONE = {

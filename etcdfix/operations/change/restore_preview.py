@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from etcdfix.model import Outcome
-from etcdfix.operations.change.preview import MASK, api_lines, cluster_lines
+from etcdfix.operations.change.preview import MASK, api_lines, cluster_lines, warning_lines
 from etcdfix.operations.change.restore import OwnWrite, RestorePreview
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight
@@ -46,8 +46,7 @@ def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[s
         if isinstance(present, Preflight) and present.protected:
             yield f"             CLUSTER-BREAKING, as accepted: {safe_text(present.protected)};"
             yield "             whoever uses the object sees this earlier state of it again"
-    for warning in shown.warnings:
-        yield f"Warning      {safe_text(warning)}"
+    yield from warning_lines(shown.warnings)
     yield ""
     yield "Dependents that the garbage collector has deleted meanwhile do not come back with their owner."
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from etcdfix.errors import EtcdfixError
 from etcdfix.operations.change.account import Account
-from etcdfix.operations.change.preview import WARNINGS, cluster_lines
+from etcdfix.operations.change.preview import WARNINGS, cluster_lines, warning_lines
 from etcdfix.operations.change.report import outcome_fields
 from etcdfix.operations.change.run_plan import Ran, RunPreview
 from etcdfix.operations.change.run_tasks import Task
@@ -71,8 +71,7 @@ def run_preview_lines(cluster: Cluster, shown: RunPreview, *, dry_run: bool) -> 
     if shown.left_alone:
         waiting = f"; {shown.waiting} of them the plan could decide otherwise" if shown.waiting else ""
         yield f"Left alone   {counted(shown.left_alone, 'object')}, as the plan decides{waiting}"
-    for warning in shown.warnings:
-        yield f"Warning      {safe_text(warning)}"
+    yield from warning_lines(shown.warnings)
     yield ""
     if any(group.startswith("delete/") for group in shown.groups) or shown.protected:
         yield from WARNINGS

@@ -6,7 +6,8 @@ form is made for one, and what a report of etcdfix cannot hold is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
 
@@ -43,11 +44,8 @@ def kind_of(path: Path) -> str:
     Raises:
         ConfigurationError: It cannot be read, or is no document of etcdfix.
     """
-    try:
-        with mapped_input(path, most_bytes=MAX_REPORT_BYTES) as raw:
-            found = _kind_in(raw)
-    except (OSError, *SPOILED) as exc:
-        raise _refused(path, exc) from exc
+    with _refusing(path, OSError), mapped_input(path, most_bytes=MAX_REPORT_BYTES) as raw:
+        found = _kind_in(raw)
     kind = SCAN_KIND if found.kind == _SCAN_LINES else found.kind
     if kind not in {SCAN_KIND, PLAN_KIND, *SAVED_KINDS}:
         known = ", ".join((SCAN_KIND, PLAN_KIND, *SAVED_KINDS))
@@ -92,11 +90,8 @@ def render_scan(
     Raises:
         ConfigurationError: It cannot be read, is cut, or is no report.
     """
-    try:
-        with mapped_input(path, most_bytes=MAX_REPORT_BYTES) as raw:
-            return _render(ReportFile(raw), reporter, plain=plain)
-    except SPOILED as exc:
-        raise _refused(path, exc) from exc
+    with _refusing(path), mapped_input(path, most_bytes=MAX_REPORT_BYTES) as raw:
+        return _render(ReportFile(raw), reporter, plain=plain)
 
 
 def _render(
@@ -144,13 +139,11 @@ def render_document(path: Path, kind: str, form: str, stream: BinaryIO, max_rows
         ConfigurationError: It cannot be read, or is not what its kind says.
     """
     saved = SAVED_KINDS[kind]
-    try:
+    with _refusing(path, OSError):
         raw = read_input(path, most_bytes=_MOST_BYTES)
         document: Any = msgspec.json.decode(raw[beginning(raw) :], type=saved.type)
         if form in FOR_TERMINALS:
             document = _plain(document)
-    except (OSError, *SPOILED) as exc:
-        raise _refused(path, exc) from exc
     saved.formats[form](document, stream, max_rows)
     reasons: list[str] = getattr(document, "incomplete_reasons", [])
     return reasons
@@ -171,10 +164,15 @@ def _spelled_out(value: Any) -> Any:
     return value
 
 
-def _refused(path: Path, error: Exception) -> ConfigurationError:
-    if isinstance(error, OSError):
-        return ConfigurationError(f"{path}: {why(error)}")
-    return ConfigurationError(
-        f"{path} is no report that can be shown again: {safe_text(spoiled(error))}",
-        hint="name a file that was written with -o json or -o jsonl",
-    )
+@contextmanager
+def _refusing(path: Path, *unreadable: type[OSError]) -> Iterator[None]:
+    """Refuse a file that is not what it says; or that cannot be read, where nothing else is read or written here."""
+    try:
+        yield
+    except unreadable as exc:
+        raise ConfigurationError(f"{path}: {why(exc)}") from exc
+    except SPOILED as exc:
+        raise ConfigurationError(
+            f"{path} is no report that can be shown again: {safe_text(spoiled(exc))}",
+            hint="name a file that was written with -o json or -o jsonl",
+        ) from exc

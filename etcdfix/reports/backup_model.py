@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from etcdfix.reports.model import API_VERSION, Refusal, Tool
+from etcdfix.reports.model import Document, Refusal
 
 
 class ListedBackup(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class OtherFile(msgspec.Struct, frozen=True, kw_only=True):
     what: str
 
 
-class BackupList(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version": "apiVersion"}):
+class BackupList(Document, frozen=True, kw_only=True):
     """All files of some backup directories.
 
     Attributes:
@@ -82,10 +82,7 @@ class BackupList(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version
         warnings: One sentence each.
     """
 
-    api_version: str = API_VERSION
     kind: str = "BackupList"
-    tool: Tool
-    generated_at: str
     directories: list[str]
     audit_log: str
     audit_log_state: str
@@ -116,7 +113,7 @@ class BackupFinding(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class BackupVerification(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version": "apiVersion"}):
+class BackupVerification(Document, frozen=True, kw_only=True):
     """Backups compared with themselves and with their log.
 
     Attributes:
@@ -132,10 +129,7 @@ class BackupVerification(msgspec.Struct, frozen=True, kw_only=True, rename={"api
         warnings: One sentence each.
     """
 
-    api_version: str = API_VERSION
     kind: str = "BackupVerification"
-    tool: Tool
-    generated_at: str
     directories: list[str]
     audit_log: str
     state: str
@@ -185,7 +179,7 @@ class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class BackupPruning(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version": "apiVersion"}):
+class BackupPruning(Document, frozen=True, kw_only=True):
     """What became of a pruning.
 
     Attributes:
@@ -204,10 +198,7 @@ class BackupPruning(msgspec.Struct, frozen=True, kw_only=True, rename={"api_vers
         exit_code: Of the command.
     """
 
-    api_version: str = API_VERSION
     kind: str = "BackupPruning"
-    tool: Tool
-    generated_at: str
     directories: list[str]
     audit_log: str
     before: str

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from etcdfix.reports.model import API_VERSION, Remedy, ReportConfiguration, Scope, Tool
+from etcdfix.reports.model import Document, Remedy, ReportConfiguration, Scope
 
 
 class Change(StrEnum):
@@ -112,7 +112,7 @@ class ResourceChanges(msgspec.Struct, frozen=True):
     changes: dict[str, int]
 
 
-class ComparisonReport(msgspec.Struct, frozen=True, kw_only=True):
+class ComparisonReport(Document, frozen=True, kw_only=True):
     """What is not the same on all members of an etcd, or at two points in time.
 
     Attributes:
@@ -131,10 +131,7 @@ class ComparisonReport(msgspec.Struct, frozen=True, kw_only=True):
         differences: The worst first, then in the order of the keys.
     """
 
-    api_version: str = msgspec.field(name="apiVersion", default=API_VERSION)
     kind: str = "ComparisonReport"
-    tool: Tool
-    generated_at: str
     encryption_config: ReportConfiguration | None
     scope: Scope
     mode: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from etcdfix.reports.model import API_VERSION, ReportConfiguration, Tool
+from etcdfix.reports.model import Document, ReportConfiguration
 
 
 class LintCounts(msgspec.Struct, frozen=True):
@@ -39,13 +39,10 @@ class LintProblem(msgspec.Struct, frozen=True):
     next_step: str
 
 
-class EncryptionLintReport(msgspec.Struct, frozen=True, kw_only=True):
+class EncryptionLintReport(Document, frozen=True, kw_only=True):
     """What is wrong with one file, the worst first."""
 
-    api_version: str = msgspec.field(name="apiVersion", default=API_VERSION)
     kind: str = "EncryptionLintReport"
-    tool: Tool
-    generated_at: str
     encryption_config: ReportConfiguration
     counts: LintCounts
     findings: list[LintProblem]
@@ -115,13 +112,10 @@ class ConfigurationDifference(msgspec.Struct, frozen=True, kw_only=True):
     next_step: str
 
 
-class EncryptionDiffReport(msgspec.Struct, frozen=True, kw_only=True):
+class EncryptionDiffReport(Document, frozen=True, kw_only=True):
     """What several files do otherwise, the worst first."""
 
-    api_version: str = msgspec.field(name="apiVersion", default=API_VERSION)
     kind: str = "EncryptionDiffReport"
-    tool: Tool
-    generated_at: str
     files: list[ReportConfiguration]
     differences: list[ConfigurationDifference]
     rules: list[ComparedRule]
@@ -166,7 +160,7 @@ class MergeRecord(msgspec.Struct, frozen=True):
     hash: str
 
 
-class EncryptionMergeReport(msgspec.Struct, frozen=True, kw_only=True):
+class EncryptionMergeReport(Document, frozen=True, kw_only=True):
     """What a merge made.
 
     Attributes:
@@ -178,10 +172,7 @@ class EncryptionMergeReport(msgspec.Struct, frozen=True, kw_only=True):
         no_record: Why there is none, else "".
     """
 
-    api_version: str = msgspec.field(name="apiVersion", default=API_VERSION)
     kind: str = "EncryptionMergeReport"
-    tool: Tool
-    generated_at: str
     files: list[ReportConfiguration]
     output: ReportConfiguration
     rules: list[MergedRule]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from etcdfix.reports.model import API_VERSION, Tool
+from etcdfix.reports.model import Document
 
 
 class DiffedReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class DiffCounts(msgspec.Struct):
     same: int = 0
 
 
-class ReportDiff(msgspec.Struct, frozen=True, kw_only=True):
+class ReportDiff(Document, frozen=True, kw_only=True):
     """What differs between two reports of one cluster.
 
     Attributes:
@@ -110,10 +110,7 @@ class ReportDiff(msgspec.Struct, frozen=True, kw_only=True):
         gone: Keys with no finding in the later report.
     """
 
-    api_version: str = msgspec.field(name="apiVersion", default=API_VERSION)
     kind: str = "ReportDiff"
-    tool: Tool
-    generated_at: str
     earlier: DiffedReport
     later: DiffedReport
     unlike: list[Unlike]

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from etcdfix.reports.model import API_VERSION, ReportConfiguration, ReportSource, Tool
+from etcdfix.reports.model import SourcedReport
 
 
 class State(StrEnum):
@@ -46,7 +46,7 @@ class CheckCounts(msgspec.Struct, frozen=True):
     unknown: int
 
 
-class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorReport(SourcedReport, frozen=True, kw_only=True):
     """What would keep etcdfix from its work on a cluster, or make it doubtful.
 
     Attributes:
@@ -58,12 +58,7 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
         do_not_restart: Why no API server should be restarted, in one line; "" where no check speaks against it.
     """
 
-    api_version: str = msgspec.field(name="apiVersion", default=API_VERSION)
     kind: str = "DoctorReport"
-    tool: Tool
-    generated_at: str
-    source: ReportSource
-    encryption_config: ReportConfiguration | None
     checks: list[Check]
     counts: CheckCounts
     ended: str | None = None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from etcdfix.reports.model import API_VERSION, Counts, ReportBaseline, Tool
+from etcdfix.reports.model import Counts, Document, ReportBaseline
 
 
 class FleetFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -231,7 +231,7 @@ class FleetSummary(msgspec.Struct, kw_only=True):
     shared_keys: int = 0
 
 
-class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
+class FleetReport(Document, frozen=True, kw_only=True):
     """Many clusters together, the worst first.
 
     Attributes:
@@ -244,10 +244,7 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
         incomplete_reasons: Why not, in few words.
     """
 
-    api_version: str = msgspec.field(name="apiVersion", default=API_VERSION)
     kind: str = "FleetReport"
-    tool: Tool
-    generated_at: str
     clusters: Sequence[FleetCluster]
     shared_keys: Sequence[SharedKey]
     same_clusters: list[SameCluster]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from etcdfix.reports.model import API_VERSION, FollowUp, Refusal, Tool
+from etcdfix.reports.model import Document, FollowUp, Refusal
 
 
 class HealedObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class LeftAloneKey(msgspec.Struct, frozen=True, kw_only=True):
     next_step: str
 
 
-class HealReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version": "apiVersion"}):
+class HealReport(Document, frozen=True, kw_only=True):
     """What a run of ``heal`` came to.
 
     Attributes:
@@ -79,10 +79,7 @@ class HealReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version
         exit_code: Of the command.
     """
 
-    api_version: str = API_VERSION
     kind: str = "HealReport"
-    tool: Tool
-    generated_at: str
     cluster_name: str = ""
     dry_run: bool
     objects: list[HealedObject]
@@ -92,5 +89,5 @@ class HealReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version
     audit_log: str | None = None
     audit_log_head: str | None = None
     anchored: bool | None = None
-    follow_ups: list[FollowUp] = []
+    follow_ups: list[FollowUp] = msgspec.field(default_factory=list)
     exit_code: int

@@ -504,13 +504,18 @@ class ScanReport(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion
     part: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
-class SourcedReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields with which every report but a scan's begins."""
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields with which nearly every document begins; a scan's report and a plan spell them out."""
 
     api_version: str = msgspec.field(name="apiVersion", default=API_VERSION)
     kind: str
     tool: Tool
     generated_at: str
+
+
+class SourcedReport(Document, frozen=True, kw_only=True):
+    """The fields with which the report of one look at one source begins; a scan's spells them out."""
+
     source: ReportSource
     encryption_config: ReportConfiguration | None
 
@@ -543,7 +548,7 @@ class FollowUp(msgspec.Struct, frozen=True):
     command: str
 
 
-class ChangeReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version": "apiVersion"}):
+class ChangeReport(Document, frozen=True, kw_only=True):
     """What became of one deletion, restore, re-encryption or repair.
 
     Attributes:
@@ -569,10 +574,7 @@ class ChangeReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_versi
         exit_code: Of the command.
     """
 
-    api_version: str = API_VERSION
     kind: str = "ChangeReport"
-    tool: Tool
-    generated_at: str
     command: str
     key: str | None
     key_base64: str | None

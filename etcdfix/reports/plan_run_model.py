@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from etcdfix.reports.model import API_VERSION, FollowUp, Refusal, Tool
+from etcdfix.reports.model import Document, FollowUp, Refusal
 
 
 class RunObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class RunGroup(msgspec.Struct, frozen=True):
     count: int
 
 
-class PlanRunReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version": "apiVersion"}):
+class PlanRunReport(Document, frozen=True, kw_only=True):
     """What a run over a plan came to.
 
     Attributes:
@@ -68,15 +68,12 @@ class PlanRunReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_vers
         exit_code: Of the command.
     """
 
-    api_version: str = API_VERSION
     kind: str = "PlanRunReport"
-    tool: Tool
-    generated_at: str
     cluster_name: str = ""
     dry_run: bool
     plan: str
     plan_sha256: str = ""
-    groups: list[RunGroup] = []
+    groups: list[RunGroup] = msgspec.field(default_factory=list)
     protected: int = 0
     objects: list[RunObject]
     done_before: int | None = None
@@ -88,5 +85,5 @@ class PlanRunReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_vers
     audit_log: str | None = None
     audit_log_head: str | None = None
     anchored: bool | None = None
-    follow_ups: list[FollowUp] = []
+    follow_ups: list[FollowUp] = msgspec.field(default_factory=list)
     exit_code: int

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.reports.model import API_VERSION, Remedy, ReportConfiguration, Tool
+from etcdfix.reports.model import Document, Remedy, ReportConfiguration
 from etcdfix.rescued import Fit
 
 
@@ -113,7 +113,7 @@ class RescueServer(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class RescueReport(msgspec.Struct, frozen=True, kw_only=True):
+class RescueReport(Document, frozen=True, kw_only=True):
     """What was saved, and what was not.
 
     Attributes:
@@ -131,10 +131,7 @@ class RescueReport(msgspec.Struct, frozen=True, kw_only=True):
         incomplete_reasons: Why not, one clause each.
     """
 
-    api_version: str = msgspec.field(name="apiVersion", default=API_VERSION)
     kind: str = "RescueReport"
-    tool: Tool
-    generated_at: str
     report: ReportConfiguration | None
     kube_system_uid: str | None
     directory: str
@@ -143,7 +140,7 @@ class RescueReport(msgspec.Struct, frozen=True, kw_only=True):
     kinds: list[RescueKind]
     objects: list[RescuedObject]
     left_out: dict[str, int]
-    next: list[Remedy] = []
+    next: list[Remedy] = msgspec.field(default_factory=list)
     warnings: list[str]
     complete: bool
     incomplete_reasons: list[str]

@@ -108,6 +108,16 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         """Return a command that writes to etcd; "" for kine, to which nothing is ever written."""
         return "" if self.of_kine else quote_command(words)
 
+    def _dry_run(self, *words: str, reading: Sequence[str] | None = None) -> str:
+        """Return the dry run of a change to the live etcd, with another way of reading where one is given; or ""."""
+        how = self._deciding if reading is None else reading
+        words = ("etcdfix", *words, *self._live, *self.layout, *how, *self.changing)
+        return self._change([*words, "--reason", "REASON", "--dry-run"])
+
+    def _look(self, command: str, *words: str) -> str:
+        """Return a command that looks at the same data."""
+        return quote_command(["etcdfix", command, *self.source, *self.layout, *self.reading, *words])
+
     def etcdctl(self, *words: str) -> str:
         """Return a command of etcdctl on the live etcd that was read, or on the default one; "" for kine."""
         return self._change(["etcdctl", *self._live, *words])
@@ -179,13 +189,11 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
 
     def impact(self, key: bytes) -> str:
         """Return the command that shows what a deletion sets off."""
-        return quote_command(
-            ["etcdfix", "impact", *self.source, *self.layout, *self.reading, *key_arguments(key)]
-        )
+        return self._look("impact", *key_arguments(key))
 
     def orphans(self) -> str:
         """Return the command that lists what belongs to nobody."""
-        return quote_command(["etcdfix", "orphans", *self.source, *self.layout, *self.reading])
+        return self._look("orphans")
 
     def plan(self, report: str, file: str) -> str:
         """Return the command that makes a plan from a saved report, and writes it to a file."""
@@ -209,9 +217,8 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
             key: Complete key.
             candidate: The file of that configuration.
         """
-        words = ["etcdfix", "reencrypt", *key_arguments(key), "--candidate-config", candidate]
-        words += [*self._live, *self.layout, *self.reading, *self.changing]
-        return self._change([*words, "--reason", "REASON", "--dry-run"])
+        words = (*key_arguments(key), "--candidate-config", candidate)
+        return self._dry_run("reencrypt", *words, reading=self.reading)
 
     def repair(self, key: bytes, accepting: Sequence[str] = ()) -> str:
         """Return the dry run of a repair, on the live etcd that was read, or on the default one for a snapshot.
@@ -220,15 +227,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
             key: Complete key.
             accepting: What ``--accept-risk`` has to name.
         """
-        words = ["etcdfix", "repair", *key_arguments(key)]
-        words += [
-            *(word for risk in accepting for word in ("--accept-risk", risk)),
-            *self._live,
-            *self.layout,
-            *self._deciding,
-            *self.changing,
-        ]
-        return self._change([*words, "--reason", "REASON", "--dry-run"])
+        return self._dry_run("repair", *key_arguments(key), *_accepting(accepting))
 
     def restore(self, key: bytes, revision: int, *, replacing: int = 0, accepting: Sequence[str] = ()) -> str:
         """Return the dry run that puts back what a key held at a revision; see :meth:`restore_from`."""
@@ -253,17 +252,14 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
             accepting: What ``--accept-risk`` has to name.
             unlisted: The source is none that the audit log lists.
         """
-        command = ["etcdfix", "restore", *words, *(key_arguments(key) if key is not None else ())]
-        command += [
+        return self._dry_run(
+            "restore",
+            *words,
+            *(key_arguments(key) if key is not None else ()),
             *(["--accept-unlisted-source"] if unlisted else []),
             *(["--replace-mod-revision", str(replacing)] if replacing else []),
-            *(word for risk in accepting for word in ("--accept-risk", risk)),
-            *self._live,
-            *self.layout,
-            *self._deciding,
-            *self.changing,
-        ]
-        return self._change([*command, "--reason", "REASON", "--dry-run"])
+            *_accepting(accepting),
+        )
 
     @property
     def asking(self) -> tuple[str, ...]:
@@ -283,9 +279,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
 
     def copies(self, key: bytes, *options: str) -> str:
         """Return the command that looks for every copy of one object, with further options behind it."""
-        return quote_command(
-            ["etcdfix", "copies", *self.source, *self.layout, *self.reading, *key_arguments(key), *options]
-        )
+        return self._look("copies", *key_arguments(key), *options)
 
     def rescue(self, words: Sequence[str], directory: str = "DIR", *options: str) -> str:
         """Return the command that saves what API servers still hold in memory.
@@ -312,42 +306,24 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
 
     def restore_from_key(self, other: bytes, key: bytes) -> str:
         """Return the dry run that puts the bytes of another etcd key where they belong, on the live etcd; or ""."""
-        words = [
-            "etcdfix",
-            "restore",
-            "--from-key",
-            key_word(other),
-            *key_arguments(key),
-            "--accept-unlisted-source",
-        ]
-        words += [*self._live, *self.layout, *self._deciding, *self.changing]
-        return self._change([*words, "--reason", "REASON", "--dry-run"])
+        return self.restore_from(("--from-key", key_word(other)), key, unlisted=True)
 
     def restore_from_file(self, key: bytes) -> str:
         """Return the dry run that puts back what a key holds in the snapshot that was read: on the default etcd."""
         file = self.source[self.source.index("--snapshot") + 1]
-        words = [
-            "etcdfix",
-            "restore",
-            "--from-snapshot",
-            file,
-            *key_arguments(key),
-            "--accept-unlisted-source",
-        ]
-        words += [*self.layout, *self._deciding, *self.changing, "--reason", "REASON", "--dry-run"]
-        return quote_command(words)
+        return self.restore_from(("--from-snapshot", file), key, unlisted=True)
 
     def history(self, key: bytes, *options: str) -> str:
         """Return the command that shows every kept revision of a key."""
-        return quote_command(
-            ["etcdfix", "history", *self.source, *self.layout, *self.reading, *options, *key_arguments(key)]
-        )
+        return self._look("history", *options, *key_arguments(key))
 
     def explain(self, key: bytes) -> str:
         """Return the command that says everything about one key."""
-        return quote_command(
-            ["etcdfix", "explain", *self.source, *self.layout, *self.reading, *key_arguments(key)]
-        )
+        return self._look("explain", *key_arguments(key))
+
+
+def _accepting(risks: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for risk in risks for word in ("--accept-risk", risk))
 
 
 def piped(first: str, words: Sequence[str]) -> str:

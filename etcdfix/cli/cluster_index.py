@@ -11,15 +11,15 @@ import click
 import msgspec
 
 from etcdfix.cli.exit_codes import ExitCode
+from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import Decorator, option_group, what_to_read
 from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import progress_of
 from etcdfix.errors import EndedEarly
 from etcdfix.examine_jobs import Jobs
-from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, Keep, index_cluster
-from etcdfix.operations.opening import Inputs, open_plugins, open_source
+from etcdfix.operations.opening import Inputs
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.safetext import safe_text
 
@@ -105,13 +105,8 @@ def open_cluster(options: dict[str, Any], output_file: Path | None) -> Iterator[
     request = ClusterIndexRequest(
         **inputs.reading_fields(configuration),
     )
-    with (
-        open_source(inputs, say=say) as source,
-        destination(output_file, read_files(inputs)) as stream,
-        open_plugins(inputs, configuration) as plugins,
-    ):
+    with open_all(inputs, output_file, configuration) as (source, stream, plugins):
         yield OpenedCluster(inputs, request, source, stream, plugins)
-        stream.flush()
 
 
 def report_on(found: ClusterIndex, make: Callable[[ClusterIndex], T]) -> tuple[ClusterIndex, T]:
@@ -128,11 +123,6 @@ def report_on(found: ClusterIndex, make: Callable[[ClusterIndex], T]) -> tuple[C
     found.index.problems.append(f"{ended.reason} before the end")
     found = msgspec.structs.replace(found, ended=ended)
     return found, make(found)
-
-
-def read_files(inputs: Inputs) -> tuple[Path | None, ...]:
-    """Return the files that these options name, over which no report is written."""
-    return (inputs.file, inputs.encryption_config, inputs.manifest, *inputs.tls_files)
 
 
 def nothing_examined(

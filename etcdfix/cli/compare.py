@@ -10,19 +10,18 @@ import click
 from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import FILE, reading_options, target_options, what_to_read
 from etcdfix.cli.output import say, say_next
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.errors import ConfigurationError
-from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.compare import (
     CompareRequest,
     CompareResult,
     compare_members,
     compare_sources,
 )
-from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.formats.of_lists import COMPARE_FORMATS
 from etcdfix.reports.origin import shown_word
 from etcdfix.sources.live import LiveSource
@@ -91,18 +90,7 @@ def command(
         revision=inputs.revision,
         read_keys=read_keys,
     )
-    files = (
-        inputs.snapshot,
-        with_snapshot,
-        inputs.encryption_config,
-        inputs.manifest,
-        *inputs.tls_files,
-    )
-    with (
-        open_source(inputs, say=say) as source,
-        destination(output_file, files) as stream,
-        open_plugins(inputs, configuration) as plugins,
-    ):
+    with open_all(inputs, output_file, configuration, besides=(with_snapshot,)) as (source, stream, plugins):
         if with_snapshot is None:
             assert isinstance(source, LiveSource)  # what open_source gives without a snapshot
             result = compare_members(source, request, say=say, plugins=plugins, progress=progress_of(source))
@@ -117,7 +105,6 @@ def command(
                     progress=progress_of(source),
                 )
         COMPARE_FORMATS[output](result.report, stream, max_rows)
-        stream.flush()
     return _exit_code(result, request)
 
 

@@ -10,15 +10,14 @@ import click
 from etcdfix.cli.cluster_index import nothing_examined, output_options
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import FILE, jobs_option, option_group, reading_options, source_options, what_to_read
-from etcdfix.cli.output import say, say_incomplete
+from etcdfix.cli.output import say_incomplete
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import api_access
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.examine_jobs import Jobs
-from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.copies import CopiesRequest, CopiesResult, find_copies
-from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.reports.formats.of_lists import COPIES_FORMATS
 from etcdfix.reports.saved_report import load_report
@@ -131,19 +130,8 @@ def command(
         api=api,
         rescued=rescued,
     )
-    files = (
-        inputs.file,
-        inputs.encryption_config,
-        inputs.manifest,
-        from_report,
-        *older_snapshots,
-        *inputs.tls_files,
-    )
-    with (
-        open_source(inputs, say=say) as source,
-        destination(output_file, files) as stream,
-        open_plugins(inputs, configuration) as plugins,
-    ):
+    besides = (from_report, *older_snapshots)
+    with open_all(inputs, output_file, configuration, besides=besides) as (source, stream, plugins):
         result = find_copies(source, request, plugins=plugins, progress=progress_of(source), jobs=jobs)
         if result.nothing_there:
             nothing_examined(
@@ -151,7 +139,6 @@ def command(
             )
         say_incomplete(result.report.incomplete_reasons)
         COPIES_FORMATS[output](result.report, stream, max_rows)
-        stream.flush()
     return _exit_code(result)
 
 

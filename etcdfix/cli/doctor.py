@@ -11,6 +11,7 @@ import click
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.opened import read_files
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
@@ -79,13 +80,7 @@ def command(
         ),
         api=APIAccess(kubeconfig, context) if kubeconfig is not None else None,
     )
-    files = (
-        inputs.file,
-        inputs.encryption_config,
-        inputs.manifest,
-        kubeconfig,
-        *inputs.tls_files,
-    )
+    files = (*read_files(inputs), kubeconfig)
     with destination(output_file, files) as stream, open_plugins(inputs, configuration) as plugins:
         result = examine_health(
             request,

@@ -13,6 +13,7 @@ import click
 from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.opened import read_files
 from etcdfix.cli.options import jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.plan_run import command as run_command
@@ -123,9 +124,7 @@ def command(
     again = inputs.same_again()
     # A deletion refuses any plan but one of the newest revision of a live etcd.
     reusable = output == "json" and inputs.file is None and not inputs.revision
-    inputs_used = (
-        inputs.file, inputs.encryption_config, from_report, inputs.manifest, *inputs.tls_files,
-    )  # fmt: skip
+    inputs_used = (*read_files(inputs), from_report)
     endings: list[EndedEarly] = []
     with (
         open_source(inputs, say=say) as source,

@@ -15,6 +15,7 @@ from etcdfix.cli.filters import filter_options, refuse_filtered, wanted_filters
 from etcdfix.cli.last_words import say_last_words
 from etcdfix.cli.metrics_file import Attempt, with_metrics_file
 from etcdfix.cli.of_list import of_list
+from etcdfix.cli.opened import read_files
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.output_options import form_option, output_file_option
@@ -149,10 +150,7 @@ def command(
         shard=shard,
         filters=filters,
     )
-    inputs_used = (
-        inputs.file, inputs.encryption_config, inputs.manifest, options.get("clusters"), baseline,
-        redact_key_file, *inputs.tls_files,
-    )  # fmt: skip
+    inputs_used = (*read_files(inputs), options.get("clusters"), baseline, redact_key_file)
     redactor = None
     if redact_names:
         redactor = Redactor(load_redaction_key(redact_key_file), request.layout)

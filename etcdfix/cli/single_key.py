@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn, Protocol,
 import click
 
 from etcdfix.cli.exit_codes import ExitCode
+from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import configuration_of, gather_inputs
 from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.errors import EndedEarly
-from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.in_scope import key_of
 from etcdfix.operations.look.missing import why_missing
-from etcdfix.operations.opening import Inputs, open_plugins, open_source
+from etcdfix.operations.opening import Inputs
 from etcdfix.resource_words import builtin_word
 from etcdfix.scope import ObjectWord
 from etcdfix.sources.base import Source
@@ -124,14 +124,8 @@ def single_key(
     else:
         inputs = gather_inputs(options, key=wanted)
     configuration = configuration_of(inputs)
-    files = (inputs.file, inputs.encryption_config, inputs.manifest, *inputs.tls_files)
-    with (
-        open_source(inputs, say=say) as source,
-        destination(output_file, files) as stream,
-        open_plugins(inputs, configuration) as plugins,
-    ):
+    with open_all(inputs, output_file, configuration) as (source, stream, plugins):
         key = wanted
         if isinstance(key, ObjectWord):
             key = found_key(source, inputs, configuration, key, plugins)
         yield Opened(key, inputs, configuration, source, stream, plugins)
-        stream.flush()

@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.cluster_index import output_options, read_files
+from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.opened import read_files
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of

@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
+from etcdfix.cli.cluster_index import nothing_examined, output_options
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
@@ -18,9 +19,7 @@ from etcdfix.encryption.candidate_key import load_candidate_key
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine_jobs import Jobs
-from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
-from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.formats.encryption import TRY_FORMATS
 from etcdfix.reports.origin import shown_word
 from etcdfix.reports.saved_report import load_report
@@ -101,18 +100,14 @@ def command(
         scope=wanted,
         report=load_report(from_report) if from_report is not None else None,
     )
-    files = (from_report, *(Path(candidate.configuration.path) for candidate in candidates))
-    with (
-        open_source(inputs, say=say) as source,
-        destination(output_file, (*read_files(inputs), *files)) as stream,
-        open_plugins(inputs, configuration, *(c.configuration for c in candidates)) as plugins,
-    ):
+    theirs = [candidate.configuration for candidate in candidates]
+    files = (from_report, *(Path(one.path) for one in theirs))
+    with open_all(inputs, output_file, configuration, *theirs, besides=files) as (source, stream, plugins):
         tried = try_candidates(source, request, plugins=plugins, progress=progress_of(source), jobs=jobs)
         whole, report = tried.whole, tried.report
         if not whole.below_prefix:
             nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
         TRY_FORMATS[output](report, stream, max_rows)
-        stream.flush()
     say_incomplete(report.incomplete_reasons)
     if whole.ended is not None:
         return whole.ended.exit_code

@@ -8,16 +8,16 @@ from typing import Any
 import click
 import msgspec
 
-from etcdfix.cli.cluster_index import nothing_examined, output_options, read_files
+from etcdfix.cli.cluster_index import nothing_examined, output_options
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
 from etcdfix.examine_jobs import Jobs
-from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
-from etcdfix.operations.opening import Inputs, open_plugins, open_source
+from etcdfix.operations.opening import Inputs, open_source
 from etcdfix.reports.formats.encryption import USAGE_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
@@ -69,11 +69,7 @@ def command(
         backup_directories=backup_dirs,
         snapshots=also_snapshots,
     )
-    with (
-        open_source(inputs, say=say) as source,
-        destination(output_file, (*read_files(inputs), *also_snapshots)) as stream,
-        open_plugins(inputs, configuration) as plugins,
-    ):
+    with open_all(inputs, output_file, configuration, besides=also_snapshots) as (source, stream, plugins):
         found = encryption_usage(
             source,
             request,
@@ -86,7 +82,6 @@ def command(
         if not whole.below_prefix:
             nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
         USAGE_FORMATS[output](report, stream, max_rows)
-        stream.flush()
     say_incomplete(report.incomplete_reasons)
     if whole.ended is not None:
         return whole.ended.exit_code

@@ -16,7 +16,7 @@ from etcdfix.reports.base import Reporter
 from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.model import Finding, Summary
 from etcdfix.scope import ScopeRequest
-from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
+from etcdfix.storagekey import DEFAULT_PREFIX
 from etcdfix.testing.failures import without_frames
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.text.commands import RepeatedOptions
@@ -99,14 +99,10 @@ def assert_all_readable(
         ask_kms=ask_kms,
     )
     configuration = load_encryption(inputs)
-    again = inputs.same_again()
     request = ScanRequest(
-        layout=StorageLayout(etcd_prefix),
+        **inputs.reading_fields(configuration),
         scope=ScopeRequest(arguments=tuple(resources), namespaces=tuple(namespaces)),
-        configuration=configuration,
-        kubernetes_minor=inputs.kubernetes_minor,
         baseline=load_baseline(Path(baseline)) if baseline is not None else None,
-        same_again=again,
     )
     found = _Found()
     with (
@@ -118,7 +114,7 @@ def assert_all_readable(
         raise KeyboardInterrupt  # it was told to end, and so is whoever runs the tests
     incomplete = list(_incomplete(result))
     if found.count or incomplete:
-        lines = _lines(found, incomplete, result.summary, again)
+        lines = _lines(found, incomplete, result.summary, request.same_again)
         raise NotAllReadable("\n".join(lines), found.kept, incomplete)
     return result.summary
 

@@ -258,6 +258,4 @@ def api_access(options: dict[str, Any]) -> APIAccess | None:
 def change_exit_code(outcome: ChangeOutcome) -> int:
     """Map what became of a change to its exit code: 0 done (or it would be), 3 anything less certain."""
     done = {Result.DELETED, Result.RESTORED, Result.REENCRYPTED, Result.REPAIRED, Result.HEALED}
-    certain = outcome.result is None or outcome.result in done
-    told = outcome.head is not None and outcome.anchored is not False
-    return 0 if certain and told and not outcome.doubtful else 3
+    return 0 if outcome.result in {None, *done} and outcome.certain else 3

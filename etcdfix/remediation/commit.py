@@ -154,6 +154,11 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     unknown_cluster: bool = False
     signals: tuple[str, ...] = ()
 
+    @property
+    def certain(self) -> bool:
+        """What etcd holds then is known, recorded, and told to the anchor, where there is one."""
+        return not self.doubtful and self.head is not None and self.anchored is not False
+
 
 def preview_only(
     now: Datastore,

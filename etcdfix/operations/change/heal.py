@@ -127,9 +127,7 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def well(self) -> bool:
         """It went as it should, so that the run may go on."""
-        outcome = self.outcome
-        recorded = outcome.head is not None and outcome.anchored is not False
-        return outcome.result in {None, Result.HEALED} and not outcome.doubtful and recorded
+        return self.outcome.result in {None, Result.HEALED} and self.outcome.certain
 
 
 def run_heal(

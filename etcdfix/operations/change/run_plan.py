@@ -125,10 +125,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def well(self) -> bool:
         """It went as it should, so that the run may go on."""
-        outcome = self.outcome
-        recorded = outcome.head is not None and outcome.anchored is not False
-        fine = outcome.result is None or outcome.result is DONE[self.task.decision]
-        return fine and not outcome.doubtful and recorded
+        return self.outcome.result in {None, DONE[self.task.decision]} and self.outcome.certain
 
 
 class _Warns(Protocol):

@@ -37,7 +37,7 @@ from tests.support.scripted_etcd import (
 NOBODY = "127.0.0.1:1"
 SECRET = "hunter2-of-the-test"
 
-SHORT = {"dial_timeout_seconds": 2, "command_timeout_seconds": 2}
+SHORT: dict[str, Any] = {"dial_timeout_seconds": 2, "command_timeout_seconds": 2}
 """Where a test waits until the client gives up. Elsewhere the limits are far away: a busy machine answers late."""
 
 

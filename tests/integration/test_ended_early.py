@@ -144,12 +144,12 @@ def test_an_etcd_that_is_stopped_while_it_is_watched(
     began = time.monotonic()
     try:
         code, _out, err = finish(
-            start(command, key, "--no-encryption", "--endpoints", proxy.endpoint, *LIMITS), 30
+            start(command, key, "--no-encryption", "--endpoints", proxy.endpoint, *LIMITS), 60
         )
     finally:
         os.kill(pid, signal.SIGCONT)
     assert stopped.is_set()
-    assert time.monotonic() - began < 12
+    assert time.monotonic() - began < 30
     assert code in {3, 5} or command == "scan", err
     assert re.search(r"no answer for [0-9.]+ s, to 3 requests in a row", err) or command == "scan"
     assert "nothing is stored" not in err
@@ -162,7 +162,7 @@ def test_a_time_out_of_the_whole(stops: EtcdProxy) -> None:
             "scan", "-o", "json", "--endpoints", stops.endpoint, "--command-timeout", "50s", "--timeout", "4s"
         )
     )
-    assert time.monotonic() - began < 12
+    assert time.monotonic() - began < 30
     assert code == 3
     document = json.loads(out)
     assert not document["complete"]

@@ -634,14 +634,14 @@ def test_an_answer_without_an_end(cluster: LostKeyCluster, monkeypatch: pytest.M
     path = "/api/v1/namespaces/shop/secrets/one?fieldManager=etcdfix"
 
     def pieces() -> Iterator[bytes]:
-        for _ in range(100):
+        for _ in range(400):
             time.sleep(0.1)
             yield b" "
 
     cluster.p1.behaviour.instead[path] = Answer(200, lines=pieces())
     began = time.monotonic()
     told = cluster.told("one", code=3)
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30
     assert told["objects"][0]["result"] == "unknown"
 
 
@@ -1205,7 +1205,8 @@ def test_the_time_of_a_run_is_over(cluster: LostKeyCluster) -> None:
     assert len(told["objects"]) <= 1
     assert ran.code == told["exit_code"] == (3 if told["objects"] else 5), ran
     assert len(cluster.patches()) == len(told["objects"])
-    assert set(cluster.outcomes()) <= {"healed"}
+    # Where the time was over before the first object, there is no log yet.
+    assert not (told["objects"] or cluster.log.exists()) or set(cluster.outcomes()) <= {"healed"}
 
 
 def test_the_time_is_over_after_the_first(cluster: LostKeyCluster) -> None:

@@ -443,9 +443,9 @@ def test_workers_that_the_kernel_holds_are_waited_for_together(
                 with pytest.raises(KeyboardInterrupt):
                     pool.close()
             else:
-                patch.setattr(process, "DEATH_SECONDS", 1.0)
+                patch.setattr(process, "DEATH_SECONDS", 2.5)
                 pool.close()
-            assert time.monotonic() - began < 3
+            assert time.monotonic() - began < 9
         for worker in workers:
             worker.end()
 

@@ -29,7 +29,7 @@ def _as_it_was() -> Iterator[None]:
 def test_signals(number: signal.Signals, code: int) -> None:
     def run() -> None:
         os.kill(os.getpid(), number)
-        time.sleep(5)
+        time.sleep(30)
 
     with pytest.raises(EndedEarly) as caught, ending_early():
         run()
@@ -59,7 +59,7 @@ def test_who_waits_for_a_signal_already_keeps_it(handler: signal.Handlers) -> No
 def test_time_that_is_over() -> None:
     def run() -> None:
         end_after("50ms")
-        time.sleep(5)
+        time.sleep(30)
 
     with pytest.raises(EndedEarly) as caught, ending_early():
         run()
@@ -74,9 +74,9 @@ def test_a_partial_result_that_takes_too_long_is_ended_too(monkeypatch: pytest.M
     def run() -> None:
         end_after("50ms")
         try:
-            time.sleep(5)
+            time.sleep(30)
         except EndedEarly:
-            time.sleep(5)
+            time.sleep(30)
 
     with pytest.raises(EndedEarly) as caught, ending_early():
         run()
@@ -122,7 +122,7 @@ def test_a_signal_that_comes_while_something_is_dropped_is_not_lost(
     def run() -> None:
         for _ in held():
             break
-        time.sleep(5)
+        time.sleep(30)
 
     hook = sys.unraisablehook
     with pytest.raises(EndedEarly) as caught, ending_early():
@@ -137,19 +137,19 @@ def test_time_that_is_over_while_something_is_dropped(capfd: pytest.CaptureFixtu
         try:
             yield 1
         finally:
-            time.sleep(5)
+            time.sleep(30)
 
     def run() -> None:
         end_after("50ms")
         for _ in held():
             break
-        time.sleep(5)
+        time.sleep(30)
 
     began = time.monotonic()
     with pytest.raises(EndedEarly) as caught, ending_early():
         run()
     assert (caught.value.reason, caught.value.exit_code) == ("ended by --timeout 50ms", 3)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
     assert capfd.readouterr().err == ""
 
 
@@ -167,7 +167,7 @@ def test_a_signal_that_comes_while_python_tells_what_was_dropped() -> None:
 
     def run() -> None:
         Broken()
-        time.sleep(5)
+        time.sleep(30)
 
     before = sys.unraisablehook
     sys.unraisablehook = show
@@ -178,7 +178,7 @@ def test_a_signal_that_comes_while_python_tells_what_was_dropped() -> None:
     finally:
         sys.unraisablehook = before
     assert caught.value.exit_code == 143
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
 
 
 def test_other_errors_of_what_is_dropped_are_shown_as_before(monkeypatch: pytest.MonkeyPatch) -> None:

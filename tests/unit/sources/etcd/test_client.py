@@ -37,7 +37,7 @@ from tests.support.scripted_etcd import (
 NOBODY = "127.0.0.1:1"
 SECRET = "hunter2-of-the-test"
 
-SHORT = {"dial_timeout_seconds": 2, "command_timeout_seconds": 2}
+SHORT: dict[str, Any] = {"dial_timeout_seconds": 2, "command_timeout_seconds": 2}
 """Where a test waits until the client gives up. Elsewhere the limits are far away: a busy machine answers late."""
 
 
@@ -325,7 +325,7 @@ def test_a_member_that_answers_nothing_any_more(etcd: ScriptedEtcd, ask: Any) ->
     told = re.search(r"no answer for ([0-9.]+) s, to 3 requests in a row", failure.message)
     assert told is not None
     assert float(told[1]) == pytest.approx(seconds, abs=0.15)
-    assert seconds < 2
+    assert seconds < 6
     assert len(connected.notices) == 2
     assert all(notice.endswith(", trying again") for notice in connected.notices)
 
@@ -347,7 +347,7 @@ def test_a_watch_of_a_member_that_answers_nothing_any_more(etcd: ScriptedEtcd) -
     assert failure.kind is FailureKind.SILENT
     told = re.search(r"no answer for ([0-9.]+) s, to 3 requests in a row", failure.message)
     assert told is not None
-    assert 0.35 < float(told[1]) < 2
+    assert 0.35 < float(told[1]) < 6
     assert len(connected.notices) == 2
     assert etcd.ranges() == []
 

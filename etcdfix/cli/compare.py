@@ -13,9 +13,9 @@ from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, reading_options, target_options, what_to_read
 from etcdfix.cli.output import say, say_next
 from etcdfix.cli.progress import progress_of
+from etcdfix.cli.report_place import report_place
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.errors import ConfigurationError
-from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.compare import (
     CompareRequest,
     CompareResult,
@@ -104,7 +104,7 @@ def command(
     )
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, files) as stream,
+        report_place(output_file, files, output) as place,
         open_plugins(inputs, configuration) as plugins,
     ):
         if with_snapshot is None:
@@ -120,8 +120,7 @@ def command(
                     plugins=plugins,
                     progress=progress_of(source),
                 )
-        COMPARE_FORMATS[output](result.report, stream, max_rows)
-        stream.flush()
+        place.write(COMPARE_FORMATS, result.report, max_rows)
     return _exit_code(result, request)
 
 

@@ -13,10 +13,10 @@ from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, jobs_option, option_group, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
+from etcdfix.cli.report_place import report_place
 from etcdfix.cli.safety import api_access
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.examine_jobs import Jobs
-from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.copies import CopiesRequest, CopiesResult, find_copies
 from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.remediation.places import RecordPaths
@@ -145,7 +145,7 @@ def command(
     )
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, files) as stream,
+        report_place(output_file, files, output) as place,
         open_plugins(inputs, configuration) as plugins,
     ):
         result = find_copies(source, request, plugins=plugins, progress=progress_of(source), jobs=jobs)
@@ -154,8 +154,7 @@ def command(
                 request.layout, result.report.incomplete_reasons, result.ended, result.suggested_prefixes
             )
         say_incomplete(result.report.incomplete_reasons)
-        COPIES_FORMATS[output](result.report, stream, max_rows)
-        stream.flush()
+        place.write(COPIES_FORMATS, result.report, max_rows)
     return _exit_code(result)
 
 

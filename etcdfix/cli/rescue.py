@@ -17,8 +17,8 @@ from etcdfix.cli.options import FILE, timeout_option
 from etcdfix.cli.output import require_output, say
 from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import with_progress
+from etcdfix.cli.report_place import report_place
 from etcdfix.errors import ConfigurationError
-from etcdfix.inputs.outputfile import destination
 from etcdfix.inputs.releases import parse_kubernetes_version
 from etcdfix.model import ClusterIdentity
 from etcdfix.operations.look.rescue import (
@@ -184,9 +184,8 @@ def command(
                 per_second=rate,
             )
             result = run_rescue(request, fleet, store, record, progress=_progress)
-    with destination(output_file, (from_report, kubeconfig)) as stream:
-        RESCUE_FORMATS[output](result.report, stream)
-        stream.flush()
+    with report_place(output_file, (from_report, kubeconfig), output) as place:
+        place.write(RESCUE_FORMATS, result.report)
     if result.ended is not None:
         return result.ended.exit_code
     return ExitCode.NOTHING_WRONG if result.report.complete else ExitCode.INCOMPLETE

@@ -13,12 +13,12 @@ from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
+from etcdfix.cli.report_place import report_place
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.encryption.candidate_key import load_candidate_key
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine_jobs import Jobs
-from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
 from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.formats.encryption import TRY_FORMATS
@@ -108,15 +108,14 @@ def command(
     files = (from_report, *(Path(candidate.configuration.path) for candidate in candidates))
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, (*read_files(inputs), *files)) as stream,
+        report_place(output_file, (*read_files(inputs), *files), output) as place,
         open_plugins(inputs, configuration, *(c.configuration for c in candidates)) as plugins,
     ):
         tried = try_candidates(source, request, plugins=plugins, progress=progress_of(source), jobs=jobs)
         whole, report = tried.whole, tried.report
         if not whole.below_prefix:
             nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
-        TRY_FORMATS[output](report, stream, max_rows)
-        stream.flush()
+        place.write(TRY_FORMATS, report, max_rows)
     say_incomplete(report.incomplete_reasons)
     if whole.ended is not None:
         return whole.ended.exit_code

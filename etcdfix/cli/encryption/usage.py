@@ -14,8 +14,8 @@ from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
+from etcdfix.cli.report_place import report_place
 from etcdfix.examine_jobs import Jobs
-from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
 from etcdfix.reports.formats.encryption import USAGE_FORMATS
@@ -75,7 +75,7 @@ def command(
     )
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, (*read_files(inputs), *also_snapshots)) as stream,
+        report_place(output_file, (*read_files(inputs), *also_snapshots), output) as place,
         open_plugins(inputs, configuration) as plugins,
     ):
         found = encryption_usage(
@@ -89,8 +89,7 @@ def command(
         whole, report = found.whole, found.report
         if not whole.below_prefix:
             nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
-        USAGE_FORMATS[output](report, stream, max_rows)
-        stream.flush()
+        place.write(USAGE_FORMATS, report, max_rows)
     say_incomplete(report.incomplete_reasons)
     if whole.ended is not None:
         return whole.ended.exit_code

@@ -13,8 +13,8 @@ from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
+from etcdfix.cli.report_place import report_place
 from etcdfix.encryption.config import load_configuration
-from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.encryption.what_if import WhatIfRequest, what_if
 from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.formats.encryption import WHAT_IF_FORMATS
@@ -64,15 +64,14 @@ def command(*, new_config: Path, output: str, output_file: Path | None, max_rows
     )
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, (*read_files(inputs), new_config)) as stream,
+        report_place(output_file, (*read_files(inputs), new_config), output) as place,
         open_plugins(inputs, configuration, new) as plugins,
     ):
         found = what_if(source, request, plugins=plugins, progress=progress_of(source))
         whole, report = found.whole, found.report
         if not whole.below_prefix:
             nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
-        WHAT_IF_FORMATS[output](report, stream, max_rows)
-        stream.flush()
+        place.write(WHAT_IF_FORMATS, report, max_rows)
     say_incomplete(report.incomplete_reasons)
     if whole.ended is not None:
         return whole.ended.exit_code

@@ -12,6 +12,7 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, jobs_option, option_group, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
+from etcdfix.cli.places import record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.report_place import report_place
 from etcdfix.cli.safety import api_access
@@ -19,7 +20,6 @@ from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.copies import CopiesRequest, CopiesResult, find_copies
 from etcdfix.operations.opening import open_plugins, open_source
-from etcdfix.remediation.places import RecordPaths
 from etcdfix.reports.formats.of_lists import COPIES_FORMATS
 from etcdfix.reports.saved_report import load_report
 from etcdfix.storagekey import StorageLayout
@@ -119,6 +119,7 @@ def command(
     inputs, configuration = what_to_read(
         options, scope=wanted, keys=report.findings if report is not None else ()
     )
+    records = record_paths({"backup_dirs": backup_dirs, "audit_log": audit_log})
     request = CopiesRequest(
         layout=StorageLayout(inputs.etcd_prefix),
         configuration=configuration,
@@ -127,13 +128,10 @@ def command(
         report=report,
         logs=logs,
         older_snapshots=older_snapshots,
-        records=RecordPaths(
-            tuple(dict.fromkeys(path.absolute() for path in backup_dirs)),
-            audit_log.absolute() if audit_log is not None else None,
-        ),
+        records=records,
         api=api,
         rescued=rescued,
-        same_again=inputs.same_again(api=api),
+        same_again=inputs.same_again(api=api, places=records),
     )
     files = (
         inputs.file,

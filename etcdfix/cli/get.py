@@ -47,6 +47,7 @@ from etcdfix.storagekey import StorageLayout
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
+    from etcdfix.remediation.places import RecordPaths
 
 
 _TABLES = frozenset({"table", "wide"})
@@ -141,7 +142,8 @@ def command(
     )
     output = output or ("table" if wanted.many else "yaml")
     stream_form = "raw" if raw else "decrypted-raw" if decrypted_raw else output
-    lines = Lines(request, inputs.same_again(), say=say, say_next=say_next, quiet=output in _TABLES)
+    again = inputs.same_again(places=_places(audit_log))
+    lines = Lines(request, again, say=say, say_next=say_next, quiet=output in _TABLES)
     with open_source(inputs, say=say) as source:
         if reveal and audit_log is not None and (raw or decrypted_raw or WRITERS[output].contents):
             record_reveal(
@@ -308,3 +310,11 @@ def _exit_code(result: GetResult) -> int:
     if result.problems or result.undetermined or result.missing:
         return ExitCode.INCOMPLETE
     return ExitCode.FINDINGS if result.findings else ExitCode.NOTHING_WRONG
+
+
+def _places(audit_log: Path | None) -> RecordPaths | None:
+    if audit_log is None:
+        return None
+    from etcdfix.cli.places import record_paths  # noqa: PLC0415 - few looks are recorded
+
+    return record_paths({"audit_log": audit_log})

@@ -210,7 +210,7 @@ def _run(
     unchecked_servers: tuple[str, ...],
 ) -> bool:
     keys = (named(),) if report is None else tuple(report.findings)
-    api = api_access(options)
+    api, places = api_access(options), record_paths(options)
     inputs = account.inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
     for problem in report.problems if report is not None else ():
         say(f"warning: the report is not of everything: {problem}")
@@ -225,7 +225,7 @@ def _run(
             HealRequest(
                 reason=options["reason"],
                 accepted=acceptances(options),
-                record_paths=record_paths(options),
+                record_paths=places,
                 api=api,
                 etcd_user=inputs.etcd_user,
                 dry_run=options["dry_run"],
@@ -234,7 +234,7 @@ def _run(
                 many=report is not None,
                 report_cluster_uid=(report.source.kube_system_uid or "") if report is not None else "",
                 unchecked_servers=unchecked_servers,
-                again=inputs.same_again(api=api),
+                again=inputs.same_again(api=api, places=places),
             ),
             Terminal(yes=options["yes"]),
             preview=preview,

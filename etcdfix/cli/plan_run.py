@@ -209,10 +209,10 @@ def _run(
     lost: tuple[str, ...],
     rescued: Path | None,
 ) -> bool:
-    api = api_access(options)
+    api, places = api_access(options), record_paths(options)
     keys = tuple(plan_key(entry) for entry in run.plan.entries)
     inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
-    again = told.account.again = inputs.same_again(api=api)
+    again = told.account.again = inputs.same_again(api=api, places=places)
     with open_cluster(inputs, configuration_of, say=say) as cluster:
         told.cluster = cluster
         return run_plan(
@@ -220,7 +220,7 @@ def _run(
             RunRequest(
                 reason=options["reason"],
                 accepted=acceptances(options),
-                record_paths=record_paths(options),
+                record_paths=places,
                 api=api,
                 etcd_user=inputs.etcd_user,
                 dry_run=options["dry_run"],

@@ -176,10 +176,9 @@ def command(
                 targets=targets,
                 report=report,
                 afterwards=Afterwards(
-                    again=_inputs_of(report, etcd_prefix).same_again(api=api),
+                    again=_inputs_of(report, etcd_prefix).same_again(api=api, places=places),
                     report=str(from_report or ""),
                     keys=tuple(word for key in named for word in key_arguments(key)),
-                    record=_record_words(audit_log, anchor),
                 ),
                 per_second=rate,
             )
@@ -227,11 +226,6 @@ def _inputs_of(report: SavedReport | None, etcd_prefix: str) -> Inputs:
         kubernetes_minor=parse_kubernetes_version(scope.kubernetes_version),
         cluster_name=source.cluster_name,
     )
-
-
-def _record_words(audit_log: Path | None, anchor: str | None) -> tuple[str, ...]:
-    log = ("--audit-log", str(audit_log)) if audit_log is not None else ()
-    return (*log, *(("--audit-anchor", anchor) if anchor is not None else ()))
 
 
 def _progress(items: Iterable[Target], count: int) -> Iterable[Target]:

@@ -12,6 +12,7 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
+from etcdfix.cli.places import record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.report_place import report_place
 from etcdfix.cli.scope import scope_options, wanted_scope
@@ -111,7 +112,7 @@ def command(
         layout=StorageLayout(inputs.etcd_prefix),
         configuration=configuration,
         kubernetes_minor=inputs.kubernetes_minor,
-        same_again=inputs.same_again(),
+        same_again=inputs.same_again(places=record_paths({"audit_log": audit_log})),
         tokens=(*(form for token in tokens for form in token.tokens), EMPTY_TOKEN),
         token_files=tuple(token.path for token in tokens),
         scope=wanted,

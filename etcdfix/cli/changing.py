@@ -34,6 +34,7 @@ from etcdfix.examine_all import Progress
 from etcdfix.operations.opening import Inputs, open_cluster
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.text.commands import RepeatedOptions
 
 etcd_options = option_group(target_options, main_etcd_options, reading_options)
 """Which etcd, and how its values are read."""
@@ -66,6 +67,11 @@ class OpenChange(msgspec.Struct, frozen=True, kw_only=True):
     api: APIAccess | None
     confirmer: Terminal
     progress: Progress
+
+    @property
+    def again(self) -> RepeatedOptions:
+        """What a command must repeat."""
+        return self.inputs.same_again(api=self.api, places=self.request["record_paths"])
 
 
 def request_fields(options: dict[str, Any], inputs: Inputs, api: APIAccess | None) -> dict[str, Any]:

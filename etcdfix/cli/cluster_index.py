@@ -16,6 +16,7 @@ from etcdfix.cli.options import Decorator, option_group, what_to_read
 from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import progress_of
+from etcdfix.cli.report_place import ReportPlace
 from etcdfix.errors import EndedEarly
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, Keep, index_cluster
@@ -24,8 +25,6 @@ from etcdfix.storagekey import StorageLayout
 from etcdfix.text.safetext import safe_text
 
 if TYPE_CHECKING:
-    from typing import BinaryIO
-
     from etcdfix.encryption.kms.plugins import KMSPlugins
     from etcdfix.sources.base import Source
 
@@ -56,14 +55,14 @@ class OpenedCluster(NamedTuple):
         inputs: What the options say.
         request: How values are read.
         source: Where they are.
-        stream: Where the report goes.
+        place: Where the report goes.
         plugins: The KMS plugins; None where none is asked.
     """
 
     inputs: Inputs
     request: ClusterIndexRequest
     source: Source
-    stream: BinaryIO
+    place: ReportPlace
     plugins: KMSPlugins | None
 
     def look_at_all(self, keep: Keep, jobs: Jobs) -> ClusterIndex:
@@ -90,12 +89,13 @@ class OpenedCluster(NamedTuple):
 
 
 @contextlib.contextmanager
-def open_cluster(options: dict[str, Any], output_file: Path | None) -> Iterator[OpenedCluster]:
+def open_cluster(options: dict[str, Any], output_file: Path | None, form: str) -> Iterator[OpenedCluster]:
     """Open what is looked at, and where the report goes.
 
     Args:
         options: What click collected for the source and reading options.
         output_file: As named by ``--output-file``.
+        form: As named by ``-o``.
 
     Raises:
         ConfigurationError: Options make no sense.
@@ -105,8 +105,8 @@ def open_cluster(options: dict[str, Any], output_file: Path | None) -> Iterator[
     request = ClusterIndexRequest(
         **inputs.reading_fields(configuration),
     )
-    with open_all(inputs, output_file, configuration) as (source, stream, plugins):
-        yield OpenedCluster(inputs, request, source, stream, plugins)
+    with open_all(inputs, output_file, form, configuration) as (source, place, plugins):
+        yield OpenedCluster(inputs, request, source, place, plugins)
 
 
 def report_on(found: ClusterIndex, make: Callable[[ClusterIndex], T]) -> tuple[ClusterIndex, T]:

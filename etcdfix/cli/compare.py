@@ -90,7 +90,8 @@ def command(
         revision=inputs.revision,
         read_keys=read_keys,
     )
-    with open_all(inputs, output_file, configuration, besides=(with_snapshot,)) as (source, stream, plugins):
+    besides = (with_snapshot,)
+    with open_all(inputs, output_file, output, configuration, besides=besides) as (source, place, plugins):
         if with_snapshot is None:
             assert isinstance(source, LiveSource)  # what open_source gives without a snapshot
             result = compare_members(source, request, say=say, plugins=plugins, progress=progress_of(source))
@@ -104,7 +105,7 @@ def command(
                     plugins=plugins,
                     progress=progress_of(source),
                 )
-        COMPARE_FORMATS[output](result.report, stream, max_rows)
+        place.write(COMPARE_FORMATS, result.report, max_rows)
     return _exit_code(result, request)
 
 

@@ -13,12 +13,12 @@ from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import FILE, jobs_option, option_group, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say_incomplete
+from etcdfix.cli.places import record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import api_access
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.copies import CopiesRequest, CopiesResult, find_copies
-from etcdfix.remediation.places import RecordPaths
 from etcdfix.reports.formats.of_lists import COPIES_FORMATS
 from etcdfix.reports.saved_report import load_report
 
@@ -117,28 +117,26 @@ def command(
     inputs, configuration = what_to_read(
         options, scope=wanted, keys=report.findings if report is not None else ()
     )
+    records = record_paths({"backup_dirs": backup_dirs, "audit_log": audit_log})
     request = CopiesRequest(
-        **inputs.reading_fields(configuration, api=api),
+        **inputs.reading_fields(configuration, api=api, places=records),
         scope=wanted,
         report=report,
         logs=logs,
         older_snapshots=older_snapshots,
-        records=RecordPaths(
-            tuple(dict.fromkeys(path.absolute() for path in backup_dirs)),
-            audit_log.absolute() if audit_log is not None else None,
-        ),
+        records=records,
         api=api,
         rescued=rescued,
     )
     besides = (from_report, *older_snapshots)
-    with open_all(inputs, output_file, configuration, besides=besides) as (source, stream, plugins):
+    with open_all(inputs, output_file, output, configuration, besides=besides) as (source, place, plugins):
         result = find_copies(source, request, plugins=plugins, progress=progress_of(source), jobs=jobs)
         if result.nothing_there:
             nothing_examined(
                 request.layout, result.report.incomplete_reasons, result.ended, result.suggested_prefixes
             )
         say_incomplete(result.report.incomplete_reasons)
-        COPIES_FORMATS[output](result.report, stream, max_rows)
+        place.write(COPIES_FORMATS, result.report, max_rows)
     return _exit_code(result)
 
 

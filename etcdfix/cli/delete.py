@@ -70,7 +70,7 @@ def command(
 
     with open_change(Verb.DELETE, options, lambda: one_key(key, key_base64, options), adapt=load) as change:
         api = change.api
-        again = change.inputs.same_again(api=api)
+        again = change.again
         checked: list[Preflight] = []
 
         def preview(found: Preflight) -> None:

@@ -15,8 +15,8 @@ from etcdfix.cli.opened import read_files
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
+from etcdfix.cli.report_place import report_place
 from etcdfix.examine_jobs import Jobs
-from etcdfix.inputs.outputfile import destination
 from etcdfix.inputs.releases import LAST_MINOR
 from etcdfix.operations.look.doctor import DoctorRequest, DoctorResult, examine_health
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
@@ -81,7 +81,10 @@ def command(
         api=APIAccess(kubeconfig, context) if kubeconfig is not None else None,
     )
     files = (*read_files(inputs), kubeconfig)
-    with destination(output_file, files) as stream, open_plugins(inputs, configuration) as plugins:
+    with (
+        report_place(output_file, files, output) as place,
+        open_plugins(inputs, configuration) as plugins,
+    ):
         result = examine_health(
             request,
             open_source=lambda: open_source(inputs, say=_in_the_report),
@@ -90,8 +93,7 @@ def command(
             progress=progress_of,
             jobs=jobs,
         )
-        DOCTOR_FORMATS[output](result.report, stream)
-        stream.flush()
+        place.write(DOCTOR_FORMATS, result.report)
     return _exit_code(result)
 
 

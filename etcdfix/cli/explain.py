@@ -14,8 +14,8 @@ from etcdfix.cli.keys import is_key, object_options, wanted_object
 from etcdfix.cli.options import reading_options, source_options
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
+from etcdfix.cli.report_place import report_place
 from etcdfix.cli.single_key import single_key
-from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.explain import ExplainRequest, explain_key
 from etcdfix.operations.look.explain_cause import cause_list, cause_page, named_cause
 from etcdfix.reports.explain_model import ExplainReport
@@ -55,12 +55,11 @@ def command(
     """
     if key_base64 is None and not is_key(word) and "/" not in word:
         document = cause_page(named_cause(word)) if word else cause_list()
-        with destination(output_file, ()) as stream:
-            CAUSE_FORMATS[output](document, stream)
-            stream.flush()
+        with report_place(output_file, (), output) as place:
+            place.write(CAUSE_FORMATS, document)
         return ExitCode.NOTHING_WRONG
     wanted = wanted_object(word or None, key_base64, options)
-    with single_key(options, wanted, output_file) as opened:
+    with single_key(options, wanted, output_file, output) as opened:
         request = ExplainRequest(
             **opened.inputs.reading_fields(opened.configuration),
             key=opened.key,
@@ -69,7 +68,7 @@ def command(
             opened.source, request, plugins=opened.plugins, progress=progress_of(opened.source)
         )
         report = opened.kept(result.report, result.problems, result.ended)
-        EXPLAIN_FORMATS[output](report, opened.stream)
+        opened.place.write(EXPLAIN_FORMATS, report)
     return result.ended.exit_code if result.ended is not None else _exit_code(report)
 
 

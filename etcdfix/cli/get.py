@@ -46,6 +46,7 @@ from etcdfix.sources.base import Source
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
+    from etcdfix.remediation.places import RecordPaths
 
 
 _TABLES = frozenset({"table", "wide"})
@@ -131,7 +132,7 @@ def command(
     _check_raw(raw=raw, decrypted_raw=decrypted_raw, reveal=reveal, stream=stream)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     request = GetRequest(
-        **inputs.reading_fields(configuration),
+        **inputs.reading_fields(configuration, places=_places(audit_log)),
         wanted=wanted,
         reveal=reveal,
         omit_managed_fields=omit_managed_fields,
@@ -305,3 +306,11 @@ def _exit_code(result: GetResult) -> int:
     if result.problems or result.undetermined or result.missing:
         return ExitCode.INCOMPLETE
     return ExitCode.FINDINGS if result.findings else ExitCode.NOTHING_WRONG
+
+
+def _places(audit_log: Path | None) -> RecordPaths | None:
+    if audit_log is None:
+        return None
+    from etcdfix.cli.places import record_paths  # noqa: PLC0415 - few looks are recorded
+
+    return record_paths({"audit_log": audit_log})

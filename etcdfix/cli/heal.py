@@ -23,6 +23,7 @@ from etcdfix.cli.options import (
     source_options,
 )
 from etcdfix.cli.output import require_output, say, say_lines, show_outcome
+from etcdfix.cli.places import record_paths
 from etcdfix.cli.safety import (
     api_access,
     expectation_options,
@@ -156,7 +157,7 @@ def _run(
     keys = (named(),) if report is None else tuple(report.findings)
     api = api_access(options)
     inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
-    again = account.again = inputs.same_again(api=api)
+    again = account.again = inputs.same_again(api=api, places=record_paths(options))
     for problem in report.problems if report is not None else ():
         say(f"warning: the report is not of everything: {problem}")
 

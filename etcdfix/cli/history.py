@@ -90,7 +90,7 @@ def command(
     wanted = wanted_object(key, key_base64, options)
     if older and not logs:
         raise click.UsageError("--older-snapshot helps to read a write-ahead log: give --wal DIR")
-    with single_key(options, wanted, output_file) as opened:
+    with single_key(options, wanted, output_file, output) as opened:
         request = HistoryRequest(
             **opened.inputs.reading_fields(opened.configuration),
             key=opened.key,
@@ -105,7 +105,7 @@ def command(
                 opened.source, request, plugins=opened.plugins, progress=progress, log=log
             )
         report = opened.kept(result.report, result.problems, result.ended)
-        HISTORY_FORMATS[output](report, opened.stream)
+        opened.place.write(HISTORY_FORMATS, report)
     if result.ended is not None:
         return result.ended.exit_code
     if not report.complete:

@@ -72,7 +72,7 @@ def command(
     whose finalizer. The grade is none, low, high or cluster-breaking; -o dot is for Graphviz, -o html a page.
     """
     wanted = wanted_object(key, key_base64, options)
-    with open_cluster(options, output_file) as opened:
+    with open_cluster(options, output_file, output) as opened:
         etcd_key = wanted
         if isinstance(etcd_key, ObjectWord):
             etcd_key = found_key(
@@ -82,7 +82,7 @@ def command(
         found, report = report_on(found, partial(impact_report, key=etcd_key, policy=policy))
         if report is None:
             _not_found(found, etcd_key)
-        IMPACT_FORMATS[output](report, opened.stream, max_rows)
+        opened.place.write(IMPACT_FORMATS, report, max_rows)
     say_incomplete(report.incomplete_reasons)
     undetermined = report.finding is not None and report.finding.outcome == "undetermined"
     healthy = report.finding is not None and report.finding.outcome in {"readable", "not-an-object"}

@@ -58,12 +58,12 @@ def command(
     """
     if not name or "/" in name:
         raise ConfigurationError(f"{name!r} is no name of a namespace", hint="etcdfix namespace shop")
-    with open_cluster(options, output_file) as opened:
+    with open_cluster(options, output_file, output) as opened:
         found = opened.look_at_all(concerns_namespace(opened.request.layout, name), jobs)
         found, report = report_on(found, partial(namespace_report, name=name))
         if report is None:
             _not_found(found, name)
-        NAMESPACE_FORMATS[output](report, opened.stream, max_rows)
+        opened.place.write(NAMESPACE_FORMATS, report, max_rows)
     say_incomplete(report.incomplete_reasons)
     return exit_code(found, complete=report.complete, findings=has_findings(report))
 

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etcdfix.cli.output import say
-from etcdfix.inputs.outputfile import destination
+from etcdfix.cli.report_place import ReportPlace, report_place
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
 
 if TYPE_CHECKING:
-    from typing import BinaryIO
-
     from etcdfix.encryption.config import EncryptionConfiguration
     from etcdfix.encryption.kms.plugins import KMSPlugins
     from etcdfix.sources.base import Source
@@ -23,14 +21,16 @@ if TYPE_CHECKING:
 def open_all(
     inputs: Inputs,
     output_file: Path | None,
+    form: str,
     *configurations: EncryptionConfiguration | None,
     besides: tuple[Path | None, ...] = (),
-) -> Iterator[tuple[Source, BinaryIO, KMSPlugins | None]]:
+) -> Iterator[tuple[Source, ReportPlace, KMSPlugins | None]]:
     """Open what is read, where the report goes, and the KMS plugins of the configurations.
 
     Args:
         inputs: What the options say.
         output_file: As named by ``--output-file``.
+        form: As named by ``-o``.
         configurations: Those by which values are read.
         besides: Further files that are read, over which no report is written either.
 
@@ -40,11 +40,10 @@ def open_all(
     """
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, (*read_files(inputs), *besides)) as stream,
+        report_place(output_file, (*read_files(inputs), *besides), form) as place,
         open_plugins(inputs, *configurations) as plugins,
     ):
-        yield source, stream, plugins
-        stream.flush()
+        yield source, place, plugins
 
 
 def read_files(inputs: Inputs) -> tuple[Path | None, ...]:

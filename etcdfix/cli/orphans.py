@@ -37,9 +37,9 @@ def command(*, output: str, output_file: Path | None, max_rows: int, jobs: Jobs,
     Keys whose owners are all gone, whose CustomResourceDefinition or Namespace no longer exists, which no resource of
     any known release claims, or which lie outside the storage prefix. Nothing here is a reason to delete anything.
     """
-    with open_cluster(options, output_file) as opened:
+    with open_cluster(options, output_file, output) as opened:
         found = opened.look_at_all(lambda _found: False, jobs)
         found, report = report_on(found, orphans_report)
-        ORPHANS_FORMATS[output](report, opened.stream, max_rows)
+        opened.place.write(ORPHANS_FORMATS, report, max_rows)
     say_incomplete(report.incomplete_reasons)
     return exit_code(found, complete=report.complete, findings=bool(report.groups))

@@ -18,14 +18,16 @@ from etcdfix.cli.options import jobs_option, reading_options, source_options, wh
 from etcdfix.cli.output import say
 from etcdfix.cli.plan_run import command as run_command
 from etcdfix.cli.progress import progress_of
+from etcdfix.cli.report_place import report_place
 from etcdfix.errors import ConfigurationError, EndedEarly
 from etcdfix.examine_jobs import Jobs
-from etcdfix.inputs.outputfile import STANDARD_OUTPUT, destination
+from etcdfix.inputs.outputfile import STANDARD_OUTPUT
 from etcdfix.operations.look.plan import PlanRequest, build_plan
 from etcdfix.operations.opening import open_examiner, open_source
 from etcdfix.reports.formats.html_plan import write_plan
 from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.formats.plan_table import write_plan_table
+from etcdfix.reports.head import plan_counts
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.saved_report import MOST_OF_A_PLAN, load_report
 
@@ -128,7 +130,9 @@ def command(
     endings: list[EndedEarly] = []
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, inputs_used, private=True, may_replace_plan=output == "json") as stream,
+        report_place(
+            output_file, inputs_used, output, private=True, may_replace_plan=output == "json"
+        ) as place,
     ):
         with open_examiner(source, inputs, configuration) as examiner:
             plan = build_plan(
@@ -147,12 +151,13 @@ def command(
                 on_ended=endings.append,
             )
         if output == "json":
-            write_plan_json(stream, plan)
+            write_plan_json(place.stream, plan)
         elif output == "html":
-            write_plan(stream, plan)
+            write_plan(place.stream, plan)
         else:
-            write_plan_table(stream, plan, max_rows, json_file=again.plan(str(from_report), "plan.json"))
-        stream.flush()
+            json_file = again.plan(str(from_report), "plan.json")
+            write_plan_table(place.stream, plan, max_rows, json_file=json_file)
+        place.sentence = plan_counts(plan)
     for problem in plan.incomplete_reasons:
         say(f"incomplete: {problem}")
     return endings[0].exit_code if endings else int(plan_exit_code(plan))

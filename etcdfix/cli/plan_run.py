@@ -17,6 +17,7 @@ from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.keys import named_key
 from etcdfix.cli.options import FILE, configuration_of, inputs_of_one_etcd
 from etcdfix.cli.output import require_output, say, say_lines, show_outcome
+from etcdfix.cli.places import record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     accept_risk_option,
@@ -189,7 +190,7 @@ def _run(
     api = api_access(options)
     keys = tuple(plan_key(entry) for entry in run.plan.entries)
     inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
-    again = account.again = inputs.same_again(api=api)
+    again = account.again = inputs.same_again(api=api, places=record_paths(options))
     with open_cluster(inputs, configuration_of, say=say) as cluster:
         return run_plan(
             cluster,

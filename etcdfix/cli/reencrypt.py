@@ -68,7 +68,7 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
                 change.confirmer,
                 preview=lambda shown: say_lines(reencrypt_preview_lines(change.cluster, shown)),
             )
-        return change.teller.tell(Result.REENCRYPTED, outcome, change.inputs.same_again())
+        return change.teller.tell(Result.REENCRYPTED, outcome, change.again)
 
 
 def _kms_names(configuration: EncryptionConfiguration | None) -> set[str]:

@@ -38,4 +38,4 @@ def command(*, key: str | None, key_base64: str | None, **options: Any) -> int:
             preview=lambda shown: say_lines(repair_preview_lines(change.cluster, shown)),
             progress=change.progress,
         )
-        return change.teller.tell(Result.REPAIRED, outcome, change.inputs.same_again())
+        return change.teller.tell(Result.REPAIRED, outcome, change.again)

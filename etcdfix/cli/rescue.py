@@ -17,8 +17,8 @@ from etcdfix.cli.options import FILE, timeout_option
 from etcdfix.cli.output import require_output, say
 from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import with_progress
+from etcdfix.cli.report_place import report_place
 from etcdfix.errors import ConfigurationError
-from etcdfix.inputs.outputfile import destination
 from etcdfix.inputs.releases import parse_kubernetes_version
 from etcdfix.model import ClusterIdentity
 from etcdfix.operations.look.rescue import (
@@ -176,17 +176,15 @@ def command(
                 targets=targets,
                 report=report,
                 afterwards=Afterwards(
-                    again=_inputs_of(report, etcd_prefix).same_again(api=api),
+                    again=_inputs_of(report, etcd_prefix).same_again(api=api, places=places),
                     report=str(from_report or ""),
                     keys=tuple(word for key in named for word in key_arguments(key)),
-                    record=_record_words(audit_log, anchor),
                 ),
                 per_second=rate,
             )
             result = run_rescue(request, fleet, store, record, progress=_progress)
-    with destination(output_file, (from_report, kubeconfig)) as stream:
-        RESCUE_FORMATS[output](result.report, stream)
-        stream.flush()
+    with report_place(output_file, (from_report, kubeconfig), output) as place:
+        place.write(RESCUE_FORMATS, result.report)
     if result.ended is not None:
         return result.ended.exit_code
     return ExitCode.NOTHING_WRONG if result.report.complete else ExitCode.INCOMPLETE
@@ -228,11 +226,6 @@ def _inputs_of(report: SavedReport | None, etcd_prefix: str) -> Inputs:
         kubernetes_minor=parse_kubernetes_version(scope.kubernetes_version),
         cluster_name=source.cluster_name,
     )
-
-
-def _record_words(audit_log: Path | None, anchor: str | None) -> tuple[str, ...]:
-    log = ("--audit-log", str(audit_log)) if audit_log is not None else ()
-    return (*log, *(("--audit-anchor", anchor) if anchor is not None else ()))
 
 
 def _progress(items: Iterable[Target], count: int) -> Iterable[Target]:

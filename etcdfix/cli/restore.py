@@ -139,7 +139,7 @@ def command(*, backup_or_key: str | None, key_base64: str | None, **options: Any
             progress=change.progress,
         )
         unread = not cluster.configured and looks_enveloped(candidate.stored.value)
-        return change.teller.tell(Result.RESTORED, outcome, change.inputs.same_again(), unread=unread)
+        return change.teller.tell(Result.RESTORED, outcome, change.again, unread=unread)
 
 
 def _source_of(options: dict[str, Any]) -> str:
@@ -175,7 +175,7 @@ def _candidate(change: OpenChange, options: dict[str, Any]) -> Candidate:
                 options["from_wal"],
                 options["entry"],
                 progress=progress_of(cluster.source),
-                again=change.inputs.same_again(),
+                again=change.again,
             )
         case "from_object":
             return Candidate.of_object(cluster, key, options["from_object"])

@@ -20,10 +20,10 @@ from etcdfix.cli.options import FILE, jobs_option, reading_options, source_optio
 from etcdfix.cli.output import say
 from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import progress_of
+from etcdfix.cli.report_place import report_place
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine_jobs import Jobs
-from etcdfix.inputs.outputfile import destination
 from etcdfix.model import Outcome
 from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.operations.look.scan_filters import ScanFilters, SortBy
@@ -156,9 +156,9 @@ def command(
         redactor = Redactor(load_redaction_key(redact_key_file), request.layout)
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, inputs_used, private=reveal_key_ids) as stream,
+        report_place(output_file, inputs_used, output, private=reveal_key_ids) as place,
     ):
-        reporter = SCAN_FORMATS[output](stream, max_causes)
+        reporter = place.listening(SCAN_FORMATS[output](place.stream, max_causes))
         reporter.heed(fail_on)
         if redactor is not None:
             reporter = RedactingReporter(reporter, redactor)
@@ -171,7 +171,6 @@ def command(
                 progress=progress_of(source),
                 jobs=jobs,
             )
-        stream.flush()
     attempt.take(result)  # the report is there
     say_last_words(result, fail_on, of_shard=shard is not None)
     return int(scan_exit_code(result, fail_on))

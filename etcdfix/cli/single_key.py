@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 import click
 
@@ -13,6 +13,7 @@ from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import configuration_of, gather_inputs
 from etcdfix.cli.output import say, say_incomplete, say_next
+from etcdfix.cli.report_place import ReportPlace
 from etcdfix.errors import EndedEarly
 from etcdfix.operations.look.in_scope import key_of
 from etcdfix.operations.look.missing import why_missing
@@ -43,7 +44,7 @@ class Opened(NamedTuple):
         inputs: What the options say.
         configuration: That they name; None for none.
         source: Where the key is.
-        stream: Where the report goes.
+        place: Where the report goes.
         plugins: The KMS plugins; None where none is asked.
     """
 
@@ -51,7 +52,7 @@ class Opened(NamedTuple):
     inputs: Inputs
     configuration: EncryptionConfiguration | None
     source: Source
-    stream: BinaryIO
+    place: ReportPlace
     plugins: KMSPlugins | None
 
     def kept(self, report: _Made | None, problems: Sequence[str], ended: EndedEarly | None) -> _Made:
@@ -105,7 +106,7 @@ def found_key(
 
 @contextlib.contextmanager
 def single_key(
-    options: dict[str, Any], wanted: bytes | ObjectWord, output_file: Path | None
+    options: dict[str, Any], wanted: bytes | ObjectWord, output_file: Path | None, form: str
 ) -> Iterator[Opened]:
     """Open what one object is read from, and where the report goes.
 
@@ -113,6 +114,7 @@ def single_key(
         options: What click collected for the source and reading options.
         wanted: Its etcd key, or how it was named.
         output_file: As named by ``--output-file``.
+        form: As named by ``-o``.
 
     Raises:
         ConfigurationError: Options make no sense, or no one object was named.
@@ -124,8 +126,8 @@ def single_key(
     else:
         inputs = gather_inputs(options, key=wanted)
     configuration = configuration_of(inputs)
-    with open_all(inputs, output_file, configuration) as (source, stream, plugins):
+    with open_all(inputs, output_file, form, configuration) as (source, place, plugins):
         key = wanted
         if isinstance(key, ObjectWord):
             key = found_key(source, inputs, configuration, key, plugins)
-        yield Opened(key, inputs, configuration, source, stream, plugins)
+        yield Opened(key, inputs, configuration, source, place, plugins)

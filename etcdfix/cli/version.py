@@ -11,7 +11,7 @@ import click
 
 from etcdfix.cli.command import Command
 from etcdfix.cli.output_options import report_options
-from etcdfix.inputs.outputfile import destination
+from etcdfix.cli.report_place import report_place
 from etcdfix.inputs.releases import FIRST_MINOR, LAST_MINOR
 from etcdfix.reports.formats.version import VERSION_FORMATS
 from etcdfix.reports.model import API_VERSION, READ_VERSIONS
@@ -36,9 +36,8 @@ def command(*, output: str, output_file: Path | None) -> int:
         writes=API_VERSION,
         reads=list(READ_VERSIONS),
     )
-    with destination(output_file, ()) as stream:
-        VERSION_FORMATS[output](report, stream)
-        stream.flush()
+    with report_place(output_file, (), output) as place:
+        VERSION_FORMATS[output](report, place.stream)
     return 0
 
 

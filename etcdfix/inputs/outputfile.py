@@ -89,6 +89,18 @@ def destination(
         partial.rename(path.name)
 
 
+def is_file_by_itself(path: Path) -> bool:
+    """Return whether :func:`destination` makes a file of this name: it is no standard output, pipe or device."""
+    if path == STANDARD_OUTPUT or _OPEN_ALREADY.fullmatch(str(path)):
+        return False
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return True
+    except OSError:  # destination() says what is wrong
+        return False
+
+
 class PublicFile:
     """A file that other programs read again and again: they see the earlier one or this one, and may always read it.
 

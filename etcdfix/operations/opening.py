@@ -17,7 +17,7 @@ from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.inputs.overrides import overrides_text, servers_of
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout, builtin_directories
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import KeptOptions, RepeatedOptions
 
 if TYPE_CHECKING:
     from etcdfix.apiserver.servers import APIAccess
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from etcdfix.model import ClusterIdentity
     from etcdfix.remediation.audit.record import Intent
     from etcdfix.remediation.datastore import Datastore
+    from etcdfix.remediation.places import RecordPaths
     from etcdfix.remediation.preflight.cluster import Cluster
     from etcdfix.sources.base import Source
     from etcdfix.sources.connection import EtcdConnection
@@ -105,11 +106,14 @@ class Inputs(msgspec.Struct, frozen=True):
         files = (self.connection.get(name) for name in ("cacert", "cert", "key_file"))
         return [Path(file) for file in files if file]
 
-    def same_again(self, *, api: APIAccess | None = None) -> RepeatedOptions:
+    def same_again(
+        self, *, api: APIAccess | None = None, places: RecordPaths | None = None
+    ) -> RepeatedOptions:
         """Return the options that a command in a remedy must repeat; a password is never among them.
 
         Args:
             api: Which API servers are asked; None for none.
+            places: Where backups and the audit log go, where the command has options for it.
         """
         if self.snapshot is not None:
             source = ["--snapshot", str(self.snapshot), *(["--salvage"] if self.salvage else [])]
@@ -149,6 +153,7 @@ class Inputs(msgspec.Struct, frozen=True):
             reading=tuple(reading),
             changing=("--main-endpoints", self.main_endpoints) if self.main_endpoints else (),
             servers=api.words if api is not None else (),
+            kept=places.again if places is not None else KeptOptions(),
         )
 
     @property
@@ -165,14 +170,18 @@ class Inputs(msgspec.Struct, frozen=True):
         return Reading(**self.reading_fields(configuration))
 
     def reading_fields(
-        self, configuration: EncryptionConfiguration | None, *, api: APIAccess | None = None
+        self,
+        configuration: EncryptionConfiguration | None,
+        *,
+        api: APIAccess | None = None,
+        places: RecordPaths | None = None,
     ) -> dict[str, Any]:
         """Return the fields of every request that says how values are read; see :meth:`same_again`."""
         return {
             "layout": StorageLayout(self.etcd_prefix),
             "configuration": configuration,
             "kubernetes_minor": self.kubernetes_minor,
-            "same_again": self.same_again(api=api),
+            "same_again": self.same_again(api=api, places=places),
         }
 
 

@@ -10,6 +10,7 @@ import msgspec
 from etcdfix.errors import UnsafePlace, why
 from etcdfix.remediation.audit.outside import OutsideAnchor
 from etcdfix.remediation.durable import default_audit_log, default_directory, require_lasting
+from etcdfix.text.commands import KeptOptions
 
 ETCD_DATA: Final = Path("/var/lib/etcd")
 """Where etcd keeps its data as a rule."""
@@ -34,6 +35,15 @@ class RecordPaths(msgspec.Struct, frozen=True):
     def directories(self) -> tuple[Path, ...]:
         """The backup directories."""
         return self.backup_directories or (default_directory(),)
+
+    @property
+    def again(self) -> KeptOptions:
+        """What a command must repeat so that it keeps things at the same places: what was given, no default."""
+        return KeptOptions(
+            backups=tuple(word for path in self.backup_directories for word in ("--backup-dir", str(path))),
+            log=("--audit-log", str(self.audit_log)) if self.audit_log is not None else (),
+            anchor=("--audit-anchor", self.anchor.named) if self.anchor is not None else (),
+        )
 
     @property
     def log_path(self) -> Path:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Collection, Iterable, Sequence
-from typing import BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 import msgspec
 
 from etcdfix.reports.model import Conclusion, Finding, Header, SharedWords
 from etcdfix.reports.tables import folded, prose_lines, table_lines, width_for
 from etcdfix.text.colour import is_coloured
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 
 class Reporter:
@@ -68,6 +72,23 @@ class Aligned(str):
     indent: str
 
 
+class FirstLine(io.BytesIO):
+    """Takes a text, and keeps no more than its first line, which is folded nowhere."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Keep it up to the end of the first line."""
+        taken = bytes(data)
+        first, end, _rest = taken.partition(b"\n")
+        if not self.getvalue().endswith(b"\n"):
+            super().write(first + end)
+        return len(taken)
+
+    @property
+    def text(self) -> str:
+        """The line."""
+        return self.getvalue().decode().removesuffix("\n")
+
+
 class Output:
     """A binary stream with the few words that text formats need.
 
@@ -77,7 +98,7 @@ class Output:
 
     def __init__(self, stream: BinaryIO) -> None:
         self.stream = stream
-        self.width = width_for(stream)
+        self.width = 0 if isinstance(stream, FirstLine) else width_for(stream)
         self._coloured = is_coloured(stream)
 
     def line(self, text: str = "") -> None:

@@ -81,7 +81,13 @@ def stakes_of(values: Iterable[Examination], *, past: bool = False) -> Stakes:
 
 
 def found_line(
-    header: Header, summary: Summary, reasons: Sequence[str], *, interrupted: bool, warnings: int = 0
+    header: Header,
+    summary: Summary,
+    reasons: Sequence[str],
+    *,
+    interrupted: bool,
+    warnings: int = 0,
+    shown: str = "below",
 ) -> str:
     """Return what a scan found, in one line of counts.
 
@@ -91,6 +97,7 @@ def found_line(
         reasons: Why it is not complete; empty where it is.
         interrupted: A signal ended it.
         warnings: How many keys have a warning and are not wrong.
+        shown: Where these are shown.
     """
     start = "INTERRUPTED: " if interrupted else "INCOMPLETE: " if reasons else ""
     scope = header.scope
@@ -117,7 +124,7 @@ def found_line(
         if warnings:
             objects = counted(summary.readable, "object")
             return (
-                f"NOTHING IS PROVEN WRONG with {objects}{where}; {counted(warnings, 'warning')}: see below."
+                f"NOTHING IS PROVEN WRONG with {objects}{where}; {counted(warnings, 'warning')}: see {shown}."
             )
         rest = "; the rest was not looked at" if narrow else ""
         return f"NOTHING WRONG FOUND in {counted(summary.readable, 'object')}{where}{rest}."

@@ -16,6 +16,35 @@ GRANTED = (
 """What a command takes for granted that reads a cluster of which nobody told how its values are encrypted."""
 
 
+class KeptOptions(msgspec.Struct, frozen=True):
+    """Options that name where backups and the audit log are, as far as they were given; each command takes its own.
+
+    Attributes:
+        backups: ``--backup-dir``, as often as it was given.
+        log: ``--audit-log``.
+        anchor: ``--audit-anchor``.
+    """
+
+    backups: tuple[str, ...] = ()
+    log: tuple[str, ...] = ()
+    anchor: tuple[str, ...] = ()
+
+    @property
+    def of_change(self) -> tuple[str, ...]:
+        """Of a command that changes something."""
+        return (*self.backups, *self.record)
+
+    @property
+    def record(self) -> tuple[str, ...]:
+        """Of a command that keeps no backup, and a record."""
+        return (*self.log, *self.anchor)
+
+    @property
+    def of_search(self) -> tuple[str, ...]:
+        """Of a command that looks for backups."""
+        return (*self.backups, *self.log)
+
+
 class RepeatedOptions(msgspec.Struct, frozen=True):
     """What a command must repeat so that it looks at the same data in the same way; never a password.
 
@@ -25,6 +54,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         reading: ``--encryption-config`` and ``--kubernetes-version``, where they were given.
         changing: ``--main-endpoints``, for commands that change something.
         servers: ``--kubeconfig`` and which API servers of it were asked; empty where none was.
+        kept: Where a change keeps what it replaces, and its record; nothing where nobody said.
         keeps_configuration: A server of k3s or RKE2 keeps its EncryptionConfiguration there, encrypted with its token.
     """
 
@@ -33,6 +63,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
     reading: tuple[str, ...] = ()
     changing: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
+    kept: KeptOptions = KeptOptions()
     keeps_configuration: bool = False
 
     @property
@@ -111,7 +142,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
     def _dry_run(self, *words: str, reading: Sequence[str] | None = None) -> str:
         """Return the dry run of a change to the live etcd, with another way of reading where one is given; or ""."""
         how = self._deciding if reading is None else reading
-        words = ("etcdfix", *words, *self._live, *self.layout, *how, *self.changing)
+        words = ("etcdfix", *words, *self._live, *self.layout, *how, *self.changing, *self.kept.of_change)
         return self._change([*words, "--reason", "REASON", "--dry-run"])
 
     def _look(self, command: str, *words: str) -> str:
@@ -176,16 +207,16 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
             revision: Of etcd, at which to read it; 0 for the one that was read.
         """
         where = (*self.now, "--revision", str(revision)) if revision else self.source
+        log = self.kept.log if "--reveal" in options else ()
         return quote_command(
-            ["etcdfix", "get", *where, *self.layout, *self.reading, *key_arguments(key), *options]
+            ["etcdfix", "get", *where, *self.layout, *self.reading, *log, *key_arguments(key), *options]
         )
 
     def recover(self, token_files: Sequence[str], *options: str) -> str:
         """Return the command that recovers a configuration from the datastore of k3s or RKE2, with further options."""
         tokens = [word for file in token_files for word in ("--token-file", file)]
-        return quote_command(
-            ["etcdfix", "encryption", "recover", *tokens, *self.source, *self.layout, *self.reading, *options]
-        )
+        how = (*self.source, *self.layout, *self.reading, *self.kept.log)
+        return quote_command(["etcdfix", "encryption", "recover", *tokens, *how, *options])
 
     def impact(self, key: bytes) -> str:
         """Return the command that shows what a deletion sets off."""
@@ -206,7 +237,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
 
     def deletions(self) -> Callable[[bytes], str]:
         """Return what makes :meth:`delete` of one key after the other."""
-        words = [*self._live, *self.layout, *self._deciding, *self.changing]
+        words = [*self._live, *self.layout, *self._deciding, *self.changing, *self.kept.of_change]
         rest = self._change([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
         return lambda key: rest and f"etcdfix delete {quote_command(key_arguments(key))} {rest}"
 
@@ -274,12 +305,15 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
 
     def copies_of_report(self, report: str, *options: str) -> str:
         """Return the command that looks for every copy of what a saved report found."""
-        words = ["etcdfix", "copies", "--from-report", report, *self.source, *self.layout, *self.reading]
-        return quote_command([*words, *options])
+        return self._copies(["--from-report", report], *options)
 
     def copies(self, key: bytes, *options: str) -> str:
         """Return the command that looks for every copy of one object, with further options behind it."""
-        return self._look("copies", *key_arguments(key), *options)
+        return self._copies([], *key_arguments(key), *options)
+
+    def _copies(self, first: Sequence[str], *options: str) -> str:
+        how = (*self.source, *self.layout, *self.reading, *self.kept.of_search)
+        return quote_command(["etcdfix", "copies", *first, *how, *options])
 
     def rescue(self, words: Sequence[str], directory: str = "DIR", *options: str) -> str:
         """Return the command that saves what API servers still hold in memory.
@@ -291,7 +325,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         """
         prefix = self.layout[:2] if self.layout[:1] == ("--etcd-prefix",) else ()
         places = (*self.asking, "--save-dir", directory, "--reveal")
-        return quote_command(["etcdfix", "rescue", *words, *prefix, *places, *options])
+        return quote_command(["etcdfix", "rescue", *words, *prefix, *places, *self.kept.record, *options])
 
     def heal(self, words: Sequence[str], directory: str = "DIR") -> str:
         """Return the dry run of having an API server write anew what it holds; see :meth:`rescue`."""
@@ -299,7 +333,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         # An encryption key is lost: there is a configuration, with the key of today.
         reading = self.reading if "--encryption-config" in self.reading else self.with_configuration
         source = self.now if self.of_kine else self._live
-        options = (*source, *self.layout, *reading, *self.changing)
+        options = (*source, *self.layout, *reading, *self.changing, *self.kept.of_change)
         return quote_command(
             ["etcdfix", "heal", *words, *places, *options, "--reason", "REASON", "--dry-run"]
         )

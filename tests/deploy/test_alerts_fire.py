@@ -13,9 +13,11 @@ import pytest
 import yaml
 
 from etcdfix.cli.root import run
+from tests.support.bbolt_writer import database, put
 from tests.support.collecting import ALPHA
 from tests.support.kubelet import DEPLOY, REPOSITORY
 from tests.support.metrics import Samples, read_metrics, value
+from tests.support.objects import allocation, namespace_object
 
 PRACTICE = REPOSITORY / "fixtures" / "practice"
 HEALTHY = ["--snapshot", PRACTICE / "healthy.db.gz", "--encryption-config", PRACTICE / "enc.yaml"]
@@ -106,6 +108,23 @@ def test_findings_that_are_not_all(scan: Scan, firing: Firing) -> None:
     assert found == {"EtcdfixBreaksNow", "EtcdfixFindings", "EtcdfixUndetermined"}
 
 
+def test_what_keeps_an_api_server_from_starting(scan: Scan, firing: Firing, tmp_path: Path) -> None:
+    """Which node ports are taken: no LIST reads that, and an API server that starts does."""
+    snapshot = tmp_path / "snapshot.db"
+    healthy = {
+        b"/registry/namespaces/kube-system": namespace_object("kube-system"),
+        b"/registry/ranges/servicenodeports": allocation(),
+    }
+    damaged = healthy | {b"/registry/ranges/servicenodeports": allocation()[:-4] + b"\xff\xff\xff\xff"}
+    for values, expected in (
+        (healthy, set()),
+        (damaged, {"EtcdfixBreaksAtRestart", "EtcdfixFindings"}),
+    ):
+        records = [put(number, key, value) for number, (key, value) in enumerate(values.items(), start=2)]
+        snapshot.write_bytes(database(records))
+        assert firing((scan("--snapshot", snapshot, "--no-encryption"), 2), at=2) == expected
+
+
 def test_what_a_baseline_knows_is_no_new_finding_and_still_breaks(
     scan: Scan, firing: Firing, tmp_path: Path
 ) -> None:
@@ -152,3 +171,11 @@ def test_a_rotation_that_was_not_finished(scan: Scan, firing: Firing) -> None:
     assert value(samples, "etcdfix_scan_stale_keys") > 0
     assert "EtcdfixStaleValues" not in firing((samples, 24), at=24)
     assert "EtcdfixStaleValues" in firing((samples, 8 * 24), at=8 * 24)
+
+
+def test_every_alert_is_made_to_fire() -> None:
+    """A new one needs a situation above."""
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text())
+    alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
+    named = Path(__file__).read_text()
+    assert {alert for alert in alerts if f'"{alert}"' not in named} == set()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import tomllib
 
 import pytest
@@ -14,6 +15,9 @@ import pytest
 from tests.support.kubelet import DEPLOY, REPOSITORY, pods
 
 Instruction = tuple[str, str]
+LOCKS = ("docs/release/build-requirements.txt", "docs/release/requirements.txt")
+_TAKING = {"install", "download", "wheel"}
+_WITH_A_VALUE = {"-r", "--requirement", "--python", "--wheel-dir", "--only-binary"}
 
 
 def instructions() -> list[Instruction]:
@@ -80,7 +84,7 @@ def test_only_what_the_wheel_is_made_of_goes_in() -> None:
     """Nothing that lies about in a checkout: no report, no configuration, no .git."""
     copied = [rest.split()[:-1] for word, rest in stages()[0] if word == "COPY"]
     sources = {source for row in copied for source in row}
-    assert sources == {"pyproject.toml", "README.md", "LICENSE", "docs/causes", "etcdfix"}
+    assert sources == {"pyproject.toml", "README.md", "LICENSE", "docs/causes", "etcdfix", *LOCKS}
     assert "ADD" not in {word for word, _ in instructions()}
     ignored = (DEPLOY / "Containerfile.dockerignore").read_text().split("\n")
     assert {line.removeprefix("!") for line in ignored if line.startswith("!")} == sources
@@ -89,6 +93,81 @@ def test_only_what_the_wheel_is_made_of_goes_in() -> None:
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     needed = {*wheel["packages"], *wheel["force-include"], project["project"]["readme"]}
     assert needed | set(project["project"]["license-files"]) <= sources
+
+
+def of_pip(command: str) -> tuple[set[str], list[str], set[str]] | None:
+    """Return the flags, the values of ``-r`` and the other words of a pip that takes packages; None for another."""
+    words = shlex.split(command)
+    at = next((at for at, word in enumerate(words) if re.fullmatch(r"(.*/)?pip[0-9.]*", word)), None)
+    if at is None:
+        return None
+    flags, locks, others = set(), [], []
+    rest = iter(words[at + 1 :])
+    for word in rest:
+        value = next(rest) if word in _WITH_A_VALUE else ""
+        if word in {"-r", "--requirement"}:
+            locks.append(value)
+        elif word.startswith("-"):
+            flags.add(word)
+        else:
+            others.append(word)
+    return (flags, locks, set(others[1:])) if others and others[0] in _TAKING else None
+
+
+def unpinned(command: str) -> bool:
+    """Say whether a command takes a package that no lock names by its digest.
+
+    It may take what locks name; or, from no index, what was copied or built before, without what that needs.
+    """
+    found = of_pip(command)
+    if found is None:
+        return "pip" in command and any(taking in command.split() for taking in _TAKING)
+    flags, locks, others = found
+    if locks:
+        return bool(others) or "--require-hashes" not in flags or not set(locks) <= set(LOCKS)
+    alone = {"--no-deps", "--no-index"} <= flags and others <= {".", "/wheels/*.whl"}
+    # Else what builds it would be asked of the index, whatever --no-index says of the rest.
+    return not alone or ("." in others and "--no-build-isolation" not in flags)
+
+
+def commands() -> list[str]:
+    return [
+        command.strip()
+        for stage in stages()
+        for word, rest in stage
+        if word == "RUN"
+        for command in re.split(r"&&|;|\|", rest)
+    ]
+
+
+def test_all_that_is_installed_is_pinned_by_its_digest() -> None:
+    assert [command for command in commands() if unpinned(command)] == []
+    taken = [lock for command in commands() if (found := of_pip(command)) for lock in found[1]]
+    assert sorted(taken) == sorted(LOCKS)
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    assert project["build-system"]["requires"] == ["hatchling"]
+    assert re.search("^hatchling==", (REPOSITORY / LOCKS[0]).read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("command", "is_unpinned"),
+    [
+        ("pip install click", True),
+        ("python -m pip install -r docs/release/requirements.txt", True),
+        ("python -m pip install --require-hashes -r other.txt", True),
+        ("python -m pip install --require-hashes -r docs/release/requirements.txt click", True),
+        ("python -m pip wheel --no-deps --wheel-dir /wheels .", True),
+        ("python -m pip wheel --no-deps --no-index --wheel-dir /wheels .", True),
+        ("python -m pip --python /opt/e/bin/python install --only-binary :all: /wheels/*.whl", True),
+        ("python -m pip install --no-index /wheels/*.whl", True),
+        ("python -m pip install --require-hashes -r docs/release/requirements.txt", False),
+        ("python -m pip install --no-deps --no-index /wheels/*.whl", False),
+        ("python -m pip check", False),
+        ("python -m venv --without-pip /opt/etcdfix", False),
+    ],
+)
+def test_what_is_not_pinned_is_known(command: str, is_unpinned: bool) -> None:
+    assert unpinned(command) is is_unpinned
 
 
 @pytest.mark.parametrize("path", sorted(DEPLOY.iterdir()), ids=lambda path: path.name)

@@ -38,6 +38,28 @@ def is_outside(target: str) -> bool:
     return bool(urlsplit(target).scheme or urlsplit(target).netloc)
 
 
+@pytest.mark.parametrize("required", [False, True])
+def test_with_a_network_it_is_built_only_where_that_may_be(
+    tmp_path_factory: pytest.TempPathFactory, site: Path, monkeypatch: pytest.MonkeyPatch, required: bool
+) -> None:
+    monkeypatch.setattr("tests.support.site.apart", lambda: None)
+    monkeypatch.setenv("ETCDFIX_REQUIRE_APART", "1" if required else "")
+    if required:
+        with pytest.raises(AssertionError, match="to be built without a network"):
+            built_site(tmp_path_factory)
+    else:
+        assert built_site(tmp_path_factory) == site
+
+
+def test_ci_builds_it_here_alone_and_without_a_network() -> None:
+    """Its own run of Sphinx took the time of this one, and looked at less."""
+    script = (REPOSITORY / ".ci" / "run").read_text()
+    assert "export ETCDFIX_REQUIRE_BROWSER=1 ETCDFIX_REQUIRE_APART=1\n" in script
+    (passed_on,) = re.findall(r"^for name in (.*); do$", script, re.MULTILINE)
+    assert "ETCDFIX_REQUIRE_APART" in passed_on.split()
+    assert "sphinx" not in script
+
+
 def test_every_page_is_on_the_site(built: dict[str, Page]) -> None:
     expected = {page.relative_to(REPOSITORY).with_suffix(".html").as_posix() for page in pages()}
     assert expected == set(built) - {"index.html", "search.html", *WITHOUT_LINK}

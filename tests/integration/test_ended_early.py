@@ -251,7 +251,16 @@ def test_a_signal_gives_the_partial_report(
     target = tmp_path / "report.json"
     target.write_text("of last night")
     scan = start(
-        "scan", "-o", "json", "--output-file", target, "--endpoints", proxy.endpoint, "--jobs", str(jobs)
+        "scan",
+        "-q",
+        "-o",
+        "json",
+        "--output-file",
+        target,
+        "--endpoints",
+        proxy.endpoint,
+        "--jobs",
+        str(jobs),
     )
     assert asked.wait(30)
     time.sleep(1.5)  # the first page is worked on
@@ -325,7 +334,17 @@ def reported(full: EtcdServer, tmp_path: Path) -> Iterator[Path]:
     full.put_all((key, b"broken") for key in keys)
     report = tmp_path / "report.json"
     code, _out, err = finish(
-        start("scan", "-o", "json", "--no-encryption", "--output-file", report, "--endpoints", full.endpoint)
+        start(
+            "scan",
+            "-q",
+            "-o",
+            "json",
+            "--no-encryption",
+            "--output-file",
+            report,
+            "--endpoints",
+            full.endpoint,
+        )
     )
     assert (code, err) == (1, "")
     yield report
@@ -340,7 +359,7 @@ def test_a_plan_that_is_ended_says_of_each_finding_that_it_was_not_looked_at(
     proxy, asked = slow
     target = tmp_path / "plan.json"
     plan = start(
-        "plan", "--from-report", reported, "--no-encryption", "--endpoints", proxy.endpoint, "-o", "json",
+        "plan", "-q", "--from-report", reported, "--no-encryption", "--endpoints", proxy.endpoint, "-o", "json",
         "--output-file", target, *(["--timeout", "4s"] if end == "--timeout" else []),
     )  # fmt: skip
     assert asked.wait(30)

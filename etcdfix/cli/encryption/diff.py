@@ -10,7 +10,7 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output_options import report_options
-from etcdfix.inputs.outputfile import destination
+from etcdfix.cli.report_place import report_place
 from etcdfix.operations.look.encryption.diff import diff_files
 from etcdfix.reports.formats.configurations import DIFF_FORMATS
 
@@ -31,8 +31,7 @@ def command(*, files: tuple[Path, ...], output: str, output_file: Path | None) -
     Resource by resource, by fingerprints: which key writes, which ones read. Above all, whether one file writes what
     another one cannot read. Reads the files alone, and shows no key material.
     """
-    with destination(output_file, files) as stream:
+    with report_place(output_file, files, output) as place:
         report = diff_files(files)
-        DIFF_FORMATS[output](report, stream)
-        stream.flush()
+        place.write(DIFF_FORMATS, report)
     return ExitCode.FINDINGS if report.differences else ExitCode.NOTHING_WRONG

@@ -10,7 +10,7 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output_options import report_options
-from etcdfix.inputs.outputfile import destination
+from etcdfix.cli.report_place import report_place
 from etcdfix.operations.look.encryption.lint import lint_file
 from etcdfix.reports.formats.configurations import LINT_FORMATS
 
@@ -37,10 +37,9 @@ def command(*, file: Path, fail_on: str, output: str, output_file: Path | None) 
     what it seems to: identity first, secrets in no rule, a key that can be guessed, two keys of one name. The rest is
     advice.
     """
-    with destination(output_file, [file]) as stream:
+    with report_place(output_file, [file], output) as place:
         report = lint_file(file)
-        LINT_FORMATS[output](report, stream)
-        stream.flush()
+        place.write(LINT_FORMATS, report)
     counted = _LEVELS[: _LEVELS.index(fail_on) + 1]
     found = any(finding.level in counted for finding in report.findings)
     return ExitCode.FINDINGS if found else ExitCode.NOTHING_WRONG

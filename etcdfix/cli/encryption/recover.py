@@ -13,11 +13,12 @@ from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.opened import read_files
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
+from etcdfix.cli.places import record_paths
 from etcdfix.cli.progress import progress_of
+from etcdfix.cli.report_place import report_place
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.encryption.server_token import EMPTY_TOKEN, load_token
 from etcdfix.errors import ConfigurationError
-from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.encryption.bootstrap_log import read_logs
 from etcdfix.operations.look.encryption.recover import RecoverRequest, find_configurations, try_recovered
 from etcdfix.operations.look.encryption.recovered_files import save_configurations
@@ -108,7 +109,7 @@ def command(
         for warning in token.warnings:
             say(warning)
     request = RecoverRequest(
-        **inputs.reading_fields(configuration),
+        **inputs.reading_fields(configuration, places=record_paths({"audit_log": audit_log})),
         tokens=(*(form for token in tokens for form in token.tokens), EMPTY_TOKEN),
         token_files=tuple(token.path for token in tokens),
         scope=wanted,
@@ -116,7 +117,7 @@ def command(
     )
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, (*read_files(inputs), *token_files)) as stream,
+        report_place(output_file, (*read_files(inputs), *token_files), output) as place,
     ):
         logged = read_logs(logs, source, request, request.tokens, progress=progress_of(source))
         found = find_configurations(source, request, logged)
@@ -134,8 +135,7 @@ def command(
                 source, request, found, saved=saved, plugins=plugins, progress=progress_of(source)
             )
         report = outcome.report
-        RECOVER_FORMATS[output](report, stream, max_rows)
-        stream.flush()
+        place.write(RECOVER_FORMATS, report, max_rows)
     say_incomplete(report.incomplete_reasons)
     if outcome.tried is not None and outcome.tried.whole.ended is not None:
         return outcome.tried.whole.ended.exit_code

@@ -101,13 +101,17 @@ def command(
         report=load_report(from_report) if from_report is not None else None,
     )
     theirs = [candidate.configuration for candidate in candidates]
-    files = (from_report, *(Path(one.path) for one in theirs))
-    with open_all(inputs, output_file, configuration, *theirs, besides=files) as (source, stream, plugins):
+    besides = (from_report, *(Path(one.path) for one in theirs))
+    with open_all(inputs, output_file, output, configuration, *theirs, besides=besides) as (
+        source,
+        place,
+        plugins,
+    ):
         tried = try_candidates(source, request, plugins=plugins, progress=progress_of(source), jobs=jobs)
         whole, report = tried.whole, tried.report
         if not whole.below_prefix:
             nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
-        TRY_FORMATS[output](report, stream, max_rows)
+        place.write(TRY_FORMATS, report, max_rows)
     say_incomplete(report.incomplete_reasons)
     if whole.ended is not None:
         return whole.ended.exit_code

@@ -69,7 +69,8 @@ def command(
         backup_directories=backup_dirs,
         snapshots=also_snapshots,
     )
-    with open_all(inputs, output_file, configuration, besides=also_snapshots) as (source, stream, plugins):
+    besides = also_snapshots
+    with open_all(inputs, output_file, output, configuration, besides=besides) as (source, place, plugins):
         found = encryption_usage(
             source,
             request,
@@ -81,7 +82,7 @@ def command(
         whole, report = found.whole, found.report
         if not whole.below_prefix:
             nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
-        USAGE_FORMATS[output](report, stream, max_rows)
+        place.write(USAGE_FORMATS, report, max_rows)
     say_incomplete(report.incomplete_reasons)
     if whole.ended is not None:
         return whole.ended.exit_code

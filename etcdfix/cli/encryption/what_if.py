@@ -57,16 +57,16 @@ def command(*, new_config: Path, output: str, output_file: Path | None, max_rows
         new=new,
         no_encryption=inputs.no_encryption,
     )
-    with open_all(inputs, output_file, configuration, new, besides=(new_config,)) as (
+    with open_all(inputs, output_file, output, configuration, new, besides=(new_config,)) as (
         source,
-        stream,
+        place,
         plugins,
     ):
         found = what_if(source, request, plugins=plugins, progress=progress_of(source))
         whole, report = found.whole, found.report
         if not whole.below_prefix:
             nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
-        WHAT_IF_FORMATS[output](report, stream, max_rows)
+        place.write(WHAT_IF_FORMATS, report, max_rows)
     say_incomplete(report.incomplete_reasons)
     if whole.ended is not None:
         return whole.ended.exit_code

@@ -11,8 +11,8 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say, say_incomplete
+from etcdfix.cli.report_place import report_place
 from etcdfix.inputs.inputfile import STANDARD_INPUT
-from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.diff_reports import diff_reports
 from etcdfix.reports.formats.report_diff import DIFF_FORMATS
 
@@ -41,10 +41,9 @@ def command(*, earlier: Path, later: Path, output: str, output_file: Path | None
     """
     if earlier == later == STANDARD_INPUT:
         raise click.UsageError("- is standard input, and only one of the reports can come from there")
-    with destination(output_file, [earlier, later]) as stream:
+    with report_place(output_file, [earlier, later], output) as place:
         report = diff_reports(earlier, later)
-        DIFF_FORMATS[output](report, stream, max_rows)
-        stream.flush()
+        place.write(DIFF_FORMATS, report, max_rows)
     if report.later.generated_at < report.earlier.generated_at:
         say("the report that was named second was made before the first one: is that meant?")
     say_incomplete(report.incomplete_reasons)

@@ -17,9 +17,9 @@ from etcdfix.cli.last_words import say_last_words
 from etcdfix.cli.metrics_file import Attempt, with_metrics_file
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say_incomplete
+from etcdfix.cli.report_place import report_place
 from etcdfix.inputs.clusterlist import load_cluster_list
 from etcdfix.inputs.inputfile import STANDARD_INPUT
-from etcdfix.inputs.outputfile import destination
 from etcdfix.model import Outcome
 from etcdfix.operations.look.fleet import ExpectedReport, expected_of_list, merge_fleet, oldest_of
 from etcdfix.operations.look.merge_shards import merge_shards, open_shards
@@ -89,13 +89,13 @@ def command(
     expected = _expected(files, clusters, directory)
     now = datetime.now(UTC)
     oldest = oldest_of(max_age, now) if max_age is not None else None
-    with destination(output_file, [clusters, *(one.path for one in expected)]) as stream:
+    with report_place(output_file, [clusters, *(one.path for one in expected)], output) as place:
         report = merge_fleet(expected, oldest=oldest, now=now)
         if output == _JUNIT:
-            write_fleet_junit(report, stream, max_rows, counted=fail_on)
+            write_fleet_junit(report, place.stream, max_rows, counted=fail_on)
+            place.sum_up(lambda stream: FLEET_FORMATS["table"](report, stream, max_rows))
         else:
-            FLEET_FORMATS[output](report, stream, max_rows)
-        stream.flush()
+            place.write(FLEET_FORMATS, report, max_rows)
     say_incomplete(report.incomplete_reasons)
     return fleet_exit_code(report, fail_on)
 
@@ -114,11 +114,10 @@ def _merge_shards(
         raise click.UsageError("a shard is read twice, and standard input only once: save it to a file")
     shards, problems = open_shards(files)
     private = any(shard.reveals_key_ids for shard in shards)
-    with destination(output_file, files, private=private) as stream:
-        reporter = SCAN_FORMATS[output](stream, max_rows)
+    with report_place(output_file, files, output, private=private) as place:
+        reporter = place.listening(SCAN_FORMATS[output](place.stream, max_rows))
         reporter.heed(fail_on)
         result = merge_shards(shards, problems, reporter, max_causes=max_rows)
-        stream.flush()
     attempt.take(result, seconds=seconds_between(result.generated_at, result.finished_at))
     say_last_words(result, fail_on)
     # Where something lacks, it is not known whether anything was examined.

@@ -14,8 +14,8 @@ from etcdfix.cli.filters import refuse_filtered
 from etcdfix.cli.last_words import say_hidden
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say_incomplete
+from etcdfix.cli.report_place import report_place
 from etcdfix.inputs.inputfile import STANDARD_INPUT
-from etcdfix.inputs.outputfile import destination
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.operations.look.render import FOR_TERMINALS, SCAN_KIND, kind_of, render_document, render_scan
 from etcdfix.reports.base import Reporter
@@ -23,6 +23,7 @@ from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.formats.of_saved import SAVED_KINDS
 from etcdfix.reports.formats.plan_table import write_plan_table
+from etcdfix.reports.head import plan_counts
 from etcdfix.reports.model import Header
 from etcdfix.reports.planfile import load_plan
 from etcdfix.text.safetext import quote_command
@@ -55,13 +56,13 @@ def command(*, file: Path, output: str, output_file: Path | None, max_rows: int)
     if output not in forms:
         raise click.UsageError(f"a {kind} has no -o {output}; it has {', '.join(forms)}")
     filters = hidden = None
-    with destination(output_file, [file]) as stream:
+    with report_place(output_file, [file], output) as place:
         if kind == SCAN_KIND:
 
             def make(head: Header) -> Reporter:
                 if head.scope.filters is not None:
                     refuse_filtered(output)
-                return SCAN_FORMATS[output](stream, max_rows)
+                return place.listening(SCAN_FORMATS[output](place.stream, max_rows))
 
             head, end = render_scan(file, make, plain=output in FOR_TERMINALS)
             filters, hidden, reasons = head.scope.filters, end.hidden, end.incomplete_reasons
@@ -69,13 +70,14 @@ def command(*, file: Path, output: str, output_file: Path | None, max_rows: int)
             plan = load_plan(file)
             reasons = plan.incomplete_reasons
             if output == "json":
-                write_plan_json(stream, plan)
+                write_plan_json(place.stream, plan)
             else:
                 again = quote_command(["etcdfix", "report", "render", str(file), "-o", "json"])
-                write_plan_table(stream, plan, max_rows, json_file=again)
+                write_plan_table(place.stream, plan, max_rows, json_file=again)
+            place.sentence = plan_counts(plan)
         else:
-            reasons = render_document(file, kind, output, stream, max_rows)
-        stream.flush()
+            reasons = render_document(file, kind, output, place.stream, max_rows)
+            place.sum_up(lambda stream: render_document(file, kind, "table", stream, max_rows))
     say_incomplete(reasons)
     say_hidden(filters, hidden)
     return int(ExitCode.INCOMPLETE if reasons else ExitCode.NOTHING_WRONG)

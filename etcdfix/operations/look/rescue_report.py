@@ -33,16 +33,15 @@ class Afterwards(msgspec.Struct, frozen=True, kw_only=True):
     """What the commands for afterwards repeat.
 
     Attributes:
-        again: Where etcd is, how it is read, which API servers were asked; as far as that is known.
+        again: Where etcd is, how it is read, which API servers were asked, where it is recorded; as far as that is
+            known.
         report: The report that named the objects, as given; "" for none.
         keys: Keys that were named, as words of a command.
-        record: Options that say where the rescue is recorded.
     """
 
     again: RepeatedOptions = RepeatedOptions()
     report: str = ""
     keys: tuple[str, ...] = ()
-    record: tuple[str, ...] = ()
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -62,7 +61,7 @@ def next_steps(
         all_asked: There is no server that could not be asked.
     """
     again, states = afterwards.again, {one.state for one in objects.values()}
-    once_more = again.rescue(afterwards.named, directory, *afterwards.record)
+    once_more = again.rescue(afterwards.named, directory)
     not_said = bool(states & {Rescued.NOT_ASKED, Rescued.REFUSED})
     older = any(one.fit is Fit.OLDER for one in objects.values())
     if not_said or older:

@@ -257,6 +257,15 @@ def test_what_is_saved_is_for_its_owner_marked_and_on_record(k3s: K3s, tmp_path:
     assert len(logged(tmp_path)) == 4
 
 
+def test_the_next_step_is_recorded_where_it_was_said(k3s: K3s, tmp_path: Path) -> None:
+    k3s.keep(OLD)
+    k3s.secret("web", OLD_KEY, OLD_NAME)
+    log = tmp_path / "my audit.jsonl"
+    told = k3s.recover("--audit-log", log).out
+    assert f"--audit-log '{log}' --save-dir DIR" in told
+    assert "--audit-log" not in k3s.recover().out
+
+
 def test_a_saved_configuration_reads_and_never_writes(
     k3s: K3s, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -209,8 +209,7 @@ def test_a_closed_standard_output_is_a_usage_error(arguments: list[str], lines: 
 
 def test_a_file_needs_no_standard_output(tmp_path: Path) -> None:
     report = tmp_path / "report"
-    done = etcdfix(
-        "scan", "--snapshot", SNAPSHOT, "pods", "-o", "name", "--output-file", str(report), closed=">&-"
-    )
+    words = ("scan", "--snapshot", SNAPSHOT, "pods", "-q", "-o", "name", "--output-file", str(report))
+    done = etcdfix(*words, closed=">&-")
     assert (done.returncode, done.stderr) == (1, "")
     assert report.read_text().startswith("/registry/pods/")

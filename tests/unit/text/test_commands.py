@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import KeptOptions, RepeatedOptions
 
 ACCESS = ("--cacert", "ca", "--cert", "c", "--key", "k", "--user", "root")
 
@@ -64,3 +65,32 @@ def test_no_command_writes_to_kine() -> None:
         "etcdfix get --kine 'my state.db' --revision 5 --no-encryption /registry/secrets/shop/web"
     )
     assert again.history(key).startswith("etcdfix history --kine 'my state.db'")
+
+
+def test_every_command_names_the_places_that_it_has_options_for() -> None:
+    key, report = b"/registry/secrets/shop/web", ("--from-report", "scan.json")
+    again = RepeatedOptions(
+        source=("--endpoints", "one:1"),
+        kept=KeptOptions(("--backup-dir", "B"), ("--audit-log", "L"), ("--audit-anchor", "journald")),
+    )
+    change = "--backup-dir B --audit-log L --audit-anchor journald --reason REASON"
+    of_file = msgspec.structs.replace(again, source=("--snapshot", "old.db"))
+    for command in (
+        again.delete(key), again.repair(key), again.reencrypt(key, "c.yaml"), again.restore(key, 5),
+        again.restore_from_key(b"/registry/secrets/shop/other", key), of_file.restore_from_file(key),
+        again.heal(report),
+    ):  # fmt: skip
+        assert command.count(change) == 1, command
+        assert command.count("--audit-log") == 1
+    assert again.rescue(report).endswith(" --reveal --audit-log L --audit-anchor journald")
+    for command in (again.copies(key), again.copies_of_report("scan.json")):
+        assert "--backup-dir B --audit-log L" in command
+        assert "--audit-anchor" not in command
+    assert again.recover(["T"], "--save-dir", "D").endswith("--audit-log L --save-dir D")
+    assert "--audit-log L" in again.get(key, "--reveal")
+    for command in (
+        again.get(key), again.scan(key), again.explain(key), again.history(key), again.impact(key), again.orphans(),
+        again.plan("scan.json", "plan.json"),
+    ):  # fmt: skip
+        assert not {"--backup-dir", "--audit-log", "--audit-anchor"} & set(command.split())
+    assert not {"--backup-dir", "--audit-log", "--audit-anchor"} & set(again.after_change())

@@ -321,7 +321,7 @@ def _next(request: UsageRequest, uses: _Uses, keys: Sequence[KeyUsage]) -> Remed
     if request.configuration is None:
         return Remedy(
             "Look again with the EncryptionConfiguration of the API servers: it says which encryption keys there are",
-            _command(again, "usage", reading=again.with_configuration),
+            _command(again, "usage", *_also_looked_into(request), reading=again.with_configuration),
             "",
         )
     if uses.failing or uses.undetermined:
@@ -345,6 +345,15 @@ def _next(request: UsageRequest, uses: _Uses, keys: Sequence[KeyUsage]) -> Remed
             "",
         )
     return None
+
+
+def _also_looked_into(request: UsageRequest) -> Iterator[str]:
+    for option, paths in (
+        ("--backup-dir", request.backup_directories),
+        ("--also-snapshot", request.snapshots),
+    ):
+        for path in paths:
+            yield from (option, str(path))
 
 
 def _command(again: RepeatedOptions, name: str, *options: str, reading: Sequence[str] | None = None) -> str:

@@ -9,7 +9,7 @@ import pytest
 from etcdfix.operations.look.rescue_report import Afterwards, next_steps
 from etcdfix.reports.rescue_model import Rescued, RescuedObject
 from etcdfix.rescued import Fit
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import KeptOptions, RepeatedOptions
 
 ONE, TWO = b"/kubernetes.io/secrets/shop/one", b"/kubernetes.io/secrets/shop/two"
 API = (
@@ -22,11 +22,14 @@ API = (
 )
 LAYOUT = ("--etcd-prefix", "/kubernetes.io")
 READING = ("--encryption-config", "enc.yaml")
-LIVE = RepeatedOptions(source=("--endpoints", "10.0.0.1:2379"), layout=LAYOUT, reading=READING, servers=API)
-RECORD = ("--audit-log", "/srv/audit.jsonl")
-OF_REPORT = Afterwards(again=LIVE, report="scan.json", record=RECORD)
+KEPT = KeptOptions(log=("--audit-log", "/srv/audit.jsonl"))
+LIVE = RepeatedOptions(
+    source=("--endpoints", "10.0.0.1:2379"), layout=LAYOUT, reading=READING, servers=API, kept=KEPT
+)
+RECORD = KEPT.log
+OF_REPORT = Afterwards(again=LIVE, report="scan.json")
 OF_KEYS = Afterwards(
-    again=RepeatedOptions(layout=LAYOUT, servers=API), keys=(ONE.decode(), TWO.decode()), record=RECORD
+    again=RepeatedOptions(layout=LAYOUT, servers=API, kept=KEPT), keys=(ONE.decode(), TWO.decode())
 )
 """Of etcd, nothing but the prefix is known."""
 
@@ -78,7 +81,7 @@ def test_what_is_saved_is_healed() -> None:
     (heal,) = commands(OF_REPORT, Rescued.SAVED, Rescued.ALREADY_SAVED)
     assert heal == [
         "heal", "--from-report", "scan.json", "--saved", "/srv/saved", *API, *LIVE.source, *LAYOUT, *READING,
-        "--reason", "REASON", "--dry-run",
+        *RECORD, "--reason", "REASON", "--dry-run",
     ]  # fmt: skip
     (heal,) = commands(OF_KEYS, Rescued.SAVED, Rescued.SAVED)
     assert heal[:2] == ["heal", ONE.decode()]
@@ -94,16 +97,16 @@ def test_what_is_saved_is_healed() -> None:
 def test_what_no_server_holds_may_be_elsewhere() -> None:
     states = (Rescued.NOT_HELD, Rescued.NOT_HELD)
     assert commands(OF_REPORT, *states) == [
-        ["copies", "--from-report", "scan.json", *LIVE.source, *LAYOUT, *READING, *API]
+        ["copies", "--from-report", "scan.json", *LIVE.source, *LAYOUT, *READING, *RECORD, *API]
     ]
-    assert commands(OF_KEYS, *states) == [["copies", *LAYOUT, ONE.decode(), TWO.decode(), *API]]
+    assert commands(OF_KEYS, *states) == [["copies", *LAYOUT, *RECORD, ONE.decode(), TWO.decode(), *API]]
     assert [words[0] for words in commands(OF_REPORT, Rescued.SAVED, Rescued.NOT_HELD, all_asked=False)] == [
         "heal", "rescue", "copies",
     ]  # fmt: skip
 
 
 def test_kine_is_healed_where_it_is() -> None:
-    kine = RepeatedOptions(source=("--kine", "/srv/state.db"), reading=READING, servers=API)
+    kine = RepeatedOptions(source=("--kine", "/srv/state.db"), reading=READING, servers=API, kept=KEPT)
     objects = {ONE: rescued(Rescued.SAVED)}
     (step,) = next_steps(Afterwards(again=kine, report="scan.json"), objects, "/srv/saved", all_asked=True)
     assert "--kine /srv/state.db" in step.command

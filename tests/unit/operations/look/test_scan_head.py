@@ -18,6 +18,7 @@ from etcdfix.model import StoredValue
 from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.reports.baseline import Baseline, load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
+from etcdfix.reports.summing_up import SummingUp
 from etcdfix.scope import ScopeRequest
 from etcdfix.text.commands import RepeatedOptions
 from tests.support.examinations import LAYOUT
@@ -350,6 +351,11 @@ def test_a_key_whose_name_may_be_damaged_is_not_nothing() -> None:
     assert head(readable(3) | odd) == [
         "NOTHING IS PROVEN WRONG with 4 objects in the snapshot; 1 warning: see below."
     ]
+    told: list[str] = []
+    request = ScanRequest(layout=LAYOUT, scope=ScopeRequest(()), configuration=CONFIGURATION)
+    reporter = SummingUp(SCAN_FORMATS["json"](io.BytesIO(), 100), told.append)
+    run_scan(MemorySource(KUBE_SYSTEM | readable(3) | odd), request, reporter)
+    assert told == ["NOTHING IS PROVEN WRONG with 4 objects in the snapshot; 1 warning: see there."]
 
 
 def test_names_that_a_stranger_chose_act_upon_nothing() -> None:

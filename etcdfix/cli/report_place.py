@@ -1,0 +1,96 @@
+"""Where a report goes, and one line about it once it stands in a file: for every command with ``--output-file``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Concatenate, ParamSpec, TypeVar
+
+from etcdfix.cli.output import say
+from etcdfix.inputs.outputfile import destination, is_file_by_itself
+from etcdfix.reports.base import FirstLine, Reporter
+from etcdfix.reports.summing_up import SummingUp
+from etcdfix.text.notes import Note
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_TABLE = "table"
+
+
+class ReportPlace:
+    """Where a report goes, and what is said of it where nobody sees it written.
+
+    Attributes:
+        stream: Where it goes.
+        form: As named by ``-o``.
+        sentence: With what the report begins as text; "" where nobody told yet.
+    """
+
+    def __init__(self, stream: BinaryIO, form: str, *, to_file: bool) -> None:
+        self.stream = stream
+        self.form = form
+        self.sentence = ""
+        self._to_file = to_file
+
+    def write(
+        self,
+        forms: Mapping[str, Callable[Concatenate[T, BinaryIO, P], None]],
+        report: T,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """Write a report in the form that was asked for."""
+        forms[self.form](report, self.stream, *args, **kwargs)
+        self.sum_up(lambda stream: forms[_TABLE](report, stream, *args, **kwargs))
+
+    def sum_up(self, write_text: Callable[[BinaryIO], object]) -> None:
+        """Take the first line of a report for its sentence.
+
+        Args:
+            write_text: Writes the report as text.
+        """
+        if self._to_file:
+            line = FirstLine()
+            write_text(line)
+            self.sentence = line.text
+
+    def listening(self, reporter: Reporter) -> Reporter:
+        """Return a reporter of a scan from which the sentence is heard."""
+        return SummingUp(reporter, self._take) if self._to_file else reporter
+
+    def _take(self, sentence: str) -> None:
+        self.sentence = sentence
+
+
+@contextmanager
+def report_place(
+    output_file: Path | None,
+    inputs: Iterable[Path | None],
+    form: str,
+    *,
+    private: bool = False,
+    may_replace_plan: bool = False,
+) -> Iterator[ReportPlace]:
+    """Yield where a report goes; once it stands in a file, say so on standard error, and with what it begins.
+
+    Args:
+        output_file: As named by ``--output-file``; None, or ``-``, for standard output.
+        inputs: Files that the command reads, none of which may be written over.
+        form: As named by ``-o``.
+        private: See :func:`destination`.
+        may_replace_plan: See :func:`destination`.
+
+    Raises:
+        ConfigurationError: It cannot be written, or what stands there may not be replaced.
+        OSError: What was written could not take its name in the end.
+    """
+    to_file = output_file is not None and is_file_by_itself(output_file)
+    with destination(output_file, inputs, private=private, may_replace_plan=may_replace_plan) as stream:
+        place = ReportPlace(stream, form, to_file=to_file)
+        yield place
+        stream.flush()
+    if to_file:
+        what = f": {place.sentence}" if place.sentence else ""
+        say(Note(f"wrote {output_file} ({form}){what}"))

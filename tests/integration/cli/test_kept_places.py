@@ -1,0 +1,145 @@
+"""A printed command keeps backups and records where the one that printed it was told to, and names each place once."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.support.change_runs import Registry
+from tests.support.objects import aescbc, secret
+
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
+
+WHOLE = aescbc(secret())
+REPAIRABLE = secret("trailing") + b"left"
+_COMMANDS = re.compile(r"\betcdfix (?:delete|repair|restore|copies|get|heal) [^\n;]*")
+PLACES = ("--backup-dir", "--audit-log")
+
+
+@pytest.fixture
+def nowhere_else(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have the default places in a directory that stays empty."""
+    default = registry.folder / "default"
+    monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: default)
+    monkeypatch.setattr("etcdfix.remediation.places.default_audit_log", lambda: default / "audit.jsonl")
+    return default
+
+
+def commands(text: str, name: str) -> list[list[str]]:
+    found = [shlex.split(match.group())[1:] for match in _COMMANDS.finditer(text)]
+    return [words for words in found if words[0] == name]
+
+
+def places(words: list[str]) -> dict[str, list[str]]:
+    """Return what a command says of places, in the order in which it does."""
+    return {
+        option: [words[at + 1] for at, word in enumerate(words) if word == option]
+        for option in PLACES
+        if option in words
+    }
+
+
+def expected(registry: Registry) -> dict[str, list[str]]:
+    return {"--backup-dir": [str(registry.backups)], "--audit-log": [str(registry.log)]}
+
+
+def test_a_refused_deletion_names_a_repair_that_is_recorded_there(
+    registry: Registry, nowhere_else: Path
+) -> None:
+    ran = registry.delete(registry.put("shop/trailing", REPAIRABLE))
+    assert ran.code == 4
+    (repair,) = commands(ran.err, "repair")
+    assert places(repair) == expected(registry)
+    assert not registry.log.exists()
+    assert registry.run(*repair).code == 0
+    assert len(registry.events()) == 1
+    assert not nowhere_else.exists()
+
+
+def test_the_ways_out_that_a_deletion_shows(registry: Registry) -> None:
+    key = registry.put("shop/web", WHOLE)
+    registry.put("shop/web", WHOLE[:-3])
+    shown = registry.delete(key, "--dry-run").err
+    restore = commands(shown, "restore")
+    assert restore
+    for words in restore:
+        assert places(words) == expected(registry)
+    for words in commands(shown, "copies"):
+        assert places(words) == expected(registry)
+    without = registry.delete(key, "--dry-run", places=False)
+    assert not [words for words in commands(without.err, "restore") if places(words)]
+
+
+def test_an_undo_names_each_place_once(registry: Registry) -> None:
+    key = registry.put("shop/trailing", REPAIRABLE)
+    (repaired,) = commands(registry.repair(key).out, "restore")
+    assert places(repaired) == expected(registry)
+    deleted = registry.delete(registry.key("shop/broken"))
+    (undo,) = commands(deleted.out, "restore")
+    assert places(undo) == {"--audit-log": [str(registry.log)]}
+
+
+@pytest.mark.parametrize("told", ["options", "variables", "both"])
+def test_what_copies_says_to_put_back(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, nowhere_else: Path, told: str
+) -> None:
+    registry.put("shop/web", WHOLE)
+    key = registry.put("shop/web", WHOLE[:-3])
+    if told != "options":
+        other = registry.folder if told == "both" else registry.backups
+        monkeypatch.setenv("ETCDFIX_BACKUP_DIR", str(other))
+        monkeypatch.setenv("ETCDFIX_AUDIT_LOG", str(registry.log))
+    words = registry.common(reason=None, places=told != "variables")
+    ran = registry.run("copies", key.decode(), *words, "-o", "json")
+    copy = json.loads(ran.out)["objects"][0]["copies"][0]
+    restore = shlex.split(copy["put_back"])[1:]
+    assert places(restore) == expected(registry)
+    assert registry.run(*restore).code == 0
+    assert len(registry.events()) == 1
+    assert not nowhere_else.exists()
+    assert places(shlex.split(copy["save"])[1:]) == {"--audit-log": [str(registry.log)]}
+
+
+def test_what_copies_does_not_know_it_does_not_say(registry: Registry) -> None:
+    registry.put("shop/web", WHOLE)
+    key = registry.put("shop/web", WHOLE[:-3])
+    words = registry.common(reason=None, places=False)
+    ran = registry.run("copies", key.decode(), *words, "-o", "json")
+    copy = json.loads(ran.out)["objects"][0]["copies"][0]
+    assert not places(shlex.split(copy["put_back"]))
+    assert not places(shlex.split(copy["save"]))
+    document = json.loads(registry.run("scan", *words, "-o", "json").out)
+    printed = [remedy["command"] for found in document["findings"] for remedy in found["remedies"]]
+    assert any(command.startswith("etcdfix restore ") for command in printed)
+    assert not any(places(shlex.split(command)) for command in printed)
+
+
+def test_a_get_that_is_recorded(registry: Registry) -> None:
+    registry.put("shop/web", WHOLE)
+    key = registry.put("shop/web", WHOLE[:-3])
+    words = registry.common(reason=None, places=False)
+    ran = registry.run("get", key.decode(), *words, "--reveal", "--audit-log", str(registry.log))
+    restore = commands(ran.err, "restore")
+    assert restore
+    assert all(places(words) == {"--audit-log": [str(registry.log)]} for words in restore)
+
+
+def test_usage_looks_into_the_same_backups_again(registry: Registry) -> None:
+    words = registry.common(configured=False, places=False, reason=None)
+    ran = registry.run("encryption", "usage", *words, "--backup-dir", str(registry.backups), "-o", "json")
+    command = shlex.split(json.loads(ran.out)["next"]["command"])
+    assert places(command) == {"--backup-dir": [str(registry.backups)]}
+
+
+def test_a_place_with_a_space_is_quoted(registry: Registry) -> None:
+    spaced = registry.folder / "old backups"
+    spaced.mkdir(mode=0o700)
+    registry.backups = spaced
+    ran = registry.delete(registry.put("shop/trailing", REPAIRABLE))
+    (repair,) = commands(ran.err, "repair")
+    assert places(repair) == expected(registry)
+    assert f"--backup-dir '{spaced}'" in ran.err

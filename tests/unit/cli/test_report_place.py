@@ -1,0 +1,150 @@
+"""A report that goes to a file is told of in one line: where it is, its form, and how it begins as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from etcdfix.cli.root import run
+from tests.support.collecting import ALPHA
+
+PACKAGE = Path(__file__).parents[3] / "etcdfix"
+LOST = str(ALPHA / "config-lost.yaml")
+SOURCE = ("--snapshot", str(ALPHA / "snapshot.db.gz"), "--encryption-config", LOST, "--no-kms")
+ROTATED = str(ALPHA / "config-rotated.yaml")
+KEY = "/registry/configmaps/infra/cm-4"
+Run = Callable[..., tuple[str, list[str]]]
+
+
+@pytest.fixture
+def etcdfix(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that runs a command, and returns its output and the lines on standard error."""
+
+    def run_command(*arguments: str) -> tuple[str, list[str]]:
+        assert run(list(arguments)) in {0, 1, 3}
+        captured = capfd.readouterr()
+        return captured.out, captured.err.splitlines()
+
+    return run_command
+
+
+@pytest.mark.parametrize(
+    ("command", "form"),
+    [
+        (("scan", *SOURCE), "json"),
+        (("scan", *SOURCE, "pods", "-n", "shop"), "html"),
+        (("scan", *SOURCE, "--cause", "key-name-missing"), "jsonl"),
+        (("scan", *SOURCE, "services"), "table"),
+        (("orphans", *SOURCE), "json"),
+        (("namespace", "default", *SOURCE), "json"),
+        (("impact", KEY, *SOURCE), "dot"),
+        (("history", KEY, *SOURCE), "yaml"),
+        (("explain", KEY, *SOURCE), "json"),
+        (("explain", "wrong-key"), "json"),
+        (("copies", KEY, *SOURCE), "json"),
+        (("doctor", *SOURCE), "json"),
+        (("compare", "--with-snapshot", str(ALPHA / "snapshot.db.gz"), *SOURCE), "json"),
+        (("encryption", "usage", *SOURCE), "json"),
+        (("encryption", "try", *SOURCE, "--candidate-config", ROTATED), "json"),
+        (("encryption", "what-if", *SOURCE, "--new", ROTATED), "junit"),
+        (("encryption", "lint", LOST), "json"),
+        (("encryption", "diff", LOST, ROTATED), "yaml"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value[:2]),
+)
+def test_a_file_is_told_of_with_the_first_line_of_the_table(
+    etcdfix: Run, tmp_path: Path, command: tuple[str, ...], form: str
+) -> None:
+    table, _lines = etcdfix(*command)
+    target = tmp_path / "report"
+    out, lines = etcdfix(*command, "-o", form, "--output-file", str(target))
+    assert out == ""
+    told = [line for line in lines if line.startswith("etcdfix: wrote ")]
+    assert told == [f"etcdfix: wrote {target} ({form}): {table.splitlines()[0]}"]
+    assert target.stat().st_size
+
+
+def test_saved_reports_are_told_of_likewise(etcdfix: Run, tmp_path: Path) -> None:
+    saved, plan, target = (tmp_path / name for name in ("saved.json", "plan.json", "target"))
+    etcdfix("scan", *SOURCE, "-o", "json", "--output-file", str(saved))
+    _out, lines = etcdfix(
+        "plan", "--from-report", str(saved), *SOURCE, "-o", "json", "--output-file", str(plan)
+    )
+    table, _lines = etcdfix("report", "render", str(plan))
+    assert lines[0] == f"etcdfix: wrote {plan} (json): {table.splitlines()[0]}"
+    orphans = tmp_path / "orphans.json"
+    etcdfix("orphans", *SOURCE, "-o", "json", "--output-file", str(orphans))
+    for words, forms in {
+        ("report", "render", str(saved)): ("json", "junit"),
+        ("report", "render", str(orphans)): ("json",),
+        ("report", "diff", str(saved), str(saved)): ("json", "junit"),
+        ("report", "merge", "--fleet", str(saved)): ("json", "junit"),
+        ("report", "render", str(plan)): ("json",),
+    }.items():
+        table, _lines = etcdfix(*words)
+        for form in forms:
+            _out, lines = etcdfix(*words, "-o", form, "--output-file", str(target))
+            assert lines[0] == f"etcdfix: wrote {target} ({form}): {table.splitlines()[0]}"
+
+
+def test_shards_are_told_of_as_the_whole(etcdfix: Run, tmp_path: Path) -> None:
+    table, _lines = etcdfix("scan", *SOURCE)
+    for number in ("1", "2"):
+        target = tmp_path / f"{number}.json"
+        etcdfix("scan", *SOURCE, "--shard", f"{number}/2", "-o", "json", "--output-file", str(target))
+    whole = tmp_path / "whole.json"
+    shards = [str(tmp_path / "1.json"), str(tmp_path / "2.json")]
+    _out, lines = etcdfix("report", "merge", *shards, "-o", "json", "--output-file", str(whole))
+    assert lines[0] == f"etcdfix: wrote {whole} (json): {table.splitlines()[0]}"
+
+
+def test_quiet_says_nothing(etcdfix: Run, tmp_path: Path) -> None:
+    target = tmp_path / "report.json"
+    out, lines = etcdfix("scan", *SOURCE, "pods", "-q", "-o", "json", "--output-file", str(target))
+    assert (out, lines) == ("", [])
+    assert target.stat().st_size
+
+
+def test_a_log_of_json_lines_has_it_too(etcdfix: Run, tmp_path: Path) -> None:
+    target = tmp_path / "report.json"
+    words = ("scan", *SOURCE, "pods", "--log-format", "json", "-o", "json", "--output-file", str(target))
+    _out, lines = etcdfix(*words)
+    told = json.loads(lines[0])
+    assert told["level"] == "info"
+    assert told["message"].startswith(f"wrote {target} (json): 9 of 24 keys in scope")
+
+
+def test_names_that_the_report_hides_are_not_told(etcdfix: Run, tmp_path: Path) -> None:
+    target = tmp_path / "report.json"
+    words = ("scan", *SOURCE, "-n", "shop", "--redact-names", "-o", "json", "--output-file", str(target))
+    _out, lines = etcdfix(*words)
+    assert lines[0].startswith(f"etcdfix: wrote {target} (json): ")
+    assert "shop" not in lines[0].removeprefix(f"etcdfix: wrote {target}")
+
+
+@pytest.mark.parametrize("where", ["-", "/dev/stdout", "/dev/null"])
+def test_what_is_no_file_is_not_told_of(etcdfix: Run, where: str) -> None:
+    _out, lines = etcdfix("scan", *SOURCE, "pods", "-o", "name", "--output-file", where)
+    assert lines == []
+
+
+def test_columns_do_not_cut_the_line(etcdfix: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "report.json"
+    words = ("copies", KEY, *SOURCE)
+    table, _lines = etcdfix(*words)
+    monkeypatch.setenv("COLUMNS", "40")
+    _out, lines = etcdfix(*words, "-o", "json", "--output-file", str(target))
+    assert lines[0] == f"etcdfix: wrote {target} (json): {table.splitlines()[0]}"
+
+
+def test_no_command_writes_a_report_past_this() -> None:
+    """A merged configuration is no report: what was written is what that command prints."""
+    past = {
+        str(path.relative_to(PACKAGE))
+        for path in (PACKAGE / "cli").rglob("*.py")
+        if "import destination" in path.read_text() or "destination(" in path.read_text()
+    }
+    assert past == {"cli/report_place.py", "cli/encryption/merge.py"}

@@ -130,6 +130,14 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
         fine = outcome.result is None or outcome.result is DONE[self.task.decision]
         return fine and not outcome.doubtful and recorded
 
+    @property
+    def done(self) -> bool:
+        """Nothing is left to do to it: the audit log says that it was done. In a dry run: nothing would be."""
+        outcome = self.outcome
+        if outcome.result is None:
+            return self.well
+        return outcome.result is DONE[self.task.decision] and outcome.head is not None
+
 
 class _Warns(Protocol):
     """What was found out of one object."""
@@ -517,14 +525,14 @@ def _line(ran: Ran) -> RunLine:
     outcome = ran.outcome
     result = outcome.result
     assert result is not None  # a dry run is not written down
-    if result is not DONE[ran.task.decision]:
-        # Nothing is settled: the entry stays open, and is looked at live once more.
+    if not ran.done or outcome.head is None:
+        # Nothing is settled: the entry stays open. The next run takes it from the log, or looks at it live once more.
         return RunLine(order=ran.task.entry.order, detail=f"{result}: {outcome.detail}")
     return RunLine(
         order=ran.task.entry.order,
         outcome=result.value,
         detail=outcome.detail,
-        record=outcome.head.sequence if outcome.head is not None else 0,
+        record=outcome.head.sequence,
     )
 
 

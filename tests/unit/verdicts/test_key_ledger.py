@@ -125,6 +125,9 @@ def test_values_that_one_transaction_wrote() -> None:
         ledger.add(counted, 5)
     for name in target.encryption_keys:
         assert ledger.of(name, target.stored, target_counts=True) == counter.of(name)
-    (of_other,) = other.encryption_keys
-    stranger = msgspec.structs.replace(target.stored, key=PATH + b"7")
-    assert ledger.of(of_other, stranger, target_counts=False).last_failing == 5
+    elsewhere = msgspec.structs.replace(other, key_fingerprints=("fp:3",))
+    counted = Counted.of(elsewhere)
+    assert counted is not None
+    ledger.add(counted, 5)
+    (name,) = elsewhere.encryption_keys
+    assert ledger.of(name, target.stored, target_counts=False).last_failing == 5

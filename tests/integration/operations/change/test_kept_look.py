@@ -16,7 +16,7 @@ import pytest
 
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
-from etcdfix.errors import RefusedByRule, SourceUnreachable
+from etcdfix.errors import RefusedByRule, SourceError, SourceUnreachable
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import no_progress
 from etcdfix.graph.assess import assess
@@ -329,6 +329,42 @@ def test_an_etcd_that_stands_at_an_earlier_revision_is_another(registry: Attacke
         look.catch_up_now()
         with pytest.raises(RefusedByRule, match="etcd stands at revision 1, and stood at"):
             look.catch_up(1)
+
+
+def test_a_look_that_has_not_seen_everything_speaks_for_nothing(
+    registry: Attacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (key,) = registry.secrets("aesgcm", ["lost"], OTHER)
+    with opened(registry) as cluster, KeptLook(cluster, {key}, no_progress, quietly) as look:
+        kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
+        look.catch_up_now()
+        monkeypatch.setattr(LiveSource, "problems", ["key x was left out"])
+        for surroundings in (look, FRESH):
+            with pytest.raises(SourceUnreachable, match="not all of it could be read: key x was left out"):
+                said(kept, surroundings, key)
+
+
+def test_an_etcd_that_cannot_be_kept_up_with(registry: Attacked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every look something is written that asks for another one: nothing is said, and nobody looks for ever."""
+    (key,) = registry.secrets("aesgcm", ["lost"], OTHER)
+    look_at = KeptLook._look_at_everything
+    with opened(registry) as cluster, KeptLook(cluster, {key}, no_progress, quietly) as look:
+        kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
+        look.catch_up_now()
+
+        def busy(self: KeptLook) -> None:
+            look_at(self)
+            registry.put(f"shop/broken-{self.looks}", BROKEN)
+            self._source.move_to(registry.etcd.revision())
+
+        monkeypatch.setattr(KeptLook, "_look_at_everything", busy)
+        registry.put("shop/broken", BROKEN)
+        before = look.looks
+        with pytest.raises(SourceError, match="cannot be kept up with: a value that does not read"):
+            said(kept, look, key)
+        assert look.looks == before + 3
+        monkeypatch.undo()
+        assert said(kept, look, key) is not None
 
 
 def test_an_encrypted_value_that_is_written_speaks_against_no_encryption(

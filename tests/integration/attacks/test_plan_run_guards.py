@@ -19,6 +19,7 @@ from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result
 from etcdfix.testing.servers import EtcdServer
 from tests.integration.attacks.test_plan_run import COUNTS, mixed
+from tests.support.lossy_etcd import TXN, LossyProxy
 from tests.support.objects import namespace_object
 from tests.support.plan_runs import DECLARED, Planned
 
@@ -139,7 +140,79 @@ def test_a_repair_that_is_not_read_back_as_written(planned: Planned, monkeypatch
     assert planned.stored(earlier) is not None or planned.stored(cut) is not None
 
 
+def test_an_answer_of_etcd_that_is_lost(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key is gone, and nobody can tell by whom: the run stops there, and the next one takes it from the log."""
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    with LossyProxy(planned.etcd.endpoint) as proxy:
+        planned.endpoints = proxy.endpoint
+        at_record(monkeypatch, 3, lambda: proxy.lost.add(TXN))
+        ran = planned.work(*DECLARED, "-o", "json", count=3)
+        assert ran.code == 3, ran
+        document = json.loads(ran.out)
+        assert [each["result"] for each in document["objects"]] == ["deleted", "applied-or-gone"]
+        assert (document["stopped_at"], document["left"]) == (keys[1].decode(), 2)
+        assert planned.there(keys) == [False, False, True]
+        assert planned.outcomes() == {"a": "deleted", "b": "", "c": ""}
+        proxy.lost.clear()
+        assert planned.work(*DECLARED, count=1).code == 0
+    planned.agree()
+    assert planned.outcomes() == {"a": "deleted", "b": "applied-or-gone", "c": "deleted"}
+
+
 # -- what it takes from the log
+
+
+def test_a_dry_run_settles_nothing(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    not_written(monkeypatch, 2)
+    assert planned.work(*DECLARED, count=2).code == 3
+    monkeypatch.undo()
+    plan, records = planned.plan.read_bytes(), len(planned.events())
+    with planned.nothing_changes():
+        assert planned.work(*DECLARED, "--dry-run").code == 4  # the first one is gone
+    assert planned.plan.read_bytes() == plan
+    assert {event.annotations.type for event in planned.events()[records:]} <= {"dry-run"}
+    assert planned.run("audit", "verify", str(planned.log)).code == 3
+
+
+def test_an_open_intent_of_another_cluster(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One log may be that of many clusters, whose keys are called the same."""
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    not_written(monkeypatch, 2)
+    assert planned.work(*DECLARED, count=2).code == 3
+    monkeypatch.undo()
+    planned.etcd.delete(planned.key("kube-system", "namespaces"))
+    planned.put("kube-system", namespace_object("kube-system", "another-uid"), resource="namespaces")
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    ran = planned.work(*DECLARED, count=2)
+    assert ran.code == 0, ran
+    assert planned.there(keys) == [False, False]
+    assert planned.run("audit", "verify", str(planned.log)).code == 3
+
+
+def test_a_plan_whose_file_is_called_like_another(planned: Planned) -> None:
+    """The log names the file and the digest of a plan; a name that ends in another digest settles nothing for that."""
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    first = planned.plan.rename(planned.folder / "first.json")
+    digest = json.loads(first.read_bytes())["content_sha256"]
+    planned.make_plan(all="delete")
+    assert planned.document()["content_sha256"] != digest
+    named = planned.plan.rename(planned.folder / f"plan ({digest})")
+    arguments = planned.arguments(*DECLARED, count=2)
+    ran = planned.run(*(str(named) if word == str(planned.plan) else word for word in arguments))
+    assert ran.code == 0, ran
+    assert planned.furnish("a", "b") == keys
+    first.rename(planned.plan)
+    with planned.nothing_changes():
+        ran = planned.work(*DECLARED, count=2)
+    assert ran.code == 4, ran
+    assert "stands at mod_revision" in ran.err
+    assert planned.outcomes() == {"a": "", "b": ""}
 
 
 @pytest.mark.parametrize("decision", ["restore", "repair"])

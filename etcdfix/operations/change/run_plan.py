@@ -220,8 +220,7 @@ def run_plan(
     step("check: places")
     warnings = place_warnings(request.record_paths)
     work = _Work(cluster, request, run, told, again, step)
-    if not request.dry_run:
-        run.begin(request.record_paths.log_path)
+    run.begin(request.record_paths.log_path)
     work.settle(identity)
     load = workload_of(run.plan, run.decisions(), request, again)
     shown = _preview(run.plan, load, identity, warnings)

@@ -17,6 +17,7 @@ from etcdfix.remediation import durable
 from etcdfix.remediation.audit import log as log_module
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result
+from etcdfix.remediation.reconcile import reconcile_intent
 from etcdfix.testing.servers import EtcdServer
 from tests.integration.attacks.test_plan_run import COUNTS, mixed
 from tests.support.lossy_etcd import TXN, LossyProxy
@@ -252,7 +253,7 @@ def test_an_intent_that_cannot_be_settled(planned: Planned, monkeypatch: pytest.
     not_written(monkeypatch, 2)
     assert planned.work(*DECLARED, count=2).code == 3
     monkeypatch.undo()
-    settle = module.reconcile_intent
+    settle = reconcile_intent
 
     def unsettled(*arguments: object, **named: object) -> object:
         found = settle(*arguments, **named)  # type: ignore[arg-type]

@@ -324,9 +324,16 @@ def test_a_compaction_in_the_middle_of_the_look(registry: Attacked, monkeypatch:
             assert found == said(anew, FRESH, lost[1])
 
 
-def test_an_etcd_that_stands_at_an_earlier_revision_is_another(registry: Attacked) -> None:
+@pytest.mark.parametrize("reads_all", [True, False])
+@pytest.mark.parametrize("looked", [True, False])
+def test_an_etcd_that_stands_at_an_earlier_revision_is_another(
+    registry: Attacked, monkeypatch: pytest.MonkeyPatch, reads_all: bool, looked: bool
+) -> None:
+    """Than the last look, or than what was read before there was any: who may not read all never takes one."""
+    monkeypatch.setattr(LiveSource, "reads_all", reads_all)
     with opened(registry) as cluster, KeptLook(cluster, (), no_progress, quietly) as look:
-        look.catch_up_now()
+        if looked:
+            look.catch_up_now()
         with pytest.raises(RefusedByRule, match="etcd stands at revision 1, and stood at"):
             look.catch_up(1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import gc
 import json
 import os
@@ -168,7 +169,7 @@ def test_the_name_of_the_file_is_on_disk_before_anything_is_done(
         synced.append((os.fstat(descriptor).st_ino, beside(path).exists()))
         fsync(descriptor)
 
-    monkeypatch.setattr(run_file.os, "fsync", recorded)
+    monkeypatch.setattr(os, "fsync", recorded)
     with RunFile.open(path):
         assert (path.parent.stat().st_ino, True) in synced
 
@@ -218,7 +219,7 @@ def test_a_directory_that_others_may_write_to(path: Path) -> None:
 
 def as_often(times: int, monkeypatch: pytest.MonkeyPatch, path: Path, act: Callable[[], object]) -> None:
     """Do something right after the file was locked, so many times."""
-    flock, left = run_file.fcntl.flock, times
+    flock, left = fcntl.flock, times
 
     def locked(descriptor: int, operation: int) -> None:
         nonlocal left
@@ -227,7 +228,7 @@ def as_often(times: int, monkeypatch: pytest.MonkeyPatch, path: Path, act: Calla
             left -= 1
             act()
 
-    monkeypatch.setattr(run_file.fcntl, "flock", locked)
+    monkeypatch.setattr(fcntl, "flock", locked)
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
@@ -311,7 +312,7 @@ def test_a_line_that_cannot_be_written(path: Path, monkeypatch: pytest.MonkeyPat
             if call == "write":
                 patched.setattr(run_file, "write_fully", full)
             else:
-                patched.setattr(run_file.os, "fsync", full)
+                patched.setattr(os, "fsync", full)
             with pytest.raises(NotDurable, match="No space left") as caught:
                 run.note(deleted(2))
         assert "the same command goes on from there" in caught.value.hint
@@ -333,7 +334,7 @@ def test_a_file_that_cannot_be_emptied(path: Path, monkeypatch: pytest.MonkeyPat
             def broken(*_: object) -> None:
                 raise OSError(errno.EIO, "Input/output error")
 
-            monkeypatch.setattr(run_file.os, call, broken)
+            monkeypatch.setattr(os, call, broken)
 
         monkeypatch.setattr(SafeDirectory, "replace", then_fail)
         with pytest.raises(NotDurable, match="Input/output error"):

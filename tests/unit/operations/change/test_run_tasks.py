@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from etcdfix.errors import ConfigurationError, RefusedByRule
-from etcdfix.graph.model import Risk
+from etcdfix.graph.model import Risk, RiskReason
 from etcdfix.operations.change.run_tasks import RunRequest, Task, Workload, paired, workload_of
 from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.preflight.cluster import Acceptances
-from etcdfix.reports.plan_model import Decision, DeletionPlan, PlanEntry, RiskReason, decision_on
+from etcdfix.reports.plan_model import Decision, DeletionPlan, PlanEntry, decision_on
 from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support.lost_key import LiveMemory, base, examiner_of, lose, request_for, scan_to
 from tests.support.plan_entries import entry
@@ -221,7 +221,7 @@ def test_a_declaration_of_what_is_done_or_left_alone_does_not_hinder(empty: Dele
     [
         ({"protected": "it is in kube-system"}, "it is in kube-system"),
         (
-            {"risk": Risk.CLUSTER_BREAKING.value, "reasons": [RiskReason("users", "cluster-breaking", "all need it")]},
+            {"risk": "cluster-breaking", "reasons": [RiskReason(Risk.CLUSTER_BREAKING, "used", "all need it")]},
             "all need it",
         ),
         ({"risk": Risk.CLUSTER_BREAKING.value}, "the cluster may depend on it"),

@@ -201,7 +201,8 @@ def test_a_plan_whose_file_is_called_like_another(planned: Planned) -> None:
     planned.make_plan(all="delete")
     first = planned.plan.rename(planned.folder / "first.json")
     digest = json.loads(first.read_bytes())["content_sha256"]
-    planned.make_plan(all="delete")
+    planned.put("shop/more", b"k8s:enc:aescbc:v1:key1:short")
+    planned.make_plan(a="delete", b="delete", more="none")
     assert planned.document()["content_sha256"] != digest
     named = planned.plan.rename(planned.folder / f"plan ({digest})")
     arguments = planned.arguments(*DECLARED, count=2)

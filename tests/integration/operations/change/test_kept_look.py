@@ -421,6 +421,27 @@ def test_a_watch_that_breaks_is_a_new_look(registry: Attacked, monkeypatch: pyte
         )
 
 
+def test_landmarks_are_listed_again_once_one_of_their_kind_is_made_or_deleted(registry: Attacked) -> None:
+    """Else the transaction would compare what is gone, and a run would stop for nothing."""
+    target = registry.key("shop/lost")
+    made = [
+        registry.put(f"ns-{number}", namespace_object(f"ns-{number}"), resource="namespaces")
+        for number in range(3)
+    ]
+    with opened(registry) as cluster, KeptLook(cluster, {target}, no_progress, quietly) as look:
+        layout = cluster.examiner.layout
+
+        def as_now() -> bool:
+            kept = look.now.landmarks(layout, target=target).marks
+            return kept == read_landmarks(cluster.client, layout, target=target).marks
+
+        assert as_now()
+        registry.etcd.delete(made[1])
+        assert as_now()
+        registry.put("ns-9", namespace_object("ns-9"), resource="namespaces")
+        assert as_now()
+
+
 def test_who_may_not_read_everything_gets_a_fresh_look_each_time(
     registry: Attacked, monkeypatch: pytest.MonkeyPatch
 ) -> None:

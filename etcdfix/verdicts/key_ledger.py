@@ -47,7 +47,7 @@ class Counted(NamedTuple):
             found.encryption_keys,
             not failed and outcome is not Outcome.UNDETERMINED,
             failed,
-            failed and found.verdict.is_damage,
+            found.verdict.is_damage,
             is_unproven(found),
             found.verdict.key_proven,
         )

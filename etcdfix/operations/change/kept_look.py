@@ -168,7 +168,7 @@ class KeptLook(Closing):
             RefusedByRule: etcd stands at an earlier revision than before: it is another one.
             SourceError: The watch broke, or not everything could be read.
         """
-        before = max(self._changed_at, self._source.describe().revision if self.looks else 0)
+        before = max(self._changed_at, self._source.describe().revision)
         if revision < before:
             raise _put_back(revision, before)
         if not self._source.reads_all:

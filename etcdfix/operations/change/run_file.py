@@ -187,9 +187,8 @@ class RunFile(Closing):
     def _begin(self) -> None:
         self.plan = load_plan(self._path)
         raw = self._directory.read(self._name, limit=1 << 30)
-        whole, newline, torn = raw.rpartition(b"\n")
-        if torn:
-            os.ftruncate(self._descriptor, len(whole) + len(newline))
+        whole, newline, _torn = raw.rpartition(b"\n")
+        os.ftruncate(self._descriptor, len(whole) + len(newline))
         lines = whole.split(b"\n") if whole else []
         try:
             if lines:

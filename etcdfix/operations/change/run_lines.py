@@ -43,16 +43,14 @@ class RunAccount(Account[Ran], kw_only=True):
 
     @property
     def left(self) -> int:
-        """How many of them it did not deal with, or not well."""
-        return self.to_do - sum(1 for each in self.objects if each.well)
+        """How many of them are left to do, as far as the audit log says."""
+        return self.to_do - sum(1 for each in self.objects if each.done)
 
     @property
     def stopped_at(self) -> Task | None:
         """The object at which it stopped; None where it came to its end, was ended after one, or did not begin."""
-        done = self.objects[-1] if self.objects else None
-        if not self.left or (done is not None and done.well and done.task is self.at):
-            return None
-        return self.at
+        last = self.objects[-1] if self.objects else None
+        return None if last is not None and last.well and last.task is self.at else self.at
 
 
 def run_preview_lines(cluster: Cluster, shown: RunPreview, *, dry_run: bool) -> Iterator[str]:
@@ -105,13 +103,15 @@ def _may_repair(ran: Ran) -> str:
 
 def run_ending_lines(account: RunAccount) -> Iterator[str]:
     """Yield what the whole run came to."""
-    done = sum(1 for each in account.objects if each.well)
     if account.shown is not None:
         what = "Would deal" if account.dry_run else "Dealt"
-        yield f"{what} with {done} of {account.to_do}; {account.left} left."
+        yield f"{what} with {account.to_do - account.left} of {account.to_do}; {account.left} left."
     stopped = account.stopped_at
     if stopped is not None:
         yield f"Stopped at {safe_text(display(stopped.key))}."
+    if stopped is not None and not (
+        account.objects and account.objects[-1].task is stopped and account.objects[-1].done
+    ):
         yield f"To leave this key as it is, add {quote_command(['--leave-out', key_word(stopped.key)])}"
     if account.left and account.at is not None and not account.dry_run:
         yield "What is done stays done, and stands in the plan. The same command goes on from there."

@@ -127,6 +127,14 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
         """It went as it should, so that the run may go on."""
         return self.outcome.result in {None, DONE[self.task.decision]} and self.outcome.certain
 
+    @property
+    def done(self) -> bool:
+        """Nothing is left to do to it: the audit log says that it was done. In a dry run: nothing would be."""
+        outcome = self.outcome
+        if outcome.result is None:
+            return self.well
+        return outcome.result is DONE[self.task.decision] and outcome.head is not None
+
 
 class _Warns(Protocol):
     """What was found out of one object."""
@@ -209,8 +217,7 @@ def run_plan(
     step("check: places")
     warnings = place_warnings(request.record_paths)
     work = _Work(cluster, request, run, told, again, step)
-    if not request.dry_run:
-        run.begin(request.record_paths.log_path)
+    run.begin(request.record_paths.log_path)
     work.settle(identity)
     load = workload_of(run.plan, run.decisions(), request, again)
     shown = _preview(run.plan, load, identity, warnings)
@@ -514,14 +521,14 @@ def _line(ran: Ran) -> RunLine:
     outcome = ran.outcome
     result = outcome.result
     assert result is not None  # a dry run is not written down
-    if result is not DONE[ran.task.decision]:
-        # Nothing is settled: the entry stays open, and is looked at live once more.
+    if not ran.done or outcome.head is None:
+        # Nothing is settled: the entry stays open. The next run takes it from the log, or looks at it live once more.
         return RunLine(order=ran.task.entry.order, detail=f"{result}: {outcome.detail}")
     return RunLine(
         order=ran.task.entry.order,
         outcome=result.value,
         detail=outcome.detail,
-        record=outcome.head.sequence if outcome.head is not None else 0,
+        record=outcome.head.sequence,
     )
 
 

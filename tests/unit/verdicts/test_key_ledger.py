@@ -108,3 +108,26 @@ def test_which_values_do_not_open_between_two_revisions() -> None:
     assert [ledger.has_unread(name, *span) for span in ((1, 4), (1, 5), (5, 9), (6, 9))] == [
         False, True, True, False,
     ]  # fmt: skip
+
+
+def test_values_that_one_transaction_wrote() -> None:
+    """They share a mod revision: another one counts beside the target, whether that counts under the key or not."""
+    target, other = (
+        examination(number, Outcome.DECRYPT_FAILURE, Cause.WRONG_KEY, Damage.NONE, keys, proven=False)
+        for number, keys in ((5, ("fp:1", "fp:2")), (6, ("fp:2",)))
+    )
+    other = msgspec.structs.replace(other, stored=msgspec.structs.replace(other.stored, mod_revision=5))
+    counter, ledger = KeyCounter(target.stored, only=target.encryption_keys), KeyLedger()
+    for each in (target, other):
+        counter.add(each)
+        counted = Counted.of(each)
+        assert counted is not None
+        ledger.add(counted, 5)
+    for name in target.encryption_keys:
+        assert ledger.of(name, target.stored, target_counts=True) == counter.of(name)
+    elsewhere = msgspec.structs.replace(other, key_fingerprints=("fp:3",))
+    counted = Counted.of(elsewhere)
+    assert counted is not None
+    ledger.add(counted, 5)
+    (name,) = elsewhere.encryption_keys
+    assert ledger.of(name, target.stored, target_counts=False).last_failing == 5

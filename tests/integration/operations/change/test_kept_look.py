@@ -16,7 +16,7 @@ import pytest
 
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
-from etcdfix.errors import RefusedByRule, SourceUnreachable
+from etcdfix.errors import RefusedByRule, SourceError, SourceUnreachable
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import no_progress
 from etcdfix.graph.assess import assess
@@ -324,11 +324,54 @@ def test_a_compaction_in_the_middle_of_the_look(registry: Attacked, monkeypatch:
             assert found == said(anew, FRESH, lost[1])
 
 
-def test_an_etcd_that_stands_at_an_earlier_revision_is_another(registry: Attacked) -> None:
+@pytest.mark.parametrize("reads_all", [True, False])
+@pytest.mark.parametrize("looked", [True, False])
+def test_an_etcd_that_stands_at_an_earlier_revision_is_another(
+    registry: Attacked, monkeypatch: pytest.MonkeyPatch, reads_all: bool, looked: bool
+) -> None:
+    """Than the last look, or than what was read before there was any: who may not read all never takes one."""
+    monkeypatch.setattr(LiveSource, "reads_all", reads_all)
     with opened(registry) as cluster, KeptLook(cluster, (), no_progress, quietly) as look:
-        look.catch_up_now()
+        if looked:
+            look.catch_up_now()
         with pytest.raises(RefusedByRule, match="etcd stands at revision 1, and stood at"):
             look.catch_up(1)
+
+
+def test_a_look_that_has_not_seen_everything_speaks_for_nothing(
+    registry: Attacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (key,) = registry.secrets("aesgcm", ["lost"], OTHER)
+    with opened(registry) as cluster, KeptLook(cluster, {key}, no_progress, quietly) as look:
+        kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
+        look.catch_up_now()
+        monkeypatch.setattr(LiveSource, "problems", ["key x was left out"])
+        for surroundings in (look, FRESH):
+            with pytest.raises(SourceUnreachable, match="not all of it could be read: key x was left out"):
+                said(kept, surroundings, key)
+
+
+def test_an_etcd_that_cannot_be_kept_up_with(registry: Attacked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every look something is written that asks for another one: nothing is said, and nobody looks for ever."""
+    (key,) = registry.secrets("aesgcm", ["lost"], OTHER)
+    look_at = KeptLook._look_at_everything
+    with opened(registry) as cluster, KeptLook(cluster, {key}, no_progress, quietly) as look:
+        kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
+        look.catch_up_now()
+
+        def busy(self: KeptLook) -> None:
+            look_at(self)
+            registry.put(f"shop/broken-{self.looks}", BROKEN)
+            self._source.move_to(registry.etcd.revision())
+
+        monkeypatch.setattr(KeptLook, "_look_at_everything", busy)
+        registry.put("shop/broken", BROKEN)
+        before = look.looks
+        with pytest.raises(SourceError, match="cannot be kept up with: a value that does not read"):
+            said(kept, look, key)
+        assert look.looks == before + 3
+        monkeypatch.undo()
+        assert said(kept, look, key) is not None
 
 
 def test_an_encrypted_value_that_is_written_speaks_against_no_encryption(
@@ -376,6 +419,27 @@ def test_a_watch_that_breaks_is_a_new_look(registry: Attacked, monkeypatch: pyte
             look.now.landmarks(layout, target=lost[1]).marks
             == read_landmarks(cluster.client, layout, target=lost[1]).marks
         )
+
+
+def test_landmarks_are_listed_again_once_one_of_their_kind_is_made_or_deleted(registry: Attacked) -> None:
+    """Else the transaction would compare what is gone, and a run would stop for nothing."""
+    target = registry.key("shop/lost")
+    made = [
+        registry.put(f"ns-{number}", namespace_object(f"ns-{number}"), resource="namespaces")
+        for number in range(3)
+    ]
+    with opened(registry) as cluster, KeptLook(cluster, {target}, no_progress, quietly) as look:
+        layout = cluster.examiner.layout
+
+        def as_now() -> bool:
+            kept = look.now.landmarks(layout, target=target).marks
+            return kept == read_landmarks(cluster.client, layout, target=target).marks
+
+        assert as_now()
+        registry.etcd.delete(made[1])
+        assert as_now()
+        registry.put("ns-9", namespace_object("ns-9"), resource="namespaces")
+        assert as_now()
 
 
 def test_who_may_not_read_everything_gets_a_fresh_look_each_time(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
@@ -25,6 +26,7 @@ class Client:
     def watch(
         self, requests: Iterator[Any], *, timeout_seconds: float, on_quiet: Callable[[], object]
     ) -> Generator[Any, None, None]:
+        self.requests = requests
         self.asked.append(next(requests))
         assert timeout_seconds > 0
         try:
@@ -70,6 +72,22 @@ def test_everything_up_to_a_revision_comes() -> None:
     assert (request.key, request.range_end, request.start_revision) == (b"\0", b"\0", 5)
 
 
+def test_the_stream_up_stays_open_until_the_end() -> None:
+    """Where nothing more can come from us, a server ends the watch."""
+    client = Client(created(), events((b"a", 5, False)))
+    found = following(client)
+    ended: list[object] = []
+    waiting = threading.Thread(target=lambda: ended.extend(client.requests), daemon=True)
+    waiting.start()
+    list(found.until(5))
+    waiting.join(0.05)
+    assert waiting.is_alive()
+    found.close()
+    waiting.join(30)
+    assert not waiting.is_alive()
+    assert ended == []
+
+
 def test_what_was_compacted_before_it_was_told() -> None:
     gone = message("WatchResponse")(canceled=True, compact_revision=9)
     with following(Client(created(), gone)) as found, pytest.raises(RevisionCompacted) as caught:
@@ -84,6 +102,14 @@ def test_a_watch_that_cannot_be_made_or_breaks() -> None:
         following(client)
     with following(Client(created(), failed)) as found, pytest.raises(SourceUnreachable):
         list(found.until(6))
+
+
+def test_a_watch_of_which_nobody_asked_for_long_does_not_lag(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with following(Client(created(), None, events((b"a", 5, False)))) as found:
+        now = 3600.0
+        assert len(list(found.until(5))) == 1
 
 
 def test_a_watch_that_lags_behind(monkeypatch: pytest.MonkeyPatch) -> None:

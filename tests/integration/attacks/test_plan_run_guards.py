@@ -1,0 +1,333 @@
+"""Guards of a run that no other test would miss: how it ends, what it takes from the log, what it asks before."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from etcdfix.operations.change import repair as repair_module
+from etcdfix.operations.change import run_plan as module
+from etcdfix.remediation import durable
+from etcdfix.remediation.audit import log as log_module
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Result
+from etcdfix.remediation.reconcile import reconcile_intent
+from etcdfix.testing.servers import EtcdServer
+from tests.integration.attacks.test_plan_run import COUNTS, mixed
+from tests.support.lossy_etcd import TXN, LossyProxy
+from tests.support.objects import namespace_object
+from tests.support.plan_runs import DECLARED, Planned
+
+pytestmark = pytest.mark.etcd
+
+
+@pytest.fixture
+def planned(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Planned:
+    tmp_path.chmod(0o700)
+    return Planned(etcd, prefix, tmp_path, capfd)
+
+
+def at_record(monkeypatch: pytest.MonkeyPatch, number: int, happens: Callable[[], object]) -> None:
+    """Let something happen right after the so-manieth record of the log."""
+    append, seen = AuditLog.append_draft, 0
+
+    def appended(self: AuditLog, draft: object) -> object:
+        nonlocal seen
+        found = append(self, draft)  # type: ignore[arg-type]
+        seen += 1
+        if seen == number:
+            happens()
+        return found
+
+    monkeypatch.setattr(AuditLog, "append_draft", appended)
+
+
+def not_written(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let the so-manieth record of the log not be written."""
+    written = 0
+
+    def announced(step: object, name: str, action: str) -> object:
+        nonlocal written
+        if name == "audit log" and action.startswith("write"):
+            written += 1
+            if written == number:
+                raise OSError(5, "Input/output error")
+        return durable.announced(step, name, action)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(log_module, "announced", announced)
+
+
+# -- how it ends
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_ends_it_after_the_key_at_hand(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch, sent: signal.Signals, code: int
+) -> None:
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    at_record(monkeypatch, 1, lambda: os.kill(os.getpid(), sent))
+    ran = planned.work(*DECLARED, count=2)
+    assert ran.code == code, ran
+    assert planned.there(keys) == [False, True]
+    assert planned.outcomes() == {"a": "deleted", "b": ""}
+    planned.agree()
+
+
+def test_the_time_of_the_whole_run_goes_on_from_key_to_key(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    left: list[float] = []
+    change = module._Work._change
+
+    def changed(self: object, cluster: object, task: object, log: object) -> object:
+        left.append(signal.getitimer(signal.ITIMER_REAL)[0])
+        return change(self, cluster, task, log)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module._Work, "_change", changed)
+    assert planned.work(*DECLARED, "--timeout", "1h", count=3).code == 0
+    assert 3600 > left[0] > left[1] > left[2] > 0
+    left.clear()
+    assert planned.work(*DECLARED).code == 0
+    assert left == []
+
+
+def test_a_timeout_that_is_over_ends_it_between_two_keys(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    at_record(monkeypatch, 2, lambda: signal.setitimer(signal.ITIMER_REAL, 0))
+
+    def over(_self: object) -> None:
+        if not planned.there(keys)[0]:
+            signal.raise_signal(signal.SIGALRM)
+
+    monkeypatch.setattr(module._Work, "_require_same_configuration", over)
+    ran = planned.work(*DECLARED, "--timeout", "1h", "-o", "json", count=2)
+    assert ran.code == 3, ran
+    document = json.loads(ran.out)
+    assert (document["left"], document["exit_code"]) == (1, 3)
+    assert planned.there(keys) == [False, True]
+    planned.agree()
+
+
+def test_a_repair_that_is_not_read_back_as_written(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is done, and on record; the run stops all the same, so that somebody looks at it."""
+    flipped, earlier, cut = mixed(planned)
+    planned.make_plan()
+    order = [each["key"] for each in planned.document()["decisions"]]
+    monkeypatch.setattr(repair_module, "_read_back", lambda *_: (True, "it is not what was written"))
+    ran = planned.work(*COUNTS, "-o", "json")
+    assert ran.code == 3, ran
+    document = json.loads(ran.out)
+    assert document["stopped_at"] == flipped.decode()
+    after = order[order.index(flipped.decode()) + 1 :]
+    assert document["left"] == len(after)
+    assert planned.outcomes()["flipped"] == "repaired"
+    assert [planned.outcomes()[key.rpartition("/")[2]] for key in after] == [""] * len(after)
+    text = planned.work(*COUNTS) if not after else None
+    assert text is None or "--leave-out" not in text.out
+    assert planned.stored(earlier) is not None or planned.stored(cut) is not None
+
+
+def test_an_answer_of_etcd_that_is_lost(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key is gone, and nobody can tell by whom: the run stops there, and the next one takes it from the log."""
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    with LossyProxy(planned.etcd.endpoint) as proxy:
+        planned.endpoints = proxy.endpoint
+        at_record(monkeypatch, 3, lambda: proxy.lost.add(TXN))
+        ran = planned.work(*DECLARED, "-o", "json", count=3)
+        assert ran.code == 3, ran
+        document = json.loads(ran.out)
+        assert [each["result"] for each in document["objects"]] == ["deleted", "applied-or-gone"]
+        assert (document["stopped_at"], document["left"]) == (keys[1].decode(), 2)
+        assert planned.there(keys) == [False, False, True]
+        assert planned.outcomes() == {"a": "deleted", "b": "", "c": ""}
+        proxy.lost.clear()
+        assert planned.work(*DECLARED, count=1).code == 0
+    planned.agree()
+    assert planned.outcomes() == {"a": "deleted", "b": "applied-or-gone", "c": "deleted"}
+
+
+# -- what it takes from the log
+
+
+def test_a_dry_run_settles_nothing(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    not_written(monkeypatch, 2)
+    assert planned.work(*DECLARED, count=2).code == 3
+    monkeypatch.undo()
+    plan, records = planned.plan.read_bytes(), len(planned.events())
+    with planned.nothing_changes():
+        assert planned.work(*DECLARED, "--dry-run").code == 4  # the first one is gone
+    assert planned.plan.read_bytes() == plan
+    assert {event.annotations.type for event in planned.events()[records:]} <= {"dry-run"}
+    assert planned.run("audit", "verify", str(planned.log)).code == 3
+
+
+def test_an_open_intent_of_another_cluster(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One log may be that of many clusters, whose keys are called the same."""
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    not_written(monkeypatch, 2)
+    assert planned.work(*DECLARED, count=2).code == 3
+    monkeypatch.undo()
+    planned.etcd.delete(planned.key("kube-system", "namespaces"))
+    planned.put("kube-system", namespace_object("kube-system", "another-uid"), resource="namespaces")
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    ran = planned.work(*DECLARED, count=2)
+    assert ran.code == 0, ran
+    assert planned.there(keys) == [False, False]
+    assert planned.run("audit", "verify", str(planned.log)).code == 3
+
+
+def test_a_plan_whose_file_is_called_like_another(planned: Planned) -> None:
+    """The log names the file and the digest of a plan; a name that ends in another digest settles nothing for that."""
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    first = planned.plan.rename(planned.folder / "first.json")
+    digest = json.loads(first.read_bytes())["content_sha256"]
+    planned.put("shop/more", b"k8s:enc:aescbc:v1:key1:short")
+    planned.make_plan(a="delete", b="delete", more="none")
+    assert planned.document()["content_sha256"] != digest
+    named = planned.plan.rename(planned.folder / f"plan ({digest})")
+    arguments = planned.arguments(*DECLARED, count=2)
+    ran = planned.run(*(str(named) if word == str(planned.plan) else word for word in arguments))
+    assert ran.code == 0, ran
+    assert planned.furnish("a", "b") == keys
+    first.rename(planned.plan)
+    with planned.nothing_changes():
+        ran = planned.work(*DECLARED, count=2)
+    assert ran.code == 4, ran
+    assert "stands at mod_revision" in ran.err
+    assert planned.outcomes() == {"a": "", "b": ""}
+
+
+@pytest.mark.parametrize("decision", ["restore", "repair"])
+@pytest.mark.parametrize("written_again", [False, True])
+def test_what_was_put_back_and_not_recorded(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch, decision: str, written_again: bool
+) -> None:
+    """Where somebody has written it since, nobody can tell who put it back: it is looked at once more."""
+    flipped, earlier, _cut = mixed(planned)
+    name, key, count = (
+        ("earlier", earlier, COUNTS[3]) if decision == "restore" else ("flipped", flipped, COUNTS[1])
+    )
+    planned.make_plan(**{"all": "none", name: decision})
+    not_written(monkeypatch, 2)
+    assert planned.work("--confirm-count", count).code == 3
+    monkeypatch.undo()
+    stored = planned.stored(key)
+    if not written_again:
+        ran = planned.work()
+        assert ran.code == 0, ran
+        assert planned.outcomes()[name] == {"restore": "restored", "repair": "repaired"}[decision]
+        return
+    assert stored is not None
+    planned.etcd.put(key, stored)
+    ran = planned.work("--confirm-count", count)
+    assert ran.code == 4, ran
+    assert "was settled: applied-or-gone" in ran.err
+    assert "readable" in ran.err or "stands at mod_revision" in ran.err
+    assert planned.outcomes()[name] == ""
+    assert planned.stored(key) == stored
+    assert planned.work("--leave-out", key.decode()).code == 0
+
+
+def test_an_intent_that_cannot_be_settled(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    not_written(monkeypatch, 2)
+    assert planned.work(*DECLARED, count=2).code == 3
+    monkeypatch.undo()
+    settle = reconcile_intent
+
+    def unsettled(*arguments: object, **named: object) -> object:
+        found = settle(*arguments, **named)  # type: ignore[arg-type]
+        return msgspec.structs.replace(found, result=Result.UNKNOWN, detail="etcd does not answer")
+
+    monkeypatch.setattr(module, "reconcile_intent", unsettled)
+    with planned.nothing_changes():
+        ran = planned.work(*DECLARED, count=1)
+    assert ran.code == 4, ran
+    assert f"what became of {keys[0].decode()} is not known: etcd does not answer" in ran.err
+    assert "the open intent 1 stays open" in ran.err
+    assert "To do" not in ran.err
+
+
+def test_open_intents_of_others_are_left_to_others(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = planned.put("shop/broken", b"k8s:enc:aescbc:v1:key1:short")
+    not_written(monkeypatch, 2)
+    assert planned.delete(other).code == 3
+    monkeypatch.undo()
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    ran = planned.work(*DECLARED, count=2)
+    assert ran.code == 0, ran
+    assert "the open intent" not in ran.err
+    assert planned.there(keys) == [False, False]
+    assert planned.run("audit", "verify", str(planned.log)).code == 3
+
+
+def test_what_another_plan_did_is_nothing_of_this_one(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each key is deleted by hand or by another plan, and made again: a record of that settles nothing here."""
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    assert planned.work(*DECLARED, count=2).code == 0
+    again = planned.furnish("a", "b")
+    assert again == keys
+    planned.make_plan(all="delete")
+    assert planned.outcomes() == {"a": "", "b": ""}
+    dry = planned.work(*DECLARED, "--dry-run", "-o", "json")
+    assert json.loads(dry.out)["done_before"] == 0
+    ran = planned.work(*DECLARED, "-o", "json", count=2)
+    assert ran.code == 0, ran
+    assert json.loads(ran.out)["done_before"] == 0
+    assert planned.there(keys) == [False, False]
+
+
+def test_a_dry_run_of_a_plan_that_was_begun_tells_what_is_done(planned: Planned) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    assert planned.work(*DECLARED, "--leave-out", planned.key("shop/b").decode(), count=1).code == 0
+    planned.decide(b="delete")
+    before = planned.plan.read_bytes()
+    ran = planned.work(*DECLARED, "--dry-run", "-o", "json")
+    assert ran.code == 0, ran
+    document = json.loads(ran.out)
+    assert (document["done_before"], document["left"], len(document["objects"])) == (1, 0, 1)
+    assert planned.plan.read_bytes() == before
+
+
+# -- before anything is asked
+
+
+def test_a_plan_of_another_cluster_asks_nothing(planned: Planned) -> None:
+    """Also where nothing is left to do; nobody types numbers first."""
+    planned.furnish("a", "b")
+    planned.make_plan()
+    planned.put("kube-system", namespace_object("kube-system", "another-uid"), resource="namespaces")
+    for decision in ("none", "delete"):
+        planned.decide(all=decision)
+        with planned.nothing_changes():
+            ran = planned.work(*DECLARED)
+        assert ran.code == 4, ran
+        assert "the plan is of the cluster" in ran.err
+        assert "To do" not in ran.err
+        assert "Left alone" not in ran.err

@@ -1,0 +1,363 @@
+"""Runs whose surroundings fail in the middle: full disks, an anchor that goes away, API servers that change, rivals."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from etcdfix.operations.change import run_plan as module
+from etcdfix.remediation import durable
+from etcdfix.remediation.audit import log as log_module
+from etcdfix.remediation.backup.file import digest
+from etcdfix.reports.formats.machine import write_plan_json
+from etcdfix.reports.planfile import load_plan, sealed
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.servers import EtcdServer
+from tests.support.anchors import PlayedAnchor
+from tests.support.attacks import TRUE, seal
+from tests.support.attacks import secret as sealed_secret
+from tests.support.audit_logs import mounted
+from tests.support.change_runs import Ran
+from tests.support.kubernetes_api import KubernetesAPI, status_answer
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, KUBE_SYSTEM_UID, aescbc, provider, secret
+from tests.support.plan_runs import DECLARED, LOST, Planned
+
+pytestmark = pytest.mark.etcd
+
+
+@pytest.fixture
+def planned(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Planned:
+    tmp_path.chmod(0o700)
+    return Planned(etcd, prefix, tmp_path, capfd)
+
+
+def at_object(monkeypatch: pytest.MonkeyPatch, number: int, happens: Callable[[], object]) -> None:
+    """Let something happen just before an object of the run is looked at."""
+    seen = 0
+    change = module._Work._change
+
+    def changed(self: object, cluster: object, task: object, log: object) -> object:
+        nonlocal seen
+        seen += 1
+        if seen == number:
+            happens()
+        return change(self, cluster, task, log)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module._Work, "_change", changed)
+
+
+def closed(planned: Planned) -> dict[str, str]:
+    """Return what the log says that became of each key, by its name."""
+    return {
+        event.object_ref.name: event.annotations.outcome
+        for event in planned.events()
+        if event.object_ref is not None and event.annotations.type in {"outcome", "reconciled"}
+    }
+
+
+def verified(planned: Planned) -> int:
+    return planned.run("audit", "verify", str(planned.log), "--backup-dir", str(planned.backups)).code
+
+
+# -- disks that are really full
+
+
+@pytest.mark.parametrize(("where", "least"), [("backups", 0), ("log", 1084), ("plan", 0)])
+def test_a_file_system_that_is_full(planned: Planned, where: str, least: int) -> None:
+    """Whatever still had room: etcd, the log and the plan agree, and the same command goes on once there is room."""
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    midway, codes = 0, []
+    with mounted(planned.folder / "small", "size=4m") as disk:
+        if where == "backups":
+            planned.backups = disk
+        elif where == "log":
+            planned.log = disk / "audit.jsonl"
+        else:
+            shutil.copy(planned.plan, disk)
+            planned.folder = disk
+        for room in range(least, least + 120, 4):
+            left = planned.there(keys).count(True)
+            size = os.statvfs(disk)
+            ballast = disk / "ballast"
+            ballast.write_bytes(bytes(max(size.f_bavail * size.f_frsize - room * 1024, 0)))
+            ran = planned.work(*(DECLARED if left else ()), count=left)
+            ballast.unlink()
+            codes.append(ran.code)
+            done = {name for name, key in zip("abc", keys, strict=True) if planned.stored(key) is None}
+            assert closed(planned) == dict.fromkeys(done, "deleted")
+            assert {backup.content.key_base64[-1:].decode() for backup in planned.kept()} >= done
+            # An intent whose head had no room stays open: nothing was sent, and the next run settles it.
+            assert verified(planned) in {0, 3}
+            if ran.code == 0:
+                break
+            assert ran.code == 4, ran
+            assert "No space left on device" in ran.err
+            midway += 0 < len(done) < 3
+        assert (codes[0], codes[-1]) == (4, 0)
+        assert midway
+        assert verified(planned) == 0
+        planned.agree()
+        assert planned.outcomes() == dict.fromkeys("abc", "deleted")
+
+
+# -- records that are not taken
+
+
+@pytest.mark.parametrize("of", [1, 2])
+def test_an_outcome_that_the_log_does_not_take(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch, of: int
+) -> None:
+    """The key is gone and its intent open: the run stops there, and the next one settles it and goes on."""
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    written = 0
+
+    def announced(step: object, name: str, action: str) -> object:
+        nonlocal written
+        if name == "audit log" and action.startswith("write"):
+            written += 1
+            if written == 2 * of:
+                raise OSError(5, "Input/output error")
+        return durable.announced(step, name, action)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(log_module, "announced", announced)
+    ran = planned.work(*DECLARED, "-o", "json", count=3)
+    assert ran.code == 3, ran
+    document = json.loads(ran.out)
+    assert document["stopped_at"] == keys[of - 1].decode()
+    assert document["left"] == 4 - of
+    assert planned.there(keys) == [number >= of for number in range(3)]
+    assert verified(planned) == 3
+    monkeypatch.undo()
+    ran = planned.work(*DECLARED, count=3 - of)
+    assert ran.code == 0, ran
+    planned.agree()
+    became = planned.outcomes()
+    assert became.pop("abc"[of - 1]) == "applied-or-gone"
+    assert set(became.values()) == {"deleted"}
+    assert verified(planned) == 0
+
+
+@pytest.mark.parametrize("when", ["before the object", "before its outcome"])
+def test_an_anchor_that_goes_away_in_the_middle(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    with PlayedAnchor(planned.folder / "anchor") as anchor:
+        anchored = (*DECLARED, "--audit-anchor", anchor.target)
+        if when == "before the object":
+            at_object(monkeypatch, 2, anchor.close)
+        else:
+            told = log_module.AuditLog._tell_anchor
+            lines = 0
+
+            def tell(self: log_module.AuditLog, line: str) -> None:
+                nonlocal lines
+                lines += 1
+                if lines == 5:
+                    anchor.close()
+                told(self, line)
+
+            monkeypatch.setattr(log_module.AuditLog, "_tell_anchor", tell)
+        ran = planned.work(*anchored, "-o", "json", count=3)
+        document = json.loads(ran.out)
+        assert document["stopped_at"] == keys[1].decode()
+        if when == "before the object":
+            assert ran.code == 4, ran
+            assert planned.there(keys) == [False, True, True]
+        else:
+            assert ran.code == 3, ran
+            assert planned.there(keys) == [False, False, True]
+            assert document["anchored"] is False
+        assert document["left"] == planned.there(keys).count(True)
+        monkeypatch.undo()
+        planned.agree()
+        left = planned.there(keys).count(True)
+        ran = planned.work(*anchored, count=left)
+        assert ran.code != 0, ran
+        assert planned.there(keys).count(True) == left
+    with PlayedAnchor(planned.folder / "anchor") as anchor:
+        ran = planned.work(*anchored, count=left)
+        assert ran.code == 0, ran
+        assert anchor.lines()
+    planned.agree()
+    assert planned.outcomes() == dict.fromkeys("abc", "deleted")
+    assert verified(planned) == 0
+
+
+# -- API servers that change
+
+
+@pytest.fixture
+def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
+    with KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as found:
+        yield found
+
+
+@pytest.mark.parametrize("what", ["reads it", "another cluster", "denies", "no longer known", "gone"])
+def test_an_api_server_that_changes_in_the_middle(
+    planned: Planned, api: KubernetesAPI, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+
+    def change() -> None:
+        if what == "reads it":
+            api.reads = True
+        elif what == "another cluster":
+            api.uid = "another-uid"
+        elif what == "denies":
+            api.denied.add("unsafe-delete-ignore-read-errors")
+        elif what == "no longer known":
+            path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+            api.instead[path] = status_answer(401, "Unauthorized")
+        else:
+            api.stop()
+
+    at_object(monkeypatch, 2, change)
+    asked = ("--declare-key-lost", LOST, "--kubeconfig", str(api.kubeconfig(planned.folder)))
+    ran = planned.work(*asked, "-o", "json", count=3)
+    assert ran.code == 4, ran
+    document = json.loads(ran.out)
+    assert document["stopped_at"] == keys[1].decode()
+    assert (len(document["objects"]), document["left"]) == (1, 2)
+    assert planned.there(keys) == [False, True, True]
+    assert len(planned.kept()) == 1
+    planned.agree()
+
+
+# -- repairs of which several would do
+
+
+def test_a_repair_of_which_two_would_do(planned: Planned) -> None:
+    """A plan that says otherwise permits nothing: one key under two names, each a bit or two from the name there."""
+    names = ("healthy-0", "healthy-1", "healthy-2")
+    keyed = provider("aesgcm", key0=TRUE, key1=TRUE)
+    planned.rules(("secrets", (keyed, provider("aescbc", key1=KEY_1), IDENTITY)))
+    planned.etcd.put_all((planned.key(f"shop/{name}"), aescbc(secret(name))) for name in names)
+    planned.secrets("aesgcm", ["other-0", "other-1"])
+    flipped, both = planned.key("shop/flipped"), planned.key("shop/both")
+    value = seal("aesgcm", sealed_secret("flipped"), flipped)
+    planned.etcd.put(flipped, value[:-40] + bytes([value[-40] ^ 1]) + value[-39:])
+    planned.etcd.put(both, seal("aesgcm", sealed_secret("both"), both, TRUE, "key3"))
+    planned.make_plan()
+    plan = load_plan(planned.plan)
+    (entry,), (decision,) = plan.entries, plan.decisions
+    assert decision.decision == "repair"
+    stored = planned.stored(both)
+    assert stored is not None
+    forged = msgspec.structs.replace(
+        entry,
+        order=2,
+        key=both.decode(),
+        name="both",
+        mod_revision=planned.mod_revision(both),
+        value_sha256=digest(stored),
+        cause="key-renamed",
+        transformer="aesgcm/v1/key3",
+    )
+    more = msgspec.structs.replace(decision, order=2, key=both.decode())
+    plan = sealed(msgspec.structs.replace(plan, entries=[entry, forged], decisions=[decision, more]))
+    with planned.plan.open("wb") as stream:
+        write_plan_json(stream, plan)
+    first, second = (
+        f"repair/secrets/{cause}"
+        for cause in ("ciphertext-damaged/aesgcm/v1/key1", "key-renamed/aesgcm/v1/key3")
+    )
+    counts = ("--confirm-count", f"{first}=1", "--confirm-count", f"{second}=1")
+    ran = planned.work(*counts, "--accept-risk", "unproven-repair", "-o", "json")
+    assert ran.code == 4, ran
+    document = json.loads(ran.out)
+    assert document["refusal"]["rule"] == "several-repairs", document["refusal"]["message"]
+    assert document["stopped_at"] == both.decode()
+    assert planned.outcomes() == {"flipped": "repaired", "both": ""}
+    assert (planned.stored(flipped), planned.stored(both)) == (value, stored)
+    assert len(planned.kept()) == 1
+
+
+# -- rivals
+
+
+def test_two_runs_over_one_plan_at_once(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one comes while the first has an object under way; each is done once."""
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    said: list[Ran] = []
+
+    def rival() -> None:
+        said.append(planned.run(*planned.arguments(*DECLARED, count=3)))
+
+    at_object(monkeypatch, 2, rival)
+    assert planned.work(*DECLARED, count=3).code == 0
+    (second,) = said
+    assert second.code == 4
+    assert "another run works through" in second.err
+    assert planned.there(keys) == [False] * 3
+    planned.agree()
+    assert sorted(backup.content.key_base64 for backup in planned.kept()) == sorted(keys)
+
+
+def of_copy(planned: Planned, log: Path, *arguments: str, count: int | None) -> list[str]:
+    """Copy the plan where there is no copy yet; return the arguments that work through it."""
+    copy = planned.folder / "copy.json"
+    if not copy.exists():
+        shutil.copy(planned.plan, copy)
+    instead = {str(planned.plan): str(copy), str(planned.log): str(log)}
+    return [instead.get(word, word) for word in planned.arguments(*arguments, count=count)]
+
+
+def test_two_copies_of_one_plan_with_one_log(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log keeps the second one away, and tells it later what the first did."""
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    said: list[Ran] = []
+    rival = of_copy(planned, planned.log, *DECLARED, count=3)
+    at_object(monkeypatch, 2, lambda: said.append(planned.run(*rival)))
+    assert planned.work(*DECLARED, count=3).code == 0
+    (second,) = said
+    assert second.code == 4
+    assert "another process holds it" in second.err
+    planned.agree()
+    with planned.nothing_changes():
+        again = planned.run(*of_copy(planned, planned.log, "-o", "json", count=None))
+    assert again.code == 0, again
+    assert json.loads(again.out)["done_before"] == 3
+    assert sorted(backup.content.key_base64 for backup in planned.kept()) == keys
+
+
+def test_two_copies_of_one_plan_with_a_log_each(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither knows of the other: what one has deleted, the other finds gone, and stops there."""
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    other = planned.log.with_name("other.jsonl")
+    said: list[Ran] = []
+    rival = of_copy(planned, other, *DECLARED, count=3)
+    at_object(monkeypatch, 2, lambda: said.append(planned.run(*rival)))
+    ran = planned.work(*DECLARED, count=3)
+    assert ran.code == 0, ran
+    (second,) = said
+    assert second.code == 4
+    assert "does not exist" in second.err, second
+    planned.agree()
+    monkeypatch.undo()
+
+    planned.etcd.put_all((key, aescbc(secret(key[-1:].decode()), KEY_2, "key2")) for key in keys)
+    (planned.folder / "copy.json").unlink()
+    planned.log = planned.log.with_name("third.jsonl")
+    planned.make_plan(all="delete")
+    said.clear()
+    rival = of_copy(planned, planned.log.with_name("fourth.jsonl"), *DECLARED, count=3)
+    at_object(monkeypatch, 1, lambda: said.append(planned.run(*rival)))
+    ran = planned.work(*DECLARED, count=3)
+    assert (ran.code, said[0].code) == (4, 0), (ran, said)
+    assert planned.there(keys) == [False] * 3
+    assert planned.outcomes() == dict.fromkeys("abc", "")
+    assert len(planned.kept()) == 6

@@ -1,0 +1,265 @@
+"""What a run has to do: the decisions of a plan, held against its entries and what was accepted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix.errors import ConfigurationError, RefusedByRule
+from etcdfix.graph.model import Risk, RiskReason
+from etcdfix.operations.change.run_tasks import RunRequest, Task, Workload, paired, workload_of
+from etcdfix.operations.look.plan import build_plan
+from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.reports.plan_model import Decision, DeletionPlan, PlanEntry, decision_on
+from etcdfix.verdicts.deletability import AcceptRisk
+from tests.support.lost_key import LiveMemory, base, examiner_of, lose, request_for, scan_to
+from tests.support.plan_entries import entry
+
+LOST, KEY_ID = "aescbc/v1/lost", "sha256:0f"
+DECLARE = f"--declare-key-lost {LOST}"
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> DeletionPlan:
+    """A plan without entries."""
+    cluster = base()
+    lose(cluster, cluster.secret("web"))
+    source = LiveMemory(cluster.values)
+    report = scan_to(tmp_path_factory.mktemp("plan") / "report.json", cluster, source=source)
+    plan = build_plan(source, examiner_of(cluster, source), request_for(report))
+    return msgspec.structs.replace(plan, entries=[], decisions=[])
+
+
+def plan_of(empty: DeletionPlan, *entries: PlanEntry, decide: str = "", **by_order: str) -> DeletionPlan:
+    decisions = [
+        msgspec.structs.replace(
+            proposed := decision_on(each),
+            decision=by_order.get(f"_{each.order}", decide) or proposed.decision,
+        )
+        for each in entries
+    ]
+    return msgspec.structs.replace(empty, entries=list(entries), decisions=decisions)
+
+
+def asked(*risks: AcceptRisk, **change: Any) -> RunRequest:
+    settings: dict[str, Any] = {"reason": "x", "plan_file": Path("plan.json")}
+    return RunRequest(accepted=Acceptances(risks=risks), **(settings | change))
+
+
+def work(plan: DeletionPlan, request: RunRequest) -> Workload:
+    return workload_of(plan, plan.decisions, request, "etcdfix plan")
+
+
+def refused(plan: DeletionPlan, request: RunRequest) -> str:
+    with pytest.raises(RefusedByRule) as caught:
+        work(plan, request)
+    return f"{caught.value.message}: {caught.value.hint}"
+
+
+def test_what_is_decided_is_done_in_the_order_of_the_plan(empty: DeletionPlan) -> None:
+    entries = (
+        entry(1),
+        entry(2, repair="a bit"),
+        entry(3, readable_revision=5),
+        entry(4),
+        entry(5, refused="one of many"),
+        entry(6),
+    )
+    plan = plan_of(empty, *entries, _4="none")
+    assert [each.decision for each in plan.decisions] == [
+        "delete", "repair", "restore", "none", "none", "delete",
+    ]  # fmt: skip
+    done = msgspec.structs.replace(plan.decisions[5], outcome="deleted")
+    plan = msgspec.structs.replace(plan, decisions=[*plan.decisions[:5], done])
+    found = work(plan, asked())
+    assert [(task.entry.order, task.decision.value) for task in found.tasks] == [
+        (1, "delete"), (2, "repair"), (3, "restore"),
+    ]  # fmt: skip
+    # The one that waits may be deleted; what is refused may not.
+    assert (found.done, found.left_alone, found.waiting, found.left_out) == (1, 2, 1, ())
+
+
+def test_what_is_left_out_is_left_alone(empty: DeletionPlan) -> None:
+    plan = plan_of(empty, entry(1), entry(2), entry(3), _3="none")
+    found = work(plan, asked(leave_out=(b"/registry/secrets/shop/web-1", b"/registry/secrets/shop/web-3")))
+    assert [task.entry.order for task in found.tasks] == [2]
+    assert (found.left_alone, found.left_out) == (2, (1,))
+    assert "does not list /registry/secrets/shop/x" in refused(
+        plan, asked(leave_out=(b"/registry/secrets/shop/x",))
+    )
+
+
+def test_what_is_done_needs_nothing_any_more_and_may_be_left_out(empty: DeletionPlan) -> None:
+    plan = plan_of(empty, entry(1, needs=["--accept-risk only-copy"]), decide="delete")
+    done = [msgspec.structs.replace(plan.decisions[0], outcome="deleted")]
+    plan = msgspec.structs.replace(plan, decisions=done)
+    found = work(plan, asked(leave_out=(b"/registry/secrets/shop/web-1",)))
+    assert (found.tasks, found.done, found.left_out) == ((), 1, ())
+
+
+def test_a_key_that_stands_there_twice(empty: DeletionPlan) -> None:
+    twice = msgspec.structs.replace(entry(1), order=2)
+    for decision in ("delete", "none"):
+        assert "more than once" in refused(plan_of(empty, entry(1), twice, decide=decision), asked())
+
+
+@pytest.mark.parametrize(
+    "decisions",
+    [
+        lambda one, two: [],
+        lambda one, two: [one],
+        lambda one, two: [one, two, two],
+        lambda one, two: [two, one],
+        lambda one, two: [one, msgspec.structs.replace(two, order=3)],
+        lambda one, two: [one, msgspec.structs.replace(two, key=one.key)],
+        lambda one, two: [one, msgspec.structs.replace(two, key_base64="L3g=")],
+    ],
+)
+def test_decisions_that_are_not_those_of_the_entries(empty: DeletionPlan, decisions: Any) -> None:
+    plan = plan_of(empty, entry(1), entry(2))
+    plan = msgspec.structs.replace(plan, decisions=decisions(*plan.decisions))
+    with pytest.raises(RefusedByRule):
+        list(paired(plan, plan.decisions))
+
+
+@pytest.mark.parametrize(
+    ("word", "change"),
+    [
+        ("repair", {}),
+        ("restore", {}),
+        ("delete", {"refused": "one of many"}),
+        ("remove", {}),
+        ("", {}),
+        ("DELETE", {}),
+    ],
+)
+def test_a_decision_that_its_entry_does_not_allow(
+    empty: DeletionPlan, word: str, change: dict[str, Any]
+) -> None:
+    plan = plan_of(empty, entry(1, **change))
+    wrong = msgspec.structs.replace(plan.decisions[0], decision=word, allowed=[word, "none"])
+    with pytest.raises(ConfigurationError, match="which allows"):
+        work(msgspec.structs.replace(plan, decisions=[wrong]), asked())
+
+
+# -- what has to be accepted
+
+
+def test_each_need_has_to_be_accepted(empty: DeletionPlan) -> None:
+    needs = ["--accept-risk only-copy", "--accept-risk mass-damage"]
+    plan = plan_of(empty, entry(1, needs=needs, readable_revision=4), decide="delete")
+    assert "the deletion of /registry/secrets/shop/web-1 needs --accept-risk only-copy" in refused(
+        plan, asked(AcceptRisk.MASS_DAMAGE)
+    )
+    said = refused(plan, asked(AcceptRisk.ONLY_COPY))
+    assert "needs --accept-risk mass-damage" in said
+    assert "--leave-out /registry/secrets/shop/web-1" in said
+    assert len(work(plan, asked(AcceptRisk.ONLY_COPY, AcceptRisk.MASS_DAMAGE)).tasks) == 1
+    restored = plan_of(empty, *plan.entries, decide="restore")
+    assert "the restore of" in refused(restored, asked())
+
+
+def test_a_repair_needs_nothing_of_what_a_deletion_needs(empty: DeletionPlan) -> None:
+    needs = [DECLARE, "--accept-risk only-copy"]
+    (task,) = work(plan_of(empty, entry(1, needs=needs, repair="a bit"), decide="repair"), asked()).tasks
+    assert (task.decision, task.declared) == (Decision.REPAIR, "")
+    # Nor does a declaration speak of it, where it is given for others.
+    plan = plan_of(empty, entry(1, needs=needs, repair="a bit"), entry(2, needs=[DECLARE]), _2="delete")
+    first, second = work(plan, asked(key_lost=(LOST,))).tasks
+    assert (first.declared, second.declared) == ("", LOST)
+
+
+@pytest.mark.parametrize(
+    ("given", "declared"),
+    [
+        ((), None),
+        ((LOST,), LOST),
+        ((f"{LOST}/{KEY_ID}",), f"{LOST}/{KEY_ID}"),
+        ((LOST, f"{LOST}/{KEY_ID}"), f"{LOST}/{KEY_ID}"),
+    ],
+)
+def test_a_declaration_names_the_key_of_the_entry(
+    empty: DeletionPlan, given: tuple[str, ...], declared: str | None
+) -> None:
+    """The narrower name, where both are given."""
+    plan = plan_of(empty, entry(1, needs=[DECLARE], kms_key_id_sha256=KEY_ID), decide="delete")
+    if declared is None:
+        assert f"needs {DECLARE}" in refused(plan, asked(key_lost=given))
+    else:
+        assert [task.declared for task in work(plan, asked(key_lost=given)).tasks] == [declared]
+
+
+@pytest.mark.parametrize("wrong", ["aescbc/v1/other", f"{LOST}/{KEY_ID}", f"{LOST}/", LOST.upper(), ""])
+def test_a_declaration_of_what_no_entry_waits_for(empty: DeletionPlan, wrong: str) -> None:
+    plan = plan_of(empty, entry(1, needs=[DECLARE]), decide="delete")
+    assert "names no encryption key" in refused(plan, asked(key_lost=(LOST, wrong)))
+    # Whose deletion does not wait for it, its key is none of those.
+    plan = plan_of(empty, entry(1, needs=["--accept-risk only-copy"]), decide="none")
+    assert "names no encryption key" in refused(plan, asked(key_lost=(LOST,)))
+
+
+def test_a_declaration_counts_only_for_whom_the_plan_says_needs_it(empty: DeletionPlan) -> None:
+    """Of one encryption key, one waits for it and another does not, as what is proven damaged."""
+    plan = plan_of(
+        empty, entry(1, needs=["--accept-risk only-copy"]), entry(2, needs=[DECLARE]), decide="delete"
+    )
+    first, second = work(plan, asked(AcceptRisk.ONLY_COPY, key_lost=(LOST,))).tasks
+    assert (first.declared, second.declared) == ("", LOST)
+
+
+def test_a_declaration_of_what_is_done_or_left_alone_does_not_hinder(empty: DeletionPlan) -> None:
+    plan = plan_of(empty, entry(1, needs=[DECLARE]), entry(2), _1="none", _2="delete")
+    (task,) = work(plan, asked(key_lost=(LOST,))).tasks
+    assert (task.entry.order, task.declared) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"protected": "it is in kube-system"}, "it is in kube-system"),
+        (
+            {"risk": "cluster-breaking", "reasons": [RiskReason(Risk.CLUSTER_BREAKING, "used", "all need it")]},
+            "all need it",
+        ),
+        ({"risk": Risk.CLUSTER_BREAKING.value}, "the cluster may depend on it"),
+        ({"protected": "a", "risk": Risk.CLUSTER_BREAKING.value}, "a"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("decision", ["delete", "repair", "restore"])
+def test_what_the_cluster_may_depend_on(
+    empty: DeletionPlan, change: dict[str, Any], why: str, decision: str
+) -> None:
+    plan = plan_of(empty, entry(1, repair="a bit", readable_revision=3, **change), decide=decision)
+    assert "needs --accept-risk cluster-breaking" in refused(plan, asked(AcceptRisk.ONLY_COPY))
+    (task,) = work(plan, asked(AcceptRisk.CLUSTER_BREAKING)).tasks
+    assert task.protected == why
+
+
+def test_a_risk_counts_only_for_whom_the_plan_says_needs_it(empty: DeletionPlan) -> None:
+    def counts(**change: Any) -> set[str]:
+        plan = plan_of(empty, entry(1, **change), decide="delete")
+        (task,) = work(plan, asked(*AcceptRisk, key_lost=())).tasks
+        return {risk.value for risk in AcceptRisk if task.needs_risk(risk)}
+
+    always = {"ends-cached-reads", "unproven-repair"}  # no plan can know who needs these
+    assert counts() == always
+    assert counts(needs=["--accept-risk only-copy"]) == {*always, "only-copy"}
+    assert (
+        counts(needs=["--accept-risk cluster-breaking"]) == always
+    )  # who is protected is confirmed one by one
+    assert counts(protected="it is in kube-system") == {*always, "cluster-breaking"}
+
+
+def test_what_a_group_is_called() -> None:
+    def group(**change: Any) -> str:
+        each = entry(1, **change)
+        return Task(entry=each, decision=Decision.DELETE, key=b"x", declared="", protected="").group
+
+    assert group() == "delete/secrets/key-name-missing/aescbc/v1/lost"
+    assert group(group="apps", resource="deployments").startswith("delete/deployments.apps/")
+    assert group(transformer="kms/v2/prov", kms_key_id_sha256=KEY_ID).endswith(f"/kms/v2/prov/{KEY_ID}")
+    assert group(transformer="").endswith("/none")
+    assert "\x1b" not in group(transformer="aescbc/v1/\x1b[31m")

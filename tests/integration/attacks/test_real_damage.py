@@ -24,6 +24,7 @@ PLUGINS = {"kms/v1": "v1", "kms/v2/0": "v2", "kms/v2/1": "v2"}
 PROVIDERS = (*LOCAL, *PLUGINS)
 # Behind the start, within ObjectMeta: there a changed byte is a changed length or tag.
 STRUCTURE = 23
+ZEROES = "a sector of zeroes"
 
 
 Sealer = Callable[[str], tuple[bytes, bytes]]
@@ -93,7 +94,7 @@ def damaged(kind: str, value: bytes, name: str) -> Iterator[tuple[str, bytes]]:
         return bytes(out)
 
     yield "bytes of the structure", changed(begin + STRUCTURE, *(0xA5, 0x5A) * 12)
-    yield "a sector of zeroes", value[: begin + STRUCTURE] + bytes(40) + value[begin + STRUCTURE + 40 :]
+    yield ZEROES, value[: begin + STRUCTURE] + bytes(40) + value[begin + STRUCTURE + 40 :]
     if kind != "aescbc":  # which has no tag: the server reads it
         yield "one bit of the data", changed(end - 60, 0x10)
     if not kind.startswith("kms/v2"):  # whose envelope says how long its data is
@@ -115,6 +116,11 @@ def test_damage_is_deletable_and_can_be_undone(registry: Attacked, sealer: Seale
             flags = every_flag_but(AcceptRisk.ONLY_COPY)
             registry.refuses([at], *flags, says=["can be had back whole"], hint="etcdfix repair")
         ran = registry.delete(at, *accepted)
+        if what == ZEROES and "no damage is found" in ran.err:
+            # What the key makes of zeroes is noise, which looks like fields of an object in one of 600 cases.
+            after = dict(damaged(kind, sealer("only")[1], "only"))[what]
+            registry.etcd.put(at, after)
+            ran = registry.delete(at)
         assert ran.code == 0, (what, ran.err)
         assert registry.stored(at) is None
         content = registry.kept()[-1].content

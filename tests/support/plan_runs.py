@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.support.attacks import Attacked
+import pytest
+
+from etcdfix.operations.change import run_plan
+from etcdfix.remediation import durable
+from etcdfix.remediation.audit import log as log_module
+from tests.support.attacks import TRUE, Attacked, seal
 from tests.support.change_runs import ACKNOWLEDGED, Ran
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, provider, secret
 
@@ -98,3 +103,55 @@ class Planned(Attacked):
 
 
 DECLARED = ("--declare-key-lost", LOST, "--accept-no-api-server")
+
+
+def mixed(planned: Planned) -> tuple[bytes, bytes, bytes]:
+    """Store one Secret with a flipped bit, one that an earlier revision has whole, and one cut short for good."""
+    planned.configure(provider("aesgcm", key1=TRUE), provider("aescbc", old=KEY_1), IDENTITY)
+    flipped, earlier, cut = (planned.key(f"shop/{name}") for name in ("flipped", "earlier", "cut"))
+    for name in ("healthy-0", "healthy-1", "healthy-2"):
+        planned.etcd.put(planned.key(f"shop/{name}"), aescbc(secret(name), KEY_1, "old"))
+    value = seal("aesgcm", secret("flipped"), flipped)
+    planned.etcd.put(flipped, value[:-40] + bytes([value[-40] ^ 1]) + value[-39:])
+    planned.etcd.put(earlier, seal("aesgcm", secret("earlier"), earlier))
+    planned.etcd.put(earlier, b"k8s:enc:aesgcm:v1:key1:short")
+    planned.etcd.put(cut, b"k8s:enc:aesgcm:v1:key1:short")
+    planned.secrets("aesgcm", ["whole-0", "whole-1", "whole-2"])
+    return flipped, earlier, cut
+
+
+MIXED_COUNTS = (
+    "--confirm-count", "repair/secrets/ciphertext-damaged/aesgcm/v1/key1=1",
+    "--confirm-count", "restore/secrets/value-truncated/aesgcm/v1/key1=1",
+    "--confirm-count", "delete/secrets/value-truncated/aesgcm/v1/key1=1",
+)  # fmt: skip
+
+
+def at_object(monkeypatch: pytest.MonkeyPatch, number: int, happens: Callable[[], object]) -> None:
+    """Let something happen just before an object of the run is looked at."""
+    seen = 0
+    change = run_plan._Work._change
+
+    def changed(self: object, cluster: object, task: object, log: object) -> object:
+        nonlocal seen
+        seen += 1
+        if seen == number:
+            happens()
+        return change(self, cluster, task, log)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run_plan._Work, "_change", changed)
+
+
+def not_written(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let the so-manieth record of the log not be written."""
+    written = 0
+
+    def announced(step: object, name: str, action: str) -> object:
+        nonlocal written
+        if name == "audit log" and action.startswith("write"):
+            written += 1
+            if written == number:
+                raise OSError(5, "Input/output error")
+        return durable.announced(step, name, action)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(log_module, "announced", announced)

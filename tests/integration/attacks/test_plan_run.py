@@ -9,19 +9,12 @@ import pytest
 
 from etcdfix.cli.confirm import Terminal
 from etcdfix.remediation.preflight import deletion
-from etcdfix.testing.servers import EtcdServer, EtcdServers
-from tests.support.attacks import TRUE, seal
+from etcdfix.testing.servers import EtcdServers
 from tests.support.change_runs import ACKNOWLEDGED, Ran, typing
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, namespace_object, provider, secret
-from tests.support.plan_runs import DECLARED, GROUP, Planned
+from tests.support.plan_runs import DECLARED, GROUP, MIXED_COUNTS, Planned, at_object, mixed
 
 pytestmark = pytest.mark.etcd
-
-
-@pytest.fixture
-def planned(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Planned:
-    tmp_path.chmod(0o700)
-    return Planned(etcd, prefix, tmp_path, capfd)
 
 
 def test_a_run_deletes_what_the_plan_decides(planned: Planned) -> None:
@@ -355,23 +348,6 @@ def test_a_key_that_changed_since_the_plan(planned: Planned, now: str) -> None:
 # -- what happens in the middle
 
 
-def at_object(monkeypatch: pytest.MonkeyPatch, number: int, happens: object) -> None:
-    """Let something happen just before an object of the run is looked at."""
-    from etcdfix.operations.change import run_plan as module
-
-    seen = 0
-    change = module._Work._change
-
-    def changed(self: object, cluster: object, task: object, log: object) -> object:
-        nonlocal seen
-        seen += 1
-        if seen == number:
-            happens()  # type: ignore[operator]
-        return change(self, cluster, task, log)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(module._Work, "_change", changed)
-
-
 def test_a_writer_that_has_the_lost_key(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that opens under the key, written before the next target and after the failing ones: it was not lost."""
     keys = planned.furnish("a", "b", "c")
@@ -521,36 +497,14 @@ def test_ctrl_c_finishes_the_key_at_hand(
 # -- repairs and restores
 
 
-def mixed(planned: Planned) -> tuple[bytes, bytes, bytes]:
-    """Store one Secret with a flipped bit, one that an earlier revision has whole, and one cut short for good."""
-    planned.configure(provider("aesgcm", key1=TRUE), provider("aescbc", old=KEY_1), IDENTITY)
-    flipped, earlier, cut = (planned.key(f"shop/{name}") for name in ("flipped", "earlier", "cut"))
-    for name in ("healthy-0", "healthy-1", "healthy-2"):
-        planned.etcd.put(planned.key(f"shop/{name}"), aescbc(secret(name), KEY_1, "old"))
-    value = seal("aesgcm", secret("flipped"), flipped)
-    planned.etcd.put(flipped, value[:-40] + bytes([value[-40] ^ 1]) + value[-39:])
-    planned.etcd.put(earlier, seal("aesgcm", secret("earlier"), earlier))
-    planned.etcd.put(earlier, b"k8s:enc:aesgcm:v1:key1:short")
-    planned.etcd.put(cut, b"k8s:enc:aesgcm:v1:key1:short")
-    planned.secrets("aesgcm", ["whole-0", "whole-1", "whole-2"])
-    return flipped, earlier, cut
-
-
-COUNTS = (
-    "--confirm-count", "repair/secrets/ciphertext-damaged/aesgcm/v1/key1=1",
-    "--confirm-count", "restore/secrets/value-truncated/aesgcm/v1/key1=1",
-    "--confirm-count", "delete/secrets/value-truncated/aesgcm/v1/key1=1",
-)  # fmt: skip
-
-
 def test_a_plan_proposes_what_destroys_least_and_the_run_does_it(planned: Planned) -> None:
     flipped, earlier, cut = mixed(planned)
     planned.make_plan()
     decided = {each["key"]: each["decision"] for each in planned.document()["decisions"]}
     assert decided == {flipped.decode(): "repair", earlier.decode(): "restore", cut.decode(): "delete"}
-    dry = planned.work(*COUNTS, "--dry-run", "-o", "json")
+    dry = planned.work(*MIXED_COUNTS, "--dry-run", "-o", "json")
     assert dry.code == 0, dry
-    ran = planned.work(*COUNTS, "-o", "json")
+    ran = planned.work(*MIXED_COUNTS, "-o", "json")
     assert ran.code == 0, ran
     assert planned.outcomes() == {"flipped": "repaired", "earlier": "restored", "cut": "deleted"}
     with planned.cluster() as cluster:
@@ -560,7 +514,7 @@ def test_a_plan_proposes_what_destroys_least_and_the_run_does_it(planned: Planne
             assert cluster.examiner.examine(stored).verdict.outcome == "readable"
     assert planned.stored(cut) is None
     assert len(planned.kept()) == 3
-    planned.work(*COUNTS)
+    planned.work(*MIXED_COUNTS)
     assert {event.annotations.outcome for event in planned.events() if event.annotations.outcome} == {
         "repaired", "restored", "deleted",
     }  # fmt: skip
@@ -594,7 +548,7 @@ def test_an_earlier_revision_that_was_compacted_meanwhile(planned: Planned) -> N
     _flipped, earlier, cut = mixed(planned)
     planned.make_plan()
     planned.etcd.compact()
-    ran = planned.work(*COUNTS, "-o", "json")
+    ran = planned.work(*MIXED_COUNTS, "-o", "json")
     assert ran.code in {4, 5}, ran
     assert json.loads(ran.out)["stopped_at"] == earlier.decode()
     assert planned.stored(earlier) == b"k8s:enc:aesgcm:v1:key1:short"

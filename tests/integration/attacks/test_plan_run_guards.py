@@ -6,31 +6,20 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from etcdfix.operations.change import repair as repair_module
 from etcdfix.operations.change import run_plan as module
-from etcdfix.remediation import durable
-from etcdfix.remediation.audit import log as log_module
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.reconcile import reconcile_intent
-from etcdfix.testing.servers import EtcdServer
-from tests.integration.attacks.test_plan_run import COUNTS, mixed
 from tests.support.lossy_etcd import TXN, LossyProxy
 from tests.support.objects import namespace_object
-from tests.support.plan_runs import DECLARED, Planned
+from tests.support.plan_runs import DECLARED, MIXED_COUNTS, Planned, mixed, not_written
 
 pytestmark = pytest.mark.etcd
-
-
-@pytest.fixture
-def planned(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Planned:
-    tmp_path.chmod(0o700)
-    return Planned(etcd, prefix, tmp_path, capfd)
 
 
 def at_record(monkeypatch: pytest.MonkeyPatch, number: int, happens: Callable[[], object]) -> None:
@@ -46,21 +35,6 @@ def at_record(monkeypatch: pytest.MonkeyPatch, number: int, happens: Callable[[]
         return found
 
     monkeypatch.setattr(AuditLog, "append_draft", appended)
-
-
-def not_written(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Let the so-manieth record of the log not be written."""
-    written = 0
-
-    def announced(step: object, name: str, action: str) -> object:
-        nonlocal written
-        if name == "audit log" and action.startswith("write"):
-            written += 1
-            if written == number:
-                raise OSError(5, "Input/output error")
-        return durable.announced(step, name, action)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(log_module, "announced", announced)
 
 
 # -- how it ends
@@ -128,7 +102,7 @@ def test_a_repair_that_is_not_read_back_as_written(planned: Planned, monkeypatch
     planned.make_plan()
     order = [each["key"] for each in planned.document()["decisions"]]
     monkeypatch.setattr(repair_module, "_read_back", lambda *_: (True, "it is not what was written"))
-    ran = planned.work(*COUNTS, "-o", "json")
+    ran = planned.work(*MIXED_COUNTS, "-o", "json")
     assert ran.code == 3, ran
     document = json.loads(ran.out)
     assert document["stopped_at"] == flipped.decode()
@@ -136,7 +110,7 @@ def test_a_repair_that_is_not_read_back_as_written(planned: Planned, monkeypatch
     assert document["left"] == len(after)
     assert planned.outcomes()["flipped"] == "repaired"
     assert [planned.outcomes()[key.rpartition("/")[2]] for key in after] == [""] * len(after)
-    text = planned.work(*COUNTS) if not after else None
+    text = planned.work(*MIXED_COUNTS) if not after else None
     assert text is None or "--leave-out" not in text.out
     assert planned.stored(earlier) is not None or planned.stored(cut) is not None
 
@@ -225,7 +199,9 @@ def test_what_was_put_back_and_not_recorded(
     """Where somebody has written it since, nobody can tell who put it back: it is looked at once more."""
     flipped, earlier, _cut = mixed(planned)
     name, key, count = (
-        ("earlier", earlier, COUNTS[3]) if decision == "restore" else ("flipped", flipped, COUNTS[1])
+        ("earlier", earlier, MIXED_COUNTS[3])
+        if decision == "restore"
+        else ("flipped", flipped, MIXED_COUNTS[1])
     )
     planned.make_plan(**{"all": "none", name: decision})
     not_written(monkeypatch, 2)

@@ -7,16 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.testing.servers import EtcdServer
 from tests.support.plan_runs import DECLARED, Planned
 
 pytestmark = pytest.mark.etcd
-
-
-@pytest.fixture
-def planned(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Planned:
-    tmp_path.chmod(0o700)
-    return Planned(etcd, prefix, tmp_path, capfd)
 
 
 def refuses(planned: Planned, *arguments: str, count: int = 1) -> None:

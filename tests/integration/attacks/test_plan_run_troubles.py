@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from etcdfix.operations.change import run_plan as module
-from etcdfix.remediation import durable
 from etcdfix.remediation.audit import log as log_module
 from etcdfix.remediation.backup.file import digest
 from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.planfile import load_plan, sealed
 from etcdfix.testing.certificates import CertificateAuthority
-from etcdfix.testing.servers import EtcdServer
 from tests.support.anchors import PlayedAnchor
 from tests.support.attacks import TRUE, seal
 from tests.support.attacks import secret as sealed_secret
@@ -26,30 +23,9 @@ from tests.support.audit_logs import mounted
 from tests.support.change_runs import Ran
 from tests.support.kubernetes_api import KubernetesAPI, status_answer
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, KUBE_SYSTEM_UID, aescbc, provider, secret
-from tests.support.plan_runs import DECLARED, LOST, Planned
+from tests.support.plan_runs import DECLARED, LOST, Planned, at_object, not_written
 
 pytestmark = pytest.mark.etcd
-
-
-@pytest.fixture
-def planned(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Planned:
-    tmp_path.chmod(0o700)
-    return Planned(etcd, prefix, tmp_path, capfd)
-
-
-def at_object(monkeypatch: pytest.MonkeyPatch, number: int, happens: Callable[[], object]) -> None:
-    """Let something happen just before an object of the run is looked at."""
-    seen = 0
-    change = module._Work._change
-
-    def changed(self: object, cluster: object, task: object, log: object) -> object:
-        nonlocal seen
-        seen += 1
-        if seen == number:
-            happens()
-        return change(self, cluster, task, log)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(module._Work, "_change", changed)
 
 
 def closed(planned: Planned) -> dict[str, str]:
@@ -117,17 +93,7 @@ def test_an_outcome_that_the_log_does_not_take(
     """The key is gone and its intent open: the run stops there, and the next one settles it and goes on."""
     keys = planned.furnish("a", "b", "c")
     planned.make_plan(all="delete")
-    written = 0
-
-    def announced(step: object, name: str, action: str) -> object:
-        nonlocal written
-        if name == "audit log" and action.startswith("write"):
-            written += 1
-            if written == 2 * of:
-                raise OSError(5, "Input/output error")
-        return durable.announced(step, name, action)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(log_module, "announced", announced)
+    not_written(monkeypatch, 2 * of)
     ran = planned.work(*DECLARED, "-o", "json", count=3)
     assert ran.code == 3, ran
     document = json.loads(ran.out)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from etcdfix.errors import AuditLogLocked
@@ -12,16 +10,9 @@ from etcdfix.operations.change.kept_look import KeptLook
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.landmarks import read_landmarks, read_newest
 from etcdfix.remediation.preflight.similar_values import few_names
-from etcdfix.testing.servers import EtcdServer
 from tests.support.plan_runs import DECLARED, Planned
 
 pytestmark = pytest.mark.etcd
-
-
-@pytest.fixture
-def planned(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Planned:
-    tmp_path.chmod(0o700)
-    return Planned(etcd, prefix, tmp_path, capfd)
 
 
 def test_one_look_and_one_log(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:

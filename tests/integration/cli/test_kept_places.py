@@ -20,9 +20,9 @@ _COMMANDS = re.compile(r"\betcdfix (?:delete|repair|restore|copies|get|heal) [^\
 PLACES = ("--backup-dir", "--audit-log")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def nowhere_else(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Have the default places in a directory that stays empty."""
+    """Have the default places in a directory of the test's own."""
     default = registry.folder / "default"
     monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: default)
     monkeypatch.setattr("etcdfix.remediation.places.default_audit_log", lambda: default / "audit.jsonl")

@@ -285,6 +285,48 @@ def test_who_refers_to_whom_is_told_to_those_who_ask(registry: Attacked) -> None
                 assert (around.graph is not None) == graph
 
 
+def test_a_value_that_was_written_since_it_was_read_is_not_met_again(registry: Attacked) -> None:
+    (key,) = registry.secrets("aesgcm", ["lost"], OTHER)
+    with opened(registry) as cluster, KeptLook(cluster, {key}, no_progress, quietly) as look:
+        reading = cluster.now.read_key(key)
+        assert reading.stored is not None
+        found = cluster.examiner.apart().examine(reading.stored)
+        registry.etcd.put(key, reading.stored.value)
+        for surroundings in (look, FRESH):
+            around = surroundings.look(
+                cluster, reading, found, no_progress, see=lambda _found: None, graph=True
+            )
+            assert around.alike.target is None
+
+
+@pytest.mark.parametrize("defined", [True, False])
+def test_a_definition_that_comes_or_goes_counts_for_what_is_read_from_then_on(
+    registry: Attacked, defined: bool
+) -> None:
+    key = f"{registry.prefix}/{GROUP}/widgets/shop/w0".encode()
+    made = impact_objects.Cluster(registry.prefix)
+    definition = made.define(GROUP, "Widget")
+    registry.etcd.put(key, BROKEN)
+    if defined:
+        registry.etcd.put(definition.encode(), made.values[definition])
+    with opened(registry) as cluster, KeptLook(cluster, {key}, no_progress, quietly) as look:
+        kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
+        look.catch_up_now()
+        before = said(kept, look, key)
+        if defined:
+            registry.etcd.delete(definition.encode())
+        else:
+            registry.etcd.put(definition.encode(), made.values[definition])
+        look.catch_up_now()
+        after = said(kept, look, key)
+        with opened(registry) as anew:
+            assert after == said(anew, FRESH, key)
+        assert after["verdict"]["outcome"] != before["verdict"]["outcome"]
+        stored = cluster.now.read_key(key).stored
+        assert stored is not None
+        assert cluster.examiner.apart().examine(stored).verdict.outcome == after["verdict"]["outcome"]
+
+
 def test_a_compaction_that_took_what_was_not_told_is_a_new_look(registry: Attacked) -> None:
     lost = registry.secrets("aesgcm", ["lost-0", "lost-1"], OTHER)
     with opened(registry) as cluster, KeptLook(cluster, set(lost), no_progress, quietly) as look:

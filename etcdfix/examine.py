@@ -51,7 +51,7 @@ from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.judge import Verdict, judge
 from etcdfix.verdicts.key_loss import OpenedSpan
 from etcdfix.verdicts.observation import Neighbours, Observation
-from etcdfix.verdicts.plaintext import bits_off, shape_of
+from etcdfix.verdicts.plaintext import bits_off
 
 _UNREAD = FAILED | {Outcome.UNDETERMINED}
 PLAIN = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERVES, "readable")
@@ -438,7 +438,7 @@ class Examiner:
         elif isinstance(problem, DecodeError):
             decode_failure = self._looking.describe(problem, reader)
         if data is not None and (decode_failure is not None or (decoded is not None and decoded.empty)):
-            shape = shape_of(data, reader.decode, heal=decode_failure is not None)
+            shape = self._looking.shape(reader, data, plain, heal=decode_failure is not None)
         empty = decoded is not None and decoded.empty
         peek = None
         if known and (failure is not None or decode_failure is not None or empty):

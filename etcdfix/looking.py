@@ -12,6 +12,7 @@ from etcdfix.decoding.registry import Registry, SchemeName, stored_kinds
 from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, KNOWN_PROVIDERS, Envelope
 from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, stored_key_id
+from etcdfix.encryption.known_starts import first_blocks
 from etcdfix.encryption.peek import LookInto, PeekRequest, Structures, peek
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import DecodeError, KindUnknown
@@ -26,8 +27,14 @@ from etcdfix.storagekey import (
     under_other_prefixes,
 )
 from etcdfix.verdicts.examination import KeyName
-from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind
-from etcdfix.verdicts.plaintext import describe_failure, is_in_order, look_of_failure, look_of_object
+from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
+from etcdfix.verdicts.plaintext import (
+    describe_failure,
+    is_in_order,
+    look_of_failure,
+    look_of_object,
+    shape_of,
+)
 
 # A value that ends before the colon after its key name.
 _ENVELOPE_CUT = re.compile(rb"k8s:enc:(?:(?:aescbc|aesgcm|secretbox):v1|kms:v[12]):[^:]{0,253}")
@@ -59,11 +66,33 @@ class Looking:
 
     def structures(self, reader: ResourceReader) -> Structures:
         """Return how values begin that may be stored in a resource."""
+        return known_structures(self._custom(reader))
+
+    def _custom(self, reader: ResourceReader) -> tuple[tuple[str, str], ...]:
+        """Return apiVersion and kind of the custom resources of a definition, none for a type of the API servers."""
         crd = self._readers.custom_resource(reader.directory)
-        own = (
+        return (
             tuple((f"{crd.group}/{version}", crd.kind) for version in crd.versions) if crd is not None else ()
         )
-        return known_structures(own)
+
+    def shape(
+        self, reader: ResourceReader, data: bytes, plain: Plaintext | None, *, heal: bool
+    ) -> PlaintextShape:
+        """Measure a plaintext that does not become an object.
+
+        Args:
+            reader: How the resource is read.
+            data: The plaintext.
+            plain: How it was opened; None for a value that its providers refuse since it is not encrypted.
+            heal: It does not decode; else it does, and nothing comes out.
+        """
+        blocks: tuple[bytes, ...] = ()
+        if plain is not None and plain.transformer != "identity" and not plain.authenticated:
+            kind = reader.directory.kind
+            blocks = first_blocks(
+                self._custom(reader) or (pair for pair in stored_kinds() if pair[1] == kind)
+            )
+        return shape_of(data, reader.decode, self._decoder.parses, heal=heal, first_blocks=blocks)
 
     def in_the_clear(
         self, reader: ResourceReader, data: bytes

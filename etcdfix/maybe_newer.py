@@ -161,6 +161,8 @@ def similarity_of(found: Examination, examiner: Examiner) -> Similarity | None:
         envelope = parse_envelope(found.stored.value)
         assert envelope is not None  # it begins as one
         return Similarity("", cause, f"{envelope.provider}/{envelope.version}")
+    if found.opened and cause is Cause.CIPHERTEXT_DAMAGED:
+        cause = Cause.UNKNOWN_ENCODING  # its padding fits, and what it holds begins as nothing that is known
     if cause in _BY_THEIR_BYTES:
         plaintext = examiner.plaintext(found) or b""
         return Similarity(resource, cause, plaintext[:_STARTS].hex())

@@ -20,7 +20,10 @@ from etcdfix.verdicts.deletability import REPAIR_RISKS
 @click.command("repair", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
 @click.argument("key", required=False)
 @present_value_options
-@accept_risk_option(REPAIR_RISKS, " Only a value under AES-CBC needs one: it has no tag.")
+@accept_risk_option(
+    REPAIR_RISKS,
+    " A value under AES-CBC needs one, since it has no tag, and so does what a newer release may have written.",
+)
 @etcd_options
 def command(*, key: str | None, key_base64: str | None, **options: Any) -> int:
     """Put the stored bytes of one value right that cannot be read, where something shows how.

@@ -80,6 +80,21 @@ _METADATA_PLACES = math.log2(97 * 13 * 701)
 LookInto = Callable[[bytes], Look]
 
 
+def first_blocks(pairs: Iterable[tuple[str, str]]) -> tuple[bytes, ...]:
+    """Return the first cipher block of objects as API servers write them; all of it is known, whatever their contents.
+
+    Args:
+        pairs: apiVersion and kind.
+    """
+    starts: set[bytes] = set()
+    for api_version, kind in pairs:
+        starts.add(_protobuf_header(api_version, kind))
+        for colon in (":", ": "):
+            starts.add(f'{{"kind"{colon}"{kind}",{colon[1:]}"apiVersion"'.encode())
+            starts.add(f'{{"apiVersion"{colon}"{api_version}"'.encode())
+    return tuple(sorted({start[:_BLOCK_SIZE] for start in starts if len(start) >= _BLOCK_SIZE}))
+
+
 class RecognisedStart(NamedTuple):
     """A start that was recognised.
 

@@ -289,17 +289,23 @@ def _repairs(found: Examination, again: RepeatedOptions, *, breaking: bool) -> I
 
 
 def repair_risks(found: Examination, repair: Repair, *, breaking: bool = False) -> list[AcceptRisk]:
-    """Return what has to be accepted before a repair is made: nothing where it is proven.
+    """Return what has to be accepted before a repair is made: what nothing proves, or a newer release may have written.
 
     Args:
         found: The value.
         repair: Its only one.
         breaking: As in :func:`remedies_for`.
     """
+    newer = found.verdict.cause is Cause.UNKNOWN_ENVELOPE or repair.kind in _MAY_BE_NEWER
+    risks = [AcceptRisk.NEWER_THAN_KNOWN] if newer else []
     if repair.proven:
-        return []
+        return risks
     breaking = breaking or bool(protected_reason(found.directory.group_resource, found.namespace))
-    return [*([AcceptRisk.CLUSTER_BREAKING] if breaking else []), AcceptRisk.UNPROVEN_REPAIR]
+    return [*([AcceptRisk.CLUSTER_BREAKING] if breaking else []), AcceptRisk.UNPROVEN_REPAIR, *risks]
+
+
+# A newer release may have written another magic, or more behind an object.
+_MAY_BE_NEWER = frozenset({RepairKind.MAGIC, RepairKind.TRAILING_BYTES})
 
 
 def _other_sources(found: Examination, cause: Cause, again: RepeatedOptions) -> Iterator[Way]:

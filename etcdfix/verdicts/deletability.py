@@ -11,7 +11,6 @@ from etcdfix.verdicts.causes import CATALOGUE, CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.judge import MAY_BE_WHOLE, MAYBE_NEWER
-from etcdfix.verdicts.plaintext import holds_two_objects
 
 IDENTITY: Final = "identity"
 """The transformer of unencrypted values, which have no key that could be lost."""
@@ -54,8 +53,12 @@ DELETION_RISKS: Final = tuple(risk for risk in AcceptRisk if risk is not AcceptR
 RESTORE_RISKS: Final = tuple(risk for risk in DELETION_RISKS if risk is not AcceptRisk.ENDS_CACHED_READS)
 """Those of what a restore replaces, which is held against the rules of a deletion; nothing goes then."""
 
-REPAIR_RISKS: Final = (AcceptRisk.CLUSTER_BREAKING, AcceptRisk.UNPROVEN_REPAIR)
-"""Those of a repair that nothing proves."""
+REPAIR_RISKS: Final = (
+    AcceptRisk.CLUSTER_BREAKING,
+    AcceptRisk.UNPROVEN_REPAIR,
+    AcceptRisk.NEWER_THAN_KNOWN,
+)
+"""Those of a repair that nothing proves, or that undoes what a newer release may have written."""
 
 
 RISK_MEANINGS: Final[Mapping[AcceptRisk, str]] = {
@@ -118,8 +121,27 @@ _MAYBE_REPAIRABLE: Final = _MAYBE_ONLY_LIKELY | {
     Cause.UNKNOWN_ENVELOPE,
     Cause.VALUE_TRUNCATED,
 }
-# A guess at a damaged start, or what a look past the tag showed: it may begin an encoding that is newer.
-_BELOW_A_LOOK: Final = frozenset({Cause.MAGIC_DAMAGED, Cause.CIPHERTEXT_DAMAGED, Cause.VALUE_TRUNCATED})
+# What is said of a plaintext that does not become an object: beside what breaks, a whole one may be in it.
+_MAYBE_BESIDE_A_WHOLE_ONE: Final = frozenset(
+    {
+        Cause.CBOR_DAMAGED,
+        Cause.CONVERSION_FAILED,
+        Cause.EMPTY_OBJECT,
+        Cause.JSON_DAMAGED,
+        Cause.KIND_MISSING,
+        Cause.KIND_NOT_REGISTERED,
+        Cause.PROTOBUF_DAMAGED,
+        Cause.UNKNOWN_ENCODING,
+        Cause.VERSION_REMOVED,
+        Cause.WRONG_KIND_FOR_KEY,
+    }
+)
+# What a look past the tag showed, or an encoding that an envelope names: a newer release may read it.
+_MAYBE_READ_BY_NEWER: Final = MAYBE_NEWER | {
+    Cause.CIPHERTEXT_DAMAGED,
+    Cause.PROTOBUF_DAMAGED,
+    Cause.VALUE_TRUNCATED,
+}
 
 
 def deletability_of_cause(cause: Cause) -> Deletability:
@@ -144,9 +166,9 @@ def risks_of_cause(cause: Cause) -> tuple[AcceptRisk, ...]:
     risks = []
     if cause in _MAYBE_ONLY_LIKELY:
         risks.append(AcceptRisk.UNPROVEN_DAMAGE)
-    if cause in _MAYBE_REPAIRABLE:
+    if cause in _MAYBE_REPAIRABLE | _MAYBE_BESIDE_A_WHOLE_ONE:
         risks.append(AcceptRisk.ONLY_COPY)
-    if cause in MAYBE_NEWER | _BELOW_A_LOOK:
+    if cause in _MAYBE_READ_BY_NEWER:
         risks.append(AcceptRisk.NEWER_THAN_KNOWN)
     return tuple(risks)
 
@@ -154,11 +176,11 @@ def risks_of_cause(cause: Cause) -> tuple[AcceptRisk, ...]:
 def risks_of(found: Examination) -> tuple[AcceptRisk, ...]:
     """Return what has to be accepted before a value may go, whatever others say.
 
-    What can be had back whole from its own bytes, or by choosing between two objects, is the only copy of its object;
-    what may be, because not every data key was tried, counts as that.
+    What can be had back whole from its own bytes, or holds a whole object, is the only copy of that; what may be,
+    because not every data key was tried, counts as that.
     """
     verdict = found.verdict
-    only_copy = is_repairable(found) or is_two_objects(found) or found.keys_untried
+    only_copy = is_repairable(found) or verdict.holds_whole or found.keys_untried
     risks = [AcceptRisk.ONLY_COPY] if only_copy else []
     if verdict.damage is Damage.LIKELY:
         risks.append(AcceptRisk.UNPROVEN_DAMAGE)
@@ -170,11 +192,6 @@ def risks_of(found: Examination) -> tuple[AcceptRisk, ...]:
 def is_repairable(found: Examination) -> bool:
     """Say whether a tag proves a repair of a value, or a fixed undo makes it read."""
     return found.repair is not None and (found.repair.proven or found.repair.kind is RepairKind.TEXT_MODE)
-
-
-def is_two_objects(found: Examination) -> bool:
-    """Say whether an unencrypted value that fails has a whole object, and behind it what may be another."""
-    return found.verdict.cause is Cause.TRAILING_BYTES and holds_two_objects(found.stored.value)
 
 
 def key_may_be_lost(found: Examination) -> bool:

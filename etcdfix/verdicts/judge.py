@@ -49,6 +49,7 @@ class Verdict(msgspec.Struct, frozen=True, cache_hash=True):
         breaks_responses: Answers that contain the object are malformed.
         damage: Whether the value is proven wrong, which is what a deletion rests on.
         maybe_newer: The cluster may be newer than this tool, or than the release that was named, and read the value.
+        holds_whole: A whole object may be found in what it decrypts to, whatever surrounds it.
         fitting_key: A key that wrote the value, and that stands elsewhere in the configuration; "" for none.
         not_asked: A KMS provider elsewhere that could not be asked whether it opens the value; "" for none.
         key_proven: The key that the value names is there, and wrote it: its loss cannot be declared.
@@ -71,6 +72,7 @@ class Verdict(msgspec.Struct, frozen=True, cache_hash=True):
     breaks_responses: bool = False
     damage: Damage = Damage.NONE
     maybe_newer: bool = False
+    holds_whole: bool = False
     fitting_key: str = ""
     not_asked: str = ""
     key_proven: bool = False
@@ -83,8 +85,8 @@ class Verdict(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def is_damage(self) -> bool:
-        """Whether the value is proven wrong, and no newer release could read it."""
-        return self.damage is Damage.PROVEN and not self.maybe_newer
+        """Whether the value is proven wrong: no newer release could read it, and no whole object is found in it."""
+        return self.damage is Damage.PROVEN and not (self.maybe_newer or self.holds_whole)
 
     @property
     def is_plain(self) -> bool:
@@ -100,6 +102,7 @@ MAYBE_NEWER = frozenset(
     {
         Cause.UNKNOWN_ENVELOPE,
         Cause.UNKNOWN_ENCODING,
+        Cause.MAGIC_DAMAGED,
         Cause.VERSION_REMOVED,
         Cause.KIND_NOT_REGISTERED,
         Cause.WRONG_KIND_FOR_KEY,
@@ -213,6 +216,7 @@ def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
         upstream_message=failure.message,
         damage=ruling.damage,
         maybe_newer=_maybe_newer(seen, ruling.cause),
+        holds_whole=_holds_whole(seen),
         fitting_key=other_key(seen.peek),
         not_asked=seen.peek.not_asked if seen.peek is not None else "",
         key_proven=right_key,
@@ -268,9 +272,17 @@ def _ruling(seen: Observation, failure: TransformFailure) -> Ruling:
         return _nothing_of_that_name(seen, reasons)
     peek = seen.peek if seen.peek is not None else Peek(PeekState.NOT_POSSIBLE)
     behind_plugin = envelope_ruling(failure.attempts, written, name_may_go_on=peek.name_may_go_on)
-    if behind_plugin is not None and not is_right_key(peek):
+    if behind_plugin is not None and not (is_right_key(peek) and _tells_more(peek, behind_plugin)):
         return behind_plugin
     return rule_on(seen, peek)
+
+
+def _tells_more(peek: Peek, behind_plugin: Ruling) -> bool:
+    """Say whether a look under the right key shows more than an envelope that is broken or unknown.
+
+    One that a newer server may accept is no damage because the object below it is whole.
+    """
+    return behind_plugin.cause is not Cause.UNKNOWN_ENVELOPE or (peek.look is not None and peek.look.breaks)
 
 
 def _refused_plaintext(seen: Observation) -> Ruling:
@@ -334,6 +346,7 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
         upstream_message=_upstream_message(failure),
         damage=ruling.damage,
         maybe_newer=_maybe_newer(seen, ruling.cause),
+        holds_whole=_holds_whole(seen),
         fitting_key=other_key(seen.peek),
         not_asked=seen.peek.not_asked if seen.peek is not None else "",
         key_proven=seen.enveloped and unproven is None,
@@ -365,16 +378,29 @@ def _damage_of(cause: Cause) -> Damage:
 
 def _maybe_newer(seen: Observation, cause: Cause) -> bool:
     """Say whether a cluster that is newer than this tool, or than the release that was named, may read the value."""
-    if (
-        cause is Cause.MAGIC_DAMAGED
-    ):  # a guess, where it is not healed: it may begin an encoding that is newer
-        return seen.shape is None or not seen.shape.heals_magic
+    shape = seen.shape
+    if shape is not None and seen.decode_failure is not None:
+        if cause is Cause.PROTOBUF_DAMAGED:
+            return shape.names_encoding
+        if cause is Cause.CIPHERTEXT_DAMAGED and _is_unknown_encoding(seen.decode_failure, shape):
+            return True  # noise to us, and its padding fits
     if cause in {Cause.CIPHERTEXT_DAMAGED, Cause.VALUE_TRUNCATED}:  # as for a CBOR value whose tag fits
         peek = seen.peek
         if peek is None or peek.look is None or peek.undone is not None:
             return False
         return peek.look.breaks and (peek.encoding == "cbor" or peek.look.maybe_newer)
     return cause in MAYBE_NEWER
+
+
+def _holds_whole(seen: Observation) -> bool:
+    return seen.shape is not None and seen.shape.holds_whole
+
+
+def _is_unknown_encoding(failure: DecodeFailure, shape: PlaintextShape) -> bool:
+    """Say whether the bytes begin as nothing that is known here; whatever custom resources are, JSON is what fails."""
+    return failure.kind is DecodeFailureKind.UNKNOWN_ENCODING or (
+        failure.kind is DecodeFailureKind.JSON and not shape.starts_json
+    )
 
 
 def _stated_kind(failure: DecodeFailure | None) -> str:
@@ -405,6 +431,8 @@ def _decode_cause(seen: Observation, failure: DecodeFailure) -> tuple[Cause, Con
     match failure.kind:
         case DecodeFailureKind.PROTOBUF:
             return Cause.PROTOBUF_DAMAGED, certain, f"the protobuf body breaks{where}{path}"
+        case DecodeFailureKind.JSON if shape is not None and not shape.starts_json:
+            return Cause.UNKNOWN_ENCODING, certain, "begins as nothing that its API server reads"
         case DecodeFailureKind.JSON:
             return Cause.JSON_DAMAGED, certain, f"the JSON body breaks{where}{path}"
         case DecodeFailureKind.CBOR:
@@ -441,6 +469,10 @@ def _who_knows(seen: Observation, failure: DecodeFailure) -> str:
     return f"which neither {seen.assumed_release} nor any other known release has"
 
 
+# Of a kind or version that is not known, a newer release may be the one that has it.
+_GARBLED = frozenset({DecodeFailureKind.PROTOBUF, DecodeFailureKind.JSON, DecodeFailureKind.UNKNOWN_ENCODING})
+
+
 def _shape_cause(
     seen: Observation, failure: DecodeFailure, shape: PlaintextShape
 ) -> tuple[Cause, Confidence, str] | None:
@@ -466,15 +498,15 @@ def _shape_cause(
             certain,
             f"a whole object of {shape.whole_at} bytes, and {extra} bytes after it",
         )
-    if seen.peek is not None and _only_the_first_block_breaks(failure, shape):
-        message = "only the first cipher block is garbled, which is what a damaged initialisation vector does"
-        return Cause.IV_DAMAGED, likely, message
     if shape.heals_magic:
         return (
             Cause.MAGIC_DAMAGED,
             certain,
             "decodes once its first four bytes are the protobuf magic again",
         )
+    if shape.heals_first_block and failure.kind in _GARBLED:
+        message = "only the first cipher block is garbled, which is what a damaged initialisation vector does"
+        return Cause.IV_DAMAGED, likely, message
     if failure.kind is DecodeFailureKind.UNKNOWN_ENCODING:
         if shape.ends_envelope:
             return Cause.MAGIC_DAMAGED, likely, "ends like a protobuf object, but does not start like one"
@@ -489,21 +521,9 @@ def _shape_cause(
         )
     # In the middle of true, false or null, the message is about the word.
     ran_out = failure.message.endswith("unexpected end of JSON input") or failure.offset == shape.size
-    if failure.kind is DecodeFailureKind.JSON and ran_out:
+    if failure.kind is DecodeFailureKind.JSON and ran_out and shape.starts_json:
         return Cause.VALUE_TRUNCATED, likely, "the JSON body stops before it is complete"
     return None
-
-
-_CIPHER_BLOCK = 16
-_GARBLED = frozenset({DecodeFailureKind.PROTOBUF, DecodeFailureKind.JSON, DecodeFailureKind.UNKNOWN_ENCODING})
-
-
-def _only_the_first_block_breaks(failure: DecodeFailure, shape: PlaintextShape) -> bool:
-    """Say whether the start is garbled and the end is whole; a kind that nobody knows may be a newer one instead."""
-    garbled = failure.kind in _GARBLED and (shape.ends_envelope or shape.ends_json)
-    return garbled and (
-        not shape.starts_known or (failure.offset is not None and failure.offset < _CIPHER_BLOCK)
-    )
 
 
 # Worst first: what breaks other people's answers, then what contradicts the key, then the rest.
@@ -569,6 +589,7 @@ def _judge_empty(seen: Observation) -> Verdict:
         ServerBehaviour.NOT_ASKED if allocator else ServerBehaviour.SERVES_EMPTY,
         ruling.message,
         damage=ruling.damage,
+        holds_whole=_holds_whole(seen),
         fitting_key=other_key(seen.peek),
         not_asked=seen.peek.not_asked if seen.peek is not None else "",
         key_proven=seen.enveloped and unproven is None,

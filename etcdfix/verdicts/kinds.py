@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 
 from etcdfix.model import StoredValue
-from etcdfix.verdicts.deletability import is_two_objects
 from etcdfix.verdicts.examination import Examination
 
 MOST_KINDS: Final = 1_000
@@ -19,7 +18,7 @@ MOST_KINDS: Final = 1_000
 
 def may_be_one_of_many(found: Examination) -> bool:
     """Say whether an examination has no more for itself than its record, namespace and name."""
-    return found.repair is None and found.decoded is None and not is_two_objects(found)
+    return found.repair is None and found.decoded is None
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -65,25 +65,32 @@ class PlaintextShape(msgspec.Struct, frozen=True):
         size: Bytes.
         zeroed: Nothing but zero bytes.
         starts_known: Begins as protobuf, JSON or CBOR does.
+        starts_json: Begins as JSON does, or with one bit of that flipped.
         starts_encrypted: Begins with ``k8s:enc:``.
         magic_bits_off: Bits in which the first four bytes differ from the protobuf magic.
         ends_envelope: Ends as an intact protobuf envelope ends.
-        ends_json: Ends as a JSON document ends.
         heals_magic: Decodes once the first four bytes are the protobuf magic.
         heals_as_text: Decodes once every CR LF is turned back into LF.
+        heals_first_block: Decodes once its first cipher block is that of an object of its etcd key.
         whole_at: Decodes once everything from this byte on is left out; 0 where that does not help.
+        holds_whole: A whole object may be found in it, whatever surrounds it; not looked for where no tag or padding
+            fits.
+        names_encoding: It is a protobuf envelope that names an encoding or type of its contents.
     """
 
     size: int
     zeroed: bool
     starts_known: bool
+    starts_json: bool
     starts_encrypted: bool
     magic_bits_off: int
     ends_envelope: bool
-    ends_json: bool
     heals_magic: bool
     heals_as_text: bool
+    heals_first_block: bool = False
     whole_at: int = 0
+    holds_whole: bool = False
+    names_encoding: bool = False
 
 
 class Neighbours(StrEnum):

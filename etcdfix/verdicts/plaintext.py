@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
 from etcdfix.errors import (
@@ -18,19 +18,25 @@ from etcdfix.golang.goquote import withheld
 from etcdfix.model import DecodedObject, Look, RepairKind
 from etcdfix.storagekey import builtin_directories
 from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
-from etcdfix.wire.varint import read_varint
+from etcdfix.verdicts.whole_inside import (
+    CBOR_TAG,
+    ENVELOPE_END,
+    PROTOBUF_MAGIC,
+    holds_whole,
+    names_encoding,
+    whole_start,
+)
 
-PROTOBUF_MAGIC = b"k8s\x00"
 # Worth trying with the magic restored: the first bytes are not far off, or the end is that of an envelope.
 _MAGIC_BITS = 8
-_CBOR_TAG = b"\xd9\xd9\xf7"
 _ENCRYPTED = b"k8s:enc:"
 _STARTS_TEXT = re.compile(rb"\s*(?:---\s*)?(?:\{|apiVersion|kind|metadata)")
 # A damaged length can make a kind of a megabyte; nobody reads more than this of it.
 LONGEST_MESSAGE = 4096
 LONGEST_NAME = 253
-# An intact envelope ends with contentEncoding and contentType, both present and empty.
-_ENVELOPE_END = b"\x1a\x00\x22\x00"
+CIPHER_BLOCK = 16
+# As an API server writes JSON; a flipped bit of it is no other encoding.
+_JSON_OBJECT = b'{"'
 
 
 def describe_failure(problem: DecodeError, *, known_since: str = "") -> DecodeFailure:
@@ -146,7 +152,7 @@ def is_surely_unencrypted(data: bytes) -> bool:
 
     What begins otherwise may still be an object: one whose first bytes are damaged.
     """
-    if data.startswith((PROTOBUF_MAGIC + b"\x0a", _CBOR_TAG)):
+    if data.startswith((PROTOBUF_MAGIC + b"\x0a", CBOR_TAG)):
         return True
     return data.lstrip().startswith(b"{") and _is_text(data)
 
@@ -203,25 +209,25 @@ def _nearly(stated: str, expected: str) -> bool:
 def _stops_early(data: bytes) -> bool:
     """Say whether bytes are missing at the end of a plaintext, which is in order as far as can be told."""
     if data.startswith(PROTOBUF_MAGIC):
-        return _envelope_end(data) > len(data)
+        return whole_start(data) > len(data)
     return data.startswith(b"{") and not data.endswith(b"\n")
 
 
 def _ran_out(data: bytes, failure: DecodeFailure) -> bool:
     """Say the same of a plaintext that breaks: where its end is there, a length or a quote was changed instead."""
     at_the_end = failure.offset == len(data)
-    if data.startswith(_CBOR_TAG):
+    if data.startswith(CBOR_TAG):
         return at_the_end
     if data.startswith(b"{"):
         ran_out = at_the_end or failure.message.endswith("unexpected end of JSON input")
         return ran_out and _stops_early(data)
-    return _stops_early(data) and not data.endswith(_ENVELOPE_END)
+    return _stops_early(data) and not data.endswith(ENVELOPE_END)
 
 
 def _ends_as_written(data: bytes) -> bool:
     """Say whether a plaintext ends as the API server writes it; of encodings without such an end, always."""
     if data.startswith(PROTOBUF_MAGIC):
-        return data.endswith(_ENVELOPE_END)
+        return data.endswith(ENVELOPE_END)
     return data.endswith(b"\n") if data.startswith(b"{") else True
 
 
@@ -248,27 +254,72 @@ def bounded(text: str, longest: int = LONGEST_NAME) -> str:
     return text if len(text) <= longest else f"{text[:longest]}{withheld(len(text) - longest)}"
 
 
-def shape_of(data: bytes, decode: Callable[[bytes], DecodedObject], *, heal: bool) -> PlaintextShape:
+def shape_of(
+    data: bytes,
+    decode: Callable[[bytes], DecodedObject],
+    parse: Callable[[bytes], DecodedObject] | None = None,
+    *,
+    heal: bool,
+    first_blocks: Iterable[bytes] = (),
+) -> PlaintextShape:
     """Measure plaintext: is it blank, zeroed, encrypted again, whole at its end, nearly a protobuf magic?
 
     Args:
         data: Plaintext, any length.
         decode: The decoder that refused it, asked again about healed copies when ``heal``.
+        parse: Reads an object of any kind; None where a whole one is not looked for, since no tag or padding fits.
         heal: Whether to try undoing CR LF, restoring the magic, and leaving out what follows the object.
+        first_blocks: How objects of the etcd key begin, where the first cipher block may be garbled.
     """
     undone = {kind: other for kind, other in _undone(data) if heal and _decodes(other, decode)}
+    begins_anew = heal and _heals_first_block(data, decode, tuple(first_blocks))
+    inside = parse is not None and (bool(undone) or (not begins_anew and holds_whole(data, decode, parse)))
     return PlaintextShape(
         size=len(data),
         zeroed=bool(data) and not data.strip(b"\x00"),
-        starts_known=data.startswith((PROTOBUF_MAGIC, _CBOR_TAG)) or data.lstrip().startswith(b"{"),
+        starts_known=data.startswith((PROTOBUF_MAGIC, CBOR_TAG)) or data.lstrip().startswith(b"{"),
+        starts_json=data.lstrip().startswith(b"{") or bits_off(data, _JSON_OBJECT) == 1,
         starts_encrypted=data.startswith(_ENCRYPTED),
         magic_bits_off=bits_off(data, PROTOBUF_MAGIC),
-        ends_envelope=data.endswith(_ENVELOPE_END),
-        ends_json=data.rstrip().endswith(b"}"),
+        ends_envelope=data.endswith(ENVELOPE_END),
         heals_magic=RepairKind.MAGIC in undone,
         heals_as_text=RepairKind.TEXT_MODE in undone,
+        heals_first_block=begins_anew,
         whole_at=len(undone.get(RepairKind.TRAILING_BYTES, b"")),
+        holds_whole=inside,
+        names_encoding=names_encoding(data),
     )
+
+
+# A flipped bit of the first cipher block garbles it, and is flipped in the second; each is tried where that is quick.
+_MOST_TRIED_SIZE = 32 << 10
+
+
+def _heals_first_block(
+    data: bytes, decode: Callable[[bytes], DecodedObject], blocks: tuple[bytes, ...]
+) -> bool:
+    """Say whether all but the first cipher block stands, and perhaps a bit of the second: then that one is garbled."""
+    if data.startswith(blocks):
+        return False
+    protobuf, text = data.endswith(ENVELOPE_END), data.rstrip().endswith(b"}")
+    likely = [block for block in blocks if (protobuf if block.startswith(PROTOBUF_MAGIC) else text)]
+    bits = range(8 * CIPHER_BLOCK, 16 * CIPHER_BLOCK) if len(data) <= _MOST_TRIED_SIZE else ()
+    for block in likely:
+        healed = bytearray(block + data[CIPHER_BLOCK:])
+        if _is_laid_out(healed, decode):
+            return True
+        for bit in bits:
+            healed[bit // 8] ^= 1 << bit % 8
+            if _is_laid_out(healed, decode):
+                return True
+            healed[bit // 8] ^= 1 << bit % 8
+    return False
+
+
+def _is_laid_out(healed: bytearray, decode: Callable[[bytes], DecodedObject]) -> bool:
+    """Say whether an object comes out that ends where its lengths lead: decoders also skip what they do not know."""
+    data = bytes(healed)
+    return (not data.startswith(PROTOBUF_MAGIC) or whole_start(data) == len(data)) and _decodes(data, decode)
 
 
 def fixed_undos(data: bytes) -> Iterator[tuple[RepairKind, bytes]]:
@@ -282,52 +333,26 @@ def fixed_undos(data: bytes) -> Iterator[tuple[RepairKind, bytes]]:
 
 
 def holds_two_objects(data: bytes) -> bool:
-    """Say whether something that may be another object stands behind a whole protobuf object; a copy of it is not."""
-    end = _envelope_end(data)
+    """Say whether something that may be another object stands behind a whole one; a copy of it is not."""
+    end = whole_start(data)
     if not 0 < end < len(data):
         return False
     rest = data[end:]
     return rest != data[:end] and (
-        any(start in rest for start in (PROTOBUF_MAGIC, _CBOR_TAG, _ENCRYPTED))
+        any(start in rest for start in (PROTOBUF_MAGIC, CBOR_TAG, _ENCRYPTED))
         or _STARTS_TEXT.match(rest) is not None
     )
 
 
 def _undone(data: bytes) -> Iterator[tuple[RepairKind, bytes]]:
     magic_bits_off = bits_off(data, PROTOBUF_MAGIC)
-    if magic_bits_off > 0 and (data.endswith(_ENVELOPE_END) or magic_bits_off <= _MAGIC_BITS):
+    if magic_bits_off > 0 and (data.endswith(ENVELOPE_END) or magic_bits_off <= _MAGIC_BITS):
         yield RepairKind.MAGIC, PROTOBUF_MAGIC + data[4:]
     if b"\r\n" in data:
         yield RepairKind.TEXT_MODE, data.replace(b"\r\n", b"\n")
-    end = _envelope_end(data)
+    end = whole_start(data)
     if 0 < end < len(data):
         yield RepairKind.TRAILING_BYTES, data[:end]
-
-
-def _envelope_end(data: bytes) -> int:
-    """Return where a protobuf envelope ends by its own lengths, whatever follows; 0 where they lead nowhere.
-
-    Where the value stops before that, the result lies past its end.
-
-    Format:
-        ``apimachinery/pkg/runtime/generated.pb.go``, ``Unknown``: after the magic the fields 1 to 4, in order.
-    """
-    if not data.startswith(PROTOBUF_MAGIC):
-        return 0
-    offset = len(PROTOBUF_MAGIC)
-    for tag in b"\x0a\x12\x1a\x22":
-        if offset == len(data):
-            return offset + 1
-        if data[offset] != tag:
-            return 0
-        try:
-            length, offset = read_varint(data, offset + 1)
-        except ValueError:
-            return len(data) + 1
-        offset += length
-        if offset > len(data):
-            return offset
-    return offset
 
 
 def _decodes(data: bytes, decode: Callable[[bytes], DecodedObject]) -> bool:

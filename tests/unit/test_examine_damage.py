@@ -206,6 +206,12 @@ def test_no_flipped_bit_under_aescbc_is_called_a_wrong_key(key: str, block: int)
     for bit in some(range(8 * BLOCK), of=4, turn=block + len(key)):
         found = look(key, flipped(value, (HEAD + block * BLOCK) * 8 + bit), CBC)
         verdict = found.verdict
+        if (
+            verdict.cause is Cause.MAGIC_DAMAGED
+        ):  # one bit off, and the object is whole: a newer magic looks the same
+            assert (block, bit < 32) == (0, True)
+            assert set(risks_of(found)) == {AcceptRisk.ONLY_COPY, AcceptRisk.NEWER_THAN_KNOWN}
+            continue
         assert verdict.cause in BROKEN_BY_A_BIT | {None}
         # The bit of the IV that was flipped is flipped in the first block, and nowhere else.
         assert verdict.cause is not Cause.IV_DAMAGED or block < 2

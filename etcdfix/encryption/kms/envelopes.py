@@ -49,8 +49,8 @@ class KMSEnvelopeInvalid(KMSError):
     """Raised when the API server would reject the value before asking the plugin; ``message`` is its own.
 
     Attributes:
-        maybe_newer: It is well formed, and a server that knows more kinds of DEK sources, or allows more bytes, would
-            accept it.
+        maybe_newer: It is well formed, and a server that knows more kinds of DEK sources, allows more bytes, or has
+            another rule for annotations, would accept it.
     """
 
     code = "kms-envelope-invalid"
@@ -261,12 +261,12 @@ def validate_encrypted_object(encrypted: EncryptedObject) -> None:
 
 
 def _is_beyond_limits(encrypted: EncryptedObject) -> bool:
-    """Say whether nothing is missing, and only numbers are higher than any known API server takes."""
-    key_id_size, dek_source_size = len(encrypted.key_id.encode()), len(encrypted.encrypted_dek_source)
-    return bool(encrypted.encrypted_data and key_id_size and dek_source_size) and (
-        encrypted.encrypted_dek_source_type > max(DEKSourceType)
-        or dek_source_size > DEK_SOURCE_MAX_SIZE
-        or key_id_size > KEY_ID_MAX_SIZE
+    """Say whether nothing is missing: numbers are higher than any known API server takes, or annotations are others."""
+    return (
+        encrypted.encrypted_dek_source_type >= 0
+        and bool(encrypted.encrypted_data)
+        and bool(encrypted.key_id)
+        and bool(encrypted.encrypted_dek_source)
     )
 
 

@@ -251,6 +251,13 @@ def _check_proof(found: Examination, repair: Repair, risks: tuple[AcceptRisk, ..
         if risk is AcceptRisk.CLUSTER_BREAKING:
             why = protected_reason(found.directory.group_resource, found.namespace)
             raise refuse(Rule.PROTECTED, f"{why}; wrong bytes in {key} may break the cluster", hint=hint)
+        if risk is AcceptRisk.NEWER_THAN_KNOWN:
+            raise refuse(
+                Rule.RISK,
+                f"{key}: {repair.words}, and an object of this etcd key comes out; but a newer API server may have "
+                "written the value as it is",
+                hint=f"find out whether one of the cluster is newer than this etcdfix knows; {hint}",
+            )
         if repair.kind is RepairKind.NAME:
             raise refuse(
                 Rule.RISK,

@@ -23,7 +23,7 @@ from etcdfix.reports.explain_model import (
 from etcdfix.storagekey import StorageCodec
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import looked
-from etcdfix.verdicts.deletability import FAILED, IDENTITY, is_two_objects
+from etcdfix.verdicts.deletability import FAILED, IDENTITY
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.observation import Observation
 from etcdfix.verdicts.plaintext import describe_failure
@@ -159,8 +159,8 @@ _WHY_NONE = {
 
 def _why_none(found: Examination) -> str:
     """Return why there is nothing to put right in a value; where it is known what else is wrong, that."""
-    if found.transformer == IDENTITY and is_two_objects(found):
-        return "a whole object stands there, and behind it what may be another: nothing says which is right"
+    if found.verdict.holds_whole:
+        return "a whole object may be found in it, and nothing says what surrounds it"
     if found.transformer == IDENTITY:
         return "none of the changes that can be undone in an unencrypted value makes it readable"
     cause = found.verdict.cause

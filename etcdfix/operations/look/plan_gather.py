@@ -20,7 +20,7 @@ from etcdfix.spool import Spool
 from etcdfix.storagekey import display
 from etcdfix.temporary import temporary_directory
 from etcdfix.text.safetext import key_base64, safe_text
-from etcdfix.verdicts.deletability import FAILED, Deletability, deletability_of, is_two_objects
+from etcdfix.verdicts.deletability import FAILED, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.kinds import Kinds, Part
 
@@ -91,9 +91,8 @@ class Gathered:
         if why is not None:
             self._leave_out(found.stored.key, *why)
             return
-        bare = msgspec.structs.replace(found, decoded=None)
-        if not is_two_objects(found):  # that is told by the value
-            bare = msgspec.structs.replace(bare, stored=msgspec.structs.replace(found.stored, value=b""))
+        stored = msgspec.structs.replace(found.stored, value=b"")
+        bare = msgspec.structs.replace(found, decoded=None, stored=stored)
         try:
             self._broken.append(_Kept(self._kinds.part(bare), value, similarity, not came_out(found)))
         except OSError as exc:

@@ -46,7 +46,7 @@ from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of, is_two_objects
+from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
 
@@ -166,12 +166,6 @@ def check_deletion(
             hint="leave --no-kms out; --kms-endpoint NAME=unix:///PATH says where the plugin listens",
         )
     step("check: proof")
-    if is_two_objects(found) and AcceptRisk.ONLY_COPY not in accepted.risks:
-        raise refuse(
-            Rule.RISK,
-            f"{display(key)} holds a whole object, and behind it what may be another: nothing says which is right",
-            hint=f"get --raw saves both; if that is understood: --accept-risk {AcceptRisk.ONLY_COPY}",
-        )
     declared = check_proof(
         found,
         alike,

@@ -64,6 +64,13 @@ def check_proof(
     _check_own_verdict(found, lost=lost)
     if is_repairable(found) and AcceptRisk.ONLY_COPY not in risks:
         raise _repairable(found, again)
+    if found.verdict.holds_whole and AcceptRisk.ONLY_COPY not in risks:
+        raise refuse(
+            Rule.RISK,
+            f"{display(found.stored.key)}: a whole object may be found in it, so it is not proven damaged "
+            f"({found.verdict.message})",
+            hint=f"get --raw saves it; {_accept(AcceptRisk.ONLY_COPY)}",
+        )
     if deletability_of(found) is Deletability.DECLARABLE:
         return True
     _check_newer(found, alike, release_proven=release_proven)

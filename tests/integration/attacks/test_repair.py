@@ -108,7 +108,9 @@ def refuses(
         refused(registry.repair(key, "-o", "json", *flags), rule, *words, hint=hint)
 
 
-EVERY_RISK = ("--accept-risk", "unproven-repair", "--accept-risk", "cluster-breaking")
+EVERY_RISK = (
+    "--accept-risk", "unproven-repair", "--accept-risk", "cluster-breaking", "--accept-risk", "newer-than-known",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", TAGGED)
@@ -329,6 +331,7 @@ PLAIN = {
     "CR LF": lambda value: value.replace(b"\n", b"\r\n"),
     "trailing": lambda value: value + b"\x00" * 7,
 }
+NEWER = ("--accept-risk", "newer-than-known")
 
 
 @pytest.fixture(scope="module")
@@ -351,8 +354,9 @@ def test_an_unencrypted_value(plain: Attacked, what: str) -> None:
     key = registry.key("shop/settings", "configmaps")
     value = config_map("settings")
     registry.etcd.put(key, PLAIN[what](value))
+    accepted = () if what == "CR LF" else NEWER
     for flags in (["--no-encryption"], ["--encryption-config", str(registry.config)]):
-        ran = registry.repair(key, *flags, "--dry-run", configured=False)
+        ran = registry.repair(key, *flags, *accepted, "--dry-run", configured=False)
         assert ran.code == 0, ran.err
         assert "no bit was searched for" in ran.err
     registry.refused(
@@ -366,7 +370,7 @@ def test_an_unencrypted_value(plain: Attacked, what: str) -> None:
     assert (ran.code, refusal["rule"]) == (4, "repairable")
     assert "etcdfix repair" in refusal["next_step"]
     assert "--accept-risk only-copy" in refusal["next_step"]
-    ran = registry.repair(key, "--no-encryption", configured=False)
+    ran = registry.repair(key, "--no-encryption", *accepted, configured=False)
     assert ran.code == 0, ran.err
     assert registry.stored(key) == value
 
@@ -395,7 +399,7 @@ def test_magic_that_none_of_its_kind_has_may_be_a_newer_encoding(plain: Attacked
     # Where others begin in other ways, this one is damaged.
     registry.etcd.put(keys[1], b"k8t\x00" + config_map("b")[4:])
     registry.etcd.put(registry.key("shop/c", "configmaps"), config_map("c"))
-    assert registry.repair(keys[0], "--no-encryption", "--dry-run", configured=False).code == 0
+    assert registry.repair(keys[0], "--no-encryption", *NEWER, "--dry-run", configured=False).code == 0
 
 
 def test_a_deletion_names_the_repair_with_what_it_has_to_accept(registry: Attacked) -> None:

@@ -119,8 +119,8 @@ def shape(**changes: Any) -> PlaintextShape:
         "starts_encrypted": False,
         "magic_bits_off": 16,
         "starts_known": False,
+        "starts_json": False,
         "ends_envelope": False,
-        "ends_json": False,
         "heals_magic": False,
         "heals_as_text": False,
     }
@@ -421,7 +421,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.DECODE_FAILURE, Cause.TRAILING_BYTES, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "iv": (
-        under_padding(plaintext=shape(ends_envelope=True), peek=right(CBC, wrong_bits=1)),
+        under_padding(plaintext=shape(ends_envelope=True, heals_first_block=True), peek=right(CBC, wrong_bits=1)),
         Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "noise under aescbc": (
@@ -477,25 +477,41 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.DECODE_FAILURE, Cause.KEY_RENAMED, CERTAIN, ServerBehaviour.CORRUPT, NONE,
     ),
     "damage in the first block under aescbc": (
-        under_padding(DecodeFailureKind.PROTOBUF, plaintext=shape(starts_known=True, ends_envelope=True),
-                      failure={"offset": 9}, peek=right(CBC, wrong_bits=2)),
+        under_padding(DecodeFailureKind.PROTOBUF, failure={"offset": 9}, peek=right(CBC, wrong_bits=2),
+                      plaintext=shape(starts_known=True, ends_envelope=True, heals_first_block=True)),
         Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, PROVEN,
     ),
+    "another start under aescbc, and nothing that shows what stood there": (
+        under_padding(plaintext=shape(ends_envelope=True), peek=right(CBC, wrong_bits=1)),
+        Outcome.DECODE_FAILURE, Cause.MAGIC_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, PROVEN,
+    ),
+    "another magic under aescbc, before a whole object": (
+        under_padding(plaintext=shape(heals_magic=True, heals_first_block=True, holds_whole=True), peek=right(CBC)),
+        Outcome.DECODE_FAILURE, Cause.MAGIC_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+    ),
+    "JSON that begins otherwise": (
+        undecoded(DecodeFailureKind.JSON, "unexpected end of JSON input", plaintext=shape()),
+        Outcome.DECODE_FAILURE, Cause.UNKNOWN_ENCODING, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+    ),
+    "contents in an encoding that the envelope names": (
+        undecoded(DecodeFailureKind.PROTOBUF, plaintext=shape(ends_envelope=True, names_encoding=True)),
+        Outcome.DECODE_FAILURE, Cause.PROTOBUF_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+    ),
     "kind garbled under aescbc": (
-        under_padding(DecodeFailureKind.NOT_REGISTERED, plaintext=shape(starts_known=True, ends_json=True),
+        under_padding(DecodeFailureKind.NOT_REGISTERED, plaintext=shape(starts_known=True, starts_json=True),
                       peek=right(CBC, wrong_bits=1), assumed_release="1.36"),
         Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "first block noise under aescbc, the end of a JSON object whole": (
-        under_padding(DecodeFailureKind.JSON, plaintext=shape(ends_json=True), peek=right(CBC)),
+        under_padding(DecodeFailureKind.JSON, plaintext=shape(heals_first_block=True), peek=right(CBC)),
         Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "noise at both ends under aescbc": (
         under_padding(DecodeFailureKind.JSON, plaintext=shape(), peek=right(CBC)),
-        Outcome.DECODE_FAILURE, Cause.JSON_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+        Outcome.DECODE_FAILURE, Cause.UNKNOWN_ENCODING, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "damage that no place is known of under aescbc": (
-        under_padding(DecodeFailureKind.JSON, plaintext=shape(starts_known=True, ends_json=True),
+        under_padding(DecodeFailureKind.JSON, plaintext=shape(starts_known=True, starts_json=True),
                       peek=right(CBC, wrong_bits=1)),
         Outcome.DECODE_FAILURE, Cause.JSON_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
@@ -555,11 +571,11 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     ),
     "json cut": (
         undecoded(DecodeFailureKind.JSON, "couldn't get version/kind; json parse error: unexpected end of JSON input",
-                  plaintext=shape()),
+                  plaintext=shape(starts_json=True)),
         Outcome.DECODE_FAILURE, Cause.VALUE_TRUNCATED, LIKELY, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "json broken": (
-        undecoded(DecodeFailureKind.JSON, "invalid character", plaintext=shape(ends_envelope=True)),
+        undecoded(DecodeFailureKind.JSON, "invalid character", plaintext=shape(starts_json=True, ends_envelope=True)),
         Outcome.DECODE_FAILURE, Cause.JSON_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "cbor broken": (
@@ -886,7 +902,14 @@ def test_a_newer_cluster_may_read_what_looks_new() -> None:
         "strange envelope",
         "strange envelope of a resource without entry",
         "KMS envelope that a newer server may accept",
-        # A magic that is not healed may be no magic.
+        # Another magic may be one that is newer, whole or not.
+        "magic heals",
+        "another start under aescbc, and nothing that shows what stood there",
+        "another magic under aescbc, before a whole object",
+        "JSON that begins otherwise",
+        "contents in an encoding that the envelope names",
+        "noise at both ends under aescbc",
+        "noise under aescbc, values around it open",
         "magic nearly right",
         "magic lost, end whole",
         "k8s:enc: too far off",
@@ -905,12 +928,22 @@ def test_a_newer_cluster_may_read_what_looks_new() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plaintext", "newer"),
-    [(shape(ends_envelope=True), True), (shape(magic_bits_off=1), True), (shape(heals_magic=True), False)],
+    "plaintext", [shape(ends_envelope=True), shape(magic_bits_off=1), shape(heals_magic=True)]
 )
-def test_plaintext_that_is_refused_may_be_newer_too(plaintext: PlaintextShape, *, newer: bool) -> None:
+def test_plaintext_that_is_refused_may_be_newer_too(plaintext: PlaintextShape) -> None:
     verdict = judge(refused(DecodeFailureKind.UNKNOWN_ENCODING, plaintext=plaintext))
-    assert (verdict.cause, verdict.damage, verdict.maybe_newer) == (Cause.MAGIC_DAMAGED, Damage.PROVEN, newer)
+    assert (verdict.cause, verdict.damage, verdict.maybe_newer) == (Cause.MAGIC_DAMAGED, Damage.PROVEN, True)
+
+
+def test_what_holds_a_whole_object_is_not_proven_damaged() -> None:
+    whole = shape(starts_known=True, starts_json=True, holds_whole=True)
+    for observation in (
+        undecoded(DecodeFailureKind.JSON, plaintext=whole),
+        refused(DecodeFailureKind.JSON, plaintext=whole),
+        seen(decoded=decoded(empty=True), shape=whole),
+    ):
+        verdict = judge(observation)
+        assert (verdict.damage, verdict.holds_whole, verdict.is_damage) == (Damage.PROVEN, True, False)
 
 
 @pytest.mark.parametrize("look", [BROKEN, BROKEN._replace(ends_early=True, ends_as_written=False)])
@@ -977,6 +1010,8 @@ def test_a_key_is_proven_by_a_look_or_a_tag() -> None:
         "nothing known below an intact envelope",
         "iv",
         "damage in the first block under aescbc",
+        "another start under aescbc, and nothing that shows what stood there",
+        "another magic under aescbc, before a whole object",
         "kind garbled under aescbc",
         "first block noise under aescbc, the end of a JSON object whole",
         "noise at both ends under aescbc",
@@ -1112,6 +1147,14 @@ def test_no_key_of_that_name_whatever_was_tried_besides(failure: TransformFailur
     assert judge(enveloped(transform_failure=failure)).cause is Cause.KEY_NAME_MISSING
 
 
+def test_a_whole_object_under_a_right_key_makes_no_envelope_known() -> None:
+    """A newer server may accept it: that the neighbours' data key opens it is no proof that it is damaged."""
+    whole = Look(whole=True, breaks=False, ends_early=False, ends_as_written=True, message="")
+    opens = right("kms/v2/prov", look=whole, undone=Found(Undone.DATA_KEY, "the data key of another value"))
+    verdict = judge(behind_plugin("kms-envelope-unknown", peek=opens))
+    assert (verdict.cause, verdict.maybe_newer, verdict.key_proven) == (Cause.UNKNOWN_ENVELOPE, True, True)
+
+
 def test_a_key_that_is_right_tells_more_than_an_envelope_that_nobody_accepts() -> None:
     unknown = behind_plugin("kms-envelope-unknown", same_key=3, any_key=3)
     assert judge(unknown).cause is Cause.UNKNOWN_ENVELOPE
@@ -1134,20 +1177,11 @@ def test_one_decoders_words_for_a_cut_are_no_cut_of_another(
 
 
 def test_a_kind_that_nobody_knows_is_no_damaged_first_block() -> None:
-    whole_end = shape(ends_envelope=True)
+    whole_end = shape(ends_envelope=True, heals_first_block=True)
     garbled = undecoded(DecodeFailureKind.PROTOBUF, plaintext=whole_end, peek=right(CBC))
     assert judge(garbled).cause is Cause.IV_DAMAGED
     newer = undecoded(DecodeFailureKind.NOT_REGISTERED, plaintext=whole_end, peek=right(CBC))
     assert judge(newer).cause is Cause.KIND_NOT_REGISTERED
-
-
-def test_what_breaks_behind_the_first_block_is_no_damaged_first_block() -> None:
-    plaintext = shape(ends_envelope=True, starts_known=True)
-    for offset, cause in ((15, Cause.IV_DAMAGED), (16, Cause.PROTOBUF_DAMAGED)):
-        found = undecoded(
-            DecodeFailureKind.PROTOBUF, plaintext=plaintext, failure={"offset": offset}, peek=right(CBC)
-        )
-        assert judge(found).cause is cause
 
 
 def test_nothing_is_inconsistent_with_an_owner_that_is_unknown() -> None:

@@ -10,10 +10,7 @@ import msgspec
 import pytest
 
 from etcdfix.model import Evidence, Repair, RepairKind, RepairProof
-from etcdfix.testing.protobytes import unknown
 from etcdfix.verdicts import kinds
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import is_two_objects
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.kinds import Kinds
 from tests.support.examinations import examination
@@ -36,6 +33,7 @@ def failing(name: str = "web", **fields: Any) -> Examination:
         {"keys_untried": True},
         {"namespace": ""},
         {"verdict": msgspec.structs.replace(failing().verdict, message="something else")},
+        {"verdict": msgspec.structs.replace(failing().verdict, holds_whole=True)},
         {"verdict": msgspec.structs.replace(failing().verdict, settled=not failing().verdict.settled)},
     ],
     ids=lambda fields: next(iter(fields)),
@@ -61,13 +59,6 @@ def test_an_examination_comes_back_as_it_was() -> None:
 def test_a_repair_is_a_values_own() -> None:
     repair = Repair(RepairKind.BIT, "bit 1 of byte 2 is turned back", RepairProof.TAG)
     assert Kinds().number_of(msgspec.structs.replace(failing(), repair=repair)) is None
-
-
-def test_a_second_object_is_a_values_own() -> None:
-    one, two = (unknown(b"v1", b"Secret", raw) for raw in (b"one", b"two"))
-    found = failing(value=one + two, cause=Cause.TRAILING_BYTES, transformer="identity")
-    assert is_two_objects(found)
-    assert Kinds().number_of(found) is None
 
 
 def test_the_number_of_kinds_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,10 @@ def problem(**fields: object) -> str:
         ({"encrypted_dek_source_type": 2, "encrypted_data": b""}, False),
         ({"encrypted_dek_source_type": 2, "encrypted_dek_source": b""}, False),
         ({"encrypted_dek_source_type": 2, "key_id": ""}, False),
-        ({"annotations": (("", b""),)}, False),
+        ({"annotations": (("", b""),)}, True),
+        ({"annotations": (("Upper.example.com", b"1"),)}, True),
+        ({"annotations": (("example.com", bytes(40_000)),)}, True),
+        ({"annotations": (("", b""),), "key_id": ""}, False),
     ],
 )
 def test_v2_numbers_that_a_newer_server_may_accept(fields: dict[str, object], newer: bool) -> None:

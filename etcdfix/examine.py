@@ -22,6 +22,7 @@ from etcdfix.encryption.repairs import is_never_near, nearly_behind_plugin, unse
 from etcdfix.encryption.same_look import SameLook
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.errors import DecodeError
+from etcdfix.kept_openings import KeptOpenings
 from etcdfix.looking import (
     Looking,
     encryption_keys,
@@ -34,11 +35,13 @@ from etcdfix.model import (
     DecodedObject,
     Evidence,
     Outcome,
+    Peek,
     Plaintext,
     RepairProof,
     ServerBehaviour,
     StoredValue,
     TransformFailure,
+    Undone,
 )
 from etcdfix.readers import PlainCounts, PlainPlace, Plugins, ResourceReader, ResourceReaders
 from etcdfix.repair import NO_REPAIR, RepairSearch, find_repair, proof_of, rewrites_of, unasked
@@ -46,14 +49,18 @@ from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageCodec, StorageLayout
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.damage import Damage, is_right_key
 from etcdfix.verdicts.deletability import FAILED
-from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.judge import Verdict, judge
-from etcdfix.verdicts.key_loss import OpenedSpan
-from etcdfix.verdicts.observation import Neighbours, Observation
+from etcdfix.verdicts.observation import Neighbours, Observation, OwnKey
+from etcdfix.verdicts.opened_spans import OpenedSpan
 from etcdfix.verdicts.plaintext import bits_off
 
 _UNREAD = FAILED | {Outcome.UNDETERMINED}
+_ELSEWHERE: Final = frozenset({Undone.OTHER_PREFIX, Undone.OTHER_PATH})
+# Under these the etcd key is associated data.
+_BOUND: Final = ("aesgcm/", "kms/")
 PLAIN = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERVES, "readable")
 """Of every value of which there is nothing to say."""
 
@@ -94,6 +101,7 @@ class Examiner:
     Attributes:
         plugins: The KMS plugins that are asked; None where none is.
         readers: How each resource is read: its CRD, and which encryption keys opened what in this run.
+        kept: Which etcd keys have earlier revisions that open; None where no source is known that keeps them.
 
     Args:
         layout: Storage prefix and paths.
@@ -117,6 +125,7 @@ class Examiner:
         self.decoder = decoder
         self.readers = ResourceReaders(layout, transformers, decoder)
         self.plugins = plugins
+        self.kept: KeptOpenings | None = None
         self._names = transformers.names if transformers is not None else frozenset[str]()
         self._claims = ClaimSearch(layout, self.readers.is_claimed)
         self.assumed_release = assumed_release
@@ -153,6 +162,8 @@ class Examiner:
         """Forget which encryption keys opened what: a new run counts what it sees itself, and nothing else."""
         self.readers.start_over()
         self._alike.clear()
+        if self.kept is not None:
+            self.kept.start_over()
 
     def start_over_with_plugins(self) -> None:
         """Forget also what plugins said, and what their data keys opened, as a process that begins."""
@@ -170,6 +181,7 @@ class Examiner:
         other._looking = Looking(self.layout, self.transformers, self.decoder, other.readers)  # noqa: SLF001 - its own
         other._last_opened = other._last_seen = None  # noqa: SLF001 - its own
         other._alike = {}  # noqa: SLF001 - its own
+        other.kept = None  # what is read elsewhere is no newer value of these etcd keys
         return other
 
     def learn_custom_resources(self, source: Source) -> None:
@@ -179,10 +191,28 @@ class Examiner:
             SourceError: They cannot be read.
         """
         self.readers.learn(source, self.plugins)
+        self.kept = KeptOpenings(source, self)
 
     def know_as(self, other: Examiner) -> None:
         """Know the CRDs and APIServices that another one has learned."""
         self.readers.know_as(other.readers)
+        if other.kept is not None:
+            self.kept = KeptOpenings(other.kept.source, self)
+
+    def _has_kept_opening(self, stored: StoredValue) -> bool:
+        return self.kept is not None and self.kept.opens(stored)
+
+    def opens_bound(self, stored: StoredValue) -> bool:
+        """Say whether a value opens with its own etcd key as associated data.
+
+        Raises:
+            KMSPending: A KMS plugin has not answered yet.
+        """
+        transformers = self.readers.reader_for(stored.key).transformers
+        opened = transformers.read(stored.value, stored.key) if transformers is not None else None
+        return (
+            isinstance(opened, Plaintext) and opened.authenticated and opened.transformer.startswith(_BOUND)
+        )
 
     @property
     def names(self) -> frozenset[str]:
@@ -333,8 +363,24 @@ class Examiner:
     def _note_opened(self, reader: ResourceReader, plain: Plaintext, revision: int) -> OpenedSpan:
         """Take note of what a key opened: it was right when that was written."""
         opened = reader.opened_by(plain.transformer, plain.key_fingerprint, plain.kms_key_id)
-        opened.reach(revision, revision)
+        opened.reach((revision,), unbound=not plain.authenticated)
         return opened
+
+    @staticmethod
+    def _note_failing(
+        reader: ResourceReader, stored: StoredValue, keys: Iterable[KeyName], peek: Peek, verdict: Verdict
+    ) -> None:
+        """Take note of what a value that does not open shows of its key for others."""
+        if is_right_key(peek):
+            for name in keys:
+                span = reader.tried_by(name) if peek.key_fingerprint in {"", name.key} else None
+                if span is not None and peek.undone is not None:
+                    span.elsewhere = span.elsewhere or peek.undone.what in _ELSEWHERE
+                elif span is not None and _is_whole_but_unfitting(peek):
+                    span.first_unfitting = min(span.first_unfitting, stored.mod_revision)
+        elif verdict.damage is not Damage.PROVEN and verdict.cause is not Cause.KMS_UNREACHABLE:
+            for span in filter(None, map(reader.tried_by, keys)):
+                span.note_failing(stored.mod_revision, stored.key)
 
     def plaintext(self, found: Examination) -> bytes | None:
         """Return what a value that :meth:`examine` opened holds; None for one that did not open.
@@ -364,6 +410,7 @@ class Examiner:
             if peek is None:
                 continue
             self._last_seen = stored, seen if peek is seen.peek else msgspec.structs.replace(seen, peek=peek)
+            self._note_failing(reader, stored, found.encryption_keys, peek, found.verdict)
             where = self.layout.split(
                 stored.key, reader.directory, reader.shared, namespaced=reader.namespaced
             )
@@ -444,10 +491,13 @@ class Examiner:
         if known and (failure is not None or decode_failure is not None or empty):
             peek = self._looking.peek(reader, stored, plain, thorough=thorough)
         keys = encryption_keys(reader, plain, written_under, kms_key_id_of(stored, envelope))
-        neighbours = Neighbours.UNKNOWN
+        neighbours, own_key = Neighbours.UNKNOWN, OwnKey.UNKNOWN
         if peek is not None and not first:
-            wrote = tuple(name for name in keys if peek.named and name.key == peek.key_fingerprint)
-            neighbours = self.readers.opened.around(wrote or keys, reader.directory.path, stored.mod_revision)
+            if is_right_key(peek):
+                wrote = next((name for name in keys if name.key == peek.key_fingerprint), keys[0])
+                own_key = self.readers.opened.own_key(wrote, stored.mod_revision)
+            else:
+                neighbours = self.readers.opened.around(keys, stored.mod_revision, stored.key)
         seen = Observation(
             codec=reader.directory.codec,
             owner_known=reader.owner_known,
@@ -470,10 +520,17 @@ class Examiner:
             assumed_release=self.assumed_release,
             peek=peek,
             neighbours=neighbours,
+            own_key=own_key,
+            names_own_key=peek is not None and peek.look is not None and peek.look.belongs == (stored.key,),
             evidence=self._name_warnings(reader, stored.key),
         )
-        self._last_seen = stored, seen
         verdict = self._verdict_on(seen)
+        if not first and _may_be_shown_by_itself(verdict) and self._has_kept_opening(stored):
+            seen = msgspec.structs.replace(seen, own_key=OwnKey.KEPT)
+            verdict = self._verdict_on(seen)
+        self._last_seen = stored, seen
+        if peek is not None:
+            self._note_failing(reader, stored, keys, peek, verdict)
         found = Examination(
             stored,
             reader.directory,
@@ -583,3 +640,22 @@ class Examiner:
         if reader.owner_known and not (stranger and not key.startswith(self.layout.prefix_bytes)):
             return ()
         return self._claims.look(key)
+
+
+def _may_be_shown_by_itself(verdict: Verdict) -> bool:
+    """Say whether an earlier revision that opens would say more of a value under the right key than others do."""
+    rests_on_others = verdict.damage is Damage.LIKELY and verdict.key_proven and not verdict.shown_by_itself
+    return verdict.cause is Cause.ASSOCIATED_DATA_UNKNOWN or rests_on_others
+
+
+def _is_whole_but_unfitting(peek: Peek) -> bool:
+    """Say whether a value looks in order but for its tag, as one that was copied from another etcd key does."""
+    look = peek.look
+    return (
+        peek.bound
+        and not (peek.opens or peek.equal_bytes)
+        and look is not None
+        and look.whole
+        and look.ends_as_written
+        and look.unwritable is None
+    )

@@ -290,6 +290,8 @@ def look_last(examiner: Examiner, stored: StoredValue) -> Examination:
     plugins = examiner.plugins
     if plugins is not None:
         plugins.deferring, plugins.final = False, True
+    if examiner.kept is not None:
+        examiner.kept.targets = (stored.key,)
     try:
         found = examiner.examine(stored)
         if found.verdict.outcome in FAILED or found.verdict.outcome is Outcome.UNDETERMINED:
@@ -359,6 +361,8 @@ class Examining:
         self._opened = examiner.readers.opened
         self._plugins = examiner.plugins
         self._target = target
+        if examiner.kept is not None:
+            examiner.kept.targets = (target,)
         self._searched: Counter[KeyName] = Counter()
         # Settled values that were put aside for a search alone; what is past its limit would only take up room.
         self._kept: Counter[KeyName] = Counter()

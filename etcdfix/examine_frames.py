@@ -19,7 +19,7 @@ from etcdfix.encryption.config import (
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.transformer import KnownSeed
 from etcdfix.verdicts.examination import Examination, PlainCount
-from etcdfix.verdicts.key_loss import OpenedReach
+from etcdfix.verdicts.opened_spans import OpenedReach
 
 E = TypeVar("E")
 

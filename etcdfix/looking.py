@@ -35,6 +35,7 @@ from etcdfix.verdicts.plaintext import (
     look_of_object,
     shape_of,
 )
+from etcdfix.verdicts.unwritable import unwritable
 
 # A value that ends before the colon after its key name.
 _ENVELOPE_CUT = re.compile(rb"k8s:enc:(?:(?:aescbc|aesgcm|secretbox):v1|kms:v[12]):[^:]{0,253}")
@@ -114,7 +115,7 @@ class Looking:
         request = PeekRequest(
             stored.value,
             stored.key,
-            under_other_prefixes(stored.key, self._layout.prefix_bytes) if thorough else (),
+            under_other_prefixes(stored.key, self._layout.prefix_bytes),
             thorough,
         )
         resource = reader.directory.group_resource
@@ -138,7 +139,9 @@ class Looking:
                 belongs = self._keys_of_kind(data, failure)
                 return look_of_failure(data, failure, reader.decode, in_order, belongs)
             belongs = self.key_of(reader.directory, decoded)
-            return look_of_object(data, decoded, belongs)
+            custom = reader.directory.codec is StorageCodec.CUSTOM_RESOURCE
+            odd = unwritable(decoded, reader.directory.group_resource, custom=custom)
+            return look_of_object(data, decoded, belongs)._replace(unwritable=odd)
 
         return look
 

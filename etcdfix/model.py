@@ -374,6 +374,7 @@ class Look(NamedTuple):
         message: The decoder's words, data withheld; "" for a whole object.
         belongs: Complete etcd keys to which kind, namespace and name in it lead.
         maybe_newer: A release that is newer may read it all the same: it does not begin as any encoding does.
+        unwritable: How surely no API server can have written the object; None where one can.
     """
 
     whole: bool
@@ -383,6 +384,7 @@ class Look(NamedTuple):
     message: str
     belongs: tuple[bytes, ...] = ()
     maybe_newer: bool = False
+    unwritable: Confidence | None = None
 
 
 class Peek(msgspec.Struct, frozen=True):
@@ -407,6 +409,7 @@ class Peek(msgspec.Struct, frozen=True):
         too_short: Shorter than any value of its provider can be, counted from the first colon after the provider.
         name_may_go_on: Printable text and another colon follow the name.
         not_asked: A KMS provider elsewhere in the configuration that did not answer whether it opens the value.
+        equal_bytes: Sixteen equal bytes stand in a row in what is encrypted, as no cipher gives them.
     """
 
     state: PeekState
@@ -425,6 +428,7 @@ class Peek(msgspec.Struct, frozen=True):
     too_short: bool = False
     name_may_go_on: bool = False
     not_asked: str = ""
+    equal_bytes: bool = False
 
 
 class Inconsistency(msgspec.Struct, frozen=True, gc=False):

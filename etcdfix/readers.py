@@ -31,11 +31,12 @@ from etcdfix.storagekey import (
     custom_directory,
     display,
 )
-from etcdfix.verdicts.examination import PlainCount
-from etcdfix.verdicts.key_loss import OpenedSpan, OpenedSpans
+from etcdfix.verdicts.examination import KeyName, PlainCount
 from etcdfix.verdicts.observation import Covered
+from etcdfix.verdicts.opened_spans import OpenedSpan, OpenedSpans
 
 _MOST_READERS: Final = 4096
+_MOST_TRIED: Final = 4096
 
 Decode = Callable[[bytes], DecodedObject]
 
@@ -128,6 +129,19 @@ class ResourceReader:
         span = self.spans.get(place)
         if span is None:
             span = self.spans[place] = OpenedSpan((key_fingerprint,) if key_fingerprint else ())
+        return span
+
+    def tried_by(self, name: KeyName) -> OpenedSpan | None:
+        """Return what is known of a key under which a value does not open.
+
+        None for one that the configuration does not have, and past so many key ids: hostile values can name any.
+        """
+        place = name.transformer, name.key
+        span = self.spans.get(place)
+        if span is None and self.transformers is not None:
+            configured = any(key.transformer == name.transformer for key in self.transformers.keys)
+            if configured and len(self.spans) < _MOST_TRIED:
+                span = self.spans[place] = OpenedSpan((name.key,) if name.key.startswith("fp:") else ())
         return span
 
 
@@ -350,6 +364,14 @@ def _claimed(directory: ResourcePrefix, crd: CustomResourceInfo) -> ResourcePref
     )
 
 
+def is_maybe_unbound(transformer: str, stale: bool) -> bool:
+    """Say whether a value that opened may have had no associated data although others under its transformer have.
+
+    Under KMS v1 servers up to 1.24 wrote AES-CBC; what they wrote is always stale.
+    """
+    return stale and transformer.startswith("kms/v1/")
+
+
 PlainPlace = tuple[str, str, str, bool]
 """Transformer, key fingerprint, KMS key id, stale."""
 
@@ -380,7 +402,7 @@ class PlainCounts:
             for (transformer, fingerprint, kms_key_id, stale), revisions in places.items():
                 first, last = min(revisions), max(revisions)
                 opened = reader.opened_by(transformer, fingerprint, kms_key_id)
-                opened.reach(first, last)
+                opened.reach(revisions, unbound=is_maybe_unbound(transformer, stale))
                 counts.append(
                     PlainCount(
                         reader.directory,

@@ -62,11 +62,13 @@ class ServerAnswers(msgspec.Struct, frozen=True, kw_only=True):
         answers: One for each that was asked, in the order in which they were found.
         warnings: Why there may be more servers than these, one sentence each.
         authorization: A clear yes to what is about to happen; None where no server answered, or none was asked.
+        all_known: A server of the cluster told which others there are, and each of them was asked.
     """
 
     answers: tuple[ServerAnswer, ...] = ()
     warnings: tuple[str, ...] = ()
     authorization: Authorization | None = None
+    all_known: bool = False
 
 
 class APIAccess(msgspec.Struct, frozen=True):
@@ -174,6 +176,7 @@ def ask_servers(
         answers=tuple(asked.answer for asked in found.asked),
         warnings=tuple(found.warnings),
         authorization=authorization,
+        all_known=found.all_known,
     )
 
 
@@ -213,6 +216,7 @@ class _Inquiry:
     ) -> None:
         self.asked: list[_Asked] = []
         self.warnings: list[str] = []
+        self.all_known = False
         self._access = access
         self._thing = thing
         self._cluster = cluster
@@ -251,6 +255,7 @@ class _Inquiry:
             return []
         found = listed_by(server, min(self._request_seconds, self.left()))
         self.warnings += filter(None, [found.warning])
+        self.all_known = not found.warning
         return list(found.urls)
 
     def refuse_readable(self) -> None:

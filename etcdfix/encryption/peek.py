@@ -10,17 +10,21 @@ Plaintext never leaves this package: it is handed to the callback, and not kept.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from etcdfix.encryption.candidates import Candidate, Place, local_candidates, place_of
 from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.known_starts import LEAST_ODDS_BITS, LookInto, RecognisedStart, Structures
+from etcdfix.encryption.providers.aesgcm import NONCE_SIZE
 from etcdfix.encryption.transformer import KMSReader, ResourceTransformers, Transformers
 from etcdfix.encryption.undo import Search, kms_candidates
 from etcdfix.model import Attempt, Found, GroupResource, Look, Peek, PeekState
+
+_EQUAL_BYTES: Final = re.compile(rb"(.)\1{15}", re.DOTALL)
 
 __all__ = ["LookInto", "PeekRequest", "Structures", "peek"]
 
@@ -31,7 +35,7 @@ class PeekRequest(msgspec.Struct, frozen=True):
     Attributes:
         data: As etcd has it.
         key: Its complete etcd key.
-        other_keys: The same key under other storage prefixes.
+        other_keys: The same key under other storage prefixes, under which it may have been written.
         thorough: Also find out what was damaged.
     """
 
@@ -148,9 +152,14 @@ def _described(best: Shown, search: Search, request: PeekRequest, place: Place, 
     opens = not isinstance(opened, Attempt)
     seen = look(candidate.cipher.plaintext(candidate.body))
     undone = None
-    if request.thorough and not (opens and candidate.cipher.authenticated):
-        undone = search.undo(candidate, seen)
-    return _right_key(candidate, best.start, seen, undone, search, place, opens=opens)
+    if not (opens and candidate.cipher.authenticated):
+        undone = search.undo(candidate, seen) if request.thorough else search.other_key(candidate, seen)
+    found = _right_key(candidate, best.start, seen, undone, search, place, opens=opens)
+    if opens or not candidate.cipher.bound:
+        return found
+    # Behind the nonce; there the start of the object was just seen.
+    overwritten = _EQUAL_BYTES.search(candidate.body, NONCE_SIZE) is not None
+    return msgspec.structs.replace(found, equal_bytes=overwritten) if overwritten else found
 
 
 def _undone(

@@ -89,13 +89,20 @@ class Search:
 
     def undo(self, candidate: Candidate, seen: Look) -> Found | None:
         """Find what was done to a value that shows a start under its key."""
+        elsewhere = self.other_key(candidate, seen)
+        if elsewhere is not None:
+            return elsewhere
+        fixed = self._without_cr(candidate) or self._one_bit(candidate)
+        return fixed.found if fixed is not None else None
+
+    def other_key(self, candidate: Candidate, seen: Look) -> Found | None:
+        """Find under which other etcd key a value was written that shows a start under its key."""
         if candidate.cipher.bound:
             for what, keys in ((Undone.OTHER_PREFIX, self._other_keys), (Undone.OTHER_PATH, seen.belongs)):
                 for key in dict.fromkeys(keys):
                     if key != self._etcd_key and self._opens(candidate, key) is not None:
                         return Found(what, "the etcd key that it was written under", key)
-        fixed = self._without_cr(candidate) or self._one_bit(candidate)
-        return fixed.found if fixed is not None else None
+        return None
 
     def undo_noise(self, candidate: Candidate) -> Fixed | None:
         """Find what was done to a value that shows noise under a key of its name."""

@@ -8,6 +8,7 @@ from etcdfix.model import GroupResource, ReadableRevision
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.ways import Way, WayKind, risks_to_accept
 from etcdfix.text.commands import GRANTED, RepeatedOptions
+from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of, risks_of
 from etcdfix.verdicts.examination import Examination
 
@@ -75,7 +76,13 @@ def readable_way(
     granted = "" if again.told_of_encryption else GRANTED
     put_back = Remedy(
         f"Put back {which}, soon compacted: a dry run first",
-        again.restore(stored.key, readable.at, replacing=stored.mod_revision, accepting=risks),
+        again.restore(
+            stored.key,
+            readable.at,
+            replacing=stored.mod_revision,
+            accepting=risks,
+            asking=found.verdict.damage is Damage.POSSIBLE,
+        ),
         f"What is there now is backed up first. {accepts}{granted}{_COMPACTS} Save it now: {save}",
     )
     return Way(put_back, WayKind.PUT_BACK)

@@ -9,7 +9,13 @@ import msgspec
 
 from etcdfix.reports.model import LostKey, Remedy, TransformerSummary
 from etcdfix.reports.next_steps import doubt_in, first_way_out
-from etcdfix.reports.remedies import configuration_remedy, from_memory, other_copies, recovered_configuration
+from etcdfix.reports.remedies import (
+    configuration_remedy,
+    from_memory,
+    other_copies,
+    recovered_configuration,
+    two_writers,
+)
 from etcdfix.reports.tally import MAX_NAMES, OTHERS
 from etcdfix.reports.ways import Way, WayKind
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, display
@@ -56,6 +62,7 @@ class _Members(msgspec.Struct):
         kept: Of how many an earlier revision is kept that reads.
         first_kept: Puts back the first of these, by its etcd key; None for none.
         first_key: Etcd key of that one, as it is shown.
+        two_writers: API servers seem to write with different bytes under its name.
     """
 
     causes: set[Cause]
@@ -64,6 +71,7 @@ class _Members(msgspec.Struct):
     kept: int = 0
     first_kept: Remedy | None = None
     first_key: str = ""
+    two_writers: bool = False
 
     def keep(self, number: int, key: str, remedy: Remedy) -> None:
         """Count values of which an earlier revision is kept; the first of them shows how it is put back."""
@@ -88,6 +96,7 @@ class LossRest(msgspec.Struct, frozen=True):
         kept: Of how many an earlier revision is kept that reads.
         first_kept: Puts back the first of these, by its etcd key; None for none.
         first_key: Etcd key of that one, as it is shown.
+        two_writers: API servers seem to write with different bytes under its name.
     """
 
     place: Place
@@ -97,6 +106,7 @@ class LossRest(msgspec.Struct, frozen=True):
     kept: int
     first_kept: Remedy | None
     first_key: str
+    two_writers: bool = False
 
 
 class Lost(NamedTuple):
@@ -134,6 +144,7 @@ class KeyLosses:
                     continue
                 members = self._members[place] = _Members(set(), set(), stake)
             members.causes.add(cause)
+            members.two_writers = members.two_writers or found.verdict.two_writers
             if len(members.resources) < MAX_NAMES:
                 members.resources.add(found.directory)
             if kept is not None:
@@ -144,7 +155,13 @@ class KeyLosses:
         """Return all that was gathered, for :meth:`absorb`."""
         return [
             LossRest(
-                place, *members.in_order(), members.worst, members.kept, members.first_kept, members.first_key
+                place,
+                *members.in_order(),
+                members.worst,
+                members.kept,
+                members.first_kept,
+                members.first_key,
+                members.two_writers,
             )
             for place, members in sorted(self._members.items(), key=lambda item: item[0])
         ]
@@ -158,6 +175,7 @@ class KeyLosses:
                     continue
                 members = self._members[more.place] = _Members(set(), set(), more.worst)
             members.causes.update(more.causes)
+            members.two_writers = members.two_writers or more.two_writers
             members.resources.update(more.resources[: MAX_NAMES - len(members.resources)])
             if more.first_kept is not None:
                 members.keep(more.kept, more.first_key, more.first_kept)
@@ -201,6 +219,8 @@ class KeyLosses:
         recovered = recovered_configuration(causes, transformer, again)
         if recovered is not None:
             yield Way(recovered)
+        if members.two_writers:
+            yield from map(Way, two_writers(again, resources))
         seen = set()
         for cause in causes:
             remedy = configuration_remedy(cause, transformer, command)

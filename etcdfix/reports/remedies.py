@@ -209,11 +209,32 @@ def recovered_configuration(
     )
 
 
+def two_writers(again: RepeatedOptions, words: Sequence[str]) -> Iterator[Remedy]:
+    """Yield what to do where API servers seem to write with different bytes under one key name.
+
+    Args:
+        again: Options that a command must repeat.
+        words: The values, as words of a command.
+    """
+    yield Remedy(
+        "Compare the encryption configurations of all API servers: two of them seem to write with different keys",
+        again.encryption_diff(),
+        "Copy the file from every control-plane node; add a FILE for each further one.",
+    )
+    yield Remedy(
+        "Then see which values the file of another API server opens",
+        again.encryption_try(words),
+        "Both keys are needed until every value is written anew: give each a name of its own, in one file for all.",
+    )
+
+
 def _cures(found: Examination, cause: Cause, again: RepeatedOptions) -> Iterator[Remedy]:
     """Yield what is changed around a value, so that it reads as it is."""
     recovered = recovered_configuration([cause], found.transformer, again)
     if recovered is not None:
         yield recovered
+    if found.verdict.two_writers:
+        yield from two_writers(again, key_arguments(found.stored.key))
     configuration = configuration_remedy(
         cause, found.transformer, again.scan(found.stored.key, reading=again.with_configuration)
     )
@@ -432,14 +453,23 @@ def _deletions(found: Examination, again: RepeatedOptions, *, breaking: bool) ->
     needs = "".join(f"Needs --accept-risk {risk}. " for risk in risks_to_accept(found, breaking=breaking))
     lost = "Skips finalizers and graceful termination, and the garbage collector then deletes what it owned."
     granted = "" if again.told_of_encryption else GRANTED
-    unproven = found.verdict.damage is Damage.LIKELY
-    if unproven:
+    damage = found.verdict.damage
+    unproven = damage in {Damage.LIKELY, Damage.POSSIBLE}
+    if damage is Damage.POSSIBLE:
+        needs = (
+            f"Only if no API server reads it: each is asked, since one with a new key looks the same. {needs}"
+        )
+    elif unproven and not found.verdict.shown_by_itself:
         needs = (
             f"Only if no other value under its key fails like this: the key may have had other bytes. {needs}"
         )
     ours = Remedy(
         "Last: delete it on the live etcd, after this dry run, with a backup and a record",
-        again.delete(found.stored.key),
+        again.delete(
+            found.stored.key,
+            accepting=risks_to_accept(found, breaking=breaking) if unproven else (),
+            asking=damage is Damage.POSSIBLE,
+        ),
         needs + granted + lost,
     )
     if unproven:

@@ -231,13 +231,30 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         words = ["etcdfix", "plan", "--from-report", report, *self.source, *self.layout, *self._deciding]
         return quote_command([*words, "-o", "json", "--output-file", file])
 
-    def delete(self, key: bytes) -> str:
-        """Return the dry run of a deletion, on the live etcd that was read, or the default one for a file; or ""."""
-        return self.deletions()(key)
+    def encryption_diff(self) -> str:
+        """Return the command that compares the configurations of API servers, the one that was given among them."""
+        words = iter(self.reading)
+        given = next(words, "FILE") if "--encryption-config" in words else "FILE"
+        return quote_command(["etcdfix", "encryption", "diff", given, "FILE"])
 
-    def deletions(self) -> Callable[[bytes], str]:
-        """Return what makes :meth:`delete` of one key after the other."""
-        words = [*self._live, *self.layout, *self._deciding, *self.changing, *self.kept.of_change]
+    def encryption_try(self, words: Sequence[str]) -> str:
+        """Return the command that says which values of a scope another configuration opens."""
+        how = (*self.source, *self.layout, *self.reading, "--candidate-config", "FILE")
+        return quote_command(["etcdfix", "encryption", "try", *how, *words])
+
+    def delete(self, key: bytes, *, accepting: Sequence[str] = (), asking: bool = False) -> str:
+        """Return the dry run of a deletion, on the live etcd that was read, or the default one for a file; or "".
+
+        Args:
+            key: Complete key.
+            accepting: What ``--accept-risk`` has to name.
+            asking: Every API server has to be asked.
+        """
+        return self.deletions(_accepting(accepting) + (self.asking if asking else ()))(key)
+
+    def deletions(self, more: Sequence[str] = ()) -> Callable[[bytes], str]:
+        """Return what makes :meth:`delete` of one key after the other, with further options."""
+        words = [*self._live, *self.layout, *self._deciding, *self.changing, *self.kept.of_change, *more]
         rest = self._change([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
         return lambda key: rest and f"etcdfix delete {quote_command(key_arguments(key))} {rest}"
 
@@ -260,9 +277,20 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         """
         return self._dry_run("repair", *key_arguments(key), *_accepting(accepting))
 
-    def restore(self, key: bytes, revision: int, *, replacing: int = 0, accepting: Sequence[str] = ()) -> str:
-        """Return the dry run that puts back what a key held at a revision; see :meth:`restore_from`."""
-        words = ("--from-revision", str(revision))
+    def restore(
+        self,
+        key: bytes,
+        revision: int,
+        *,
+        replacing: int = 0,
+        accepting: Sequence[str] = (),
+        asking: bool = False,
+    ) -> str:
+        """Return the dry run that puts back what a key held at a revision; see :meth:`restore_from`.
+
+        ``asking``: every API server has to be asked.
+        """
+        words = ("--from-revision", str(revision), *(self.asking if asking else ()))
         return self.restore_from(words, key, replacing=replacing, accepting=accepting)
 
     def restore_from(

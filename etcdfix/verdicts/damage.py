@@ -15,15 +15,17 @@ from etcdfix.model import Confidence, Evidence, Found, Look, Peek, PeekState, Un
 from etcdfix.storagekey import display
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.observation import AROUND, Neighbours, Observation
+from etcdfix.verdicts.observation import Neighbours, Observation, OwnKey
 
 
 class Damage(StrEnum):
     """Whether a value is proven wrong: not the configuration, not the reader, the value."""
 
     NONE = "none"
+    POSSIBLE = "possible"
+    """As much speaks for an encryption key that was replaced; a deletion also needs the word of every API server."""
     LIKELY = "likely"
-    """It rests on the values around it; a deletion needs a person's word."""
+    """It rests on other values, or on earlier ones of its etcd key; a deletion needs a person's word."""
     PROVEN = "proven"
 
 
@@ -36,6 +38,7 @@ class Ruling(NamedTuple):
         message: One sentence.
         damage: Whether the value is proven wrong.
         open: More could be found: by a thorough look, or once the values around it have been seen.
+        shown_by_itself: Damage that is likely rests on the value, or on earlier ones of its etcd key, and on no others.
     """
 
     cause: Cause
@@ -43,6 +46,7 @@ class Ruling(NamedTuple):
     message: str
     damage: Damage = Damage.NONE
     open: bool = False
+    shown_by_itself: bool = False
 
 
 def is_right_key(peek: Peek | None) -> bool:
@@ -80,8 +84,10 @@ def rule_on(seen: Observation, peek: Peek) -> Ruling:
         message = f"does not open under {written}, and {name} may be longer: text and another colon follow"
         cause = Cause.PROVIDER_MISSING if kms else Cause.KEY_NAME_MISSING
         return Ruling(cause, Confidence.POSSIBLE, message)
-    if seen.neighbours in AROUND:
+    if seen.neighbours in {Neighbours.SAME_KEY, Neighbours.NEWEST}:
         return _among_neighbours(seen)
+    if seen.neighbours is Neighbours.TWO_WRITERS:
+        return _between_two_writers(seen, peek)
     if peek.state is PeekState.NOISE:
         message = f"noise under every key named {written}: its bytes are most likely others now"
         return Ruling(Cause.WRONG_KEY, Confidence.LIKELY, message, open=True)
@@ -127,17 +133,42 @@ def _under_right_key(seen: Observation, peek: Peek) -> Ruling:
             f"the key of {written} is right, and the last bytes are not those that the API server writes"
         )
         return Ruling(Cause.CIPHERTEXT_DAMAGED, likely, message, proven)
-    if seen.neighbours is Neighbours.SAME_RESOURCE:
-        message = (
-            f"the key of {written} is right, the tag does not fit, and values of {seen.resource} written before and "
-            "after it open: its bytes were changed, or it was bound to another etcd key"
-        )
-        return Ruling(Cause.CIPHERTEXT_DAMAGED, likely, message, Damage.LIKELY)
+    shown = _shown_to_be_damaged(seen, peek)
+    if shown is not None:
+        return shown
     message = (
         f"the key of {written} is right and no damage is found: it may be in order and bound to another etcd key or "
         "prefix, which nothing here names"
     )
     return Ruling(Cause.ASSOCIATED_DATA_UNKNOWN, Confidence.POSSIBLE, message, open=True)
+
+
+def _shown_to_be_damaged(seen: Observation, peek: Peek) -> Ruling | None:
+    """Rule on a whole object under a tag that does not fit; None where it may be bound to another etcd key.
+
+    Only where it is shown that its own etcd key is its associated data, the value is damaged.
+    """
+    right = f"the key of {seen.envelope_transformer} is right, the tag does not fit"
+    damaged, likely = Cause.CIPHERTEXT_DAMAGED, Confidence.LIKELY
+    if peek.equal_bytes:
+        message = f"{right}, and 16 equal bytes stand in a row in the encrypted data: they were overwritten"
+        return Ruling(damaged, Confidence.CERTAIN, message, Damage.PROVEN)
+    unwritable = peek.look.unwritable if peek.look is not None else None
+    others_open = seen.own_key not in {OwnKey.UNKNOWN, OwnKey.NONE}
+    if unwritable is not None and others_open:
+        message = f"{right}, and no API server writes such an object: its bytes were changed"
+        damage = Damage.PROVEN if unwritable is Confidence.CERTAIN else Damage.LIKELY
+        return Ruling(damaged, unwritable, message, damage, shown_by_itself=True)
+    if seen.own_key is OwnKey.KEPT:
+        message = f"{right}, and an earlier revision of this etcd key opens: its bytes were changed"
+        return Ruling(damaged, likely, message, Damage.LIKELY, shown_by_itself=True)
+    if seen.own_key is OwnKey.OTHERS_OPEN and seen.names_own_key:
+        message = (
+            f"{right}, the object in it is that of this etcd key, and other values under the key open, one of them "
+            "older: its bytes were changed"
+        )
+        return Ruling(damaged, likely, message, Damage.LIKELY)
+    return None
 
 
 def _undone(found: Found, written: str) -> Ruling:
@@ -176,18 +207,33 @@ _ELSE: Final = "or an API server had other bytes under that name"
 
 
 def _among_neighbours(seen: Observation) -> Ruling:
-    """Rule on noise where values written before and after it open: only that value can have changed."""
+    """Rule on noise where other values open: all that were written before it, or some before and some after it."""
     written = seen.envelope_transformer
-    likely = Confidence.LIKELY
+    confidence, damage = Confidence.LIKELY, Damage.LIKELY
     around = "values written before and after it open under the same key"
+    if seen.neighbours is Neighbours.NEWEST:
+        confidence, damage = Confidence.POSSIBLE, Damage.POSSIBLE
+        around = "it is the newest value under that key and the only one that does not open"
     if written.startswith("kms/"):
         message = f"does not open under {written}, and {around}: its wrapped data key or its nonce is damaged, {_ELSE}"
-        return Ruling(Cause.KMS_ENVELOPE_DAMAGED, likely, message, Damage.LIKELY, open=True)
+        return Ruling(Cause.KMS_ENVELOPE_DAMAGED, confidence, message, damage, open=True)
     if written.startswith("aescbc/"):
         message = f"noise under {written}, and {around}: the encrypted data is damaged, {_ELSE}"
-        return Ruling(Cause.CIPHERTEXT_DAMAGED, likely, message, Damage.LIKELY, open=True)
+        return Ruling(Cause.CIPHERTEXT_DAMAGED, confidence, message, damage, open=True)
     message = f"noise under {written}, and {around}: its nonce is damaged, {_ELSE}"
-    return Ruling(Cause.NONCE_DAMAGED, likely, message, Damage.LIKELY, open=True)
+    return Ruling(Cause.NONCE_DAMAGED, confidence, message, damage, open=True)
+
+
+def _between_two_writers(seen: Observation, peek: Peek) -> Ruling:
+    """Rule on noise where the newest values open and fail in turns."""
+    written = seen.envelope_transformer
+    message = (
+        f"does not open under {written}, and the newest values under that key open and fail in turns: two API servers "
+        "seem to write with different bytes under one key name"
+    )
+    if peek.state is PeekState.NOISE:
+        return Ruling(Cause.WRONG_KEY, Confidence.LIKELY, message, open=True)
+    return Ruling(Cause.AUTHENTICATION_FAILED, Confidence.POSSIBLE, message, open=True)
 
 
 _LOOK: Final = "look without tag or padding"

@@ -182,7 +182,7 @@ def risks_of(found: Examination) -> tuple[AcceptRisk, ...]:
     verdict = found.verdict
     only_copy = is_repairable(found) or verdict.holds_whole or found.keys_untried
     risks = [AcceptRisk.ONLY_COPY] if only_copy else []
-    if verdict.damage is Damage.LIKELY:
+    if verdict.damage in {Damage.LIKELY, Damage.POSSIBLE}:
         risks.append(AcceptRisk.UNPROVEN_DAMAGE)
     if verdict.maybe_newer:
         risks.append(AcceptRisk.NEWER_THAN_KNOWN)

@@ -25,10 +25,11 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage, Ruling, is_right_key, other_key, peek_evidence, rule_on
 from etcdfix.verdicts.kms import envelope_ruling, undetermined_cause, undetermined_message
 from etcdfix.verdicts.observation import (
-    AROUND,
+    TELLING,
     Covered,
     DecodeFailure,
     DecodeFailureKind,
+    Neighbours,
     Observation,
     PlaintextShape,
 )
@@ -48,6 +49,8 @@ class Verdict(msgspec.Struct, frozen=True, cache_hash=True):
         transient: The same scan may say something else once an outage is over.
         breaks_responses: Answers that contain the object are malformed.
         damage: Whether the value is proven wrong, which is what a deletion rests on.
+        shown_by_itself: Damage that is likely rests on the value, or on earlier ones of its etcd key, and on no others.
+        two_writers: API servers seem to write with different bytes under the name of its key.
         maybe_newer: The cluster may be newer than this tool, or than the release that was named, and read the value.
         holds_whole: A whole object may be found in what it decrypts to, whatever surrounds it.
         fitting_key: A key that wrote the value, and that stands elsewhere in the configuration; "" for none.
@@ -71,6 +74,8 @@ class Verdict(msgspec.Struct, frozen=True, cache_hash=True):
     transient: bool = False
     breaks_responses: bool = False
     damage: Damage = Damage.NONE
+    shown_by_itself: bool = False
+    two_writers: bool = False
     maybe_newer: bool = False
     holds_whole: bool = False
     fitting_key: str = ""
@@ -215,6 +220,8 @@ def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
         ruling.message,
         upstream_message=failure.message,
         damage=ruling.damage,
+        shown_by_itself=ruling.shown_by_itself,
+        two_writers=_is_of_two_writers(seen, ruling),
         maybe_newer=_maybe_newer(seen, ruling.cause),
         holds_whole=_holds_whole(seen),
         fitting_key=other_key(seen.peek),
@@ -345,6 +352,7 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
         ruling.message,
         upstream_message=_upstream_message(failure),
         damage=ruling.damage,
+        two_writers=_is_of_two_writers(seen, ruling),
         maybe_newer=_maybe_newer(seen, ruling.cause),
         holds_whole=_holds_whole(seen),
         fitting_key=other_key(seen.peek),
@@ -363,12 +371,17 @@ def _unproven_key(seen: Observation) -> Ruling | None:
     peek = seen.peek
     if peek is None or is_right_key(peek):
         return None
-    if peek.state is PeekState.RIGHT_KEY or seen.neighbours in AROUND:
+    if peek.state is PeekState.RIGHT_KEY or seen.neighbours in TELLING:
         return rule_on(seen, peek)
     message = (
         f"decrypts under {seen.transformer} to noise with valid padding, which a wrong key gives now and then"
     )
     return Ruling(Cause.WRONG_KEY, Confidence.LIKELY, message, open=True)
+
+
+def _is_of_two_writers(seen: Observation, ruling: Ruling) -> bool:
+    wrong = ruling.cause in {Cause.WRONG_KEY, Cause.AUTHENTICATION_FAILED}
+    return wrong and seen.neighbours is Neighbours.TWO_WRITERS
 
 
 def _damage_of(cause: Cause) -> Damage:

@@ -6,9 +6,9 @@ One rule for a scan's advice, a plan, an impact and every change: see :func:`dou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -25,11 +25,9 @@ from etcdfix.verdicts.deletability import (
 )
 from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
 from etcdfix.verdicts.judge import Verdict
-from etcdfix.verdicts.observation import Neighbours
 
 ALL_FAIL: Final = 2
 """So many that fail while none opens say that it is the key."""
-_NEVER: Final = 1 << 63
 MANY_FAIL: Final = 10
 """So many that fail, and at least as many as open, say so too."""
 
@@ -107,7 +105,8 @@ class KeyCounts(msgspec.Struct):
 def doubt_about(counts: KeyCounts, verdict: Verdict) -> KeyDoubt:
     """Say whether the failures under an encryption key point at the key or the configuration, for one that fails."""
     doubt = doubt_by_numbers(opened=counts.opened, failed=counts.failed, damaged=counts.damaged)
-    if doubt is not KeyDoubt.NONE or verdict.damage is not Damage.LIKELY:
+    rests_on_others = verdict.damage in {Damage.LIKELY, Damage.POSSIBLE} and not verdict.shown_by_itself
+    if doubt is not KeyDoubt.NONE or not rests_on_others:
         return doubt
     return doubt_about_likely(counts, key_proven=verdict.key_proven)
 
@@ -260,111 +259,5 @@ def is_unproven(found: Examination) -> bool:
     verdict = found.verdict
     if verdict.outcome is Outcome.UNDETERMINED:
         return not found.opened
-    return verdict.damage is Damage.LIKELY or verdict.cause in CURABLE_BY_CONFIGURATION
-
-
-class OpenedSpan:
-    """From which mod revision to which an encryption key opened values of one resource.
-
-    Attributes:
-        key_fingerprints: Of the key, empty where it has none.
-        first: Lowest mod revision; above all others until there is one.
-        last: Highest mod revision, 0 until there is one.
-    """
-
-    __slots__ = ("first", "key_fingerprints", "last")
-
-    def __init__(self, key_fingerprints: tuple[str, ...] = (), *, first: int = _NEVER, last: int = 0) -> None:
-        self.key_fingerprints = key_fingerprints
-        self.first = first
-        self.last = last
-
-    def reach(self, first: int, last: int) -> None:
-        """Reach from one mod revision to another as well."""
-        self.first = min(self.first, first)
-        self.last = max(self.last, last)
-
-
-class OpenedReach(NamedTuple):
-    """An :class:`OpenedSpan` and where it is kept: rule, resource, transformer, key as for :class:`KeyName`."""
-
-    rule: str
-    resource: str
-    transformer: str
-    key: str
-    key_fingerprints: tuple[str, ...]
-    first: int
-    last: int
-
-
-class OpenedSpans:
-    """Which encryption keys opened what, from which mod revision to which.
-
-    A value that does not open is damaged, likely, where values written before and after it open under the same rule and
-    key: the key was right at that time.
-    """
-
-    def __init__(self) -> None:
-        self._places: dict[tuple[str, str], dict[tuple[str, str], OpenedSpan]] = {}
-
-    def place(self, rule: str, resource: str) -> dict[tuple[str, str], OpenedSpan]:
-        """Return where the spans of one resource are kept, by transformer and key."""
-        return self._places.setdefault((rule, resource), {})
-
-    def add(self, reaches: Iterable[OpenedReach]) -> None:
-        """Add what others have seen open."""
-        for rule, resource, transformer, key, fingerprints, first, last in reaches:
-            spans = self.place(rule, resource)
-            span = spans.get((transformer, key))
-            if span is None:
-                span = spans[transformer, key] = OpenedSpan(fingerprints)
-            span.reach(first, last)
-
-    def take(self) -> list[OpenedReach]:
-        """Return what opened, for :meth:`add` elsewhere, and forget when it was."""
-        taken = []
-        for (rule, resource), spans in self._places.items():
-            for (transformer, key), span in spans.items():
-                if span.first != _NEVER:
-                    taken.append(
-                        OpenedReach(
-                            rule, resource, transformer, key, span.key_fingerprints, span.first, span.last
-                        )
-                    )
-                    span.first, span.last = _NEVER, 0
-        return taken
-
-    def hold(self, spans: Mapping[tuple[KeyName, str], tuple[int, int]]) -> None:
-        """Let encryption keys have opened what is said here, and nothing else.
-
-        Args:
-            spans: By key and resource: lowest and highest mod revision.
-        """
-        for (rule, resource), found in self._places.items():
-            for (transformer, key), span in found.items():
-                name = KeyName(rule, transformer, key)
-                span.first, span.last = spans.get((name, resource), (_NEVER, 0))
-
-    def around(self, keys: Iterable[KeyName], resource: str, mod_revision: int) -> Neighbours:
-        """Say whether values written before and after a mod revision opened under one of the keys."""
-        known = Neighbours.NONE
-        for name in keys:
-            spans = [
-                (place, span)
-                for (rule, place), found in self._places.items()
-                if rule == name.rule and (span := found.get((name.transformer, name.key))) is not None
-            ]
-            if any(place == resource and span.first < mod_revision < span.last for place, span in spans):
-                return Neighbours.SAME_RESOURCE
-            if spans and min(s.first for _, s in spans) < mod_revision < max(s.last for _, s in spans):
-                known = Neighbours.SAME_KEY
-        return known
-
-    def opened(self, keys: Iterable[KeyName]) -> bool:
-        """Say whether anything opened under one of the keys."""
-        return any(
-            (span := found.get((name.transformer, name.key))) is not None and span.last > 0
-            for name in keys
-            for (rule, _), found in self._places.items()
-            if rule == name.rule
-        )
+    rests_on_others = verdict.damage in {Damage.LIKELY, Damage.POSSIBLE} and not verdict.shown_by_itself
+    return rests_on_others or verdict.cause in CURABLE_BY_CONFIGURATION

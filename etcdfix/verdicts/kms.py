@@ -12,12 +12,14 @@ from typing import Final
 from etcdfix.model import Attempt, Confidence
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage, Ruling
-from etcdfix.verdicts.observation import AROUND, Neighbours
+from etcdfix.verdicts.observation import Neighbours
 
 _DENIED = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED"})
 _UNKNOWN_KEY = frozenset({"NOT_FOUND", "FAILED_PRECONDITION"})
 # What a plugin says of a wrapped data key: at most likely, since its key may be another one under the same id.
 _REFUSALS: Final = frozenset({"kms-refused", "kms-key-invalid"})
+# Where others show this, a refused data key is a damaged one; how surely, is said of the value.
+_OTHERS_OPEN: Final = frozenset({Neighbours.SAME_KEY, Neighbours.NEWEST})
 # Worst first: who could not be asked at all says less than who could.
 _WORST_FIRST = (Cause.KMS_UNREACHABLE, Cause.KMS_DENIED, Cause.KMS_UNPROVEN, Cause.KMS_KEY_UNKNOWN)
 
@@ -55,7 +57,7 @@ def _cause_of(attempt: Attempt, *, right_key: bool, neighbours: Neighbours) -> C
         return Cause.KMS_UNPROVEN
     # A key that was replaced behind its key id refuses every old data key, and opens every new one.
     refused = attempt.reason in _REFUSALS
-    return Cause.KMS_UNPROVEN if refused and neighbours not in AROUND else None
+    return Cause.KMS_UNPROVEN if refused and neighbours not in _OTHERS_OPEN else None
 
 
 def undetermined_message(

@@ -94,19 +94,35 @@ class PlaintextShape(msgspec.Struct, frozen=True):
 
 
 class Neighbours(StrEnum):
-    """Whether values that were written before and after this one open under its rule and encryption key."""
+    """What other values under its rule and encryption key show of a value that is noise under that key."""
 
     UNKNOWN = "unknown"
     """Not everything has been seen yet."""
     NONE = "none"
     SAME_KEY = "same-key"
-    """They do."""
-    SAME_RESOURCE = "same-resource"
-    """They do, and they are of the same resource."""
+    """Values that were written before and after it open."""
+    NEWEST = "newest"
+    """Nothing was written after it, at least three values before it open, and no other one fails."""
+    TWO_WRITERS = "two-writers"
+    """Openings and failures alternate up to the newest value."""
 
 
-AROUND: Final = frozenset({Neighbours.SAME_KEY, Neighbours.SAME_RESOURCE})
-"""Values around this one show that its rule and encryption key were right when it was written."""
+TELLING: Final = frozenset({Neighbours.SAME_KEY, Neighbours.NEWEST, Neighbours.TWO_WRITERS})
+"""The others say more of a value than that it is noise."""
+
+
+class OwnKey(StrEnum):
+    """What shows that the etcd key of a value is its associated data, beside the value itself."""
+
+    UNKNOWN = "unknown"
+    """Not everything has been seen yet."""
+    NONE = "none"
+    ANOTHER_OPENS = "another-opens"
+    """Another value under the same rule and key opens with its own etcd key."""
+    OTHERS_OPEN = "others-open"
+    """At least three do, one of them written before this one; and none that can be seen has another etcd key's."""
+    KEPT = "kept"
+    """A kept revision of this very etcd key opens."""
 
 
 class Observation(msgspec.Struct, frozen=True):
@@ -133,6 +149,8 @@ class Observation(msgspec.Struct, frozen=True):
         assumed_release: Release that was named (``1.36``); "" for none, when a kind may be newer than this tool.
         peek: The value without its tag or padding; None where no encryption key has a part in it.
         neighbours: What the values around it do.
+        own_key: What shows that its etcd key is its associated data.
+        names_own_key: The object in it leads to exactly this etcd key.
     """
 
     codec: StorageCodec
@@ -155,3 +173,5 @@ class Observation(msgspec.Struct, frozen=True):
     assumed_release: str = ""
     peek: Peek | None = None
     neighbours: Neighbours = Neighbours.UNKNOWN
+    own_key: OwnKey = OwnKey.UNKNOWN
+    names_own_key: bool = False

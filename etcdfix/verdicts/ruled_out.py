@@ -14,7 +14,7 @@ from etcdfix.storagekey import StorageCodec
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import is_right_key
 from etcdfix.verdicts.judge import Verdict
-from etcdfix.verdicts.observation import AROUND, Covered, Observation, PlaintextShape
+from etcdfix.verdicts.observation import Covered, Neighbours, Observation, PlaintextShape
 
 _ENVELOPE_BITS = 3
 _NOT_TRIED = frozenset({FailureReason.NO_KEY_MATCHED, FailureReason.NO_PROVIDER_MATCHED})
@@ -111,7 +111,7 @@ def _by_peek(seen: Observation, peek: Peek, *, searched: bool) -> Iterator[Ruled
             "would look the same",
             Confidence.LIKELY,
         )
-    if seen.neighbours in AROUND:
+    if seen.neighbours is Neighbours.SAME_KEY:
         yield RuledOut(
             Cause.WRONG_KEY,
             "values that were written before and after it open under the same key; only other bytes of the key for a "

@@ -292,6 +292,7 @@ class KeptLook(Closing):
             return
         shape, mod_revision = self._shapes[self._shape_of[node]], self._mod_of[node]
         self._builder.forget(key)
+        self._examiner.readers.opened.forget(key)
         self._shape_of[node] = _NOT_THERE
         self._mod_of[node] = 0
         self._count -= 1
@@ -399,7 +400,7 @@ class KeptLook(Closing):
         there = node is not None and node < len(self._mod_of) and self._mod_of[node] == stored.mod_revision
         # What was examined in between, earlier revisions among it, speaks for nothing that is stored now.
         self._examiner.readers.opened.hold(
-            {reach: (revisions[0], revisions[-1]) for reach, revisions in self._reach.items() if revisions}
+            {reach: revisions for reach, revisions in self._reach.items() if revisions}
         )
         target = look_last(self._examiner, stored) if there else None
         if target is not None and self._shape(target) != self._shape_at(node):

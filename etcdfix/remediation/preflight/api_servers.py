@@ -32,6 +32,41 @@ def require_api(api: APIAccess | None, accepted: Acceptances, *, always: str = "
         )
 
 
+def require_read_errors(found: Examination, api: APIAccess | None, servers: ServerAnswers) -> None:
+    """Refuse where damage is only possible, and not every API server said that it cannot read the object.
+
+    One with a new key under the old name leaves a value that looks the same, and reads it.
+
+    Args:
+        found: The object.
+        api: Which servers were to be asked; None for none.
+        servers: What they said.
+
+    Raises:
+        RefusedByRule: Not each of them did.
+    """
+    key = display(found.stored.key)
+    if api is None:
+        raise refuse(
+            Rule.NO_API_SERVER,
+            f"{key}: its damage is only possible, and no API server was asked: one with a new key under the old name "
+            "would read it",
+            hint="have every API server asked: --kubeconfig FILE",
+        )
+    missing = [
+        f"{asked.server}: {asked.answer}"
+        for asked in servers.answers
+        if asked.answer is not Answer.READ_ERROR
+    ]
+    if missing or not servers.all_known:
+        why = "; ".join(missing) or "which API servers there are is not known"
+        raise refuse(
+            Rule.NO_API_SERVER,
+            f"{key}: its damage is only possible, and not every API server said that it cannot read it ({why})",
+            hint="see that each API server that service default/kubernetes lists answers, and try again",
+        )
+
+
 def check_api_servers(
     found: Examination,
     identity: ClusterIdentity,

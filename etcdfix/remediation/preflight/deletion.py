@@ -20,7 +20,11 @@ from etcdfix.model import ClusterIdentity, Outcome, ReadableRevision, Repair, St
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import Landmark
-from etcdfix.remediation.preflight.api_servers import check_api_servers, require_api
+from etcdfix.remediation.preflight.api_servers import (
+    check_api_servers,
+    require_api,
+    require_read_errors,
+)
 from etcdfix.remediation.preflight.cached_reads import Kin, RescuedCopies, check_cached_reads
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cluster
 from etcdfix.remediation.preflight.expectation import Expectation
@@ -46,6 +50,7 @@ from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
@@ -179,6 +184,8 @@ def check_deletion(
         expected.check_verdict(found)
     step("check: API servers")
     servers = check_api_servers(found, identity, api, accepted)
+    if found.verdict.damage is Damage.POSSIBLE:
+        require_read_errors(found, api, servers)
     if kin is not None:
         step("check: cached reads")
         warnings += check_cached_reads(kin, api, servers, identity, accepted)

@@ -19,6 +19,7 @@ from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import key_arguments, quote_command
 from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
     FAILED,
     IDENTITY,
@@ -78,7 +79,8 @@ def check_proof(
     for risk in risks_of(found):
         excused = risk is AcceptRisk.NEWER_THAN_KNOWN and release_proven and in_our_tables(found)
         if risk not in risks and not excused:
-            text = f"{display(found.stored.key)}: {_WHY[risk]} ({found.verdict.message})"
+            why = _ONLY_POSSIBLE if found.verdict.damage is Damage.POSSIBLE else _WHY[risk]
+            text = f"{display(found.stored.key)}: {why} ({found.verdict.message})"
             hint = _accept(risk)
             if risk is AcceptRisk.UNPROVEN_DAMAGE and not found.verdict.key_proven:
                 hint = f"{_ASK_FIRST}; {hint}"
@@ -109,11 +111,14 @@ _BACK: Final = {
 _WHY: Final = {
     AcceptRisk.ONLY_COPY: "more data keys of its KMS provider opened values than could be tried on it, so that it may "
     "yet be had back whole",
-    AcceptRisk.UNPROVEN_DAMAGE: "the damage is likely and not proven: it rests on what values around it do",
+    AcceptRisk.UNPROVEN_DAMAGE: "the damage is likely and not proven",
     AcceptRisk.NEWER_THAN_KNOWN: "the cluster may be newer than this etcdfix, or than the release that was named",
 }
 
 
+_ONLY_POSSIBLE: Final = (
+    "the damage is possible and not proven: every API server has to say that it cannot read it"
+)
 _ASK_FIRST: Final = (
     "with --kubeconfig FILE, ask whether an API server has other bytes of that key and reads it"
 )

@@ -10,17 +10,26 @@ from pathlib import Path
 import pytest
 
 from etcdfix.model import key_id_digest
+from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support import encoders
 from tests.support.attacks import EVERY_FLAG, Attacked, declared, every_flag_but, secret
 from tests.support.kms_plugin import ANNOTATION, KMSPlugin, Refusal
-from tests.support.objects import IDENTITY
+from tests.support.kubernetes_api import KubernetesAPI
+from tests.support.objects import IDENTITY, KUBE_SYSTEM_UID
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 KEKS = {"kek-1": b"1" * 32, "kek-2": b"2" * 32}
 REPLACED = {"kek-1": b"3" * 32, "kek-2": b"4" * 32}
 UNPROVEN = "nothing is proven against the value"
+
+
+@pytest.fixture
+def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
+    with KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as server:
+        server.listed = [("127.0.0.1", server.port)]
+        yield server
 
 
 @pytest.fixture(params=["v1", "v2"])
@@ -134,6 +143,29 @@ def test_plugin_that_refuses_one(registry: Attacked, plugin: KMSPlugin, refusal:
         refusal if (request.cipher if plugin.api_version == "v1" else request.ciphertext) in stored else None
     )
     registry.refuses([at], *EVERY_FLAG, says=[UNPROVEN], hint="find out more")
+
+
+def test_newest_value_whose_wrapped_key_is_damaged(
+    registry: Attacked, plugin: KMSPlugin, api: KubernetesAPI
+) -> None:
+    """Only an API server can tell it from a keyring that was replaced: the way that is printed then goes through."""
+    store(registry, plugin, *NAMES[:3])
+    (at,) = store(registry, plugin, "web")
+    stored = registry.stored(at)
+    assert stored is not None
+    plugin.script = lambda request: (
+        Refusal("INVALID_ARGUMENT", "ciphertext damaged")
+        if (request.cipher if plugin.api_version == "v1" else request.ciphertext) in stored
+        else None
+    )
+    registry.refuses([at], *EVERY_FLAG, says=["its damage is only possible"], hint="--kubeconfig FILE")
+    asking = ("--kubeconfig", str(api.kubeconfig(registry.folder)))
+    ran = registry.delete(at, "--accept-risk", "unproven-damage", *asking, "--dry-run")
+    assert ran.code == 0, ran.err
+    assert "kms-envelope-damaged" in ran.err
+    store(registry, plugin, "later")
+    ran = registry.delete(at, "--accept-risk", "unproven-damage", "--dry-run")
+    assert ran.code == 0, ran.err
 
 
 def test_plugin_that_is_not_asked(registry: Attacked, plugin: KMSPlugin) -> None:

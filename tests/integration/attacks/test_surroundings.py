@@ -70,12 +70,16 @@ def test_all_behind_a_proxy_with_a_namespace(registry: Attacked) -> None:
 
 
 def test_one_that_was_written_through_a_proxy_for_a_while(registry: Attacked) -> None:
-    """Values of the same resource before and after open under their own keys: likely, and no more than that."""
+    """Three others open under their own keys, one of them older, and the object is this key's: likely, no more."""
     registry.keyed("aesgcm")
     registry.secrets("aesgcm", ["before"])
     at = registry.key("shop/between")
     registry.etcd.put(at, seal("aesgcm", secret("between"), b"tenant-7" + at))
     registry.secrets("aesgcm", ["later"])
+    registry.refuses(
+        [at], *EVERY_FLAG, says=["can cure this (associated-data-unknown: "], hint="fix the configuration"
+    )
+    registry.secrets("aesgcm", ["latest"])
     registry.refuses(
         [at], *every_flag_but(AcceptRisk.UNPROVEN_DAMAGE),
         says=["the damage is likely and not proven"], hint="--accept-risk unproven-damage",

@@ -345,8 +345,8 @@ def test_a_deletion_says_what_has_to_be_accepted(change: dict[str, Any], needs: 
     assert ours.note == (
         f"{needs}Skips finalizers and graceful termination, and the garbage collector then deletes what it owned."
     )
-    # What lifts a rule is typed by a person.
-    assert "--accept-risk" not in ours.command
+    # What is not proven goes through as it is printed; what may be newer, a person types.
+    assert ("--accept-risk" in ours.command) is (change.get("damage") is Damage.LIKELY)
 
 
 def test_without_proof_of_damage_nothing_is_offered_for_deletion() -> None:
@@ -655,3 +655,31 @@ def test_of_kine_an_api_server_deletes_and_only_what_is_proven() -> None:
         ),
     )
     assert [way for way in ways_out(likely, KINE) if way.kind is WayKind.DELETE] == []
+
+
+@pytest.mark.parametrize("damage", [Damage.LIKELY, Damage.POSSIBLE, Damage.PROVEN])
+def test_what_is_not_proven_is_printed_with_all_that_it_needs(damage: Damage) -> None:
+    found = found_with(Cause.NONCE_DAMAGED, Outcome.DECRYPT_FAILURE)
+    found = msgspec.structs.replace(found, verdict=msgspec.structs.replace(found.verdict, damage=damage))
+    again = RepeatedOptions(source=("--endpoints", "e:1"), reading=("--encryption-config", "c.yaml"))
+    ways = ways_out(found, again, readable=NOW)
+    for kind in (WayKind.DELETE, WayKind.PUT_BACK):
+        command = next(way.remedy.command for way in ways if way.kind is kind)
+        assert ("--accept-risk unproven-damage" in command) is (damage is not Damage.PROVEN)
+        assert ("--kubeconfig FILE" in command) is (damage is Damage.POSSIBLE)
+    # Which API servers were asked is repeated.
+    asked = msgspec.structs.replace(again, servers=("--kubeconfig", "admin.conf"))
+    assert ("--kubeconfig admin.conf" in ways_out(found, asked)[-1].remedy.command) is (
+        damage is Damage.POSSIBLE
+    )
+
+
+def test_what_two_writers_leave_begins_with_their_configurations() -> None:
+    found = found_with(Cause.WRONG_KEY, Outcome.DECRYPT_FAILURE)
+    found = msgspec.structs.replace(found, verdict=msgspec.structs.replace(found.verdict, two_writers=True))
+    first, second, *_ = remedies_for(found, RepeatedOptions(source=("--snapshot", "s.db")))
+    assert first.command == "etcdfix encryption diff FILE FILE"
+    assert (
+        second.command
+        == "etcdfix encryption try --snapshot s.db --candidate-config FILE /registry/secrets/shop/web"
+    )

@@ -11,14 +11,14 @@ from etcdfix.model import Confidence, Evidence, Found, Look, Peek, PeekState, Un
 from etcdfix.storagekey import StorageCodec, display
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.damage import PEEK_CHECKS, Damage, is_right_key, other_key, peek_evidence, rule_on
-from etcdfix.verdicts.observation import Covered, Neighbours, Observation
+from etcdfix.verdicts.observation import Covered, Neighbours, Observation, OwnKey
 
 CERTAIN, LIKELY, POSSIBLE = Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE
-NONE, LIKELY_DAMAGE, PROVEN = Damage.NONE, Damage.LIKELY, Damage.PROVEN
+NONE, POSSIBLE_DAMAGE, LIKELY_DAMAGE, PROVEN = Damage
 GCM, CBC, BOX, V1, V2 = "aesgcm/v1/key1", "aescbc/v1/key1", "secretbox/v1/key1", "kms/v1/prov", "kms/v2/prov"
 HOME = b"/old/secrets/shop/\x1bweb"
 ALL = (GCM, CBC, BOX, V1, V2)
-HERE, SAME_KEY, FAR = Neighbours.SAME_RESOURCE, Neighbours.SAME_KEY, Neighbours.NONE
+SAME_KEY, NEWEST, FAR = Neighbours.SAME_KEY, Neighbours.NEWEST, Neighbours.NONE
 
 WHOLE = Look(whole=True, breaks=False, ends_early=False, ends_as_written=True, message="")
 CUT_AFTER_THE_OBJECT = WHOLE._replace(ends_early=True, ends_as_written=False)
@@ -53,7 +53,7 @@ def undone(what: Undone, look: Look = WHOLE) -> Peek:
     return right(undone=found, look=look)
 
 
-def seen(written: str, neighbours: Neighbours = FAR) -> Observation:
+def seen(written: str, neighbours: Neighbours = FAR, **more: Any) -> Observation:
     return Observation(
         codec=StorageCodec.BUILTIN,
         owner_known=True,
@@ -63,6 +63,7 @@ def seen(written: str, neighbours: Neighbours = FAR) -> Observation:
         envelope_transformer=written,
         resource="secrets",
         neighbours=neighbours,
+        **more,
     )
 
 
@@ -85,13 +86,13 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
     "another prefix": (
         undone(Undone.OTHER_PREFIX), (GCM, V2), FAR, Cause.STORAGE_PREFIX_CHANGED, CERTAIN, NONE, False),
     "another prefix, though values around it open here": (
-        undone(Undone.OTHER_PREFIX), (GCM, V2), HERE, Cause.STORAGE_PREFIX_CHANGED, CERTAIN, NONE, False),
+        undone(Undone.OTHER_PREFIX), (GCM, V2), SAME_KEY, Cause.STORAGE_PREFIX_CHANGED, CERTAIN, NONE, False),
     "another path": (
         undone(Undone.OTHER_PATH), (GCM, V2), FAR, Cause.VALUE_MOVED, CERTAIN, NONE, False),
     "another path, and a plaintext that breaks": (
-        undone(Undone.OTHER_PATH, BROKEN), (GCM, V2), HERE, Cause.VALUE_MOVED, CERTAIN, NONE, False),
+        undone(Undone.OTHER_PATH, BROKEN), (GCM, V2), SAME_KEY, Cause.VALUE_MOVED, CERTAIN, NONE, False),
     "encrypted again": (
-        right(encoding="encrypted"), ALL, HERE, Cause.DOUBLE_ENCRYPTED, CERTAIN, NONE, False),
+        right(encoding="encrypted"), ALL, SAME_KEY, Cause.DOUBLE_ENCRYPTED, CERTAIN, NONE, False),
     "encrypted again, and not decoded": (
         right(encoding="encrypted", look=BROKEN), ALL, FAR, Cause.DOUBLE_ENCRYPTED, CERTAIN, NONE, False),
     "the object breaks": (
@@ -102,9 +103,9 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
         right(opens=True, bound=False, key_fingerprint="", look=BROKEN), (V1,), FAR,
         Cause.CIPHERTEXT_DAMAGED, LIKELY, PROVEN, False),
     "whole under CBC, and no padding behind it": (
-        right(bound=False, look=WHOLE), (V1, CBC), HERE, Cause.VALUE_TRUNCATED, LIKELY, PROVEN, False),
+        right(bound=False, look=WHOLE), (V1, CBC), SAME_KEY, Cause.VALUE_TRUNCATED, LIKELY, PROVEN, False),
     "whole under CBC, and its padding fits": (
-        right(bound=False, look=WHOLE, opens=True), (V1, CBC), HERE,
+        right(bound=False, look=WHOLE, opens=True), (V1, CBC), SAME_KEY,
         Cause.CIPHERTEXT_DAMAGED, LIKELY, PROVEN, False),
     "whole, and nothing but the value could be wrong": (
         right(look=WHOLE, bound=False), (BOX,), FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
@@ -121,10 +122,10 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
         right(look=WHOLE), (GCM, V1, V2), FAR, Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
     "whole, not everything seen yet": (
         right(look=WHOLE), (GCM, V1, V2), Neighbours.UNKNOWN, Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
-    "whole, values of other resources around it open": (
+    "whole, values around it open": (
         right(look=WHOLE), (GCM, V1, V2), SAME_KEY, Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
-    "whole, values of the resource around it open": (
-        right(look=WHOLE), (GCM, V1, V2), HERE, Cause.CIPHERTEXT_DAMAGED, LIKELY, LIKELY_DAMAGE, False),
+    "whole, and equal bytes in a row": (
+        right(look=WHOLE, equal_bytes=True), (GCM, V1, V2), FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
     "of a kind that may be newer": (
         right(look=NEWER), (GCM, V1, V2), FAR, Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
     "of a kind that may be newer, its end missing": (
@@ -135,7 +136,7 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
     "another key of the configuration": (
         right(named=False), ALL, FAR, Cause.KEY_RENAMED, CERTAIN, NONE, False),
     "another key of the configuration, and damage": (
-        right(named=False, look=BROKEN, undone=Found(Undone.TAG_BIT, "bit 1")), ALL, HERE,
+        right(named=False, look=BROKEN, undone=Found(Undone.TAG_BIT, "bit 1")), ALL, SAME_KEY,
         Cause.KEY_RENAMED, CERTAIN, NONE, False),
     "too short for any key": (
         Peek(PeekState.NOT_POSSIBLE, too_short=True), ALL, FAR, Cause.VALUE_TRUNCATED, CERTAIN, PROVEN, False),
@@ -143,10 +144,10 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
         Peek(PeekState.NOISE, name_may_go_on=True), (GCM, CBC, BOX), FAR,
         Cause.KEY_NAME_MISSING, POSSIBLE, NONE, False),
     "the name may go on, and values around it open": (
-        Peek(PeekState.NOISE, name_may_go_on=True), (GCM, CBC, BOX), HERE,
+        Peek(PeekState.NOISE, name_may_go_on=True), (GCM, CBC, BOX), SAME_KEY,
         Cause.KEY_NAME_MISSING, POSSIBLE, NONE, False),
     "the name of a provider may go on": (
-        Peek(PeekState.NOT_POSSIBLE, name_may_go_on=True), (V1,), HERE,
+        Peek(PeekState.NOT_POSSIBLE, name_may_go_on=True), (V1,), SAME_KEY,
         Cause.PROVIDER_MISSING, POSSIBLE, NONE, False),
     "noise": (
         NOISE, ALL, FAR, Cause.WRONG_KEY, LIKELY, NONE, True),
@@ -156,8 +157,16 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
         NOT_POSSIBLE, ALL, FAR, Cause.AUTHENTICATION_FAILED, POSSIBLE, NONE, True),
     "noise, values around it open": (
         NOISE, (GCM, BOX), SAME_KEY, Cause.NONCE_DAMAGED, LIKELY, LIKELY_DAMAGE, True),
-    "noise, values of the resource around it open": (
-        NOISE, (GCM, BOX), HERE, Cause.NONCE_DAMAGED, LIKELY, LIKELY_DAMAGE, True),
+    "the only noise, and the newest": (
+        NOISE, (GCM, BOX), NEWEST, Cause.NONCE_DAMAGED, POSSIBLE, POSSIBLE_DAMAGE, True),
+    "the only noise of blocks, and the newest": (
+        NOISE, (CBC,), NEWEST, Cause.CIPHERTEXT_DAMAGED, POSSIBLE, POSSIBLE_DAMAGE, True),
+    "the only one behind a plugin, and the newest": (
+        NOT_POSSIBLE, (V1, V2), NEWEST, Cause.KMS_ENVELOPE_DAMAGED, POSSIBLE, POSSIBLE_DAMAGE, True),
+    "noise between two writers": (
+        NOISE, ALL, Neighbours.TWO_WRITERS, Cause.WRONG_KEY, LIKELY, NONE, True),
+    "nothing to see between two writers": (
+        NOT_POSSIBLE, ALL, Neighbours.TWO_WRITERS, Cause.AUTHENTICATION_FAILED, POSSIBLE, NONE, True),
     "noise of blocks, values around it open": (
         NOISE, (CBC,), SAME_KEY, Cause.CIPHERTEXT_DAMAGED, LIKELY, LIKELY_DAMAGE, True),
     "noise behind a plugin, values around it open": (
@@ -203,8 +212,37 @@ def test_damage_is_proven_only_under_the_right_key_or_whatever_the_key(name: str
             # A search may still tell them apart; it is damage in either case.
             assert not ruling.open or peek.look is CUT
         if ruling.damage is LIKELY_DAMAGE:
-            assert neighbours in {HERE, SAME_KEY}
+            assert neighbours is SAME_KEY
             assert ruling.confidence is LIKELY
+        if ruling.damage is POSSIBLE_DAMAGE:
+            assert neighbours is NEWEST
+            assert ruling.confidence is POSSIBLE
+
+
+UNKNOWN_KEY = (Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE)
+SURELY_DAMAGED = (Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN)
+LIKELY_DAMAGED = (Cause.CIPHERTEXT_DAMAGED, LIKELY, LIKELY_DAMAGE)
+
+
+@pytest.mark.parametrize("names_own", [False, True])
+@pytest.mark.parametrize("own_key", list(OwnKey))
+@pytest.mark.parametrize("unwritable", [None, CERTAIN, LIKELY])
+def test_what_shows_that_the_etcd_key_is_the_associated_data(
+    unwritable: Confidence | None, own_key: OwnKey, names_own: bool
+) -> None:
+    others = own_key in {OwnKey.ANOTHER_OPENS, OwnKey.OTHERS_OPEN, OwnKey.KEPT}
+    if unwritable is not None and others:
+        expected = SURELY_DAMAGED if unwritable is CERTAIN else LIKELY_DAMAGED
+    elif own_key is OwnKey.KEPT or (own_key is OwnKey.OTHERS_OPEN and names_own):
+        expected = LIKELY_DAMAGED
+    else:
+        expected = UNKNOWN_KEY
+    looked = seen(GCM, own_key=own_key, names_own_key=names_own)
+    ruling = rule_on(looked, right(look=WHOLE._replace(unwritable=unwritable)))
+    assert (ruling.cause, ruling.confidence, ruling.damage) == expected
+    # What rests on others alone is held against how many of them fail alike.
+    alone = unwritable is None and own_key is OwnKey.OTHERS_OPEN
+    assert ruling.shown_by_itself == (expected is not UNKNOWN_KEY and not alone)
 
 
 @pytest.mark.parametrize("what", list(Undone))

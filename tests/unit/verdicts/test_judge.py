@@ -38,8 +38,8 @@ from etcdfix.verdicts.observation import (
     PlaintextShape,
 )
 
-CERTAIN, LIKELY = Confidence.CERTAIN, Confidence.LIKELY
-NONE, LIKELY_DAMAGE, PROVEN = Damage
+CERTAIN, LIKELY, POSSIBLE = Confidence
+NONE, POSSIBLE_DAMAGE, LIKELY_DAMAGE, PROVEN = Damage
 CBC = "aescbc/v1/key1"
 BROKEN = Look(
     whole=False, breaks=True, ends_early=False, ends_as_written=True, message="proto: illegal wireType 7"
@@ -240,7 +240,16 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     ),
     "plugin rejects, is unwell, values around it open": (
         behind_plugin("kms-refused", status="INVALID_ARGUMENT", healthy=False, same_key=1, any_key=1,
-                      neighbours=Neighbours.SAME_RESOURCE),
+                      neighbours=Neighbours.SAME_KEY),
+        Outcome.UNDETERMINED, Cause.KMS_UNPROVEN, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
+    ),
+    "plugin rejects the newest value, and no other one": (
+        behind_plugin("kms-refused", status="INVALID_ARGUMENT", same_key=3, any_key=3, neighbours=Neighbours.NEWEST),
+        Outcome.DECRYPT_FAILURE, Cause.KMS_ENVELOPE_DAMAGED, POSSIBLE, ServerBehaviour.CORRUPT, POSSIBLE_DAMAGE,
+    ),
+    "plugin rejects one value and opens another in turns": (
+        behind_plugin("kms-refused", status="INVALID_ARGUMENT", same_key=3, any_key=3,
+                      neighbours=Neighbours.TWO_WRITERS),
         Outcome.UNDETERMINED, Cause.KMS_UNPROVEN, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
     ),
     "no data key, without a control": (
@@ -252,7 +261,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.UNDETERMINED, Cause.KMS_UNPROVEN, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
     ),
     "no data key, values around it open": (
-        behind_plugin("kms-key-invalid", same_key=2, any_key=2, neighbours=Neighbours.SAME_RESOURCE),
+        behind_plugin("kms-key-invalid", same_key=2, any_key=2, neighbours=Neighbours.SAME_KEY),
         Outcome.DECRYPT_FAILURE, Cause.KMS_ENVELOPE_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, LIKELY_DAMAGE,
     ),
     "tag fails under the plugin's key, without a control": (
@@ -261,7 +270,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     ),
     "tag fails under the plugin's key, with a control": (
         behind_plugin("authentication-failed", same_key=3, any_key=3),
-        Outcome.DECRYPT_FAILURE, Cause.AUTHENTICATION_FAILED, Confidence.POSSIBLE, ServerBehaviour.CORRUPT, NONE,
+        Outcome.DECRYPT_FAILURE, Cause.AUTHENTICATION_FAILED, POSSIBLE, ServerBehaviour.CORRUPT, NONE,
     ),
     "noise under the plugin's key, values around it open": (
         behind_plugin("authentication-failed", same_key=3, any_key=3, peek=NOISE, neighbours=Neighbours.SAME_KEY),
@@ -293,11 +302,11 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
             "kms/v1/prov", transform_failure=failed("kms-envelope-invalid"),
             peek=Peek(PeekState.NOT_POSSIBLE, name_may_go_on=True),
         ),
-        Outcome.DECRYPT_FAILURE, Cause.PROVIDER_MISSING, Confidence.POSSIBLE, ServerBehaviour.CORRUPT, NONE,
+        Outcome.DECRYPT_FAILURE, Cause.PROVIDER_MISSING, POSSIBLE, ServerBehaviour.CORRUPT, NONE,
     ),
     "too short for the plugin's key, and its provider's name may go on": (
         behind_plugin("too-short", same_key=3, any_key=3, peek=Peek(PeekState.NOT_POSSIBLE, name_may_go_on=True)),
-        Outcome.DECRYPT_FAILURE, Cause.PROVIDER_MISSING, Confidence.POSSIBLE, ServerBehaviour.CORRUPT, NONE,
+        Outcome.DECRYPT_FAILURE, Cause.PROVIDER_MISSING, POSSIBLE, ServerBehaviour.CORRUPT, NONE,
     ),
     "KMS envelope that a newer server may accept": (
         enveloped("kms/v2/prov", transform_failure=failed("kms-envelope-unknown")),
@@ -369,7 +378,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     ),
     "does not authenticate": (
         unopened("authentication-failed"),
-        Outcome.DECRYPT_FAILURE, Cause.AUTHENTICATION_FAILED, Confidence.POSSIBLE, ServerBehaviour.CORRUPT, NONE,
+        Outcome.DECRYPT_FAILURE, Cause.AUTHENTICATION_FAILED, POSSIBLE, ServerBehaviour.CORRUPT, NONE,
     ),
     "noise under every key of the name": (
         unopened("authentication-failed", peek=NOISE),
@@ -377,7 +386,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     ),
     "one key fails, another list lacks it": (
         unopened("no-key-matched", "authentication-failed"),
-        Outcome.DECRYPT_FAILURE, Cause.AUTHENTICATION_FAILED, Confidence.POSSIBLE, ServerBehaviour.CORRUPT, NONE,
+        Outcome.DECRYPT_FAILURE, Cause.AUTHENTICATION_FAILED, POSSIBLE, ServerBehaviour.CORRUPT, NONE,
     ),
     "too short": (
         unopened("too-short", peek=Peek(PeekState.NOT_POSSIBLE, too_short=True)),
@@ -385,7 +394,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     ),
     "too short under the name that matched": (
         unopened("too-short"),
-        Outcome.DECRYPT_FAILURE, Cause.AUTHENTICATION_FAILED, Confidence.POSSIBLE, ServerBehaviour.CORRUPT, NONE,
+        Outcome.DECRYPT_FAILURE, Cause.AUTHENTICATION_FAILED, POSSIBLE, ServerBehaviour.CORRUPT, NONE,
     ),
     "too short under any key, and no key of that name": (
         unopened("no-key-matched", peek=Peek(PeekState.NOT_POSSIBLE, too_short=True)),
@@ -434,7 +443,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     ),
     "magic nearly right": (
         undecoded(plaintext=shape(magic_bits_off=2)),
-        Outcome.DECODE_FAILURE, Cause.MAGIC_DAMAGED, Confidence.POSSIBLE, ServerBehaviour.CORRUPT, PROVEN,
+        Outcome.DECODE_FAILURE, Cause.MAGIC_DAMAGED, POSSIBLE, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "k8s:enc: nearly right, read as plaintext": (
         undecoded(plaintext=shape(magic_bits_off=2), envelope_bits_off=1),
@@ -471,6 +480,14 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     "noise under aescbc, values around it open": (
         under_padding(plaintext=shape(), peek=NOISE, neighbours=Neighbours.SAME_KEY),
         Outcome.DECODE_FAILURE, Cause.CIPHERTEXT_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, LIKELY_DAMAGE,
+    ),
+    "noise under aescbc, the newest value and the only one": (
+        under_padding(plaintext=shape(), peek=NOISE, neighbours=Neighbours.NEWEST),
+        Outcome.DECODE_FAILURE, Cause.CIPHERTEXT_DAMAGED, POSSIBLE, ServerBehaviour.CORRUPT, POSSIBLE_DAMAGE,
+    ),
+    "noise under aescbc between two writers": (
+        under_padding(plaintext=shape(), peek=NOISE, neighbours=Neighbours.TWO_WRITERS),
+        Outcome.DECODE_FAILURE, Cause.WRONG_KEY, LIKELY, ServerBehaviour.CORRUPT, NONE,
     ),
     "padding fits under another key than the one that wrote it": (
         under_padding(plaintext=shape(), peek=right("aescbc/v1/other", named=False)),
@@ -892,6 +909,10 @@ def test_a_verdict_waits_where_more_could_still_be_found() -> None:
         "noise as JSON under aescbc",
         "too little to see under aescbc",
         "noise under aescbc, values around it open",
+        "noise under aescbc, the newest value and the only one",
+        "noise under aescbc between two writers",
+        "plugin rejects the newest value, and no other one",
+        "plugin rejects one value and opens another in turns",
         "empty object under aescbc, and nothing shows the key",
     }
 
@@ -1210,3 +1231,8 @@ def test_the_encoding_that_a_look_showed_is_kept() -> None:
     assert judge(unopened("authentication-failed", peek=peek)).seen_encoding == "cbor"
     padded = under_padding(DecodeFailureKind.CBOR, plaintext=shape(), peek=right(CBC, encoding="cbor"))
     assert judge(padded).seen_encoding == "cbor"
+
+
+def test_two_writers_are_told_from_a_key_that_is_merely_another() -> None:
+    two = {name for name, row in BRANCHES.items() if judge(row[0]).two_writers}
+    assert two == {"noise under aescbc between two writers"}

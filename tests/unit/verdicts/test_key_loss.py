@@ -13,13 +13,9 @@ from etcdfix.verdicts.key_loss import (
     KeyCounter,
     KeyCounts,
     KeyDoubt,
-    OpenedReach,
-    OpenedSpan,
-    OpenedSpans,
     doubt_about,
     doubt_by_numbers,
 )
-from etcdfix.verdicts.observation import Neighbours
 from tests.support.examinations import examination, readable
 
 FAILING = examination(cause=Cause.WRONG_KEY, damage=Damage.NONE)
@@ -104,6 +100,9 @@ UNEXPLAINED = {
 }
 EXPLAINED = {
     "damaged": examination(cause=Cause.CIPHERTEXT_DAMAGED),
+    "likely damaged, as its own bytes show": examination(
+        cause=Cause.CIPHERTEXT_DAMAGED, damage=Damage.LIKELY, key_proven=True, shown_by_itself=True
+    ),
     "readable": readable(),
     "of a newer kind": examination(
         outcome=Outcome.DECODE_FAILURE, cause=Cause.KIND_NOT_REGISTERED, damage=Damage.NONE, opened=True
@@ -276,77 +275,6 @@ def test_past_a_bound_all_other_keys_count_as_one(monkeypatch: pytest.MonkeyPatc
     assert unexplained == [2, 1, 3, 3, 3]
 
 
-def spans(*opened: tuple[str, str, str, int, int]) -> OpenedSpans:
-    """Return spans of (rule, resource, fingerprint, first, last)."""
-    found = OpenedSpans()
-    for rule, resource, fingerprint, first, last in opened:
-        found.place(rule, resource)["aesgcm/v1/key1", fingerprint] = OpenedSpan(first=first, last=last)
-    return found
-
-
-KEY = (key("secrets,configmaps", "fp:a"),)
-HERE = ("secrets,configmaps", "secrets", "fp:a", 10, 20)
-THERE = ("secrets,configmaps", "configmaps", "fp:a", 10, 20)
-
-
-@pytest.mark.parametrize(
-    ("opened", "mod_revision", "neighbours"),
-    [
-        ((), 15, Neighbours.NONE),
-        ((HERE,), 15, Neighbours.SAME_RESOURCE),
-        ((HERE,), 11, Neighbours.SAME_RESOURCE),
-        ((HERE,), 19, Neighbours.SAME_RESOURCE),
-        # Only before it, or only after it: then the key may have been replaced in place.
-        ((HERE,), 9, Neighbours.NONE),
-        ((HERE,), 21, Neighbours.NONE),
-        # In one transaction with it is neither before nor after.
-        ((HERE,), 10, Neighbours.NONE),
-        ((HERE,), 20, Neighbours.NONE),
-        ((THERE,), 15, Neighbours.SAME_KEY),
-        ((HERE, THERE), 15, Neighbours.SAME_RESOURCE),
-        ((("secrets,configmaps", "secrets", "fp:a", 10, 10), ("secrets,configmaps", "configmaps", "fp:a", 20, 20)),
-         15, Neighbours.SAME_KEY),
-        # Another key, another rule.
-        ((("secrets,configmaps", "secrets", "fp:b", 10, 20),), 15, Neighbours.NONE),
-        ((("*.*", "secrets", "fp:a", 10, 20),), 15, Neighbours.NONE),
-    ],
-)  # fmt: skip
-def test_neighbours(
-    opened: tuple[tuple[str, str, str, int, int], ...], mod_revision: int, neighbours: Neighbours
-) -> None:
-    assert spans(*opened).around(KEY, "secrets", mod_revision) is neighbours
-
-
-def test_one_of_several_keys_of_a_name_is_enough() -> None:
-    keys = (key("secrets,configmaps", "fp:b"), key("secrets,configmaps", "fp:a"))
-    assert spans(HERE).around(keys, "secrets", 15) is Neighbours.SAME_RESOURCE
-    assert spans(THERE).around(tuple(reversed(keys)), "secrets", 15) is Neighbours.SAME_KEY
-    assert spans(HERE).around((), "secrets", 15) is Neighbours.NONE
-
-
-def test_the_transformer_counts_too() -> None:
-    other = (KeyName("secrets,configmaps", "secretbox/v1/key1", "fp:a"),)
-    assert spans(HERE).around(other, "secrets", 15) is Neighbours.NONE
-    assert not spans(HERE).opened(other)
-
-
-def test_what_a_key_opened() -> None:
-    assert spans(HERE).opened(KEY)
-    assert spans(THERE).opened(KEY)
-    assert not spans(HERE).opened((key("secrets", "fp:a"),))
-    assert not spans(HERE).opened((key("secrets,configmaps", "fp:b"),))
-    assert not spans().opened(KEY)
-    assert not spans((*HERE[:3], 0, 0)).opened(KEY)  # it decrypted to nothing that counts
-
-
-def test_a_place_is_kept() -> None:
-    found = OpenedSpans()
-    place = found.place("secrets", "secrets")
-    place["aesgcm/v1/key1", "fp:a"] = OpenedSpan(first=1, last=2)
-    assert found.place("secrets", "secrets") is place
-    assert found.place("secrets", "configmaps") == {}
-
-
 def test_what_other_counters_found_unproven_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etcdfix.verdicts.key_loss.MOST_KEYS", 2)
     total = KeyCounter()
@@ -360,34 +288,3 @@ def test_what_other_counters_found_unproven_is_added(monkeypatch: pytest.MonkeyP
         ("aesgcm/v1/a", "", True, 3),
     ]
     assert total.of(KeyName("secrets", "aesgcm/v1/a", "")).unexplained == 7
-
-
-def test_what_others_have_seen_open_is_added() -> None:
-    one, other = OpenedSpans(), OpenedSpans()
-    one.place("secrets", "secrets")["aesgcm/v1/key1", "fp:a"] = OpenedSpan(("fp:a",), first=5, last=9)
-    one.place("secrets", "secrets")["aesgcm/v1/key2", "fp:b"] = OpenedSpan(("fp:b",))
-    other.add(one.take())
-    assert one.take() == []
-    one.place("secrets", "secrets")["aesgcm/v1/key1", "fp:a"].reach(2, 3)
-    taken = one.take()
-    other.add(taken)
-    (reach,) = other.take()
-    assert reach == ("secrets", "secrets", "aesgcm/v1/key1", "fp:a", ("fp:a",), 2, 9)
-    # A damaged record may say that it was never changed.
-    one.place("secrets", "secrets")["aesgcm/v1/key1", "fp:a"].reach(0, 0)
-    assert [(reach.first, reach.last) for reach in one.take()] == [(0, 0)]
-    assert one.take() == []
-
-
-def test_keys_have_opened_what_is_held_and_nothing_else() -> None:
-    spans = OpenedSpans()
-    one, other = KeyName("secrets", "aesgcm/v1/key1", "fp:1"), KeyName("secrets", "aesgcm/v1/key2", "fp:2")
-    spans.add(
-        OpenedReach(name.rule, "secrets", name.transformer, name.key, (name.key,), 1, 90)
-        for name in (one, other)
-    )
-    spans.hold({(one, "secrets"): (10, 20)})
-    assert spans.around([one], "secrets", 15) is Neighbours.SAME_RESOURCE
-    assert spans.around([one], "secrets", 25) is Neighbours.NONE
-    assert spans.around([other], "secrets", 15) is Neighbours.NONE
-    assert (spans.opened([one]), spans.opened([other])) == (True, False)

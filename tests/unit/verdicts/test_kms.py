@@ -31,7 +31,8 @@ def test_a_refusal_counts_only_among_values_that_open(reason: str) -> None:
     assert cause_of(attempt(reason)) is Cause.KMS_UNPROVEN
     assert cause_of(attempt(reason), Neighbours.UNKNOWN) is Cause.KMS_UNPROVEN
     assert cause_of(attempt(reason), Neighbours.SAME_KEY) is None
-    assert cause_of(attempt(reason), Neighbours.SAME_RESOURCE) is None
+    assert cause_of(attempt(reason), Neighbours.NEWEST) is None
+    assert cause_of(attempt(reason), Neighbours.TWO_WRITERS) is Cause.KMS_UNPROVEN
 
 
 @pytest.mark.parametrize("status", ["NOT_FOUND", "FAILED_PRECONDITION"])

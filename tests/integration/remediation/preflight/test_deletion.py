@@ -34,6 +34,7 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.spool import Spool
 from etcdfix.testing.protobytes import block, object_meta, unknown
+from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import AcceptRisk
 from etcdfix.verdicts.examination import Examination
 from etcdfix.wire.etcd import ALARM, message
@@ -520,6 +521,33 @@ def test_a_declaration_has_to_meet_an_api_server(
         assert caught.value.rule == Rule.NO_API_SERVER
     else:
         require_api(api, accepted)
+
+
+@pytest.mark.parametrize(
+    ("answer", "all_known"), [(Answer.READ_ERROR, True), (Answer.READ_ERROR, False), (Answer.NOT_FOUND, True)]
+)
+def test_damage_that_is_only_possible_needs_every_api_server(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, answer: Answer, *, all_known: bool
+) -> None:
+    registry.configure(provider("aesgcm", key1=KEY_1), IDENTITY)
+    for name in ("a", "b", "c"):
+        at = registry.key(f"shop/{name}")
+        registry.put(f"shop/{name}", aesgcm(secret(name), at.decode()))
+    key = registry.put("shop/newest", aesgcm(secret("newest"), "/elsewhere", b"0" * 16))
+    said = ServerAnswers(answers=(ServerAnswer(server="a", answer=answer),), all_known=all_known)
+    monkeypatch.setattr(preflight, "check_api_servers", lambda *_args, **_named: said)
+    accepted = Acceptances(risks=(AcceptRisk.UNPROVEN_DAMAGE.value,), no_api_server=True)
+    api = APIAccess(Path("kubeconfig"))
+    with registry.cluster() as cluster:
+        if answer is Answer.READ_ERROR and all_known:
+            assert check_deletion(cluster, key, accepted, api=api).found.verdict.damage is Damage.POSSIBLE
+        else:
+            with pytest.raises(RefusedByRule) as caught:
+                check_deletion(cluster, key, accepted, api=api)
+            assert caught.value.rule == Rule.NO_API_SERVER
+        with pytest.raises(RefusedByRule) as caught:
+            check_deletion(cluster, key, accepted)
+        assert caught.value.rule == Rule.NO_API_SERVER
 
 
 # The record.

@@ -11,7 +11,7 @@ from etcdfix.apiserver.servers import APIAccess, ServerAnswer, ServerAnswers
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.preflight import api_servers
-from etcdfix.remediation.preflight.api_servers import check_api_servers, require_api
+from etcdfix.remediation.preflight.api_servers import check_api_servers, require_api, require_read_errors
 from etcdfix.remediation.preflight.cluster import Acceptances
 from tests.support.examinations import examination
 
@@ -50,3 +50,41 @@ def test_who_must_be_asked(key_lost: str, always: str) -> None:
         require_api(None, accepted, always=always)
     assert caught.value.rule == "no-api-server"
     assert caught.value.message.startswith("--declare-key-lost: no" if key_lost else "--from-object: no")
+
+
+ALL_FAIL = (Answer.READ_ERROR, Answer.READ_ERROR)
+
+
+@pytest.mark.parametrize(
+    ("answers", "all_known", "refused"),
+    [
+        (ALL_FAIL, True, ""),
+        (ALL_FAIL[:1], True, ""),
+        (ALL_FAIL, False, "which API servers there are is not known"),
+        *(
+            ((Answer.READ_ERROR, other), True, f"https://api-1: {other}")
+            for other in set(Answer) - {Answer.READ_ERROR}
+        ),
+    ],
+)
+def test_possible_damage_needs_the_word_of_every_server(
+    answers: tuple[Answer, ...], all_known: bool, refused: str
+) -> None:
+    said = ServerAnswers(
+        answers=tuple(ServerAnswer(server=f"https://api-{n}", answer=word) for n, word in enumerate(answers)),
+        all_known=all_known,
+    )
+    if not refused:
+        require_read_errors(examination(), APIAccess(Path("kubeconfig")), said)
+        return
+    with pytest.raises(RefusedByRule) as caught:
+        require_read_errors(examination(), APIAccess(Path("kubeconfig")), said)
+    assert caught.value.rule == "no-api-server"
+    assert refused in caught.value.message
+
+
+def test_possible_damage_where_nobody_was_to_be_asked() -> None:
+    with pytest.raises(RefusedByRule) as caught:
+        require_read_errors(examination(), None, ServerAnswers())
+    assert caught.value.rule == "no-api-server"
+    assert "--kubeconfig FILE" in caught.value.hint

@@ -434,6 +434,30 @@ def test_damage_that_is_likely_has_to_be_accepted() -> None:
     assert proven(found, around, risks=(AcceptRisk.UNPROVEN_DAMAGE,)) is False
 
 
+def test_damage_that_is_possible_has_to_be_accepted_too() -> None:
+    found = broken(Cause.NONCE_DAMAGED, damage=Damage.POSSIBLE)
+    around = alike(found, KeyCounts(opened=100, failed=1, unexplained=1))
+    error = refusal(found, around)
+    assert error.rule == Rule.RISK
+    assert "the damage is possible and not proven" in error.message
+    assert error.hint.endswith("--accept-risk unproven-damage")
+    assert proven(found, around, risks=(AcceptRisk.UNPROVEN_DAMAGE,)) is False
+    # Another one fails under the same key, in another rule.
+    around = alike(found, KeyCounts(opened=100, failed=1, unexplained=2))
+    assert refusal(found, around, risks=tuple(AcceptRisk)).rule == Rule.PATTERN
+
+
+def test_what_a_value_shows_by_itself_is_not_held_against_others() -> None:
+    counts = KeyCounts(opened=100, failed=5, unfitting=4)
+    likely = {"damage": Damage.LIKELY, "key_proven": True}
+    by_itself = broken(Cause.CIPHERTEXT_DAMAGED, shown_by_itself=True, **likely)
+    risks = (AcceptRisk.UNPROVEN_DAMAGE,)
+    assert proven(by_itself, alike(by_itself, counts), risks=risks) is False
+    assert refusal(by_itself, alike(by_itself, counts)).rule == Rule.RISK
+    on_others = broken(Cause.CIPHERTEXT_DAMAGED, **likely)
+    assert refusal(on_others, alike(on_others, counts), risks=risks).rule == Rule.PATTERN
+
+
 def test_each_risk_lifts_its_own_rule_and_no_other() -> None:
     found = broken(Cause.NONCE_DAMAGED, damage=Damage.LIKELY, maybe_newer=True)
     around = alike(found, KeyCounts(opened=100, failed=1))

@@ -1,0 +1,100 @@
+"""A second API server with other bytes under the old key name: what it writes is in order, and looks like damage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.verdicts.deletability import AcceptRisk
+from tests.support.attacks import EVERY_FLAG, LOCAL, TRUE, WRONG, Attacked, every_flag_but, seal, secret
+from tests.support.kubernetes_api import KubernetesAPI
+from tests.support.objects import KUBE_SYSTEM_UID
+
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
+
+OLDER = ["a", "b", "c"]
+POSSIBLE = "its damage is only possible"
+
+
+@pytest.fixture
+def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
+    with KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as server:
+        server.listed = [("127.0.0.1", server.port)]
+        yield server
+
+
+def newest(registry: Attacked, kind: str, older: list[str] | None = None) -> bytes:
+    """Let one value be written by the other server, after all others."""
+    registry.keyed(kind)
+    registry.secrets(kind, OLDER if older is None else older)
+    (at,) = registry.secrets(kind, ["web"], WRONG)
+    return at
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+def test_the_newest_value_alone(registry: Attacked, api: KubernetesAPI, kind: str) -> None:
+    """No flag stands in for the word of every API server."""
+    at = newest(registry, kind)
+    registry.refuses([at], *EVERY_FLAG, says=[POSSIBLE], hint="--kubeconfig")
+    asking = ("--kubeconfig", str(api.kubeconfig(registry.folder)))
+    api.reads = True
+    registry.refuses([at], *EVERY_FLAG, *asking, says=[f"the API server at {api.url} reads"], hint="compare")
+    api.reads = False
+    registry.refuses(
+        [at], *every_flag_but(AcceptRisk.UNPROVEN_DAMAGE), *asking,
+        says=["the damage is possible and not proven"], hint="--accept-risk unproven-damage",
+    )  # fmt: skip
+    # One that is listed and does not answer may be the one that wrote it.
+    api.listed = [("127.0.0.1", api.port), ("127.0.0.1", 9)]
+    registry.refuses([at], *EVERY_FLAG, *asking, says=[POSSIBLE, "no-answer"], hint="each API server")
+    api.listed = None
+    registry.refuses([at], *EVERY_FLAG, *asking, says=[POSSIBLE, "is not known"], hint="each API server")
+    api.listed = [("127.0.0.1", api.port)]
+    ran = registry.delete(at, "--accept-risk", "unproven-damage", *asking, "--dry-run")
+    assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+def test_fewer_older_values_or_more_that_fail_are_the_key(registry: Attacked, kind: str) -> None:
+    at = newest(registry, kind, OLDER[:2])
+    registry.refuses([at], *EVERY_FLAG, says=["can cure this (wrong-key: "], hint="fix the configuration")
+    registry.secrets(kind, ["c"])
+    more = registry.secrets(kind, ["late-0", "late-1"], WRONG)
+    registry.refuses(more, *EVERY_FLAG, says=["can cure this (wrong-key: "], hint="fix the configuration")
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+def test_two_that_write_in_turns(registry: Attacked, kind: str) -> None:
+    """Under the configuration of either, what the other wrote is never damaged."""
+    written: dict[bytes, list[bytes]] = {TRUE: [], WRONG: []}
+    registry.secrets(kind, OLDER)
+    for number in range(4):
+        for key in written:
+            name = f"{'true' if key is TRUE else 'wrong'}-{number}"
+            written[key] += registry.secrets(kind, [name], key)
+    for own, other in ((TRUE, WRONG), (WRONG, TRUE)):
+        registry.keyed(kind, own)
+        registry.refuses(
+            written[other], *EVERY_FLAG,
+            says=["can cure this (wrong-key: ", "two API servers seem to write"], hint="fix the configuration",
+        )  # fmt: skip
+
+
+def test_a_kept_revision_goes_over_the_newest_value_only_with_the_word_of_every_server(
+    registry: Attacked, api: KubernetesAPI
+) -> None:
+    registry.keyed("aesgcm")
+    (at,) = registry.secrets("aesgcm", ["web"])
+    kept = registry.mod_revision(at)
+    registry.secrets("aesgcm", OLDER)
+    registry.etcd.put(at, seal("aesgcm", secret("web"), at, WRONG))
+    words = ("--from-revision", str(kept), "--replace-mod-revision", str(registry.mod_revision(at)))
+    risk = ("--accept-risk", "unproven-damage")
+    refused = registry.restore(*words, at.decode(), *risk)
+    registry.refused(refused, POSSIBLE, hint="--kubeconfig FILE")
+    asking = ("--kubeconfig", str(api.kubeconfig(registry.folder)))
+    ran = registry.restore(*words, at.decode(), *risk, *asking)
+    assert ran.code == 0, ran.err
+    assert registry.stored(at) == seal("aesgcm", secret("web"), at)

@@ -1,0 +1,67 @@
+"""Two API servers with different bytes under one key name, as a scan and an explanation tell of it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.operations.look.explain import ExplainRequest, explain_key
+from etcdfix.operations.look.scan import ScanRequest, run_scan
+from etcdfix.scope import ScopeRequest
+from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.storagekey import StorageLayout
+from etcdfix.text.commands import RepeatedOptions
+from tests.support.collecting import CollectingReporter
+
+CASES = Path(__file__).parents[4] / "fixtures" / "cases"
+SNAPSHOT = CASES / "05-two-servers-two-keys.db"
+FAILING = {"a": 4, "b": 14}
+
+
+def reading(server: str) -> dict[str, Any]:
+    path = CASES / f"05-enc-{server}.json"
+    again = RepeatedOptions(source=("--snapshot", str(SNAPSHOT)), reading=("--encryption-config", str(path)))
+    return {
+        "layout": StorageLayout(),
+        "configuration": parse_configuration(path.read_bytes(), path=str(path)),
+        "same_again": again,
+    }
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("server", FAILING)
+def test_what_the_other_server_wrote_is_never_damaged(server: str, jobs: int) -> None:
+    reporter = CollectingReporter()
+    with SnapshotSource(SNAPSHOT) as source:
+        result = run_scan(source, ScanRequest(scope=ScopeRequest(()), **reading(server)), reporter, jobs=jobs)
+    assert len(reporter.findings) == FAILING[server]
+    for finding in reporter.findings.values():
+        assert (finding.outcome, finding.cause) == ("decrypt-failure", "wrong-key")
+        assert not any("etcdfix delete" in remedy.command for remedy in finding.remedies)
+    way = result.summary.next
+    assert way is not None
+    assert shlex.split(way.command) == [
+        "etcdfix",
+        "encryption",
+        "diff",
+        str(CASES / f"05-enc-{server}.json"),
+        "FILE",
+    ]
+
+
+@pytest.mark.parametrize("server", FAILING)
+def test_an_explanation_says_the_same(server: str) -> None:
+    key = b"/registry/secrets/shop/n0" if server == "a" else b"/registry/secrets/shop/n1"
+    with SnapshotSource(SNAPSHOT) as source:
+        report = explain_key(source, ExplainRequest(key=key, **reading(server))).report
+    assert report.finding is not None
+    assert report.finding.cause == "wrong-key"
+    assert "two API servers seem to write" in report.finding.message
+    first, second, *_ = (remedy.command for remedy in report.finding.remedies)
+    assert first.startswith("etcdfix encryption diff ")
+    assert second.startswith("etcdfix encryption try ")
+    assert second.endswith(f" {key.decode()}")

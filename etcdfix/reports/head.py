@@ -119,7 +119,7 @@ def found_line(
     bad = failed + summary.inconsistent
     if not bad and not summary.undetermined:
         if start:
-            seen = f"{counted(summary.keys, 'key')} seen{where}"
+            seen = f"{counted(summary.keys - summary.not_objects, 'object')} seen{where}"
             return f"{start}nothing is wrong with the {seen}; not all were seen."
         if warnings:
             objects = counted(summary.readable, "object")

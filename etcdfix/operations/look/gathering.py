@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -108,6 +109,7 @@ class Gathering:
             reveal_key_ids=request.reveal_key_ids,
         )
         self.not_object_sample: list[bytes] = []
+        self.elsewhere: Counter[str] = Counter()
         self.new = dict.fromkeys(FAILING, 0)
         self._request = request
         self._reporter = reporter
@@ -245,8 +247,8 @@ class Gathering:
         outcome = found.verdict.outcome
         if not is_finding(found):
             self.tally.add(found)
-            if outcome is Outcome.NOT_AN_OBJECT and len(self.not_object_sample) < SAMPLE:
-                self.not_object_sample.append(found.stored.key)
+            if outcome is Outcome.NOT_AN_OBJECT:
+                self._note_stranger(found.stored.key)
             elif stale:
                 self._publish(_stale(found))
             return
@@ -262,6 +264,14 @@ class Gathering:
             self._tell(self._record(found, _ENDED, baseline=known), view)  # it was examined
             raise
         self._tell(self._record(found, sought, baseline=known), view)
+
+    def _note_stranger(self, key: bytes) -> None:
+        """Remember a key that holds no object: where others lie is told by it."""
+        if len(self.not_object_sample) < SAMPLE:
+            self.not_object_sample.append(key)
+        other = self._request.layout.other_known_prefix(key)
+        if other:
+            self.elsewhere[other] += 1
 
     def _tell(self, record: _Waiting, view: View) -> None:
         """Report a finding, or hold it back until it is its turn."""

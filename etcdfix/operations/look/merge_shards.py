@@ -338,6 +338,7 @@ class _Merge:
             else most_frequent(own)
             if own
             else parts[0].seen.suggested_prefixes,
+            elsewhere=list(dict.fromkeys(other for part in parts for other in part.seen.elsewhere)),
         )
 
     def _problems_of_shards(self) -> Iterator[str]:

@@ -21,7 +21,7 @@ from etcdfix.reports.earlier_revision import readable_way
 from etcdfix.reports.finding import finding_from, is_finding, status_cause
 from etcdfix.reports.first_step import FirstStep
 from etcdfix.reports.key_loss import KeyLosses, Place, places_of
-from etcdfix.reports.model import Finding, MayBeLost, Remedy, Shard, Summary
+from etcdfix.reports.model import Finding, MayBeLost, NewFindings, Remedy, Shard, Summary
 from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.origin import shown_word
 from etcdfix.reports.remedies import ways_out
@@ -111,6 +111,7 @@ class Gathering:
         self.not_object_sample: list[bytes] = []
         self.elsewhere: Counter[str] = Counter()
         self.new = dict.fromkeys(FAILING, 0)
+        self._first_new: bytes | None = None
         self._request = request
         self._reporter = reporter
         self._held: Spool[_Waiting] = Spool(_Waiting)
@@ -202,6 +203,9 @@ class Gathering:
                 first_key=alike.first_key,
             )
         summary = self.tally.summary()
+        if self._request.baseline is not None:
+            first = None if self._first_new is None else display(self._first_new)
+            summary.new = NewFindings(sum(self.new.values()), self.new[Outcome.UNDETERMINED], first)
         lost = self._losses.lost(summary.by_transformer) if self._request.shard is None else {}
         self._decide(lost)
         summary.key_loss = [
@@ -258,6 +262,8 @@ class Gathering:
             self.tally.known_findings += 1
         elif outcome in self.new:
             self.new[outcome] += 1
+            key = found.stored.key
+            self._first_new = key if self._first_new is None else min(self._first_new, key)
         try:
             sought = _ENDED if view.ended else self._readable.of(found)
         except KeyboardInterrupt:

@@ -121,7 +121,7 @@ def found_line(
         why = safe_text(reasons[0]) if reasons else "no object is in this scope"
         return f"NOTHING WAS EXAMINED: {why}."
     if new is not msgspec.UNSET and (new.findings or summary.known_findings):
-        return f"{start}{_against_baseline(summary.known_findings, new)}{where}."
+        return f"{start}{_against_baseline(summary.known_findings, new, where)}."
     failed = summary.decrypt_failures + summary.decode_failures
     bad = failed + summary.inconsistent
     if not bad and not summary.undetermined:
@@ -156,11 +156,12 @@ def counts_as_incomplete(summary: Summary, reasons: Sequence[str]) -> bool:
     return not {undetermined_problem(summary), *plugin_problems(summary.kms)}.issuperset(reasons)
 
 
-def _against_baseline(known: int, new: NewFindings) -> str:
-    if not new.findings:
-        return f"nothing new ({known} known)"
-    more = f' and {new.findings - 1} more (in -o json, those without "baseline")' if new.findings > 1 else ""
-    return f"{new.findings} NEW: {safe_text(new.first or '')}{more} ({known} known)"
+def _against_baseline(known: int, new: NewFindings, where: str) -> str:
+    text = f"{new.findings} NEW: {safe_text(new.first or '')}" if new.findings else "nothing new"
+    if new.findings > 1:
+        text += f" and {new.findings - 1} more"
+    all_of_them = '; -o json lists all: those without "baseline"' if new.findings > 1 else ""
+    return f"{text} ({known} known){where}{all_of_them}"
 
 
 def _in_brackets(summary: Summary) -> str:

@@ -17,6 +17,7 @@ from etcdfix.golang.document import read_document
 from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
 from etcdfix.inputs.overrides import Overrides, parse_overrides
 from etcdfix.inputs.startcommand import ETCD_SERVERS, etcd_flags, names_apiserver
+from etcdfix.text.safetext import safe_text
 
 _Mounts = list[tuple[PurePosixPath, PurePosixPath]]
 """Places in a container, and what of the host is there."""
@@ -78,12 +79,10 @@ def load_manifest(path: Path) -> Manifest:
             f"manifest {path}: kube-apiserver's flags cannot be read: {exc}", hint=_INSTEAD
         ) from exc
     if len(flags) != 1:
-        what = (
-            "several containers run kube-apiserver"
-            if flags
-            else "no --etcd-servers stands in command and args"
-        )
-        raise ConfigurationError(f"manifest {path}: {what}", hint=_INSTEAD)
+        candidates = [container for _, container in flags] or named
+        names = safe_text(", ".join(str(container.get("name")) for container in candidates))
+        what = "several containers run kube-apiserver" if flags else "no --etcd-servers in command and args"
+        raise ConfigurationError(f"manifest {path}: {what} (container {names})", hint=_INSTEAD)
     ((found, container),) = flags
     return _from_flags(found, str(container.get("image", "")), _mounts(container, spec))
 

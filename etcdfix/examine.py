@@ -501,6 +501,7 @@ class Examiner:
         seen = Observation(
             codec=reader.directory.codec,
             owner_known=reader.owner_known,
+            rule_known=reader.directory.codec is StorageCodec.UNKNOWN and bool(reader.directory.group),
             covered=reader.covered,
             enveloped=enveloped,
             envelope_known=known,

@@ -169,7 +169,7 @@ def resolve_scope(
         )
     for namespace in request.namespaces:
         check_namespace(namespace)
-    known = [*builtin_directories(), *custom]
+    known = [*layout.directories(), *custom]
     if request.objects:
         request = _by_keys(request, layout, known, keys_below)
     ranges = [KeyRange(key, exact=True) for key in request.keys]

@@ -35,6 +35,7 @@ class StorageCodec(StrEnum):
     ALLOCATOR = "allocator"
     NOT_AN_OBJECT = "not-an-object"
     UNKNOWN = "unknown"
+    """No type that etcdfix knows. With a group: its resource is known, and an API server of its own writes it."""
 
 
 class ResourcePrefix(msgspec.Struct, frozen=True, cache_hash=True):
@@ -238,6 +239,32 @@ def _by_path() -> dict[bytes, ResourcePrefix]:
     return {directory.path.encode(): directory for directory in builtin_directories()}
 
 
+# OpenShift's own API servers write below a prefix of their own, without the group, as kube-apiserver does with
+# built-ins. Source: openshift-apiserver, ``restoptionsgetter.go``; oauth-apiserver, ``pkg/cmd/oauth-apiserver/cmd.go``.
+OPENSHIFT_PREFIX = "/openshift.io/"
+_OPENSHIFT = """route.openshift.io routes=routes, oauth.openshift.io -oauth/accesstokens=oauthaccesstokens,
+    oauth.openshift.io -oauth/authorizetokens=oauthauthorizetokens, oauth.openshift.io -oauth/clients=oauthclients,
+    oauth.openshift.io -oauth/clientauthorizations=oauthclientauthorizations,
+    user.openshift.io -useridentities=identities"""
+
+
+@cache
+def _openshift_by_path() -> dict[bytes, ResourcePrefix]:
+    found = {}
+    for item in _OPENSHIFT.split(","):
+        group, word = item.split()
+        path, _, resource = word.lstrip("-").partition("=")
+        found[path.encode()] = ResourcePrefix(
+            path=path,
+            group=group,
+            resource=resource,
+            kind="",
+            namespaced=not word.startswith("-"),
+            codec=StorageCodec.UNKNOWN,
+        )
+    return found
+
+
 NOT_AN_OBJECT = ResourcePrefix(
     path="", group="", resource="", kind="", namespaced=None, codec=StorageCodec.NOT_AN_OBJECT
 )
@@ -277,6 +304,18 @@ class StorageLayout:
             self.prefix_bytes = self.prefix.encode()
         except UnicodeEncodeError as exc:
             raise ConfigurationError("--etcd-prefix is not UTF-8", hint="the default is /registry") from exc
+        self._own = _openshift_by_path() if self.prefix == OPENSHIFT_PREFIX else {}
+
+    def directories(self) -> tuple[ResourcePrefix, ...]:
+        """Return every directory that is known below this prefix, custom resources' not among them."""
+        return (*self._own.values(), *builtin_directories())
+
+    def other_known_prefix(self, key: bytes) -> str:
+        """Return the known storage prefix under which a key lies that is not below this one, else ""."""
+        if key.startswith(self.prefix_bytes):
+            return ""
+        others = (known for known in _OF_CLUSTERS if not self.prefix.startswith(known))
+        return next((known for known in others if key.startswith(known.encode())), "")
 
     def directory_prefix(self, directory: ResourcePrefix) -> bytes:
         """Return the bytes that every key of a directory starts with, trailing slash included."""
@@ -299,7 +338,7 @@ class StorageLayout:
         if first == "ranges":
             return self._allocator(display(b"/".join(segments))), key
         for path in (segments[0], b"/".join(segments[:2])):
-            directory = _by_path().get(path)
+            directory = self._own.get(path) or _by_path().get(path)
             if directory is not None and len(key) > len(self.prefix_bytes) + len(path):
                 return directory, key[: len(self.prefix_bytes) + len(path) + 1]
         if "." in first and len(segments) > 2:
@@ -361,7 +400,8 @@ def word_bytes(word: str) -> bytes:
 
 
 # Storage prefixes of distributions, and of clusters whose keys were copied.
-_KNOWN_PREFIXES = ("/registry/", "/kubernetes.io/", "/openshift.io/", "/kubernetes/", "/k8s/", "/")
+_OF_CLUSTERS = ("/registry/", "/kubernetes.io/", OPENSHIFT_PREFIX)
+_KNOWN_PREFIXES = (*_OF_CLUSTERS, "/kubernetes/", "/k8s/", "/")
 
 
 def under_other_prefixes(key: bytes, prefix: bytes) -> tuple[bytes, ...]:

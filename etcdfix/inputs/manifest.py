@@ -7,9 +7,8 @@ kube-apiserver (``apiserver/pkg/server/options/etcd.go``, ``…/encryptionconfig
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,16 +16,23 @@ from etcdfix.errors import ConfigurationError, JSONMalformed
 from etcdfix.golang.document import read_document
 from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
 from etcdfix.inputs.overrides import Overrides, parse_overrides
+from etcdfix.inputs.startcommand import ETCD_SERVERS, etcd_flags, names_apiserver
+from etcdfix.text.safetext import safe_text
 
 _Mounts = list[tuple[PurePosixPath, PurePosixPath]]
 """Places in a container, and what of the host is there."""
+
+_INSTEAD: Final = (
+    "without the manifest, name the data yourself: --endpoints, --cacert, --cert, --key, --etcd-prefix, "
+    "--encryption-config"
+)
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The flags that matter here; None or empty where the manifest does not set them.
 
     Attributes:
-        endpoints: ``--etcd-servers``.
+        endpoints: ``--etcd-servers``. Never empty in one that was read.
         overrides: ``--etcd-servers-overrides``.
         cacert: ``--etcd-cafile``.
         cert: ``--etcd-certfile``.
@@ -50,7 +56,8 @@ def load_manifest(path: Path) -> Manifest:
     """Read a static-pod manifest.
 
     Raises:
-        ConfigurationError: The file cannot be read, is no Pod, runs no kube-apiserver, or one that would not start.
+        ConfigurationError: The file cannot be read, is no Pod, runs no kube-apiserver, or its flags cannot be told
+            or name no etcd: there is no default.
     """
     try:
         document, _ = read_document(read_input(path, most_bytes=MAX_SETTINGS_BYTES))
@@ -58,33 +65,38 @@ def load_manifest(path: Path) -> Manifest:
         raise ConfigurationError(f"manifest {path}: {exc.strerror}") from exc
     except JSONMalformed as exc:
         raise ConfigurationError(f"manifest {path} is not YAML") from exc
-    for image, words, mounts in _containers(document):
-        if (
-            any(word.rsplit("/", 1)[-1] == "kube-apiserver" for word in words[:1])
-            or "kube-apiserver" in image
-        ):
-            return _from_flags(dict(_flags(words)), image, mounts)
-    raise ConfigurationError(
-        f"manifest {path} holds no container that runs kube-apiserver",
-        hint="on a kubeadm control plane it is /etc/kubernetes/manifests/kube-apiserver.yaml",
-    )
+    spec = _mapping(_mapping(document).get("spec"))
+    named = [container for container in _mappings(spec.get("containers")) if names_apiserver(container)]
+    if not named:
+        raise ConfigurationError(
+            f"manifest {path} holds no container that runs kube-apiserver",
+            hint="on a kubeadm control plane it is /etc/kubernetes/manifests/kube-apiserver.yaml",
+        )
+    try:
+        flags = [(found, container) for container in named if (found := etcd_flags(container)) is not None]
+    except ValueError as exc:
+        raise ConfigurationError(
+            f"manifest {path}: kube-apiserver's flags cannot be read: {exc}", hint=_INSTEAD
+        ) from exc
+    if len(flags) != 1:
+        candidates = [container for _, container in flags] or named
+        names = safe_text(", ".join(str(container.get("name")) for container in candidates))
+        what = "several containers run kube-apiserver" if flags else "no --etcd-servers in command and args"
+        raise ConfigurationError(f"manifest {path}: {what} (container {names})", hint=_INSTEAD)
+    ((found, container),) = flags
+    return _from_flags(found, str(container.get("image", "")), _mounts(container, spec))
 
 
-def _containers(document: object) -> Iterator[tuple[str, list[str], _Mounts]]:
-    spec = _mapping(document).get("spec")
+def _mounts(container: dict[str, Any], spec: dict[str, Any]) -> _Mounts:
     volumes = {
         str(volume.get("name")): _mapping(volume.get("hostPath")).get("path")
-        for volume in _mappings(_mapping(spec).get("volumes"))
+        for volume in _mappings(spec.get("volumes"))
     }
-    for container in _mappings(_mapping(spec).get("containers")):
-        parts = [container.get("command"), container.get("args")]
-        words = [str(word) for part in parts if isinstance(part, list) for word in part]
-        mounts = [
-            (PurePosixPath(str(mount.get("mountPath"))), PurePosixPath(host, str(mount.get("subPath") or "")))
-            for mount in _mappings(container.get("volumeMounts"))
-            if isinstance(host := volumes.get(str(mount.get("name"))), str)
-        ]
-        yield str(container.get("image", "")), words, mounts
+    return [
+        (PurePosixPath(str(mount.get("mountPath"))), PurePosixPath(host, str(mount.get("subPath") or "")))
+        for mount in _mappings(container.get("volumeMounts"))
+        if isinstance(host := volumes.get(str(mount.get("name"))), str)
+    ]
 
 
 def _mapping(value: object) -> dict[str, Any]:
@@ -105,24 +117,11 @@ def _on_the_host(path: str | None, mounts: _Mounts) -> str | None:
     return str(host / inside.relative_to(where))
 
 
-def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
-    waiting = ""
-    for word in words:
-        if waiting and not word.startswith("--"):
-            yield waiting, word
-            waiting = ""
-        elif word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-            waiting = "" if equals else name
-            if equals:
-                yield name, value
-
-
 def _from_flags(flags: dict[str, str], image: str, mounts: _Mounts) -> Manifest:
     tag = re.search(r":v?(1\.\d+)", image)
     config = _on_the_host(flags.get("encryption-provider-config"), mounts)
     return Manifest(
-        endpoints=tuple(e.strip() for e in flags.get("etcd-servers", "").split(",") if e.strip()),
+        endpoints=tuple(e.strip() for e in flags[ETCD_SERVERS].split(",") if e.strip()),
         overrides=parse_overrides(flags.get("etcd-servers-overrides", "")),
         cacert=_on_the_host(flags.get("etcd-cafile"), mounts),
         cert=_on_the_host(flags.get("etcd-certfile"), mounts),

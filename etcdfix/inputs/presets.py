@@ -23,6 +23,7 @@ from etcdfix.golang.document import read_document
 from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
 
 _STATIC_RESOURCES: Final = "etc/kubernetes/static-pod-resources"
+_NAME_THE_DATA: Final = "name the data: --endpoints and certificates, or --snapshot"
 _REVISION: Final = re.compile(rf"/{_STATIC_RESOURCES}/(kube-apiserver-pod-\d+)")
 
 
@@ -115,7 +116,10 @@ def _openshift(root: Path) -> Preset | None:
         raise ConfigurationError(f"OpenShift was found by {path}, which names no revision of kube-apiserver")
     resources = root / _STATIC_RESOURCES
     folder = resources / revision[1]
-    arguments = _arguments(folder / "configmaps/config/config.yaml")
+    config = folder / "configmaps/config/config.yaml"
+    arguments = _arguments(config)
+    if not arguments.get("etcd-servers"):
+        raise ConfigurationError(f"OpenShift's {config} holds no etcd-servers", hint=_NAME_THE_DATA)
 
     def on_the_host(name: str) -> str:
         inside = arguments.get(name, "")
@@ -126,7 +130,7 @@ def _openshift(root: Path) -> Preset | None:
         return inside
 
     values = {
-        "endpoints": arguments.get("etcd-servers", ""),
+        "endpoints": arguments["etcd-servers"],
         "cacert": on_the_host("etcd-cafile"),
         "cert": on_the_host("etcd-certfile"),
         "key": on_the_host("etcd-keyfile"),
@@ -161,7 +165,7 @@ def _read(path: Path) -> bytes:
     except OSError as exc:
         raise ConfigurationError(
             f"OpenShift's {path}: {why(exc)}",
-            hint="name the data: --endpoints and certificates, or --snapshot",
+            hint=_NAME_THE_DATA,
         ) from exc
 
 

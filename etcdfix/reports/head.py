@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
 from etcdfix.reports.base import fit
-from etcdfix.reports.model import Header, Remedy, Summary
+from etcdfix.reports.model import Header, NewFindings, Remedy, Summary
+from etcdfix.reports.next_steps import plugin_problems, undetermined_problem
 from etcdfix.reports.plan_model import DeletionPlan, PlanEntry, deletion_waits
 from etcdfix.reports.tally import MAX_NAMES
 from etcdfix.text.safetext import safe_text
@@ -99,7 +102,9 @@ def found_line(
         warnings: How many keys have a warning and are not wrong.
         shown: Where these are shown.
     """
-    start = "INTERRUPTED: " if interrupted else "INCOMPLETE: " if reasons else ""
+    new = summary.new
+    lacks = counts_as_incomplete(summary, reasons)
+    start = "INTERRUPTED: " if interrupted else "INCOMPLETE: " if lacks else ""
     scope = header.scope
     shard = scope.shard
     narrow = bool(scope.prefixes or scope.resources or scope.namespaces or shard)
@@ -115,11 +120,13 @@ def found_line(
     if summary.keys == summary.not_objects:
         why = safe_text(reasons[0]) if reasons else "no object is in this scope"
         return f"NOTHING WAS EXAMINED: {why}."
+    if new is not msgspec.UNSET and (new.findings or summary.known_findings):
+        return f"{start}{_against_baseline(summary.known_findings, new, where)}."
     failed = summary.decrypt_failures + summary.decode_failures
     bad = failed + summary.inconsistent
     if not bad and not summary.undetermined:
         if start:
-            seen = f"{counted(summary.keys, 'key')} seen{where}"
+            seen = f"{counted(summary.keys - summary.not_objects, 'object')} seen{where}"
             return f"{start}nothing is wrong with the {seen}; not all were seen."
         if warnings:
             objects = counted(summary.readable, "object")
@@ -134,14 +141,27 @@ def found_line(
     text = f"{start}{bad} {of} {_verb(failed, summary.inconsistent, bad)}"
     if summary.undetermined:
         text += f", {summary.undetermined} not judged"
-    if summary.known_findings:
-        text += f", {summary.known_findings} known from the baseline"
     if summary.key_loss:
         lost = summary.key_loss[0]
         more = f", {len(summary.key_loss) - 1} more lost" if len(summary.key_loss) > 1 else ""
         return f"{text}: {lost.failures} of {lost.of} under {safe_text(fit(lost.transformer, _MOST_NAME))}{more}."
     causes = _causes(summary, "decrypt-failure", "decode-failure", "inconsistent")
     return f"{text} ({causes})." if len(text) + len(causes) + 4 <= _WIDTH else f"{text}."
+
+
+def counts_as_incomplete(summary: Summary, reasons: Sequence[str]) -> bool:
+    """Say whether what a report lacks makes its exit code: not what was undecided before, and the baseline knows."""
+    if summary.new is msgspec.UNSET or summary.new.undetermined:
+        return bool(reasons)
+    return not {undetermined_problem(summary), *plugin_problems(summary.kms)}.issuperset(reasons)
+
+
+def _against_baseline(known: int, new: NewFindings, where: str) -> str:
+    text = f"{new.findings} NEW: {safe_text(new.first or '')}" if new.findings else "nothing new"
+    if new.findings > 1:
+        text += f" and {new.findings - 1} more"
+    all_of_them = '; -o json lists all: those without "baseline"' if new.findings > 1 else ""
+    return f"{text} ({known} known){where}{all_of_them}"
 
 
 def _in_brackets(summary: Summary) -> str:

@@ -403,8 +403,21 @@ class KMSSummary(msgspec.Struct, frozen=True):
     keys: list[KMSKeySummary]
 
 
+class NewFindings(msgspec.Struct, frozen=True):
+    """What a baseline did not know: keys that cannot be read, are inconsistent or undetermined.
+
+    So many ``findings``, ``undetermined`` of them; ``first`` is the first of their keys, null where nothing is new.
+    """
+
+    findings: int
+    undetermined: int
+    first: str | None
+
+
 class Summary(Counts, kw_only=True):
     """Counts of everything examined, never capped. ``known_findings``: how many of them a baseline knew.
+
+    ``new`` is what it did not know, left out where there was no baseline.
 
     ``kms`` is null where no value is under KMS and no KMS provider is configured. Of ``readable_revisions`` findings an
     earlier revision is still kept that reads; of ``readable_revisions_not_sought`` not all that is kept was looked at
@@ -427,6 +440,7 @@ class Summary(Counts, kw_only=True):
     next: Remedy | None = None
     by_severity: list[SeveritySummary] = msgspec.field(default_factory=list)
     key_loss: list[LostKey] = msgspec.field(default_factory=list)
+    new: NewFindings | msgspec.UnsetType = msgspec.UNSET
 
 
 class ReportBaseline(msgspec.Struct, frozen=True):

@@ -134,6 +134,8 @@ def next_way_out(
     *,
     whole: bool,
     prefixes: Sequence[str] | None = None,
+    elsewhere: Sequence[str] = (),
+    prefix: str = "",
 ) -> Remedy | None:
     """Return the one thing to do next, with its command; None where nothing is wrong and everything was seen.
 
@@ -144,26 +146,34 @@ def next_way_out(
         again: What a command must repeat.
         whole: Everything in scope was seen.
         prefixes: Where the keys seem to be, where none lies below the storage prefix; else None.
+        elsewhere: Other storage prefixes that hold keys too.
+        prefix: The storage prefix.
     """
     if prefixes is not None:
         if not prefixes:
             return Remedy("Check --etcd-prefix, and that this is the etcd of the API servers", "", "")
-        elsewhere = msgspec.structs.replace(
-            again, layout=("--etcd-prefix", prefixes[0], *again.layout_but_prefix)
+        return Remedy(
+            "Look where the keys of Kubernetes seem to be", _below(prefixes[0], again).scan_of(words), ""
         )
-        return Remedy("Look where the keys of Kubernetes seem to be", elsewhere.scan_of(words), "")
     undetermined = {c.cause for c in summary.by_cause if c.outcome == "undetermined"}
     way = first
     if way is None or Cause.NO_CONFIGURATION in undetermined:
         examples = (entry.example for entry in summary.by_cause if entry.outcome == "undetermined")
         example = next((found for one in examples if (found := _as_named(one)) is not None), None)
         way = next_for_undetermined(undetermined, words, again, example=example) or way
+    if way is None and elsewhere:
+        other = elsewhere[0].rstrip("/")
+        return Remedy(f"Scan the keys under {other} too", _below(other, again).scan_of([other]), "")
     if way is None and not whole:
         what = "the reasons stand below" if summary.keys else "the reason stands above"
         return Remedy(f"See why not everything was seen ({what}), then scan again", again.scan_of(words), "")
-    if way is None and words:
+    if way is None and words and list(words) != [prefix.rstrip("/")]:
         return Remedy("Scan everything: only this scope was looked at", again.scan_of(), "")
     return way
+
+
+def _below(prefix: str, again: RepeatedOptions) -> RepeatedOptions:
+    return msgspec.structs.replace(again, layout=("--etcd-prefix", prefix, *again.layout_but_prefix))
 
 
 def _as_named(shown: str) -> bytes | None:

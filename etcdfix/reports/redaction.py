@@ -26,6 +26,7 @@ from etcdfix.reports.model import (
     Finding,
     Header,
     KMSSummary,
+    NewFindings,
     ReportSource,
     Scope,
     SharedWords,
@@ -235,11 +236,17 @@ class RedactingReporter(Reporter):
             ],
             kms=self._kms(summary.kms) if summary.kms is not None else None,
             next=None,
+            new=self._new(summary.new),
             key_loss=[
                 msgspec.structs.replace(lost, remedies=[], shared=[*map(self._shared, lost.shared)])
                 for lost in summary.key_loss
             ],
         )
+
+    def _new(self, new: NewFindings | msgspec.UnsetType) -> NewFindings | msgspec.UnsetType:
+        if new is msgspec.UNSET or new.first is None:
+            return new
+        return msgspec.structs.replace(new, first=self._to.key(new.first))
 
     def _kms(self, kms: KMSSummary) -> KMSSummary:
         plugins = [

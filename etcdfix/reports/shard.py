@@ -30,6 +30,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         below_prefix: Whether any key at all lies below the storage prefix.
         nothing_named_exists: Keys, key prefixes or namespaces were named, and none of them exists.
         suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
+        elsewhere: Other known storage prefixes under which keys lie beside those, most of them first.
     """
 
     problems: list[str]
@@ -38,6 +39,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     below_prefix: bool
     nothing_named_exists: bool
     suggested_prefixes: list[str]
+    elsewhere: list[str] = msgspec.field(default_factory=list)
 
 
 class ShardPart(msgspec.Struct, frozen=True, kw_only=True):

@@ -97,7 +97,8 @@ _CATALOGUE = (
         (Outcome.UNDETERMINED,),
         "no encryption configuration given",
         "The value is encrypted, and nothing was given to decrypt it with. It may be in perfect order.",
-        "The value starts with k8s:enc: and neither --encryption-config nor --manifest was given.",
+        "The value starts with k8s:enc:, and neither --encryption-config nor --manifest was given; or another API "
+        "server writes it, as OpenShift's do, and the configuration has no entry for its resource.",
     ),
     CauseInfo(
         Cause.RESOURCE_NOT_CONFIGURED,
@@ -435,8 +436,8 @@ _CATALOGUE = (
         Cause.OWNER_UNKNOWN,
         (Outcome.UNDETERMINED, Outcome.READABLE),
         "type's owner unknown",
-        "No readable CustomResourceDefinition claims this path: it may belong to an aggregated API server "
-        "or another program, so nobody here can say what a valid value looks like.",
+        "No readable CustomResourceDefinition claims this path: it may belong to an aggregated API server, to "
+        "OpenShift's own or to another program, so nobody here can say what a valid value looks like.",
         "The CRD was looked up in the same etcd, even where it was not in scope.",
     ),
     CauseInfo(

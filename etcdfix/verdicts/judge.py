@@ -21,7 +21,7 @@ from etcdfix.model import (
     TransformFailure,
 )
 from etcdfix.storagekey import StorageCodec
-from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.damage import Damage, Ruling, is_right_key, other_key, peek_evidence, rule_on
 from etcdfix.verdicts.kms import envelope_ruling, undetermined_cause, undetermined_message
 from etcdfix.verdicts.observation import (
@@ -183,6 +183,8 @@ def _owner_unknown(seen: Observation) -> Verdict:
 
 
 def _nobody_claims(seen: Observation) -> str:
+    if seen.rule_known:
+        return f"another API server writes {seen.resource}, and etcdfix does not know its types"
     if seen.codec is StorageCodec.CUSTOM_RESOURCE:
         return f"no readable CustomResourceDefinition claims {seen.resource}"
     return f"no known type is stored under {seen.resource}"
@@ -209,9 +211,17 @@ def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
         return _undetermined(
             seen, undetermined, message, transient=transient, settled=settled, evidence=attempts
         )
-    if not seen.owner_known:
+    if not seen.owner_known and not seen.rule_known:
         return _owner_unknown(seen)
+    if seen.rule_known and seen.covered is Covered.NOT_COVERED:
+        message = (
+            f"encrypted under {seen.envelope_transformer or 'an unknown envelope'}; another API server writes "
+            f"{seen.resource}, and this configuration has no entry for it"
+        )
+        return _undetermined(seen, Cause.NO_CONFIGURATION, message + _name_warning(seen))
     ruling = _ruling(seen, failure)
+    if seen.rule_known and ruling.cause not in CURABLE_BY_CONFIGURATION:
+        return _owner_unknown(seen)  # damage is proven by what is in a value, and nothing of that is known
     return Verdict(
         Outcome.DECRYPT_FAILURE,
         ruling.cause,

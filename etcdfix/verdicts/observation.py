@@ -131,6 +131,8 @@ class Observation(msgspec.Struct, frozen=True):
     Attributes:
         codec: Which codec reads this directory.
         owner_known: False for a type whose owner (CRD) could not be found readable.
+        rule_known: The owner is known to be another API server, and which rule its resource is under; of its types
+            nothing is known.
         covered: How the encryption configuration relates to the resource.
         enveloped: The stored value starts with ``k8s:enc:``.
         envelope_known: The envelope is one that a known API server writes.
@@ -160,6 +162,7 @@ class Observation(msgspec.Struct, frozen=True):
     envelope_known: bool
     envelope_transformer: str
     resource: str
+    rule_known: bool = False
     envelope_cut: bool = False
     name_may_go_on: bool = False
     envelope_bits_off: int = 64

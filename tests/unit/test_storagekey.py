@@ -224,6 +224,24 @@ def test_other_keys_below_ranges_belong_to_nobody_known(key: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "resource", "namespace", "name"),
+    [
+        ("routes/shop/r1", "routes.route.openshift.io", "shop", "r1"),
+        ("oauth/accesstokens/sha256~a", "oauthaccesstokens.oauth.openshift.io", "", "sha256~a"),
+        ("oauth/authorizetokens/sha256~a", "oauthauthorizetokens.oauth.openshift.io", "", "sha256~a"),
+        ("oauth/clients/console", "oauthclients.oauth.openshift.io", "", "console"),
+        ("oauth/clientauthorizations/a:b", "oauthclientauthorizations.oauth.openshift.io", "", "a:b"),
+        ("useridentities/ldap:a", "identities.user.openshift.io", "", "ldap:a"),
+    ],
+)
+def test_openshifts_own_tree(key: str, resource: str, namespace: str, name: str) -> None:
+    directory, *where = take_apart(StorageLayout("openshift.io"), f"/openshift.io/{key}".encode())
+    assert (str(directory.group_resource), where) == (resource, [namespace, name])
+    elsewhere, _ = StorageLayout().locate(f"/registry/{key}".encode())
+    assert str(elsewhere.group_resource) != resource  # of a kube-apiserver nothing is known by these names
+
+
+@pytest.mark.parametrize(
     "key",
     [
         b"compact_rev_key",

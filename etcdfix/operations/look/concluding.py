@@ -46,5 +46,7 @@ def conclude(
         again,
         whole=not (seen.ended or seen.lost_midway or seen.problems),
         prefixes=None if seen.below_prefix else seen.suggested_prefixes,
+        elsewhere=seen.elsewhere,
+        prefix=prefix,
     )
     return reasons

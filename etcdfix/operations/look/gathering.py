@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -20,7 +21,7 @@ from etcdfix.reports.earlier_revision import readable_way
 from etcdfix.reports.finding import finding_from, is_finding, status_cause
 from etcdfix.reports.first_step import FirstStep
 from etcdfix.reports.key_loss import KeyLosses, Place, places_of
-from etcdfix.reports.model import Finding, MayBeLost, Remedy, Shard, Summary
+from etcdfix.reports.model import Finding, MayBeLost, NewFindings, Remedy, Shard, Summary
 from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.origin import shown_word
 from etcdfix.reports.remedies import ways_out
@@ -108,7 +109,9 @@ class Gathering:
             reveal_key_ids=request.reveal_key_ids,
         )
         self.not_object_sample: list[bytes] = []
+        self.elsewhere: Counter[str] = Counter()
         self.new = dict.fromkeys(FAILING, 0)
+        self._first_new: bytes | None = None
         self._request = request
         self._reporter = reporter
         self._held: Spool[_Waiting] = Spool(_Waiting)
@@ -200,6 +203,9 @@ class Gathering:
                 first_key=alike.first_key,
             )
         summary = self.tally.summary()
+        if self._request.baseline is not None:
+            first = None if self._first_new is None else display(self._first_new)
+            summary.new = NewFindings(sum(self.new.values()), self.new[Outcome.UNDETERMINED], first)
         lost = self._losses.lost(summary.by_transformer) if self._request.shard is None else {}
         self._decide(lost)
         summary.key_loss = [
@@ -245,8 +251,8 @@ class Gathering:
         outcome = found.verdict.outcome
         if not is_finding(found):
             self.tally.add(found)
-            if outcome is Outcome.NOT_AN_OBJECT and len(self.not_object_sample) < SAMPLE:
-                self.not_object_sample.append(found.stored.key)
+            if outcome is Outcome.NOT_AN_OBJECT:
+                self._note_stranger(found.stored.key)
             elif stale:
                 self._publish(_stale(found))
             return
@@ -256,12 +262,22 @@ class Gathering:
             self.tally.known_findings += 1
         elif outcome in self.new:
             self.new[outcome] += 1
+            key = found.stored.key
+            self._first_new = key if self._first_new is None else min(self._first_new, key)
         try:
             sought = _ENDED if view.ended else self._readable.of(found)
         except KeyboardInterrupt:
             self._tell(self._record(found, _ENDED, baseline=known), view)  # it was examined
             raise
         self._tell(self._record(found, sought, baseline=known), view)
+
+    def _note_stranger(self, key: bytes) -> None:
+        """Remember a key that holds no object: where others lie is told by it."""
+        if len(self.not_object_sample) < SAMPLE:
+            self.not_object_sample.append(key)
+        other = self._request.layout.other_known_prefix(key)
+        if other:
+            self.elsewhere[other] += 1
 
     def _tell(self, record: _Waiting, view: View) -> None:
         """Report a finding, or hold it back until it is its turn."""

@@ -19,7 +19,7 @@ from etcdfix.reports.printers.objects import Form, Shown, Viewer
 from etcdfix.reports.printers.writers import Writer
 from etcdfix.resource_words import builtin_word, find_resources, require_resource
 from etcdfix.sources.base import Source, has_keys
-from etcdfix.storagekey import ResourcePrefix, StorageLayout, builtin_directories, word_bytes
+from etcdfix.storagekey import ResourcePrefix, StorageLayout, word_bytes
 from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ def _directories(examiner: Examiner, request: GetRequest) -> list[list[ResourceP
     if request.wanted.key is not None:
         return []
     custom = examiner.readers.custom_directories()
-    known = [*builtin_directories(), *custom]
+    known = [*request.layout.directories(), *custom]
     found = []
     for named in request.wanted.objects:
         if named.resource in _BOOKKEEPING and not find_resources(named.resource, custom):

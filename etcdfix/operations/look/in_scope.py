@@ -24,7 +24,7 @@ from etcdfix.scope import (
 )
 from etcdfix.sources.base import Source
 from etcdfix.sources.pages import Page, ValuesPage, values_of
-from etcdfix.storagekey import ResourcePrefix, builtin_directories, display
+from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.text.safetext import key_arguments, quote_command
 
 _MOST_CHOICES: Final = 5
@@ -70,7 +70,7 @@ def key_of(source: Source, reading: Reading, word: ObjectWord, plugins: Plugins 
     """
     with source.aside():
         examiner = Examiner.of_cluster(source, reading, plugins)
-        known = [*builtin_directories(), *examiner.readers.custom_directories()]
+        known = [*examiner.layout.directories(), *examiner.readers.custom_directories()]
         keys = find_objects(word, reading.layout, known, keys_in(source))
         if word.namespace and len(keys) > 1:  # a stray definition claims the resource as well
             keys = [key for key in keys if source.get(key) is not None] or keys[:1]

@@ -34,6 +34,7 @@ from etcdfix.reports.model import (
     KMSPluginSummary,
     KMSSummary,
     LostKey,
+    NewFindings,
     Scope,
     SharedWords,
     Summary,
@@ -220,6 +221,7 @@ class _Merge:
         self._words = CommonWords()
         self._shared: dict[Place, dict[str, SharedWords]] = {}
         self._new = dict.fromkeys(FAILING, 0)
+        self._first_new: str | None = None
 
     def run(self, reporter: Reporter) -> ScanResult:
         """Write the whole, and return what it came to."""
@@ -239,6 +241,9 @@ class _Merge:
             summary.readable_revisions += shard.end.summary.readable_revisions
             summary.readable_revisions_not_sought += shard.end.summary.readable_revisions_not_sought
         self._publish(reporter, lost)
+        if header.baseline is not None:
+            new = sum(self._new.values()), self._new[Outcome.UNDETERMINED]
+            summary.new = NewFindings(*new, self._first_new)
         summary.key_loss = [self._entry(place, key) for place, key in lost.items()]
         seen = self._seen(summary)
         scope = self._first.head.scope
@@ -308,6 +313,7 @@ class _Merge:
             self._tally.list_cause(ResourcePrefix("", finding.group, finding.resource, "", None), status)
         if not finding.baseline and finding.outcome in self._new:
             self._new[Outcome(finding.outcome)] += 1
+            self._first_new = self._first_new or finding.key  # shards stand in the order of their keys
         maybe = finding.may_be_lost
         if maybe is None:
             reporter.finding(finding)
@@ -338,6 +344,7 @@ class _Merge:
             else most_frequent(own)
             if own
             else parts[0].seen.suggested_prefixes,
+            elsewhere=list(dict.fromkeys(other for part in parts for other in part.seen.elsewhere)),
         )
 
     def _problems_of_shards(self) -> Iterator[str]:

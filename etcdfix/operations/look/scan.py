@@ -49,6 +49,7 @@ from etcdfix.scope import KeyRange, ScopeRequest
 from etcdfix.sources.base import Divisible, Source, has_keys
 from etcdfix.sources.pages import Page
 from etcdfix.storagekey import display, likely_prefixes
+from etcdfix.text.words import counted
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
@@ -203,6 +204,12 @@ def run_scan(
     unseen = ended is not None or bool(midway)
     own = list(not_object_sample)
     below = summary.keys > summary.not_objects or unseen or _may_hold_keys(source, request, not_object_sample)
+    elsewhere = [other for other, _ in gathering.elsewhere.most_common()] if below else []
+    problems += [
+        f"{counted(gathering.elsewhere[other], 'key')} under {other}, another storage prefix: not examined; scan with "
+        f"--etcd-prefix {other.rstrip('/')} too"
+        for other in elsewhere
+    ]
     missing = not summary.keys and not unseen and not problems
     named = missing and (
         bool(request.scope.prefixes or request.scope.keys) or _no_such_namespace(source, request)
@@ -214,6 +221,7 @@ def run_scan(
         below_prefix=below,
         nothing_named_exists=named and request.shard is None,  # it may exist in another shard
         suggested_prefixes=[] if below else likely_prefixes(not_object_sample),
+        elsewhere=elsewhere,
     )
     reasons = conclude(
         summary,

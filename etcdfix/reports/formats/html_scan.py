@@ -28,7 +28,7 @@ from etcdfix.reports.formats.page import (
     write_page,
 )
 from etcdfix.reports.formats.text import scan_introduction, shown_transformer
-from etcdfix.reports.head import found_line
+from etcdfix.reports.head import counts_as_incomplete, found_line
 from etcdfix.reports.model import (
     Conclusion,
     Counts,
@@ -172,7 +172,9 @@ class HTMLReporter(Reporter):
             lines=[summary.at_stake] if summary.at_stake else [],
             warning=summary.do_not_restart,
             next=summary.next,
-            incomplete=None if conclusion.complete else _reasons(conclusion),
+            incomplete=_reasons(conclusion)
+            if counts_as_incomplete(summary, conclusion.incomplete_reasons)
+            else None,
             sections=list(self._sections(conclusion)),
             foot=scan_introduction(self._header, conclusion.source),
         )

@@ -16,7 +16,7 @@ from etcdfix.model import GroupResource, Outcome
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.formats.junit import Case, CaseState, JUnitDocument, whole_case
 from etcdfix.reports.formats.text import shown_transformer, steps
-from etcdfix.reports.head import found_line, head_lines
+from etcdfix.reports.head import counts_as_incomplete, found_line, head_lines
 from etcdfix.reports.model import Conclusion, Finding, Header, ResourceSummary
 from etcdfix.reports.next_steps import plugin_problems, undetermined_problem
 from etcdfix.text.times import seconds_between
@@ -112,7 +112,8 @@ class JUnitReporter(Reporter):
                 }
                 return msgspec.structs.replace(case, **nothing)
             return msgspec.structs.replace(case, lines=[counted(conclusion.summary.keys, "key")])
-        left_out = bool(reasons) and all_seen and not self._undetermined
+        counts = self._undetermined and counts_as_incomplete(conclusion.summary, reasons)
+        left_out = bool(reasons) and all_seen and not counts
         return msgspec.structs.replace(case, state=CaseState.SKIPPED) if left_out else case
 
     def _said(self, header: Header, conclusion: Conclusion) -> Iterator[str]:

@@ -10,7 +10,7 @@ from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
 from etcdfix.reports.base import Output, Reporter, fit
 from etcdfix.reports.filter_words import hidden_lines
 from etcdfix.reports.formats.text import scan_introduction, shown_transformer
-from etcdfix.reports.head import found_line, head_lines
+from etcdfix.reports.head import counts_as_incomplete, found_line, head_lines
 from etcdfix.reports.model import Conclusion, Finding, Header, KMSSummary, Summary
 from etcdfix.reports.next_steps import next_steps
 from etcdfix.text.safetext import safe_text
@@ -259,6 +259,11 @@ def _result(conclusion: Conclusion, findings: int, warnings: int) -> list[str]:
     if conclusion.interrupted:
         lines.append("INTERRUPTED: keys after the last one shown were not examined.")
     if not conclusion.complete:
-        lines.append("INCOMPLETE: this scan did not see or could not decide everything.")
+        lacks = counts_as_incomplete(summary, conclusion.incomplete_reasons)
+        lines.append(
+            "INCOMPLETE: this scan did not see or could not decide everything."
+            if lacks
+            else "Known from the baseline: this scan could not decide everything."
+        )
         lines += [f"  - {safe_text(reason)}" for reason in conclusion.incomplete_reasons]
     return lines

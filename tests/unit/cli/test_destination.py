@@ -144,7 +144,9 @@ def test_a_file_that_the_scan_reads_is_never_written(
     hidden_behind: str,
 ) -> None:
     manifest = tmp_path / "kube-apiserver.yaml"
-    manifest.write_text("spec: {containers: [{name: kube-apiserver, command: [kube-apiserver]}]}")
+    manifest.write_text(
+        "spec: {containers: [{name: kube-apiserver, command: [kube-apiserver, --etcd-servers=a:1]}]}"
+    )
     originals = {
         "--snapshot": Path(SNAPSHOT),
         "--encryption-config": ALPHA / "config-lost.yaml",

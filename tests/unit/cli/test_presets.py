@@ -10,7 +10,7 @@ import pytest
 from etcdfix.cli.options import gather_inputs
 from etcdfix.cli.root import run
 from etcdfix.operations.opening import Inputs
-from tests.support.distributions import DISTRIBUTIONS, k3s, k3s_sqlite, kubeadm, rke2
+from tests.support.distributions import DISTRIBUTIONS, k3s, k3s_sqlite, kubeadm, pod, rke2, write
 from tests.unit.cli.test_variables import CHANGING, COMMANDS, NEEDED, context_of
 
 pytestmark = pytest.mark.usefixtures("no_variables")
@@ -123,3 +123,19 @@ def test_what_says_anything_of_a_live_etcd_stands_against_what_is_found(
 ) -> None:
     k3s_sqlite(root)
     assert look(*words).kine is None
+
+
+@pytest.mark.parametrize(
+    "words", [["scan"], ["doctor"], ["namespace", "shop"], ["encryption", "usage"], ["get", "pods"]]
+)
+def test_a_manifest_that_names_no_etcd_is_never_replaced_by_a_default(
+    root: Path, words: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither where it was found nor where it was named."""
+    manifest = write(root, "etc/kubernetes/manifests/kube-apiserver.yaml", pod("--etcd-prefix=/other"))
+    for named in ([], ["--manifest", str(manifest)]):
+        assert run([*words, *named]) == 2
+        out, err = capfd.readouterr()
+        assert out == ""
+        assert f"{manifest}: no --etcd-servers" in err
+        assert "--endpoints" in err.splitlines()[-1]

@@ -71,8 +71,10 @@ def test_kubeadm(tmp_path: Path) -> None:
 
 
 def test_flags_that_are_not_set_stay_open(tmp_path: Path) -> None:
-    found = load(tmp_path, pod("{name: a, image: kube-apiserver, command: [kube-apiserver]}"))
-    assert found == Manifest()
+    found = load(
+        tmp_path, pod("{name: a, image: kube-apiserver, command: [kube-apiserver, --etcd-servers=a:1]}")
+    )
+    assert found == Manifest(endpoints=("a:1",))
 
 
 @pytest.mark.parametrize(
@@ -81,9 +83,20 @@ def test_flags_that_are_not_set_stay_open(tmp_path: Path) -> None:
         "command: [kube-apiserver, --etcd-servers, 'https://a:2379', --v=4]",
         "command: [/usr/local/bin/kube-apiserver], args: ['--etcd-servers=https://a:2379']",
         "command: [kube-apiserver, --allow-privileged, --etcd-servers=https://a:2379]",
-        "command: [kube-apiserver, --etcd-servers=https://old:2379, --etcd-servers=https://a:2379]",
+        "command: [kube-apiserver, --etcd_servers=https://a:2379]",
+        "command: [tini, --, kube-apiserver, --etcd-servers=https://a:2379]",
+        "command: [/hyperkube, apiserver, --etcd-servers=https://a:2379]",
+        "command: [hyperkube, kube-apiserver], args: [--etcd-servers=https://a:2379]",
+        "command: [kube-apiserver, --etcd-servers=$(S)://a:2379], env: [{name: S, value: https}]",
+        "command: [/go-runner, --log-file=/var/log/kube-apiserver, kube-apiserver, --etcd-servers=https://a:2379]",
+        "command: [sh, -c, 'exec kube-apiserver --etcd-servers=https://a:2379']",
+        "command: [/bin/bash, -ec], args: ['exec /usr/local/bin/kube-apiserver --etcd-servers=https://a:2379 2>&1']",
+        "command: [bash, -o, pipefail, -euo, pipefail, -c, 'kube-apiserver --etcd-servers https://a:2379 | tee l']",
+        "command: [tini, --, busybox, sh, -c, 'sleep 1; kube-apiserver >>/log --etcd-servers=\"https://a:2379\"']",
+        "command: [sh, -c, 'exec kube-apiserver \"$@\"', --], args: ['--etcd-servers=https://a:2379']",
+        "command: [sh, -c, 'kube-apiserver --etcd-servers=$(URL) --v=$LEVEL'], env: [{name: URL, value: 'https://a:2379'}]",
+        "command: [sh, -c, 'kube-apiserver --version && exec kube-apiserver --etcd-servers=https://a:2379']",
     ],
-    ids=["two-words", "args", "switch-before", "last-wins"],
 )
 def test_ways_to_write_flags(tmp_path: Path, words: str) -> None:
     assert load(tmp_path, pod(f"{{name: a, image: x, {words}}}")).endpoints == ("https://a:2379",)
@@ -101,20 +114,145 @@ def test_ways_to_write_flags(tmp_path: Path, words: str) -> None:
     ],
 )
 def test_version_is_that_of_the_image(tmp_path: Path, image: str, version: str | None) -> None:
-    found = load(tmp_path, pod(f"{{name: a, image: '{image}', command: [kube-apiserver]}}"))
+    found = load(
+        tmp_path, pod(f"{{name: a, image: '{image}', command: [kube-apiserver, --etcd-servers=a:1]}}")
+    )
     assert found.kubernetes_version == version
 
 
 def test_the_apiserver_is_found_by_its_image_behind_a_wrapper(tmp_path: Path) -> None:
     container = (
-        "{name: a, image: 'example.com/kube-apiserver:v1.30.0', command: [/run.sh], args: [--etcd-prefix=/x]}"
+        "{name: a, image: 'example.com/kube-apiserver:v1.30.0', command: [/run.sh], "
+        "args: [--etcd-servers=a:1, --etcd-prefix=/x]}"
     )
     assert load(tmp_path, pod(container)).etcd_prefix == "/x"
+
+
+CASES = Path(__file__).parents[3] / "fixtures/cases"
+
+
+def test_flags_behind_a_shell_are_read() -> None:
+    assert load_manifest(CASES / "01-manifest-sh-c.yaml") == Manifest(
+        endpoints=("http://127.0.0.1:4001",),
+        etcd_prefix="/other",
+        encryption_config=Path("/no/such/enc.yaml"),
+        kubernetes_version="1.17",
+    )
+
+
+SCRIPT = """
+spec:
+  containers:
+  - command: [/bin/sh, -c]
+    args:
+    - |
+      # kube-apiserver --etcd-servers=http://commented:1
+      mkdir -p /var/log   # don't stop
+      if [ -x /usr/local/bin/kube-apiserver ]; then
+        exec /usr/local/bin/kube-apiserver \\
+          --etcd-servers 'http://a:1,http://b:1' \\
+          --etcd-servers-overrides="/events#http://c:1;http://d:1" 1>>/var/log/k.log \\
+          --etcd-prefix=/x --feature-gates=$GATES 2>&1 \\
+          --encryption-provider-config=/etc/enc.yaml
+      fi
+      --etcd-prefix=/no
+"""
+
+
+def test_a_script_of_several_lines_is_read(tmp_path: Path) -> None:
+    assert load(tmp_path, SCRIPT) == Manifest(
+        endpoints=("http://a:1", "http://b:1"),
+        overrides={"events": ("http://c:1", "http://d:1")},
+        etcd_prefix="/x",
+        encryption_config=Path("/etc/enc.yaml"),
+    )
+
+
+def test_a_flag_given_twice_is_taken_as_pflag_takes_it(tmp_path: Path) -> None:
+    """Lists add up; of all else the last counts. A string flag takes the next word, whatever it is."""
+    found = load(
+        tmp_path,
+        pod(
+            "{command: [kube-apiserver, --etcd-servers=a:1, '--etcd-servers=b:1,c:1', "
+            "--etcd-prefix=/x, --etcd-prefix, /y, "
+            "'--etcd-servers-overrides=/events#d:1', '--etcd-servers-overrides=/leases#e:1', "
+            "--encryption-provider-config, --etcd-prefix=/z]}"
+        ),
+    )
+    assert found.endpoints == ("a:1", "b:1", "c:1")
+    assert (found.etcd_prefix, set(found.overrides)) == ("/y", {"events", "leases"})
+    assert found.encryption_config == Path("--etcd-prefix=/z")
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        "{command: [kube-apiserver]}",
+        "{image: kube-apiserver, args: [--etcd-prefix=/x]}",
+        "{image: kube-apiserver, command: [/run.sh]}",
+        "{command: [kube-apiserver, --etcd-servers=]}",
+        "{command: [hyperkube, kube-apiserver, --openshift-config=/x]}",
+        "{command: [kube-apiserver, --, --etcd-servers=a:1]}",
+        "{command: [kube-apiserver, --etcd-servers]}",
+        "{command: [sh, -c, 'exec kube-apiserver $FLAGS']}",
+        "{command: [sh, -c, '. /env; exec /run-kube-apiserver'], image: kube-apiserver}",
+        "{command: [sh, -c, 'exec kube-apiserver # --etcd-servers=a:1']}",
+    ],
+)
+def test_a_manifest_without_etcd_servers_is_refused(tmp_path: Path, container: str) -> None:
+    with pytest.raises(ConfigurationError, match="no --etcd-servers") as caught:
+        load(tmp_path, pod(container))
+    assert "--endpoints" in caught.value.hint
+    assert "--encryption-config" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 $MORE']}",
+        "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 `more`']}",
+        "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --etcd-prefix=${PREFIX}']}",
+        "{command: [sh, -c, 'kube-apiserver --etcd-servers=$ETCD'], env: [{name: ETCD, value: 'a:1'}]}",
+        "{command: [sh, -c, 'kube-apiserver --etcd-servers=$(cat /etc/etcd)']}",
+        "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --$NAME=/x']}",
+        "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 || kube-apiserver --etcd-servers=b:1']}",
+        "{command: [sh, -c, 'if x; then kube-apiserver --etcd-servers=a; else kube-apiserver --etcd-servers=b; fi']}",
+        '{command: [sh, -c, "kube-apiserver --etcd-servers=a:1 --etcd-prefix=\'/x"]}',
+        "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 <<EOF\n--etcd-prefix=/x\nEOF']}",
+        "{command: [sh, -c, 'F=\"--etcd-servers=a:1\"; kube-apiserver $F']}",
+        "{command: [sh, -c, 'set -- --etcd-servers=a:1; exec kube-apiserver \"$@\"']}",
+        "{command: [kube-apiserver, --etcd-servers=$(ETCD)], env: [{name: ETCD, valueFrom: {fieldRef: {}}}]}",
+        "{command: [kube-apiserver, --etcd-servers=a:1, --encryption-provider-config=$(CONFIG)]}",
+        "{command: [kube-apiserver, --etcd-servers=a:1, $(MORE)], env: [{name: MORE, valueFrom: {}}]}",
+        "{command: [kube-apiserver, --etcd-servers=a:1], args: --encryption-provider-config=/x}",
+        "{command: 'kube-apiserver --etcd-servers=a:1', image: kube-apiserver}",
+        "{command: [kube-apiserver, '--etcd-servers=a:1 --encryption-provider-config=/x']}",
+        "{command: [kube-apiserver, --etcd-servers=a:1]}\n  - {command: [kube-apiserver, --etcd-servers=b:1]}",
+    ],
+)
+def test_flags_that_cannot_be_told_are_refused(tmp_path: Path, container: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(tmp_path, pod(container))
+    assert "--endpoints" in caught.value.hint
+
+
+def test_references_are_the_kubelets(tmp_path: Path) -> None:
+    """Expanded by what stands before them; ``$$`` is a dollar; an ordinary dollar is one where no shell reads it."""
+    found = load(
+        tmp_path,
+        pod(
+            "{command: [kube-apiserver, '--etcd-servers=http://$(B):1', '--etcd-prefix=/$$(A)$x'], "
+            "env: [{name: A, value: h}, {name: B, value: '$(A)ost'}, {name: C}]}"
+        ),
+    )
+    assert (found.endpoints, found.etcd_prefix) == (("http://host:1",), "/$(A)$x")
 
 
 def test_other_containers_are_passed_over(tmp_path: Path) -> None:
     text = (
         "spec:\n  containers:\n"
+        "  - {name: healthcheck, image: 'registry.k8s.io/kops/kube-apiserver-healthcheck:1.27', args: [--ca-cert=/x]}\n"
+        "  - {name: waits, image: x, command: [sh, -c, 'until up; do echo \"kube-apiserver; done']}\n"
         "  - {name: etcd, image: 'registry.k8s.io/etcd:3.6.8', command: [etcd, --etcd-servers=https://no:1]}\n"
         "  - {name: a, image: x, command: [kube-apiserver, --etcd-servers=https://yes:2379]}\n"
     )
@@ -130,9 +268,8 @@ def test_other_containers_are_passed_over(tmp_path: Path) -> None:
         "spec: 1",
         "spec: {containers: 3}",
         "spec: {containers: [1, two]}",
-        "spec: {containers: [{name: kube-apiserver}]}",
+        "spec: {containers: [{name: a}]}",
         "spec: {containers: [{image: 'etcd:3.6', command: [etcd]}]}",
-        "spec: {containers: [{image: x, command: kube-apiserver}]}",
         "spec: {containers: [{image: x, command: 3, args: 4}]}",
     ],
 )
@@ -160,7 +297,7 @@ def test_paths_are_those_of_the_host(tmp_path: Path) -> None:
         """
 spec:
   containers:
-  - command: [kube-apiserver, --etcd-cafile=/pki/etcd/ca.crt, --etcd-certfile=/pki/client.crt,
+  - command: [kube-apiserver, --etcd-servers=a:1, --etcd-cafile=/pki/etcd/ca.crt, --etcd-certfile=/pki/client.crt,
       --etcd-keyfile=/elsewhere/client.key, --encryption-provider-config=/enc.yaml]
     volumeMounts:
     - {mountPath: /pki, name: pki}

@@ -82,6 +82,11 @@ def test_a_place_where_this_user_may_not_look_is_not_there(
             "a: [",
             "holds no apiServerArguments",
         ),
+        (
+            f"{STATIC}/kube-apiserver-pod-12/configmaps/config/config.yaml",
+            '{"apiServerArguments": {"etcd-prefix": ["kubernetes.io"]}}',
+            "no etcd-servers",
+        ),
         (OPENSHIFT_MANIFEST, f"/{STATIC}/kube-apiserver-pod-13", "No such file"),
     ],
 )

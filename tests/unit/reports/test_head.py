@@ -48,10 +48,10 @@ def test_nothing_wrong_is_said_of_what_was_seen_alone() -> None:
     assert line(healthy) == "NOTHING WRONG FOUND in 8 objects."
     assert line(healthy, narrow=True).endswith("8 objects in scope; the rest was not looked at.")
     assert line(healthy, "page 7 is lost") == (
-        "INCOMPLETE: nothing is wrong with the 9 keys seen; not all were seen."
+        "INCOMPLETE: nothing is wrong with the 8 objects seen; not all were seen."
     )
     assert line(healthy, "interrupted", interrupted=True).startswith(
-        "INTERRUPTED: nothing is wrong with the 9"
+        "INTERRUPTED: nothing is wrong with the 8"
     )
 
 

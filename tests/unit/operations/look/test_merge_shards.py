@@ -16,7 +16,7 @@ from etcdfix.operations.look.merge_shards import merged_kms
 from etcdfix.operations.look.scan import ScanRequest
 from etcdfix.operations.look.shards import Span, span_in
 from etcdfix.reports.baseline import load_baseline
-from etcdfix.reports.model import KMSPluginSummary, KMSSummary, Shard
+from etcdfix.reports.model import KMSPluginSummary, KMSSummary, NewFindings, Shard
 from etcdfix.reports.saved_report import load_report
 from etcdfix.storagekey import StorageLayout
 from tests.support.memory_source import MemorySource
@@ -333,6 +333,7 @@ def test_a_merged_baseline_counts_as_for_the_whole(files: list[Path], tmp_path: 
     _, result = merge_as(shard_files(again, known, 2, tmp_path))
     assert scan_exit_code(result) == ExitCode.NOTHING_WRONG
     assert result.summary.known_findings == 1
+    assert result.summary.new == NewFindings(0, 0, None)
 
 
 def test_a_lost_key_is_said_by_the_whole_alone(tmp_path: Path) -> None:

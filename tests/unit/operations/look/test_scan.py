@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import re
@@ -16,10 +17,12 @@ import pytest
 from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, SourceUnreachable
-from etcdfix.model import StoredValue
+from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
+from etcdfix.reports.head import found_line
+from etcdfix.reports.model import Header, NewFindings, Summary
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.sources.pages import Page
@@ -28,6 +31,7 @@ from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.kinds import Part
 from tests.support.collecting import CollectingReporter
+from tests.support.junit import read_junit
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,
@@ -428,6 +432,60 @@ def test_baseline(
     assert {key for key, finding in reporter.findings.items() if finding.baseline} == known
     assert result.summary.known_findings == len(known)
     assert len(reporter.findings) == sum(result.new.values()) + len(known)
+    said = found_line(*ended(reporter), interrupted=False)
+    assert said.startswith("INCOMPLETE: ") == (expected is ExitCode.INCOMPLETE)
+    fresh = sorted(reporter.findings.keys() - known)
+    if fresh:
+        assert f"{len(fresh)} NEW: {fresh[0]}" in said
+    elif known:
+        assert f"nothing new ({len(known)} known)" in said
+    told = result.summary.new
+    assert told == NewFindings(len(fresh), result.new[Outcome.UNDETERMINED], fresh[0] if fresh else None)
+
+
+def ended(reporter: CollectingReporter) -> tuple[Header, Summary, list[str]]:
+    assert reporter.header is not None
+    assert reporter.conclusion is not None
+    return reporter.header, reporter.conclusion.summary, reporter.conclusion.incomplete_reasons
+
+
+NEW_PLUGIN = {"/registry/secrets/shop/kms-2": b"k8s:enc:kms:v2:prov:y"}
+
+
+@pytest.mark.parametrize("output", ["table", "wide", "junit", "html"])
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [({}, ExitCode.NOTHING_WRONG), (BROKEN, ExitCode.FINDINGS), (NEW_PLUGIN, ExitCode.INCOMPLETE)],
+    ids=["known", "new", "new-undetermined"],
+)
+def test_each_form_says_of_a_baseline_what_the_exit_code_says(
+    tmp_path: Path, output: str, more: dict[str, bytes], expected: ExitCode
+) -> None:
+    baseline = load_baseline(save_report(tmp_path, HEALTHY | PLUGIN, WITH_KMS))
+    stream = io.BytesIO()
+    request = ScanRequest(layout=StorageLayout(), configuration=WITH_KMS, baseline=baseline)
+    result = run_scan(MemorySource(HEALTHY | PLUGIN | more), request, SCAN_FORMATS[output](stream, 100))
+    assert code(result) is expected
+    text = html.unescape(stream.getvalue().decode())
+    assert ("INCOMPLETE" in text) == (expected is ExitCode.INCOMPLETE)
+    assert ("nothing new (1 known)" in text) == (not more)
+    assert all(f"1 NEW: {key}" in text for key in more)
+    if output == "junit":
+        states = read_junit(stream.getvalue()).states()
+        assert ("failure" in states, "error" in states) == (more == BROKEN, more == NEW_PLUGIN)
+
+
+def test_a_source_lost_midway_is_incomplete_though_nothing_is_new(tmp_path: Path) -> None:
+    baseline = load_baseline(save_report(tmp_path, HEALTHY | PLUGIN, WITH_KMS))
+    source = MemorySource(HEALTHY | PLUGIN, problems=["page 7 cannot be read"])
+    reporter, result = scan(source, config=WITH_KMS, baseline=baseline)
+    assert code(result) is ExitCode.INCOMPLETE
+    assert found_line(*ended(reporter), interrupted=False).startswith("INCOMPLETE: nothing new (1 known)")
+
+
+def test_without_a_baseline_nothing_is_called_new() -> None:
+    _, result = scan(HEALTHY | BROKEN)
+    assert result.summary.new is msgspec.UNSET
 
 
 def test_a_known_finding_does_not_make_a_lost_source_complete(tmp_path: Path) -> None:

@@ -339,7 +339,7 @@ class Interrupted(MemorySource):
 def test_an_interrupted_scan_says_so_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "MemorySource", Interrupted)
     lines = head(readable(20))
-    assert lines[0].startswith("INTERRUPTED: nothing is wrong with the 4 keys seen")
+    assert lines[0].startswith("INTERRUPTED: nothing is wrong with the 4 objects seen")
     assert lines[1].startswith("Next: See why not everything was seen")
     lines = head(lost(20))
     assert lines[0].startswith("INTERRUPTED: 3 of 4 keys")

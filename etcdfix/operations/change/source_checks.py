@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.encryption.encrypt import Sealed
-from etcdfix.errors import AuditLogUnreadable
+from etcdfix.errors import AuditLogUnreadable, RefusedByRule
 from etcdfix.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.sealing import (
@@ -23,8 +23,8 @@ from etcdfix.operations.change.sealing import (
     unproven_message,
 )
 from etcdfix.remediation.audit.log import broken
-from etcdfix.remediation.audit.record import Intent
-from etcdfix.remediation.audit.search import is_there, trouble_with
+from etcdfix.remediation.audit.record import Intent, Result, Verb
+from etcdfix.remediation.audit.search import is_there, outcomes_of, trouble_with, wrote
 from etcdfix.remediation.backup.file import Backup, digest
 from etcdfix.remediation.backup.write import intent_of
 from etcdfix.remediation.durable import Step
@@ -37,6 +37,7 @@ from etcdfix.remediation.preflight.same_object import (
     last_stored,
     uid_of,
 )
+from etcdfix.remediation.same_etcd import Recorded, differing_id, hold_against_history, other_etcd
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.deletability import AcceptRisk
@@ -57,19 +58,31 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         intent: Of this audit log, that made the backup: a true undo; None for any other value.
+        listed: This audit log knows the backup, which is all the same no true undo.
         same_object: It is of the object that is at the key, or was there last: etcd, or its uid, says so.
         by_itself: Why no audit log speaks for the backup, where it restores by itself; else "".
+        unseen: What could not be compared because etcd compacted it, a sentence; "" for nothing.
         flags: What had to be accepted.
     """
 
     intent: Intent | None = None
+    listed: bool = False
     same_object: bool = False
     by_itself: str = ""
+    unseen: str = ""
     flags: tuple[str, ...] = ()
 
 
-def check_same_cluster(candidate: Candidate, identity: ClusterIdentity, accepted: Acceptances) -> None:
-    """Refuse a value of another cluster.
+def check_same_cluster(
+    candidate: Candidate, identity: ClusterIdentity, reading: KeyReading, accepted: Acceptances
+) -> None:
+    """Refuse a value of another cluster, or a backup of another etcd.
+
+    Args:
+        candidate: What is to be put back.
+        identity: Which cluster it is.
+        reading: The linearizable read of the key.
+        accepted: What the operator accepts.
 
     Raises:
         RefusedByRule: It is of another one, or nothing tells.
@@ -91,6 +104,10 @@ def check_same_cluster(candidate: Candidate, identity: ClusterIdentity, accepted
             f"the {candidate.origin} does not say which cluster it comes from, in a way that can be compared here{why}",
             hint="if you are sure that it is this one: --accept-unknown-cluster",
         )
+    if candidate.backup is not None and not accepted.other_cluster_id:
+        why = differing_id(Recorded.of_backup(candidate.backup.content), identity, reading)
+        if why:
+            raise other_etcd(f"the {candidate.origin}", why)
 
 
 def check_digest(request: RestoreRequest) -> None:
@@ -131,14 +148,22 @@ def check_source(
         AuditLogUnreadable: The log cannot be read, or its chain is broken.
         SourceError: What etcd keeps of the key could not be read.
     """
-    candidate = request.candidate
-    intent = _intent_behind(candidate, request.record_paths.log_path)
-    if intent is not None:
-        return Source(intent=intent)
+    candidate, log = request.candidate, request.record_paths.log_path
+    intent, unseen, no_undo = _intent_behind(candidate, log), "", None
+    if candidate.backup is not None:
+        step("check: history")
+        held = hold_against_history(cluster.now, _recorded(candidate.backup, intent, log), reading)
+        unseen = held.unseen
+        no_undo = _why_no_undo(request, intent, held.contradiction, reading.stored)
+    if intent is not None and no_undo is None:
+        return Source(intent=intent, unseen=unseen)
     if found.verdict.outcome is not Outcome.READABLE:
-        return Source(by_itself=_check_unread(found, request, identity, reading.stored), flags=(_UNLISTED,))
+        if no_undo is not None:
+            raise no_undo
+        by_itself = _check_unread(found, request, identity, reading.stored)
+        return Source(by_itself=by_itself, unseen=unseen, flags=(_UNLISTED,))
     flags = []
-    if not candidate.revision:
+    if not candidate.revision and intent is None:
         _check_unlisted(request)
         flags.append(_UNLISTED)
     step("check: same object")
@@ -151,7 +176,7 @@ def check_source(
     if not same:
         _check_unknown_uid(request, found)
         flags.append(_UNKNOWN_UID)
-    return Source(same_object=same, flags=tuple(flags))
+    return Source(listed=intent is not None, same_object=same, unseen=unseen, flags=tuple(flags))
 
 
 def check_write_key(
@@ -210,6 +235,49 @@ def check_absent(request: RestoreRequest, found: Examination) -> None:
             f"{reason}; a file that may have been edited would be put in place of it",
             hint=f"if that is understood: --accept-risk {AcceptRisk.CLUSTER_BREAKING}",
         )
+
+
+def _recorded(backup: Backup, intent: Intent | None, log: Path) -> Recorded:
+    """Return what a backup and its log say of the key; what deleted it is known by the answer of etcd alone."""
+    deleted_at = 0
+    if intent is not None and backup.content.purpose == Verb.DELETE.purpose:
+        deleted_at = max(
+            (int(notes.header_revision or 0) for notes in outcomes_of(log, intent) if notes.outcome == Result.DELETED),
+            default=0,
+        )
+    return Recorded.of_backup(backup.content, deleted_at=deleted_at)
+
+
+def _why_no_undo(
+    request: RestoreRequest, intent: Intent | None, contradiction: str, present: StoredValue | None
+) -> RefusedByRule | None:
+    """Say why a backup is not what was here before a change of ours; None where nothing says so.
+
+    Raises:
+        RefusedByRule: It is of another etcd, and that is not accepted.
+    """
+    backup, origin = request.candidate.backup, request.candidate.origin
+    assert backup is not None  # else nothing is asked
+    if contradiction:
+        refusal = other_etcd(f"the {origin}", contradiction)
+        if not request.accepted.other_cluster_id:
+            raise refusal
+        return RefusedByRule(
+            refusal.message,
+            rule=Rule.OTHER_CLUSTER,
+            hint="only a readable value may come from another etcd; give the --encryption-config that reads it",
+        )
+    if intent is None or present is None or present.create_revision == backup.content.create_revision:
+        return None
+    if wrote(request.record_paths.log_path, intent, present):
+        return None
+    return refuse(
+        Rule.OTHER_OBJECT,
+        f"{display(present.key)} was deleted and made again at revision {present.create_revision}: the {origin} is of "
+        f"what stood there before, and nothing shows that it is the same object",
+        hint="what is there now is another object, and may have its own way back: etcdfix explain; "
+        "what the backup holds can be created anew through the API",
+    )
 
 
 def _check_unlisted(request: RestoreRequest) -> None:

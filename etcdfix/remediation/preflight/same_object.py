@@ -176,7 +176,9 @@ def _in_backups(
     examiner = cluster.examiner.apart()
     for path, content in _backups_of(key, places):
         another = last is not None and content.create_revision != last.create_revision
-        if another or not content.cluster.named.is_same(identity):
+        named = content.cluster.named
+        # Of an etcd that shares its past, the same create revision may be that of another object.
+        if another or not named.is_same(identity) or named.has_other_id(identity):
             continue
         found = examiner.examine(content.stored)
         uid = uid_of(found) if reads(found) else ""

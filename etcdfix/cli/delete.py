@@ -70,7 +70,9 @@ def command(
     if not acknowledged:
         raise click.UsageError(f"a deletion needs {ACKNOWLEDGEMENT}")
     if options["accept_other_cluster_id"] and plan is None:
-        raise click.UsageError("--accept-other-cluster-id goes with --plan FILE: nothing else here names an etcd")
+        raise click.UsageError(
+            "--accept-other-cluster-id goes with --plan FILE: nothing else here names an etcd"
+        )
     planned: list[DeletionPlan] = []
 
     def load(inputs: Inputs) -> Inputs:

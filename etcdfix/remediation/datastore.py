@@ -141,7 +141,9 @@ class KineNow:
 
     def read_at(self, key: bytes, revision: int) -> StoredValue | None:
         """Tell nothing of the past: which file of kine it is, its path says."""
-        raise RevisionCompacted(f"{display(key)}: kine is not asked for revision {revision}", revision=revision)
+        raise RevisionCompacted(
+            f"{display(key)}: kine is not asked for revision {revision}", revision=revision
+        )
 
     def sight(self, key: bytes, landmarks: Landmarks) -> Sighting:
         """Read a key and the landmarks from the file, all of one moment."""

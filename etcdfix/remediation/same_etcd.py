@@ -122,7 +122,10 @@ def hold_against_history(now: Datastore, recorded: Recorded, reading: KeyReading
             is_present = present is not None and present.mod_revision == revision
             found = present if is_present else now.read_at(recorded.key, revision)
         except RevisionCompacted:
-            unseen = unseen or f"revision {asked[0][0]} is compacted, so it cannot be seen whether this is its etcd"
+            unseen = (
+                unseen
+                or f"revision {asked[0][0]} is compacted, so it cannot be seen whether this is its etcd"
+            )
             continue
         if not (_is_recorded(found, recorded) if stood else found is None):
             return Held(f"{display(recorded.key)} {_stood(found, recorded)} at revision {revision} here")

@@ -213,7 +213,17 @@ def _next_steps(log: Path, item: Reconciliation, again: RepeatedOptions) -> Iter
     if item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.DELETE and intent.backups:
         same = again.after_change(known_cluster=intent.cluster.is_known)
         more = [ACCEPT] if item.other_etcd else []
-        words = ["etcdfix", "restore", intent.backups[0], *same, *more, "--audit-log", str(log), "--reason", "TEXT"]
+        words = [
+            "etcdfix",
+            "restore",
+            intent.backups[0],
+            *same,
+            *more,
+            "--audit-log",
+            str(log),
+            "--reason",
+            "TEXT",
+        ]
         yield f"  to undo it: {quote_command(words)}"
     elif item.result is Result.ANOMALY or (
         item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.HEAL

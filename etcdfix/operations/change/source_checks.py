@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.encryption.encrypt import Sealed
-from etcdfix.errors import AuditLogUnreadable, RefusedByRule
+from etcdfix.errors import AuditLogUnreadable
 from etcdfix.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.sealing import (
@@ -26,7 +26,7 @@ from etcdfix.remediation.audit.log import broken
 from etcdfix.remediation.audit.record import Intent, Result, Verb
 from etcdfix.remediation.audit.search import is_there, outcomes_of, trouble_with, wrote
 from etcdfix.remediation.backup.file import Backup, digest
-from etcdfix.remediation.backup.write import intent_of
+from etcdfix.remediation.backup.write import ANOMALY, intent_of
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.members import KeyReading
@@ -149,23 +149,30 @@ def check_source(
         SourceError: What etcd keeps of the key could not be read.
     """
     candidate, log = request.candidate, request.record_paths.log_path
-    intent, unseen, no_undo = _intent_behind(candidate, log), "", None
+    intent, unseen, another_past = _intent_behind(candidate, log), "", ""
+    if not candidate.revision and intent is None:
+        _check_unlisted(request)
     if candidate.backup is not None:
         step("check: history")
         held = hold_against_history(cluster.now, _recorded(candidate.backup, intent, log), reading)
-        unseen = held.unseen
-        no_undo = _why_no_undo(request, intent, held.contradiction, reading.stored)
-    if intent is not None and no_undo is None:
+        unseen, another_past = held.unseen, held.contradiction
+        if another_past and not request.accepted.other_cluster_id:
+            raise other_etcd(f"the {candidate.origin}", another_past)
+    if intent is not None and not another_past and _leads_back(intent, candidate, log, reading.stored):
         return Source(intent=intent, unseen=unseen)
+    flags = [] if candidate.revision or intent is not None else [_UNLISTED]
     if found.verdict.outcome is not Outcome.READABLE:
-        if no_undo is not None:
-            raise no_undo
-        by_itself = _check_unread(found, request, identity, reading.stored)
-        return Source(by_itself=by_itself, unseen=unseen, flags=(_UNLISTED,))
-    flags = []
-    if not candidate.revision and intent is None:
-        _check_unlisted(request)
-        flags.append(_UNLISTED)
+        if another_past:
+            raise refuse(
+                Rule.OTHER_CLUSTER,
+                f"the {candidate.origin} is of another etcd: {another_past}",
+                hint="only a readable value may come from there; give the --encryption-config that reads it",
+            )
+        if intent is None:
+            by_itself = _check_unread(found, request, identity, reading.stored)
+            return Source(by_itself=by_itself, unseen=unseen, flags=tuple(flags))
+        # It is asked for once it is known that what is there may be replaced at all: check_unknown_uid
+        return Source(listed=True, unseen=unseen, flags=(_UNKNOWN_UID,))
     step("check: same object")
     same = bool(candidate.revision) and check_same_object(cluster, reading, found)
     same = same or check_uid(cluster, reading, found, identity, request.record_paths)
@@ -174,7 +181,7 @@ def check_source(
         last = last_stored(cluster, reading, found.stored.key)
         same = last is not None and last.create_revision == candidate.generation
     if not same:
-        _check_unknown_uid(request, found)
+        check_unknown_uid(request, found)
         flags.append(_UNKNOWN_UID)
     return Source(listed=intent is not None, same_object=same, unseen=unseen, flags=tuple(flags))
 
@@ -239,44 +246,31 @@ def check_absent(request: RestoreRequest, found: Examination) -> None:
 
 def _recorded(backup: Backup, intent: Intent | None, log: Path) -> Recorded:
     """Return what a backup and its log say of the key; what deleted it is known by the answer of etcd alone."""
-    deleted_at = 0
-    if intent is not None and backup.content.purpose == Verb.DELETE.purpose:
+    deleted_at, content = 0, backup.content
+    if content.purpose == ANOMALY:
+        # Members may disagree on what was there: then the history of another one says nothing of it.
+        return msgspec.structs.replace(Recorded.of_backup(content), mod_revision=0)
+    if intent is not None and content.purpose == Verb.DELETE.purpose:
         deleted_at = max(
-            (int(notes.header_revision or 0) for notes in outcomes_of(log, intent) if notes.outcome == Result.DELETED),
+            (
+                int(notes.header_revision or 0)
+                for notes in outcomes_of(log, intent)
+                if notes.outcome == Result.DELETED
+            ),
             default=0,
         )
-    return Recorded.of_backup(backup.content, deleted_at=deleted_at)
+    return Recorded.of_backup(content, deleted_at=deleted_at)
 
 
-def _why_no_undo(
-    request: RestoreRequest, intent: Intent | None, contradiction: str, present: StoredValue | None
-) -> RefusedByRule | None:
-    """Say why a backup is not what was here before a change of ours; None where nothing says so.
+def _leads_back(intent: Intent, candidate: Candidate, log: Path, present: StoredValue | None) -> bool:
+    """Say whether a key is still what a change of ours left: nothing, the same generation, or what we put there.
 
-    Raises:
-        RefusedByRule: It is of another etcd, and that is not accepted.
+    A key that was deleted and made again holds another object: to go back over that is no undo.
     """
-    backup, origin = request.candidate.backup, request.candidate.origin
-    assert backup is not None  # else nothing is asked
-    if contradiction:
-        refusal = other_etcd(f"the {origin}", contradiction)
-        if not request.accepted.other_cluster_id:
-            raise refusal
-        return RefusedByRule(
-            refusal.message,
-            rule=Rule.OTHER_CLUSTER,
-            hint="only a readable value may come from another etcd; give the --encryption-config that reads it",
-        )
-    if intent is None or present is None or present.create_revision == backup.content.create_revision:
-        return None
-    if wrote(request.record_paths.log_path, intent, present):
-        return None
-    return refuse(
-        Rule.OTHER_OBJECT,
-        f"{display(present.key)} was deleted and made again at revision {present.create_revision}: the {origin} is of "
-        f"what stood there before, and nothing shows that it is the same object",
-        hint="what is there now is another object, and may have its own way back: etcdfix explain; "
-        "what the backup holds can be created anew through the API",
+    return (
+        present is None
+        or present.create_revision == candidate.stored.create_revision
+        or wrote(log, intent, present)
     )
 
 
@@ -292,7 +286,12 @@ def _check_unlisted(request: RestoreRequest) -> None:
         )
 
 
-def _check_unknown_uid(request: RestoreRequest, found: Examination) -> None:
+def check_unknown_uid(request: RestoreRequest, found: Examination) -> None:
+    """Refuse a value of which nothing tells whether it is of the key's object, unless that is accepted.
+
+    Raises:
+        RefusedByRule: It is not.
+    """
     if not request.unknown_uid:
         uid = uid_of(found)
         raise refuse(
@@ -317,7 +316,6 @@ def _check_unread(
             if present == candidate.stored
             else "only a readable value may be put back; give the --encryption-config that reads it",
         )
-    _check_unlisted(request)
     if candidate.backup is None or not request.value_sha256:
         more = "" if candidate.backup is None else f"; {_BY_ITSELF}"
         raise refuse(

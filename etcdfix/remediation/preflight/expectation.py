@@ -229,7 +229,9 @@ def _other_etcd(plan: DeletionPlan, cluster_id: str | None, revision: int) -> st
     if plan.source.cluster_id != cluster_id:
         return f"the plan is of etcd {plan.source.cluster_id}, this one is {cluster_id}"
     if 0 < revision < plan.source.revision:
-        return f"the etcd of the plan had come to revision {plan.source.revision}, and this one is at {revision}"
+        return (
+            f"the etcd of the plan had come to revision {plan.source.revision}, and this one is at {revision}"
+        )
     return ""
 
 

@@ -7,13 +7,14 @@ has fitting digests too; the digest that was written down on the day is what it 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from etcdfix.encryption.encrypt import Sealed
-from etcdfix.errors import AuditLogUnreadable
+from etcdfix.errors import AuditLogUnreadable, SourceDenied
 from etcdfix.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.sealing import (
@@ -180,10 +181,22 @@ def check_source(
         # API servers never change the uid of an object: one generation of a key has one.
         last = last_stored(cluster, reading, found.stored.key)
         same = last is not None and last.create_revision == candidate.generation
+    if not same and candidate.deleted_at and reading.stored is None:
+        same = _was_last(cluster, candidate, reading)
     if not same:
         check_unknown_uid(request, found)
         flags.append(_UNKNOWN_UID)
     return Source(listed=intent is not None, same_object=same, unseen=unseen, flags=tuple(flags))
+
+
+def _was_last(cluster: Cluster, candidate: Candidate, reading: KeyReading) -> bool:
+    """Say whether nothing was at a key since its log has it deleted: up to a revision the log tells, then etcd."""
+    with suppress(SourceDenied), cluster.kept(reading.revision) as source:
+        history = source.history(candidate.stored.key)
+        since = [kept for kept in history if kept.revision.main > candidate.deleted_at]
+        kept_from = source.compacted_revision()
+        return not since and kept_from is not None and kept_from <= candidate.agreed_until
+    return False
 
 
 def check_write_key(

@@ -94,7 +94,7 @@ def of_log(
 
 
 def _deleted_at(writes: Iterable[LoggedWrite], chosen: LoggedWrite) -> int:
-    """Return the revision that ended the generation of a write, where that is certain and the key's last one; else 0."""
+    """Return the revision that ended the life of a write's object, where it is certain and the key's last; else 0."""
     place = (chosen.entry_index, chosen.operation)
     later = [write for write in writes if (write.entry_index, write.operation) > place]
     if not later or any(write.confidence is not Confidence.CERTAIN for write in (chosen, *later)):

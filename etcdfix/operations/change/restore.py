@@ -149,14 +149,14 @@ def run_restore(
     reading = cluster.now.read_key(key)
     step("check: cluster")
     identity = check_cluster(cluster, request.accepted, request.record_paths.directories)
-    check_same_cluster(candidate, identity, reading, request.accepted)
+    check_same_cluster(candidate, identity, request.accepted)
     step("check: candidate")
     check_no_encryption(cluster, candidate.stored)
     check_digest(request)
     found = cluster.examiner.apart().examine(candidate.stored)
     source = check_source(cluster, request, found, identity, reading, step)
     replaced: Preflight | OwnWrite | None = None
-    warnings = [source.unseen] if source.unseen else []
+    warnings = [*source.doubts]
     if reading.stored is None:
         if request.replace_mod_revision is not None:
             raise refuse(

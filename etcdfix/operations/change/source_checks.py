@@ -62,7 +62,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
         listed: This audit log knows the backup, which is all the same no true undo.
         same_object: It is of the object that is at the key, or was there last: etcd, or its uid, says so.
         by_itself: Why no audit log speaks for the backup, where it restores by itself; else "".
-        unseen: What could not be compared because etcd compacted it, a sentence; "" for nothing.
+        doubts: Whether a backup is of this etcd at all: what was accepted, or is compacted. One sentence each.
         flags: What had to be accepted.
     """
 
@@ -70,20 +70,12 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     listed: bool = False
     same_object: bool = False
     by_itself: str = ""
-    unseen: str = ""
+    doubts: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
 
 
-def check_same_cluster(
-    candidate: Candidate, identity: ClusterIdentity, reading: KeyReading, accepted: Acceptances
-) -> None:
-    """Refuse a value of another cluster, or a backup of another etcd.
-
-    Args:
-        candidate: What is to be put back.
-        identity: Which cluster it is.
-        reading: The linearizable read of the key.
-        accepted: What the operator accepts.
+def check_same_cluster(candidate: Candidate, identity: ClusterIdentity, accepted: Acceptances) -> None:
+    """Refuse a value of another cluster.
 
     Raises:
         RefusedByRule: It is of another one, or nothing tells.
@@ -105,10 +97,6 @@ def check_same_cluster(
             f"the {candidate.origin} does not say which cluster it comes from, in a way that can be compared here{why}",
             hint="if you are sure that it is this one: --accept-unknown-cluster",
         )
-    if candidate.backup is not None and not accepted.other_cluster_id:
-        why = differing_id(Recorded.of_backup(candidate.backup.content), identity, reading)
-        if why:
-            raise other_etcd(f"the {candidate.origin}", why)
 
 
 def check_digest(request: RestoreRequest) -> None:
@@ -150,17 +138,22 @@ def check_source(
         SourceError: What etcd keeps of the key could not be read.
     """
     candidate, log = request.candidate, request.record_paths.log_path
-    intent, unseen, another_past = _intent_behind(candidate, log), "", ""
+    intent, another_past = _intent_behind(candidate, log), ""
+    doubts: tuple[str, ...] = ()
     if not candidate.revision and intent is None:
         _check_unlisted(request)
     if candidate.backup is not None:
         step("check: history")
-        held = hold_against_history(cluster.now, _recorded(candidate.backup, intent, log), reading)
-        unseen, another_past = held.unseen, held.contradiction
-        if another_past and not request.accepted.other_cluster_id:
-            raise other_etcd(f"the {candidate.origin}", another_past)
+        recorded = _recorded(candidate.backup, intent, log)
+        held = hold_against_history(cluster.now, recorded, reading)
+        another_past = held.contradiction
+        other = differing_id(recorded, identity, reading) or another_past
+        if other and not request.accepted.other_cluster_id:
+            raise other_etcd(f"the {candidate.origin}", other)
+        accepted = f"the backup is of another etcd, as accepted: {other}" if other else ""
+        doubts = tuple(filter(None, (accepted, held.unseen)))
     if intent is not None and not another_past and _leads_back(intent, candidate, log, reading.stored):
-        return Source(intent=intent, unseen=unseen)
+        return Source(intent=intent, doubts=doubts)
     flags = [] if candidate.revision or intent is not None else [_UNLISTED]
     if found.verdict.outcome is not Outcome.READABLE:
         if another_past:
@@ -171,9 +164,9 @@ def check_source(
             )
         if intent is None:
             by_itself = _check_unread(found, request, identity, reading.stored)
-            return Source(by_itself=by_itself, unseen=unseen, flags=tuple(flags))
+            return Source(by_itself=by_itself, doubts=doubts, flags=tuple(flags))
         # It is asked for once it is known that what is there may be replaced at all: check_unknown_uid
-        return Source(listed=True, unseen=unseen, flags=(_UNKNOWN_UID,))
+        return Source(listed=True, doubts=doubts, flags=(_UNKNOWN_UID,))
     step("check: same object")
     same = bool(candidate.revision) and check_same_object(cluster, reading, found)
     same = same or check_uid(cluster, reading, found, identity, request.record_paths)
@@ -186,7 +179,7 @@ def check_source(
     if not same:
         check_unknown_uid(request, found)
         flags.append(_UNKNOWN_UID)
-    return Source(listed=intent is not None, same_object=same, unseen=unseen, flags=tuple(flags))
+    return Source(listed=intent is not None, same_object=same, doubts=doubts, flags=tuple(flags))
 
 
 def _was_last(cluster: Cluster, candidate: Candidate, reading: KeyReading) -> bool:

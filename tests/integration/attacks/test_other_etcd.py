@@ -151,6 +151,7 @@ def test_a_cluster_that_came_back_from_its_own_snapshot(production: Registry, re
     assert refusal(undo(again, backup.path)) == Rule.OTHER_CLUSTER_ID
     ran = again.restore(str(backup.path), OTHER_ID, configured=False)
     assert ran.code == 0, ran.err
+    assert "of another etcd, as accepted: its etcd has the cluster id" in ran.err
     assert again.stored(again.key("shop/broken")) == BROKEN
     assert OTHER_ID in str(again.events()[-2].annotations.accepted)
 
@@ -180,6 +181,21 @@ def test_a_readable_value_of_another_etcd_goes_the_road_of_every_source(
     assert ran.code == 0, ran.err
     assert "NO true undo" in ran.err
     assert production.stored(key) == backup.content.stored.value
+
+
+def test_copies_does_not_say_that_it_is_of_this_etcd(production: Registry, restored: Restored) -> None:
+    staging = restored(production)
+    backup = staging.deleted()
+    where = (*production.where, "--encryption-config", str(production.config), "-o", "json")
+    found = []
+    for registry in (production, staging):
+        registry.etcd.put(registry.key("shop/broken"), BROKEN)
+        where = (*registry.where, "--encryption-config", str(registry.config), "-o", "json")
+        ran = registry.run("copies", "--backup-dir", str(backup.path.parent), *where)
+        places = json.loads(ran.out)["places"]
+        found.append({place["history"] for place in places if str(backup.path.parent) in str(place["path"])})
+    assert "unknown" in found[0]
+    assert found[1] == {"same"}
 
 
 # -- reconciliation

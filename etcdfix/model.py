@@ -531,6 +531,10 @@ class ClusterIdentity(msgspec.Struct, frozen=True, kw_only=True):
             return (self.created, self.cluster_id) == (other.created, other.cluster_id)
         return None
 
+    def has_other_id(self, other: ClusterIdentity) -> bool:
+        """Say whether the two are known to be kept by different etcds: one may have been restored from the other."""
+        return bool(self.cluster_id and other.cluster_id) and self.cluster_id != other.cluster_id
+
     def describe(self) -> str:
         """Return what names the cluster, for people: part of a sentence."""
         where = f" (main etcd at {', '.join(self.main_endpoints)})" if self.main_endpoints else ""

@@ -42,6 +42,7 @@ class Rule(StrEnum):
     ENDS_CACHED_READS = "ends-cached-reads"
     UNKNOWN_CLUSTER = "unknown-cluster"
     OTHER_CLUSTER = "other-cluster"
+    OTHER_CLUSTER_ID = "other-cluster-id"
     PROTECTED = "cluster-breaking"
     MOVED = "moved"
     NOT_CONFIRMED = "not-confirmed"

@@ -205,9 +205,22 @@ def verify_command(
     is_flag=True,
     help="Go on where nothing tells whether an intent is about this cluster.",
 )
+@click.option(
+    "--accept-other-cluster-id",
+    is_flag=True,
+    help="Go on where an intent is of another etcd: this one was made from its snapshot or its data.",
+)
 @anchor_option
 @form_option(("table", "json"), help_text=_FORM)
-def reconcile(*, log: Path, dry_run: bool, accept_unknown_cluster: bool, output: str, **options: Any) -> int:
+def reconcile(
+    *,
+    log: Path,
+    dry_run: bool,
+    accept_unknown_cluster: bool,
+    accept_other_cluster_id: bool,
+    output: str,
+    **options: Any,
+) -> int:
     """Say what became of every open intent, and record it.
 
     An intent is open when its process ended before it could record the outcome. Its key is read from the live
@@ -237,6 +250,7 @@ def reconcile(*, log: Path, dry_run: bool, accept_unknown_cluster: bool, output:
         etcd_user=inputs.etcd_user,
         dry_run=dry_run,
         accept_unknown_cluster=accept_unknown_cluster,
+        accept_other_cluster_id=accept_other_cluster_id,
         anchor=anchor,
         was_healed=heal_proof(inputs),
     )

@@ -12,7 +12,13 @@ from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say, say_lines
-from etcdfix.cli.safety import EXIT_CODES, accept_risk_option, key_lost_option, one_key
+from etcdfix.cli.safety import (
+    EXIT_CODES,
+    accept_risk_option,
+    key_lost_option,
+    one_key,
+    other_cluster_id_option,
+)
 from etcdfix.operations.change.delete import DeleteRequest, recovery_lines, run_delete
 from etcdfix.operations.change.preview import after_deletion_lines, preview_lines
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
@@ -37,6 +43,7 @@ from etcdfix.verdicts.deletability import DELETION_RISKS
     help="A plan of at most 15 minutes (etcdfix plan -o json) that must list the key as it stands now: refuse where "
     "anything differs.",
 )
+@other_cluster_id_option
 @click.option(
     "--rescued", type=FILE, metavar="DIR",
     help="What etcdfix rescue has saved of other objects: a deletion ends what API servers still hold of its kind.",
@@ -62,6 +69,10 @@ def command(
     """
     if not acknowledged:
         raise click.UsageError(f"a deletion needs {ACKNOWLEDGEMENT}")
+    if options["accept_other_cluster_id"] and plan is None:
+        raise click.UsageError(
+            "--accept-other-cluster-id goes with --plan FILE: nothing else here names an etcd"
+        )
     planned: list[DeletionPlan] = []
 
     def load(inputs: Inputs) -> Inputs:

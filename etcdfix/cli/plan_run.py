@@ -24,6 +24,7 @@ from etcdfix.cli.safety import (
     access_options,
     api_access,
     member_options,
+    other_cluster_id_option,
     place_options,
     reason_options,
     require_reason,
@@ -115,6 +116,7 @@ class _Told:
 )  # fmt: skip
 @place_options
 @access_options
+@other_cluster_id_option
 @accept_risk_option(tuple(AcceptRisk), metavar="RISK")
 @member_options
 @change_output_option

@@ -23,6 +23,7 @@ from etcdfix.cli.safety import (
     member_options,
     named_digest,
     one_key,
+    other_cluster_id_option,
     refuse_namespace,
 )
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
@@ -90,6 +91,7 @@ _SOURCES = ("from_snapshot", "from_revision", "from_wal", "from_object", "from_k
     help="Refuse unless the value to put back has this digest. With the digest that the deletion printed, a backup "
     "whose audit log is lost or broken restores by itself.",
 )  # fmt: skip
+@other_cluster_id_option
 @click.option("--without-lease", is_flag=True, help="Put it back without the lease that it had.")
 @change_options
 @change_output_option

@@ -81,6 +81,12 @@ release_option = click.option(
     help="Go on although no Node bears out the --kubernetes-version that was named.",
 )  # fmt: skip
 
+other_cluster_id_option = click.option(
+    "--accept-other-cluster-id", is_flag=True,
+    help="Go on although the record at hand is of another etcd: this one was made from its snapshot or its data.",
+)  # fmt: skip
+"""Where a backup, an intent or a plan is at hand."""
+
 access_options = option_group(
     click.option(
         "--kubeconfig", type=FILE, metavar="FILE",
@@ -233,6 +239,7 @@ def acceptances(options: dict[str, Any]) -> Acceptances:
         expect_value_sha256=named_digest(options.get("expect_value_sha256") or ""),
         unchecked_members=tuple(options.get("unchecked_members") or ()),
         unknown_cluster=bool(options.get("accept_unknown_cluster")),
+        other_cluster_id=bool(options.get("accept_other_cluster_id")),
         unknown_release=bool(options.get("accept_unknown_release")),
         risks=tuple(map(AcceptRisk, options.get("accept_risks") or ())),
         key_lost=options.get("key_lost") or "",

@@ -27,6 +27,7 @@ import msgspec
 from etcdfix.errors import (
     EtcdfixError,
     NotDurable,
+    RefusedByRule,
     SourceError,
     TransactionAnomaly,
     TransactionError,
@@ -314,14 +315,18 @@ def _reconcile_first(
     warnings = []
     for intent in open_intents_of(log, change.key, cluster=change.entry.cluster):
         step("reconcile: open intent of the same key")
-        settled = reconcile_intent(
-            now,
-            log,
-            intent,
-            operator,
-            cluster=change.entry.cluster,
-            accept_unknown_cluster=change.accept_unknown_cluster,
-        )
+        try:
+            settled = reconcile_intent(
+                now,
+                log,
+                intent,
+                operator,
+                cluster=change.entry.cluster,
+                accept_unknown_cluster=change.accept_unknown_cluster,
+            )
+        except RefusedByRule as refusal:  # it is of another etcd, and of nothing that is done here
+            warnings.append(refusal.message)
+            continue
         became = f"was settled: {settled.result}" if settled.settled else "stays open"
         warnings.append(f"the open intent {intent.link.sequence} {became}, {settled.detail}")
         warnings += settled.warnings
@@ -332,12 +337,16 @@ def _predict_first(now: Datastore, log: AuditLog, change: Change) -> list[str]:
     """Say what the change itself would settle first; what would refuse it there refuses here."""
     warnings = []
     for intent in open_intents_of(log, change.key, cluster=change.entry.cluster):
-        found = predict(
-            now,
-            intent,
-            cluster=change.entry.cluster,
-            accept_unknown_cluster=change.accept_unknown_cluster,
-        )
+        try:
+            found = predict(
+                now,
+                intent,
+                cluster=change.entry.cluster,
+                accept_unknown_cluster=change.accept_unknown_cluster,
+            )
+        except RefusedByRule as refusal:  # as above
+            warnings.append(refusal.message)
+            continue
         would = f"would be settled first: {found.result}" if found.settled else "stays open"
         warnings.append(f"the open intent {intent.link.sequence} {would}, {found.detail}")
     return warnings

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from etcdfix.errors import SourceError
+from etcdfix.errors import RevisionCompacted, SourceError
 from etcdfix.model import StoredValue
 from etcdfix.remediation.landmarks import (
     KUBE_SYSTEM,
@@ -24,10 +24,10 @@ from etcdfix.remediation.landmarks import (
     read_landmarks,
     sight,
 )
-from etcdfix.remediation.preflight.members import KeyReading, read_key
+from etcdfix.remediation.preflight.members import KeyReading, read_at, read_key
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.kine import KineSource
-from etcdfix.storagekey import StorageLayout
+from etcdfix.storagekey import StorageLayout, display
 
 
 class Datastore(Protocol):
@@ -42,6 +42,15 @@ class Datastore(Protocol):
         """Read one key.
 
         Raises:
+            SourceError: It cannot be read.
+        """
+        ...
+
+    def read_at(self, key: bytes, revision: int) -> StoredValue | None:
+        """Read one key as it stood at a revision.
+
+        Raises:
+            RevisionCompacted: That is not kept any more.
             SourceError: It cannot be read.
         """
         ...
@@ -90,6 +99,10 @@ class EtcdNow:
         """Read one key linearizably."""
         return read_key(self._client, key)
 
+    def read_at(self, key: bytes, revision: int) -> StoredValue | None:
+        """Read one key as it stood at a revision."""
+        return read_at(self._client, key, revision)
+
     def sight(self, key: bytes, landmarks: Landmarks) -> Sighting:
         """Read a key and the landmarks linearizably."""
         return sight(self._client, key, landmarks)
@@ -125,6 +138,12 @@ class KineNow:
         """Read one key from the file as it stands now."""
         with self._again() as now:
             return _reading(now, key)
+
+    def read_at(self, key: bytes, revision: int) -> StoredValue | None:
+        """Tell nothing of the past: which file of kine it is, its path says."""
+        raise RevisionCompacted(
+            f"{display(key)}: kine is not asked for revision {revision}", revision=revision
+        )
 
     def sight(self, key: bytes, landmarks: Landmarks) -> Sighting:
         """Read a key and the landmarks from the file, all of one moment."""

@@ -8,9 +8,10 @@ failure of the action that it stands beside.
 Which directories are accepted. The directory itself must be ours (effective uid), writable by nobody
 else, and no symbolic link. Symbolic links *above* it are followed, because systems have them (``/home`` on an
 ostree system): the parents are resolved once, then opened step by step without following anything, so a link that
-appears in between is refused. A parent that everybody may write to is accepted only with the sticky bit
-(``/tmp``); anyone could put another directory in our place otherwise. A group-writable parent is accepted: many
-systems give each person a group of their own, and the directory itself must be ours in any case.
+appears in between is refused. Each parent must belong to root, to us, or to the user who called ``sudo``, and one that
+everybody may write to is accepted only with the sticky bit (``/tmp``): whoever may change it could put another
+directory in our place. That holds for the directories in which links stand, too. A group-writable parent is accepted:
+many systems give each person a group of their own, and the directory itself must be ours in any case.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -239,8 +241,11 @@ def open_directory(path: Path, *, create: bool = False, step: Step = no_step) ->
     resolved = whole.parent.resolve() / whole.name
     descriptor = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        for above in whole.parents:  # as named: whoever owns a link may lead it elsewhere
+            with suppress(FileNotFoundError):
+                _refuse_foreign_parent(above.stat(), resolved)
         for part in resolved.parts[1:]:
-            _refuse_open_parent(descriptor, resolved)
+            _refuse_foreign_parent(os.fstat(descriptor), resolved)
             below = _descend(descriptor, part, resolved, create=create, step=step)
             os.close(descriptor)
             descriptor = below
@@ -279,14 +284,27 @@ def _descend(descriptor: int, part: str, path: Path, *, create: bool, step: Step
     return os.open(part, flags, dir_fd=descriptor)
 
 
-def _refuse_open_parent(descriptor: int, path: Path) -> None:
-    mode = os.fstat(descriptor).st_mode
-    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+def _refuse_foreign_parent(found: os.stat_result, path: Path) -> None:
+    problem = ""
+    if found.st_uid not in _trusted_users():
+        problem = f"a directory above it belongs to uid {found.st_uid}"
+    elif found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        problem = "everybody may write to a directory above it"
+    if problem:
         raise UnsafePlace(
-            f"directory {path}: everybody may write to a directory above it",
+            f"directory {path}: {problem}",
             path=path,
             hint="choose a directory whose parents only you and root can change",
         )
+
+
+def _trusted_users() -> set[int]:
+    """Return who may own a directory above ours: root, we, and for root the user who called ``sudo``."""
+    users = {0, os.geteuid()}
+    caller = os.environ.get("SUDO_UID", "")
+    if os.geteuid() == 0 and re.fullmatch("[1-9][0-9]*", caller, re.ASCII):
+        users.add(int(caller))
+    return users
 
 
 def _refuse_foreign(descriptor: int, path: Path) -> None:

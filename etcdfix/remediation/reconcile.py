@@ -25,10 +25,11 @@ from etcdfix.remediation.audit.log import AuditLog, broken
 from etcdfix.remediation.audit.record import Intent, Link, Operator, Result, Verb
 from etcdfix.remediation.audit.record_line import parse_intent
 from etcdfix.remediation.audit.verify import ChainState, find_line, verify
-from etcdfix.remediation.backup.file import read_backup
+from etcdfix.remediation.backup.file import BackupCluster, read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, confirm_backups
 from etcdfix.remediation.datastore import Datastore
 from etcdfix.remediation.preflight.members import KeyReading
+from etcdfix.remediation.same_etcd import Recorded, differing_id, hold_against_history, other_etcd
 from etcdfix.text.safetext import quote_command
 
 
@@ -61,6 +62,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         header_revision: Revision in the header of etcd's answer, 0 where there was none; where the key holds exactly
             what the intent put, the revision of that, as the answer to the transaction would have said.
         record: Place of its record in the log; None where nothing was recorded (a dry run).
+        other_etcd: Why the intent is of another etcd, a clause, where that was accepted; else "".
         warnings: What else to know, one sentence each.
     """
 
@@ -69,6 +71,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     header_revision: int
     record: Link | None = None
+    other_etcd: str = ""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -123,6 +126,7 @@ def predict(
     *,
     cluster: ClusterIdentity,
     accept_unknown_cluster: bool = False,
+    accept_other_cluster_id: bool = False,
     was_healed: WasHealed | None = None,
 ) -> Reconciliation:
     """Say what became of an intent, and record nothing.
@@ -132,27 +136,45 @@ def predict(
         intent: Open.
         cluster: Which one that is.
         accept_unknown_cluster: Go on where nothing tells whether the intent is about it.
+        accept_other_cluster_id: Go on where the intent is of another etcd, the snapshot or data of which this one has.
         was_healed: Tells of a value that an API server was to write; None where nothing here can open it.
 
     Raises:
-        RemediationRefused: The intent is about another cluster, or nobody knows whether it is.
+        RemediationRefused: The intent is about another cluster, or nobody knows whether it is; ``other-cluster-id``
+            where it is of another etcd.
     """
     refuse_other_cluster(intent, cluster, accept_unknown_cluster=accept_unknown_cluster)
     try:
         reading = now.read_key(intent.subject.key)
+        recorded = Recorded.of_intent(intent, cluster_id=_cluster_id_of(intent))
+        held = hold_against_history(now, recorded, reading)
     except SourceError as exc:
         detail = f"how the key stands could not be read: {exc.message}"
         return Reconciliation(intent=intent, result=Result.UNKNOWN, detail=detail, header_revision=0)
     result, detail = judge_reading(
         intent, reading, nothing_was_sent=_is_unconfirmed(intent), was_healed=was_healed
     )
+    other = (
+        differing_id(recorded, cluster, reading)
+        or held.contradiction
+        or (detail if result is Result.ANOMALY else "")
+    )
+    if other and not accept_other_cluster_id:
+        raise other_etcd(f"intent {intent.link.sequence}, which stays open,", other)
     own = (
         result is not Result.NOT_APPLIED
         and reading.stored is not None
         and _is_its_write(intent, reading.stored)
     )
     revision = reading.stored.mod_revision if own and reading.stored is not None else reading.revision
-    return Reconciliation(intent=intent, result=result, detail=detail, header_revision=revision)
+    return Reconciliation(
+        intent=intent,
+        result=result,
+        detail=f"{detail}; of another etcd, as was accepted: {other}" if other else detail,
+        header_revision=revision,
+        other_etcd=other,
+        warnings=(held.unseen,) if held.unseen else (),
+    )
 
 
 def reconcile_intent(
@@ -163,6 +185,7 @@ def reconcile_intent(
     *,
     cluster: ClusterIdentity,
     accept_unknown_cluster: bool = False,
+    accept_other_cluster_id: bool = False,
     was_healed: WasHealed | None = None,
 ) -> Reconciliation:
     """Say what became of an intent, and record it.
@@ -174,10 +197,11 @@ def reconcile_intent(
         operator: Who reconciles.
         cluster: Which one that is.
         accept_unknown_cluster: Go on where nothing tells whether the intent is about it.
+        accept_other_cluster_id: As for :func:`predict`; so is the next one.
         was_healed: As for :func:`predict`.
 
     Raises:
-        RemediationRefused: The intent is about another cluster, or nobody knows whether it is. Nothing is recorded.
+        RemediationRefused: As from :func:`predict`. Nothing is recorded.
         AuditError: The record could not be made durable.
     """
     found = predict(
@@ -185,6 +209,7 @@ def reconcile_intent(
         intent,
         cluster=cluster,
         accept_unknown_cluster=accept_unknown_cluster,
+        accept_other_cluster_id=accept_other_cluster_id,
         was_healed=was_healed,
     )
     record = log.append(
@@ -198,7 +223,7 @@ def reconcile_intent(
     )
     # After the record: while the markers stand they prove that nothing was sent.
     warnings = _confirm(intent) if found.settled else ()
-    return msgspec.structs.replace(found, record=record, warnings=warnings)
+    return msgspec.structs.replace(found, record=record, warnings=(*found.warnings, *warnings))
 
 
 def refuse_other_cluster(
@@ -258,10 +283,21 @@ def refuse_other_store(now: Datastore, intent: Intent) -> None:
 
 def _made_with(intent: Intent) -> str:
     """Return the endpoints that the backup of an intent names, or the path of kine's file; "" for unknown."""
+    made = _made_in(intent)
+    return ", ".join(made.endpoints) if made is not None else ""
+
+
+def _cluster_id_of(intent: Intent) -> str:
+    """Return the cluster id of the etcd that the backup of an intent names; "" for unknown."""
+    made = _made_in(intent)
+    return made.cluster_id if made is not None else ""
+
+
+def _made_in(intent: Intent) -> BackupCluster | None:
     for path in intent.backups:
         with suppress(BackupUnreadable):
-            return ", ".join(read_backup(Path(path)).content.cluster.endpoints)
-    return ""
+            return read_backup(Path(path)).content.cluster
+    return None
 
 
 def judge_reading(

@@ -54,6 +54,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         transformer: What those bytes were sealed with now; "" for any other.
         other: The etcd key that holds the bytes now, and must not be written meanwhile; None for none.
         generation: Create revision of the key's generation that it is of, where this etcd's own log proves it; else 0.
+        deleted_at: Revision at which that generation was deleted, where that log proves it and has nothing later of the
+            key; else 0.
+        agreed_until: Up to this revision that log has every write since.
         told: What else is to be known of where it comes from, one line each.
     """
 
@@ -67,6 +70,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     transformer: str = ""
     other: Landmark | None = None
     generation: int = 0
+    deleted_at: int = 0
+    agreed_until: int = 0
     told: tuple[str, ...] = ()
 
     @classmethod

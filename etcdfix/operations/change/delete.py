@@ -116,6 +116,7 @@ def run_delete(
             plan,
             request.key,
             cluster_id=cluster.source.describe().cluster_id,
+            revision=cluster.source.describe().revision,
             etcd_prefix=cluster.examiner.layout.prefix,
             config_sha256=cluster.config_sha256,
             assumed_release=cluster.examiner.assumed_release,

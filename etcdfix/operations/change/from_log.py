@@ -78,6 +78,8 @@ def of_log(
             elif judged.running and same_id and shared:
                 # What is stored now was written after it. Behind that, it may be the log of a clone that runs.
                 named = None
+        deleted_at = _deleted_at(history.writes(key), chosen)
+        agreed_until = history.agreed_until(chosen.entry_index)
     return Candidate(
         stored=stored,
         origin=f"entry {chosen.entry_index} of the write-ahead log in {directory}",
@@ -85,8 +87,23 @@ def of_log(
         unnamed="; ".join(judged.notes),
         # What is certain was replayed from a known state of this very history.
         generation=chosen.create_revision or 0 if chosen.confidence is Confidence.CERTAIN else 0,
+        deleted_at=deleted_at,
+        agreed_until=agreed_until,
         told=told,
     )
+
+
+def _deleted_at(writes: Iterable[LoggedWrite], chosen: LoggedWrite) -> int:
+    """Return the revision that ended the life of a write's object, where it is certain and the key's last; else 0."""
+    place = (chosen.entry_index, chosen.operation)
+    later = [write for write in writes if (write.entry_index, write.operation) > place]
+    if not later or any(write.confidence is not Confidence.CERTAIN for write in (chosen, *later)):
+        return 0
+    *puts, last = later
+    of_it = all(
+        write.kind is WriteKind.PUT and write.create_revision == chosen.create_revision for write in puts
+    )
+    return last.mod_revision or 0 if of_it and last.kind is not WriteKind.PUT else 0
 
 
 def _choose(

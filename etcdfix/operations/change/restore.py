@@ -35,6 +35,7 @@ from etcdfix.operations.change.source_checks import (
     check_digest,
     check_same_cluster,
     check_source,
+    check_unknown_uid,
     check_write_key,
 )
 from etcdfix.remediation.audit.record import Intent, Result, Verb
@@ -155,7 +156,7 @@ def run_restore(
     found = cluster.examiner.apart().examine(candidate.stored)
     source = check_source(cluster, request, found, identity, reading, step)
     replaced: Preflight | OwnWrite | None = None
-    warnings: list[str] = []
+    warnings = [*source.doubts]
     if reading.stored is None:
         if request.replace_mod_revision is not None:
             raise refuse(
@@ -177,6 +178,8 @@ def run_restore(
             replaced = _check_own(cluster, request, reading, reading.stored, intent, identity, step)
         else:
             replaced = _check_replaced(cluster, request, reading.stored, progress, step)
+            if source.listed and not source.same_object:
+                check_unknown_uid(request, found)
         warnings += replaced.warnings
         servers = replaced.servers
     proof = check_write_key(cluster, request, found, identity, reading, step)

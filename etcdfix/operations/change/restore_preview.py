@@ -59,7 +59,9 @@ def _speaks_for(shown: RestorePreview) -> Iterator[str]:
     if source.intent is not None:
         yield "             a true undo: the same bytes at the same key of the same cluster, by this audit log"
         return
-    if not candidate.revision:
+    if source.listed:
+        yield "             a backup that this audit log knows, and NO true undo: the key went on without it"
+    elif not candidate.revision:
         yield "             NOT a backup that this audit log knows, as accepted"
     if source.by_itself:
         yield f"             by itself: its own digests fit, and the one that was given; {safe_text(source.by_itself)}"

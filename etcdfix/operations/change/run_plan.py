@@ -200,9 +200,11 @@ def run_plan(
     check_fits(
         run.plan,
         cluster_id=cluster.source.describe().cluster_id,
+        revision=cluster.source.describe().revision,
         etcd_prefix=cluster.examiner.layout.prefix,
         config_sha256=cluster.config_sha256,
         assumed_release=cluster.examiner.assumed_release,
+        accept_other_cluster_id=request.accepted.other_cluster_id,
         again=again,
         now=datetime.now(UTC),
         most_age=MOST_AGE_OF_A_RUN,
@@ -340,14 +342,18 @@ class _Work:
                 log, intent.subject.key, cluster=identity
             ):
                 continue
-            settled = reconcile_intent(
-                self._cluster.now,
-                log,
-                intent,
-                operator,
-                cluster=identity,
-                accept_unknown_cluster=self._request.accepted.unknown_cluster,
-            )
+            try:
+                settled = reconcile_intent(
+                    self._cluster.now,
+                    log,
+                    intent,
+                    operator,
+                    cluster=identity,
+                    accept_unknown_cluster=self._request.accepted.unknown_cluster,
+                )
+            except RefusedByRule as refusal:  # it is of another etcd, and of nothing that is done here
+                self._told.say(refusal.message)
+                continue
             became = f"was settled: {settled.result}" if settled.settled else "stays open"
             self._told.say(f"the open intent {intent.link.sequence} {became}, {settled.detail}")
             if not settled.settled:

@@ -24,6 +24,7 @@ from etcdfix.remediation.reconcile import (
     reconcile_intent,
     refuse_other_store,
 )
+from etcdfix.remediation.same_etcd import ACCEPT
 from etcdfix.reports.model import API_VERSION
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
@@ -63,6 +64,7 @@ def settle_intents(
     etcd_user: str,
     dry_run: bool,
     accept_unknown_cluster: bool,
+    accept_other_cluster_id: bool = False,
     anchor: OutsideAnchor | None = None,
     was_healed: WasHealed | None = None,
 ) -> Settled:
@@ -74,6 +76,7 @@ def settle_intents(
         etcd_user: As whom etcd is asked, for the record.
         dry_run: Record nothing.
         accept_unknown_cluster: Go on where nothing tells whether an intent is about this cluster.
+        accept_other_cluster_id: Go on where an intent is of another etcd, from which this one was made.
         anchor: Is told the head of the log; None for nowhere.
         was_healed: Tells of a value that an API server was to write; None where nothing here can open it.
 
@@ -112,6 +115,7 @@ def settle_intents(
                 intent,
                 cluster=cluster,
                 accept_unknown_cluster=accept_unknown_cluster,
+                accept_other_cluster_id=accept_other_cluster_id,
                 was_healed=was_healed,
             ),
         )
@@ -129,6 +133,7 @@ def settle_intents(
                 operator,
                 cluster=cluster,
                 accept_unknown_cluster=accept_unknown_cluster,
+                accept_other_cluster_id=accept_other_cluster_id,
                 was_healed=was_healed,
             ),
         )
@@ -207,7 +212,18 @@ def _next_steps(log: Path, item: Reconciliation, again: RepeatedOptions) -> Iter
     intent = item.intent
     if item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.DELETE and intent.backups:
         same = again.after_change(known_cluster=intent.cluster.is_known)
-        words = ["etcdfix", "restore", intent.backups[0], *same, "--audit-log", str(log), "--reason", "TEXT"]
+        more = [ACCEPT] if item.other_etcd else []
+        words = [
+            "etcdfix",
+            "restore",
+            intent.backups[0],
+            *same,
+            *more,
+            "--audit-log",
+            str(log),
+            "--reason",
+            "TEXT",
+        ]
         yield f"  to undo it: {quote_command(words)}"
     elif item.result is Result.ANOMALY or (
         item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.HEAL

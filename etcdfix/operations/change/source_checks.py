@@ -7,13 +7,14 @@ has fitting digests too; the digest that was written down on the day is what it 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from etcdfix.encryption.encrypt import Sealed
-from etcdfix.errors import AuditLogUnreadable
+from etcdfix.errors import AuditLogUnreadable, SourceDenied
 from etcdfix.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.sealing import (
@@ -23,10 +24,10 @@ from etcdfix.operations.change.sealing import (
     unproven_message,
 )
 from etcdfix.remediation.audit.log import broken
-from etcdfix.remediation.audit.record import Intent
-from etcdfix.remediation.audit.search import is_there, trouble_with
+from etcdfix.remediation.audit.record import Intent, Result, Verb
+from etcdfix.remediation.audit.search import is_there, outcomes_of, trouble_with, wrote
 from etcdfix.remediation.backup.file import Backup, digest
-from etcdfix.remediation.backup.write import intent_of
+from etcdfix.remediation.backup.write import ANOMALY, intent_of
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.members import KeyReading
@@ -37,6 +38,7 @@ from etcdfix.remediation.preflight.same_object import (
     last_stored,
     uid_of,
 )
+from etcdfix.remediation.same_etcd import Recorded, differing_id, hold_against_history, other_etcd
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.deletability import AcceptRisk
@@ -57,14 +59,18 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         intent: Of this audit log, that made the backup: a true undo; None for any other value.
+        listed: This audit log knows the backup, which is all the same no true undo.
         same_object: It is of the object that is at the key, or was there last: etcd, or its uid, says so.
         by_itself: Why no audit log speaks for the backup, where it restores by itself; else "".
+        doubts: Whether a backup is of this etcd at all: what was accepted, or is compacted. One sentence each.
         flags: What had to be accepted.
     """
 
     intent: Intent | None = None
+    listed: bool = False
     same_object: bool = False
     by_itself: str = ""
+    doubts: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
 
 
@@ -131,16 +137,36 @@ def check_source(
         AuditLogUnreadable: The log cannot be read, or its chain is broken.
         SourceError: What etcd keeps of the key could not be read.
     """
-    candidate = request.candidate
-    intent = _intent_behind(candidate, request.record_paths.log_path)
-    if intent is not None:
-        return Source(intent=intent)
-    if found.verdict.outcome is not Outcome.READABLE:
-        return Source(by_itself=_check_unread(found, request, identity, reading.stored), flags=(_UNLISTED,))
-    flags = []
-    if not candidate.revision:
+    candidate, log = request.candidate, request.record_paths.log_path
+    intent, another_past = _intent_behind(candidate, log), ""
+    doubts: tuple[str, ...] = ()
+    if not candidate.revision and intent is None:
         _check_unlisted(request)
-        flags.append(_UNLISTED)
+    if candidate.backup is not None:
+        step("check: history")
+        recorded = _recorded(candidate.backup, intent, log)
+        held = hold_against_history(cluster.now, recorded, reading)
+        another_past = held.contradiction
+        other = differing_id(recorded, identity, reading) or another_past
+        if other and not request.accepted.other_cluster_id:
+            raise other_etcd(f"the {candidate.origin}", other)
+        accepted = f"the backup is of another etcd, as accepted: {other}" if other else ""
+        doubts = tuple(filter(None, (accepted, held.unseen)))
+    if intent is not None and not another_past and _leads_back(intent, candidate, log, reading.stored):
+        return Source(intent=intent, doubts=doubts)
+    flags = [] if candidate.revision or intent is not None else [_UNLISTED]
+    if found.verdict.outcome is not Outcome.READABLE:
+        if another_past:
+            raise refuse(
+                Rule.OTHER_CLUSTER,
+                f"the {candidate.origin} is of another etcd: {another_past}",
+                hint="only a readable value may come from there; give the --encryption-config that reads it",
+            )
+        if intent is None:
+            by_itself = _check_unread(found, request, identity, reading.stored)
+            return Source(by_itself=by_itself, doubts=doubts, flags=tuple(flags))
+        # It is asked for once it is known that what is there may be replaced at all: check_unknown_uid
+        return Source(listed=True, doubts=doubts, flags=(_UNKNOWN_UID,))
     step("check: same object")
     same = bool(candidate.revision) and check_same_object(cluster, reading, found)
     same = same or check_uid(cluster, reading, found, identity, request.record_paths)
@@ -148,10 +174,22 @@ def check_source(
         # API servers never change the uid of an object: one generation of a key has one.
         last = last_stored(cluster, reading, found.stored.key)
         same = last is not None and last.create_revision == candidate.generation
+    if not same and candidate.deleted_at and reading.stored is None:
+        same = _was_last(cluster, candidate, reading)
     if not same:
-        _check_unknown_uid(request, found)
+        check_unknown_uid(request, found)
         flags.append(_UNKNOWN_UID)
-    return Source(same_object=same, flags=tuple(flags))
+    return Source(listed=intent is not None, same_object=same, doubts=doubts, flags=tuple(flags))
+
+
+def _was_last(cluster: Cluster, candidate: Candidate, reading: KeyReading) -> bool:
+    """Say whether nothing was at a key since its log has it deleted: up to a revision the log tells, then etcd."""
+    with suppress(SourceDenied), cluster.kept(reading.revision) as source:
+        history = source.history(candidate.stored.key)
+        since = [kept for kept in history if kept.revision.main > candidate.deleted_at]
+        kept_from = source.compacted_revision()
+        return not since and kept_from is not None and kept_from <= candidate.agreed_until
+    return False
 
 
 def check_write_key(
@@ -212,6 +250,36 @@ def check_absent(request: RestoreRequest, found: Examination) -> None:
         )
 
 
+def _recorded(backup: Backup, intent: Intent | None, log: Path) -> Recorded:
+    """Return what a backup and its log say of the key; what deleted it is known by the answer of etcd alone."""
+    deleted_at, content = 0, backup.content
+    if content.purpose == ANOMALY:
+        # Members may disagree on what was there: then the history of another one says nothing of it.
+        return msgspec.structs.replace(Recorded.of_backup(content), mod_revision=0)
+    if intent is not None and content.purpose == Verb.DELETE.purpose:
+        deleted_at = max(
+            (
+                int(notes.header_revision or 0)
+                for notes in outcomes_of(log, intent)
+                if notes.outcome == Result.DELETED
+            ),
+            default=0,
+        )
+    return Recorded.of_backup(content, deleted_at=deleted_at)
+
+
+def _leads_back(intent: Intent, candidate: Candidate, log: Path, present: StoredValue | None) -> bool:
+    """Say whether a key is still what a change of ours left: nothing, the same generation, or what we put there.
+
+    A key that was deleted and made again holds another object: to go back over that is no undo.
+    """
+    return (
+        present is None
+        or present.create_revision == candidate.stored.create_revision
+        or wrote(log, intent, present)
+    )
+
+
 def _check_unlisted(request: RestoreRequest) -> None:
     if not request.unlisted_source:
         origin, log = request.candidate.origin, request.record_paths.log_path
@@ -224,7 +292,12 @@ def _check_unlisted(request: RestoreRequest) -> None:
         )
 
 
-def _check_unknown_uid(request: RestoreRequest, found: Examination) -> None:
+def check_unknown_uid(request: RestoreRequest, found: Examination) -> None:
+    """Refuse a value of which nothing tells whether it is of the key's object, unless that is accepted.
+
+    Raises:
+        RefusedByRule: It is not.
+    """
     if not request.unknown_uid:
         uid = uid_of(found)
         raise refuse(
@@ -249,7 +322,6 @@ def _check_unread(
             if present == candidate.stored
             else "only a readable value may be put back; give the --encryption-config that reads it",
         )
-    _check_unlisted(request)
     if candidate.backup is None or not request.value_sha256:
         more = "" if candidate.backup is None else f"; {_BY_ITSELF}"
         raise refuse(

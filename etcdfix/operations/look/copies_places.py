@@ -224,7 +224,10 @@ class Search:
         for one in self._gathered.all_sought() if held else ():
             for file in held.get(one.key, ()):
                 assert file.backup is not None
-                same = identity.is_same(file.backup.content.cluster.named)
+                named = file.backup.content.cluster.named
+                same = identity.is_same(named)
+                if same and identity.has_other_id(named):
+                    same = None
                 where = place
                 if same is not True:
                     if same not in others:

@@ -151,6 +151,7 @@ class Account:
         return any(
             sequence > intent.link.sequence
             and cluster.is_same(intent.cluster) is True
+            and not cluster.has_other_id(intent.cluster)
             and value_sha256 == intent.value_sha256
             for sequence, cluster, value_sha256 in self._written.get(intent.subject.key, ())
         )

@@ -43,6 +43,7 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
         expect_value_sha256: ``sha256:<hex>`` of the stored bytes, "" for any.
         unchecked_members: Names or ids of members that need not be asked.
         unknown_cluster: Go on where no uid names the cluster.
+        other_cluster_id: Go on where the backup or plan at hand is of another etcd, from which this one was made.
         unknown_release: Go on where no Node bears out the release that was named.
         risks: What ``--accept-risk`` names; each lifts its own rule.
         key_lost: ``TRANSFORMER[/KEY-ID]`` that was declared lost for ever, or "".
@@ -53,6 +54,7 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
     expect_value_sha256: str = ""
     unchecked_members: tuple[str, ...] = ()
     unknown_cluster: bool = False
+    other_cluster_id: bool = False
     unknown_release: bool = False
     risks: tuple[AcceptRisk, ...] = ()
     key_lost: str = ""
@@ -63,6 +65,8 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
         flags = [f"--accept-unchecked-member {name}" for name in self.unchecked_members]
         if self.unknown_cluster:
             flags.append("--accept-unknown-cluster")
+        if self.other_cluster_id:
+            flags.append("--accept-other-cluster-id")
         if self.unknown_release:
             flags.append("--accept-unknown-release")
         flags += [f"--accept-risk {risk}" for risk in self.risks]

@@ -12,6 +12,7 @@ import msgspec
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
 from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.same_etcd import ACCEPT
 from etcdfix.reports.plan_model import DECLARE_KEY_LOST, DeletionPlan, PlanEntry, meaning
 from etcdfix.reports.planfile import plan_key, time_of
 from etcdfix.rules import Rule, refuse
@@ -103,6 +104,7 @@ def expectation_of(
     key: bytes,
     *,
     cluster_id: str | None,
+    revision: int,
     etcd_prefix: str,
     config_sha256: str,
     assumed_release: str,
@@ -116,6 +118,7 @@ def expectation_of(
         plan: As loaded.
         key: To delete.
         cluster_id: etcd's own id.
+        revision: To which that etcd has come, or had a moment ago; 0 for unknown.
         etcd_prefix: Storage prefix.
         config_sha256: ``sha256:<hex>`` of the EncryptionConfiguration in use.
         assumed_release: ``1.36``, or "" for every known release.
@@ -129,9 +132,11 @@ def expectation_of(
     check_fits(
         plan,
         cluster_id=cluster_id,
+        revision=revision,
         etcd_prefix=etcd_prefix,
         config_sha256=config_sha256,
         assumed_release=assumed_release,
+        accept_other_cluster_id=ACCEPT in flags,
         again=again,
         now=now,
     )
@@ -178,9 +183,11 @@ def check_fits(
     plan: DeletionPlan,
     *,
     cluster_id: str | None,
+    revision: int,
     etcd_prefix: str,
     config_sha256: str,
     assumed_release: str,
+    accept_other_cluster_id: bool,
     again: str,
     now: datetime,
     most_age: timedelta = MOST_AGE,
@@ -190,9 +197,11 @@ def check_fits(
     Args:
         plan: As loaded.
         cluster_id: etcd's own id.
+        revision: To which that etcd has come, or had a moment ago; 0 for unknown.
         etcd_prefix: Storage prefix.
         config_sha256: ``sha256:<hex>`` of the EncryptionConfiguration in use.
         assumed_release: ``1.36``, or "" for every known release.
+        accept_other_cluster_id: A plan that names its cluster may be of another etcd, from which this one was made.
         again: The command that makes a new plan.
         now: With a time zone.
         most_age: An older plan is refused.
@@ -200,14 +209,34 @@ def check_fits(
     Raises:
         RefusedByRule: It is old, or of something else.
     """
-    why = _misfit(plan, cluster_id, etcd_prefix, config_sha256, assumed_release, now, most_age)
+    why = _misfit(plan, etcd_prefix, config_sha256, assumed_release, now, most_age)
     if why:
         raise refuse_plan(why, again)
+    # The uid of kube-system came along when the snapshot of one was restored into the other.
+    other = _other_etcd(plan, cluster_id, revision)
+    if other and not plan.kube_system_uid:
+        raise refuse_plan(other, again)
+    if other and not accept_other_cluster_id:
+        raise refuse(
+            Rule.OTHER_CLUSTER_ID,
+            other,
+            hint=f"make a new plan: {again}; if this etcd was made from the other one's snapshot or data: {ACCEPT}",
+        )
+
+
+def _other_etcd(plan: DeletionPlan, cluster_id: str | None, revision: int) -> str:
+    """Return why a plan is of another etcd, a sentence; "" where nothing says so."""
+    if plan.source.cluster_id != cluster_id:
+        return f"the plan is of etcd {plan.source.cluster_id}, this one is {cluster_id}"
+    if 0 < revision < plan.source.revision:
+        return (
+            f"the etcd of the plan had come to revision {plan.source.revision}, and this one is at {revision}"
+        )
+    return ""
 
 
 def _misfit(
     plan: DeletionPlan,
-    cluster_id: str | None,
     etcd_prefix: str,
     config_sha256: str,
     assumed_release: str,
@@ -225,9 +254,6 @@ def _misfit(
     if age > most_age:
         minutes, most = (int(span.total_seconds() // 60) for span in (age, most_age))
         return f"the plan is {minutes} minutes old; it holds for {most}"
-    if plan.source.cluster_id != cluster_id:
-        # The uid of kube-system came along when the snapshot of one was restored into the other.
-        return f"the plan is of etcd {plan.source.cluster_id}, this one is {cluster_id}"
     if plan.etcd_prefix.rstrip("/") != etcd_prefix.rstrip("/"):
         return f"the plan is of keys below {plan.etcd_prefix}, and here they are below {etcd_prefix}"
     planned = plan.encryption_config.sha256 if plan.encryption_config is not None else ""

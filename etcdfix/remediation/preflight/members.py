@@ -21,7 +21,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from etcdfix.errors import ClusterMismatch, ConfigurationError, MemberListUnusable
+from etcdfix.errors import ClusterMismatch, ConfigurationError, MemberListUnusable, RevisionCompacted
 from etcdfix.model import StoredValue
 from etcdfix.side_by_side import run_within
 from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_channel, settle
@@ -232,6 +232,22 @@ def read_key(client: EtcdClient, key: bytes) -> KeyReading:
         SourceError: Nobody could answer, or the answer is no.
     """
     return key_reading(call_etcd(client, RANGE, message("RangeRequest")(key=key)))
+
+
+def read_at(client: EtcdClient, key: bytes, revision: int) -> StoredValue | None:
+    """Read one key as it stood at a revision.
+
+    Raises:
+        RevisionCompacted: etcd does not keep that any more.
+        SourceError: Nobody could answer, or the answer is no.
+    """
+    try:
+        found = client.call(RANGE, message("RangeRequest")(key=key, revision=revision))
+    except CallFailed as failed:
+        if failed.failure.kind is FailureKind.COMPACTED:
+            raise RevisionCompacted(failed.failure.message, revision=revision) from failed
+        raise failed.failure.as_error() from failed
+    return stored_value(found.kvs[0]) if found.kvs else None
 
 
 def key_reading(found: Any) -> KeyReading:

@@ -19,6 +19,7 @@ from etcdfix.remediation.backup.write import intent_of, name_of
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import KeyReading
+from etcdfix.remediation.same_etcd import Recorded, differing_id, hold_against_history
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
@@ -136,7 +137,7 @@ def said_uids(
         if uid:
             origin = f"mod_revision {newest.examination.stored.mod_revision} in {cluster.kept_in}"
             yield SaidUid(uid, origin, newest.examination)
-    yield from _in_backups(cluster, last_stored(cluster, reading, key), key, identity, places)
+    yield from _in_backups(cluster, reading, last_stored(cluster, reading, key), key, identity, places)
 
 
 def last_stored(cluster: Cluster, reading: KeyReading, key: bytes) -> StoredValue | None:
@@ -166,6 +167,7 @@ def newest_readable(cluster: Cluster, reading: KeyReading, key: bytes) -> Examin
 
 def _in_backups(
     cluster: Cluster,
+    reading: KeyReading,
     last: StoredValue | None,
     key: bytes,
     identity: ClusterIdentity,
@@ -177,6 +179,13 @@ def _in_backups(
     for path, content in _backups_of(key, places):
         another = last is not None and content.create_revision != last.create_revision
         if another or not content.cluster.named.is_same(identity):
+            continue
+        # In an etcd that only shares its past, the same create revision may be that of another object.
+        recorded = Recorded.of_backup(content)
+        if (
+            differing_id(recorded, identity, reading)
+            or hold_against_history(cluster.now, recorded, reading).contradiction
+        ):
             continue
         found = examiner.examine(content.stored)
         uid = uid_of(found) if reads(found) else ""

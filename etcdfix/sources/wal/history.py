@@ -319,6 +319,16 @@ class LogHistory:
             return 0
         return run.replay.revision
 
+    def agreed_until(self, entry: int) -> int:
+        """Return the revision up to which the log has every write after an entry, as what is stored now bears out.
+
+        It is that of the newest write that stands there as the log has it, with no gap between the two; 0 for unknown.
+        """
+        run = self._trace.run_with(entry)
+        if run is None or run.replay is None or not entry <= self._newest_agreed <= run.run.last:
+            return 0
+        return run.revisions[self._newest_agreed - run.run.first]
+
     # --- which keys
 
     def keys(self, prefix: bytes = b"") -> Iterator[bytes]:

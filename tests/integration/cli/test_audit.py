@@ -13,8 +13,9 @@ import pytest
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Intent, Verb
 from etcdfix.remediation.audit.verify import read_records
+from etcdfix.remediation.backup.file import digest
 from etcdfix.testing.servers import EtcdServer
-from tests.support.audit_logs import LOST, audit, content, entry, own_directory, subject
+from tests.support.audit_logs import LOST, audit, entry, own_directory, subject
 from tests.support.encoders import aesgcm_body
 
 Captured = pytest.CaptureFixture[str]
@@ -44,11 +45,18 @@ def _open_intent(path: Path, key: bytes, mod_revision: int, **changes: object) -
     given: dict[str, object] = {
         "subject": subject(key, mod_revision),
         "header_revision": mod_revision,
-        "value_sha256": content().value_sha256,
+        "value_sha256": digest(LOST),
         "backups": ("/backups/a b.json",),
     }
     with AuditLog.open(path) as log:
         return log.intent(log.append(msgspec.structs.replace(entry(), **(given | changes))).sequence)
+
+
+def _gone(etcd: EtcdServer, path: Path, key: bytes, **changes: object) -> Intent:
+    """Leave an intent open about a value that was there, and is gone."""
+    revision = etcd.put(key, LOST)
+    etcd.delete(key)
+    return _open_intent(path, key, revision, **changes)
 
 
 @pytest.fixture
@@ -70,9 +78,8 @@ Reconcile = Callable[..., tuple[int, str, str]]
 def test_reconcile(etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile) -> None:
     _cluster(etcd, prefix)
     key = prefix + b"secrets/shop/gone"
-    gone = _open_intent(path, key, etcd.put(key, LOST))
-    etcd.delete(key)
-    moved = _open_intent(path, prefix + b"secrets/shop/\xe2\x80\xae", 1)
+    gone = _gone(etcd, path, key)
+    moved = _gone(etcd, path, prefix + b"secrets/shop/\xe2\x80\xae")
     written = path.read_bytes()
     revision = etcd.revision()
 
@@ -101,7 +108,7 @@ def test_reconcile_says_how_to_undo(
     etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile
 ) -> None:
     _cluster(etcd, prefix)
-    _open_intent(path, prefix + b"secrets/shop/gone", etcd.revision())
+    _gone(etcd, path, prefix + b"secrets/shop/gone")
     code, out, _ = reconcile()
     assert code == 0
     layout = prefix.decode().rstrip("/")
@@ -116,8 +123,12 @@ def test_reconcile_says_how_to_undo(
 def test_reconcile_an_anomaly(etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile) -> None:
     _cluster(etcd, prefix)
     key = prefix + b"secrets/shop/other"
-    _open_intent(path, key, etcd.put(key, LOST))
+    _open_intent(path, key, etcd.put(key, LOST[:-1]))
+    written = path.read_bytes()
     code, out, _ = reconcile()
+    assert (code, path.read_bytes()) == (4, written)
+    assert "--accept-other-cluster-id" in out
+    code, out, _ = reconcile("--accept-other-cluster-id")
     assert code == 3
     assert ": anomaly" in out
     layout = prefix.decode().rstrip("/")
@@ -131,7 +142,7 @@ def test_reconcile_refuses_another_cluster_and_does_the_rest(
 ) -> None:
     _cluster(etcd, prefix)
     _open_intent(path, prefix + b"secrets/shop/db", 1, cluster_uid="another")
-    _open_intent(path, prefix + b"secrets/shop/db", 1, verb=Verb.REENCRYPT)
+    _gone(etcd, path, prefix + b"secrets/shop/db", verb=Verb.REENCRYPT)
     code, out, _ = reconcile()
     assert code == 4
     assert "intent 1, delete" in out
@@ -148,7 +159,7 @@ def test_reconcile_refuses_another_cluster_and_does_the_rest(
 def test_reconcile_where_the_cluster_is_unknown(
     etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile
 ) -> None:
-    _open_intent(path, prefix + b"secrets/shop/db", 1)
+    _gone(etcd, path, prefix + b"secrets/shop/db")
     code, out, _ = reconcile()
     assert code == 4
     assert "the kube-system uid of this etcd is unknown" in out
@@ -169,7 +180,7 @@ def test_reconcile_reads_an_encrypted_namespace(
     (tmp_path / "config.json").write_text(json.dumps(config))
     key = prefix + b"namespaces/kube-system"
     etcd.put(key, b"k8s:enc:aesgcm:v1:k1:" + aesgcm_body(_namespace("d4c1"), secret, bytes(12), key))
-    _open_intent(path, prefix + b"secrets/shop/db", 1)
+    _gone(etcd, path, prefix + b"secrets/shop/db")
     assert reconcile()[0] == 4
     assert reconcile("--encryption-config", str(tmp_path / "config.json"))[0] == 0
 

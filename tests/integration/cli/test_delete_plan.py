@@ -302,6 +302,8 @@ def test_a_clone_of_the_cluster(registry: Registry) -> None:
     plan = planned(registry)
     rewrite(plan, lambda p: {"source": replace(p.source, cluster_id="abc")})
     not_fitting(registry, dry(registry, plan), "the plan is of etcd abc, this one is")
+    assert "--accept-other-cluster-id" in dry(registry, plan).err
+    assert dry(registry, plan, None, "--accept-other-cluster-id").code == 0
 
 
 def test_another_storage_prefix(registry: Registry) -> None:

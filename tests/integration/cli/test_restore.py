@@ -324,7 +324,10 @@ def test_replacing_what_is_broken_keeps_it_first(registry: Registry) -> None:
     with registry.untouched():
         ran = registry.restore(str(backup.path), "--replace-mod-revision", str(there), configured=False)
     registry.refused(ran, "no encryption configuration was given", hint="--encryption-config FILE")
-    ran = registry.restore(str(backup.path), "--replace-mod-revision", str(there))
+    with registry.untouched():
+        ran = registry.restore(str(backup.path), "--replace-mod-revision", str(there))
+    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept-unknown-uid")
+    ran = registry.restore(str(backup.path), "--replace-mod-revision", str(there), "--accept-unknown-uid")
     assert ran.code == 0, ran.err
     assert f"There now    28 bytes at mod_revision {there}, decrypt-failure, value-truncated" in ran.err
     assert registry.stored(key) == BROKEN
@@ -351,7 +354,7 @@ def test_lost_key_of_what_is_replaced_is_typed_back_too(
     registry.etcd.put(key, aescbc(secret("broken"), KEY_2, "key2"))
     given = (
         str(backup.path), "--replace-mod-revision", str(registry.mod_revision(key)),
-        "--accept-no-api-server", "--declare-key-lost", "aescbc/v1/key2",
+        "--accept-no-api-server", "--declare-key-lost", "aescbc/v1/key2", "--accept-unknown-uid",
     )  # fmt: skip
     with registry.untouched(), typing(monkeypatch, key.decode()):
         ran = registry.restore(*given)

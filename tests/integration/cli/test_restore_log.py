@@ -65,14 +65,10 @@ def test_what_is_compacted_comes_back_byte_for_byte(registry: Registry, data: Pa
     with registry.untouched():
         ran = from_wal(registry, data)
     registry.refused(ran, "of the write-ahead log in", "is no backup", hint=UNLISTED)
-    if (
-        deleted
-    ):  # nothing of the key is left; of a generation that is there, the log shows that the value is of it
-        with registry.untouched():
-            ran = from_wal(registry, data, UNLISTED)
-        registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint=f"the uid {UID.decode()}")
-    ran = from_wal(registry, data, UNLISTED, *((UNKNOWN_UID,) if deleted else ()))
+    # Of the generation that is there, or was there last, the log shows that the value is of it: it has all of its life.
+    ran = from_wal(registry, data, UNLISTED)
     assert ran.code == 0, ran.err
+    assert "it is of the object that is at the key, or was there last" in ran.err
     assert "etcd applied it at mod_revision" in ran.err
     assert "1 later write of the key" in ran.err
     assert registry.stored(key) == WHOLE
@@ -83,6 +79,57 @@ def test_what_is_compacted_comes_back_byte_for_byte(registry: Registry, data: Pa
         ran = registry.restore(str(backup.path), "--replace-mod-revision", str(registry.mod_revision(key)))
         assert ran.code == 0, ran.err
         assert registry.stored(key) == BROKEN
+
+
+def write_on(registry: Registry, times: int = 6) -> None:
+    for number in range(times):
+        name = f"later-{times}-{number}"
+        registry.put(f"shop/{name}", aescbc(secret(name)))
+
+
+@pytest.mark.parametrize("case", ["before the deletion", "before another life", "with another life"])
+def test_a_log_that_does_not_show_the_last_life(
+    registry: Registry, data: Path, tmp_path: Path, case: str
+) -> None:
+    """It ends too early, or the key had another object since: whose uid it was, nothing tells."""
+    key = registry.put("shop/lost", WHOLE)
+    copied = tmp_path / "copy" / "member"
+    if case == "before the deletion":
+        write_on(registry)
+        shutil.copytree(data / "member", copied)
+    registry.etcd.delete(key)
+    write_on(registry, 7)
+    if case == "before another life":
+        shutil.copytree(data / "member", copied)
+    if case != "before the deletion":
+        registry.etcd.put(key, BROKEN)
+        registry.etcd.delete(key)
+    write_on(registry, 8)
+    registry.etcd.compact()
+    given = ("--accept-unknown-cluster",) if copied.exists() else ()
+    wal = copied / "wal" if copied.exists() else data / "member" / "wal"
+    with registry.untouched():
+        ran = registry.restore("--from-wal", str(wal), key.decode(), UNLISTED, *given)
+    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint=UNKNOWN_UID)
+
+
+def test_another_life_that_etcd_still_keeps(registry: Registry, data: Path, tmp_path: Path) -> None:
+    """The log ends before it, and etcd has compacted nothing that came later."""
+    key = registry.put("shop/lost", WHOLE)
+    registry.etcd.delete(key)
+    write_on(registry)
+    registry.etcd.compact()
+    write_on(registry, 7)
+    copied = tmp_path / "copy" / "member"
+    shutil.copytree(data / "member", copied)
+    given = ("--from-wal", str(copied / "wal"), key.decode(), UNLISTED, "--accept-unknown-cluster")
+    ran = registry.restore(*given, "--dry-run")
+    assert ran.code == 0, ran.err
+    registry.etcd.put(key, BROKEN)
+    registry.etcd.delete(key)
+    with registry.untouched():
+        ran = registry.restore(*given)
+    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint=UNKNOWN_UID)
 
 
 def test_an_entry_by_its_index(registry: Registry, data: Path) -> None:

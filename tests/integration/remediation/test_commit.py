@@ -438,7 +438,7 @@ def test_bytes_of_somebody_else_are_not_ours(registry: Registry, lossy: LossyPro
         return Refusal("UNAVAILABLE", "Socket closed")
 
     lossy.before = lose
-    ran = registry.restore(str(backup.path), "--replace-mod-revision", str(revision))
+    ran = registry.restore(str(backup.path), "--replace-mod-revision", str(revision), "--accept-unknown-uid")
     assert (ran.code, ran.out.startswith("APPLIED-OR-GONE: ")) == (3, True)
     assert "could arrive later" not in ran.out
     assert registry.stored(key) == fixed
@@ -456,7 +456,7 @@ def test_bytes_that_were_there_before_the_intent_are_not_ours(registry: Registry
         record.value, record.mod_revision, record.version = BROKEN, revision + 1, 2
 
     _look_otherwise(lossy, key, change)
-    ran = registry.restore(str(backup.path), "--replace-mod-revision", str(revision))
+    ran = registry.restore(str(backup.path), "--replace-mod-revision", str(revision), "--accept-unknown-uid")
     assert ran.code == 3
     assert ran.out.startswith("ANOMALY: ")
     assert registry.events()[-1].annotations.outcome == "anomaly"

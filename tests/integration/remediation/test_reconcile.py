@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -16,11 +16,13 @@ from etcdfix.errors import (
     AuditError,
     AuditLogBroken,
     AuditLogUnreadable,
+    RefusedByRule,
     RemediationRefused,
     SourceUnreachable,
 )
-from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
 from etcdfix.remediation import reconcile as reconcile_module
+from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Intent, RecordType, Result, Subject, Verb
 from etcdfix.remediation.audit.search import wrote
@@ -39,6 +41,9 @@ from etcdfix.remediation.reconcile import (
     reconcile_intent,
     refuse_other_store,
 )
+from etcdfix.remediation.same_etcd import Recorded, hold_against_history
+from etcdfix.rules import Rule
+from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import CLUSTER, OPERATOR, content, entry, own_directory, subject
 from tests.support.connections import connected
@@ -80,12 +85,13 @@ def open_intent(
         return log.intent(log.append(msgspec.structs.replace(entry(verb=verb), **(given | changes))).sequence)
 
 
-def reconciled(etcd: EtcdServer, path: Path, intent: Intent) -> Result:
+def reconciled(etcd: EtcdServer, path: Path, intent: Intent, **accepted: bool) -> Result:
     """Reconcile, and check what every reconciliation has in common."""
     before = etcd.revision()
+    cluster = ClusterIdentity.by_uid(UID)
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        expected = predict(EtcdNow(client), intent, cluster=ClusterIdentity.by_uid(UID))
-        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+        expected = predict(EtcdNow(client), intent, cluster=cluster, **accepted)
+        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=cluster, **accepted)
         assert log.open_intents() == ()
     assert expected.record is None
     assert (found.result, found.detail, found.header_revision) == (
@@ -135,12 +141,127 @@ def test_key_that_was_created_again_was_deleted_by_somebody(etcd: EtcdServer, pa
 
 def test_other_bytes_at_the_same_revision_are_an_anomaly(etcd: EtcdServer, path: Path, key: bytes) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, b"not what was examined"))
-    assert reconciled(etcd, path, intent) is Result.ANOMALY
+    stays_open(etcd, path, intent, "had other bytes")
+    assert reconciled(etcd, path, intent, accept_other_cluster_id=True) is Result.ANOMALY
 
 
 def test_etcd_that_was_put_back_cannot_tell(etcd: EtcdServer, path: Path, key: bytes) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), header_revision=etcd.revision() + 1000)
-    assert reconciled(etcd, path, intent) is Result.ANOMALY
+    stays_open(etcd, path, intent, "had come to revision")
+    assert reconciled(etcd, path, intent, accept_other_cluster_id=True) is Result.ANOMALY
+
+
+# Another etcd, which shares the uid of kube-system.
+
+
+def test_a_key_that_was_never_there(etcd: EtcdServer, path: Path, key: bytes) -> None:
+    """A copied data directory has the same ids, and its own history since."""
+    intent = open_intent(path, key, mod_revision=etcd.revision())
+    stays_open(etcd, path, intent, "was not there at revision")
+
+
+def test_a_key_that_stood_at_another_revision(etcd: EtcdServer, path: Path, key: bytes) -> None:
+    etcd.put(key, VALUE)
+    revision = etcd.put(key + b"-other", VALUE)
+    etcd.delete(key)
+    stays_open(etcd, path, open_intent(path, key, mod_revision=revision), "stood at mod_revision")
+
+
+@pytest.mark.parametrize("by", ["grounds", "backup"])
+def test_another_cluster_id(etcd: EtcdServer, path: Path, key: bytes, by: str) -> None:
+    """By the etcd that holds kube-system, or by the one of the key."""
+    revision = etcd.put(key, VALUE)
+    here = ClusterIdentity(uid=UID, known_by=KnownBy.VALUE, cluster_id="abc")
+    grounds = Grounds(cluster=here) if by == "grounds" else None
+    with AuditLog.open(path) as log, open_directory(own_directory(path.parent / "backups")) as directory:
+        held = content(StoredValue(key, VALUE, revision, revision, 1, 0), cluster=CLUSTER)
+        wanted = entry(subject=about(key, revision), header_revision=revision, grounds=grounds)
+        intent = record_intent(log, wanted, held, [directory])
+        if by == "grounds":
+            for file in intent.backups:
+                Path(file).unlink()
+    stays_open(
+        etcd,
+        path,
+        intent,
+        "the cluster id abc" if by == "grounds" else "the cluster id cdf818194e3a8c32",
+        cluster_id="def",
+    )
+
+
+def test_what_is_compacted_is_said(etcd: EtcdServer, path: Path, key: bytes) -> None:
+    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
+    etcd.delete(key)
+    etcd.put(key + b"-other", VALUE)
+    etcd.compact()
+    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
+        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+    assert found.result is Result.APPLIED_OR_GONE
+    assert [f"revision {intent.subject.mod_revision} is compacted" in text for text in found.warnings] == [
+        True
+    ]
+
+
+def test_an_etcd_that_does_not_say_how_the_key_stood(
+    etcd: EtcdServer, path: Path, key: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
+    etcd.delete(key)
+    with connected(etcd.endpoint) as client:
+        now = EtcdNow(client)
+        real = client.call
+
+        def call(method: Any, request: Any) -> Any:
+            if request.revision:
+                raise CallFailed(Failure(FailureKind.DENIED, "permission denied"))
+            return real(method, request)
+
+        monkeypatch.setattr(client, "call", call)
+        found = predict(now, intent, cluster=ClusterIdentity.by_uid(UID))
+    assert (found.result, "permission denied" in found.detail) == (Result.UNKNOWN, True)
+
+
+@pytest.mark.parametrize(
+    "case", ["nothing there", "still there", "another value", "as recorded", "compacted"]
+)
+def test_a_deletion_at_its_revision(etcd: EtcdServer, key: bytes, case: str) -> None:
+    """While it is kept: the value just before the revision of the deletion, and nothing at it."""
+    written = key if case not in {"nothing there", "another value"} else key + b"-other"
+    put = etcd.put(written, VALUE)
+    if case == "another value":
+        etcd.put(key, b"another")
+    if case != "still there":
+        etcd.delete(key)
+    deleted = etcd.revision() if case != "still there" else etcd.put(key + b"-other", VALUE)
+    if case == "compacted":
+        etcd.put(key + b"-other", VALUE)
+        etcd.compact()
+    recorded = Recorded(
+        key=key, mod_revision=put, value_sha256=digest(VALUE), revision=deleted, deleted_at=deleted,
+        cluster_id="", identity=ClusterIdentity(),
+    )  # fmt: skip
+    with connected(etcd.endpoint) as client:
+        held = hold_against_history(EtcdNow(client), recorded, read_key(client, key))
+    assert bool(held.contradiction) == (case not in {"as recorded", "compacted"})
+    assert (f"revision {deleted} is compacted" in held.unseen) == (case == "compacted")
+
+
+def stays_open(etcd: EtcdServer, path: Path, intent: Intent, why: str, *, cluster_id: str = "") -> None:
+    """Assert that an intent is refused as one of another etcd, and that nothing is recorded."""
+    cluster, written = (
+        ClusterIdentity(uid=UID, known_by=KnownBy.VALUE, cluster_id=cluster_id),
+        path.read_bytes(),
+    )
+    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
+        for call in (
+            lambda: predict(EtcdNow(client), intent, cluster=cluster),
+            lambda: reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=cluster),
+        ):
+            with pytest.raises(RefusedByRule, match=why) as caught:
+                call()
+            assert caught.value.rule == Rule.OTHER_CLUSTER_ID
+            assert "--accept-other-cluster-id" in caught.value.hint
+    assert path.read_bytes() == written
 
 
 # A value that was put: the very next write with its bytes, and nothing less.
@@ -184,7 +305,10 @@ def test_what_may_be_somebody_elses_is_not_its_own(
         detail=f"now {digest(PUT)}",
     )  # fmt: skip
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+        found = reconcile_intent(
+            EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID),
+            accept_other_cluster_id=case == "the header is later",
+        )  # fmt: skip
     assert found.result in {Result.APPLIED_OR_GONE, Result.ANOMALY}
     assert not wrote(path, intent, StoredValue(key, PUT, written, revision, 2, 0))
 
@@ -518,7 +642,8 @@ def test_unconfirmed_backup_proves_that_nothing_was_sent(
     with connected(etcd.endpoint) as client:
         stored = read_key(client, key).stored
         assert stored is not None
-        kept = content(stored, at=datetime.now(UTC), cluster=CLUSTER)
+        of_here = msgspec.structs.replace(CLUSTER, cluster_id=f"{client.cluster_id:x}")
+        kept = content(stored, at=datetime.now(UTC), cluster=of_here)
         wanted = entry(subject=about(key, stored.mod_revision), header_revision=stored.mod_revision)
         with (
             AuditLog.open(path) as log,

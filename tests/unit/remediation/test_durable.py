@@ -168,6 +168,63 @@ class TestDirectories:
         with pytest.raises(UnsafePlace, match="belongs to uid 12345, expected 0"):
             open_directory(path)
 
+    @root_only
+    @pytest.mark.parametrize("depth", [1, 2])
+    def test_below_a_directory_of_somebody_else(self, tmp_path: Path, depth: int) -> None:
+        """He may put another directory in its place."""
+        above = own_directory(tmp_path / "above")
+        path = above
+        for number in range(depth):
+            path = own_directory(path / f"kept-{number}")
+        os.chown(above, 12345, 12345)
+        with pytest.raises(UnsafePlace, match="a directory above it belongs to uid 12345") as caught:
+            open_directory(path)
+        assert caught.value.exit_code == 4
+        with pytest.raises(UnsafePlace, match="a directory above it belongs to uid 12345"):
+            open_directory(above / "new" / "kept", create=True)
+        assert not (above / "new").exists()
+        above.chmod(0o1777)
+        with pytest.raises(UnsafePlace, match="a directory above it belongs to uid 12345"):
+            open_directory(path)
+
+    @root_only
+    def test_by_a_link_of_somebody_else(self, tmp_path: Path) -> None:
+        theirs, ours = own_directory(tmp_path / "theirs"), own_directory(tmp_path / "ours")
+        own_directory(ours / "kept")
+        (theirs / "link").symlink_to(ours)
+        open_directory(theirs / "link" / "kept").close()
+        os.chown(theirs, 12345, 12345)
+        with pytest.raises(UnsafePlace, match="a directory above it belongs to uid 12345"):
+            open_directory(theirs / "link" / "kept")
+
+    @root_only
+    @pytest.mark.parametrize(
+        ("caller", "taken"),
+        [
+            ("12345", True), ("12346", False), ("", False), ("+12345", False), (" 12345", False),
+            ("12345\n", False), ("012345", False), ("12_345", False), ("１２３４５", False), ("0x3039", False),
+        ],
+    )  # fmt: skip
+    def test_below_a_directory_of_who_called_sudo(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caller: str, taken: bool
+    ) -> None:
+        above = own_directory(tmp_path / "above")
+        path = own_directory(above / "kept")
+        os.chown(above, 12345, 12345)
+        monkeypatch.setenv("SUDO_UID", caller)
+        if taken:
+            open_directory(path).close()
+            os.chown(path, 12345, 12345)  # the directory itself must be ours all the same
+        with pytest.raises(UnsafePlace, match="belongs to uid 12345"):
+            open_directory(path)
+
+    def test_who_called_sudo_counts_for_root_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SUDO_UID", "12345")
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+        assert durable._trusted_users() == {0, 12345}
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        assert durable._trusted_users() == {0, 1000}
+
     def test_cannot_be_opened(self, tmp_path: Path) -> None:
         with pytest.raises(NotDurable, match="File name too long"):
             open_directory(tmp_path / ("x" * 300))

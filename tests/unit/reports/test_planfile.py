@@ -68,6 +68,7 @@ def asked(plan: DeletionPlan, key: bytes, **other: Any) -> Expectation:
     """Ask what the plan expects; everything is as in the plan but for what is named."""
     settings: dict[str, Any] = {
         "cluster_id": plan.source.cluster_id,
+        "revision": plan.source.revision,
         "etcd_prefix": "/registry",
         "config_sha256": CONFIGURATION.sha256,
         "assumed_release": "",
@@ -160,7 +161,6 @@ def test_a_plan_of_the_version_before_with_another_shape_is_no_plan(before: Path
         ({"now": NOON + timedelta(minutes=15, seconds=1)}, "the plan is 15 minutes old; it holds for 15"),
         ({"now": NOON + timedelta(hours=2)}, "the plan is 120 minutes old; it holds for 15"),
         ({"now": NOON - timedelta(seconds=1)}, "the plan is from the future (2026-03-01T12:00:00Z)"),
-        ({"cluster_id": "abc"}, "this one is abc"),
         ({"etcd_prefix": "/registry2/"}, "the plan is of keys below /registry, and here they are below /registry2/"),
         ({"config_sha256": "sha256:00"}, "another encryption configuration"),
         ({"config_sha256": ""}, "another encryption configuration"),
@@ -174,6 +174,28 @@ def test_a_plan_does_not_fit_elsewhere_or_later(
     error = refused(load_plan(path), value.key, **other)
     assert reason in error.message
     assert error.hint == "make a new plan: etcdfix plan AGAIN"
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"), [({"cluster_id": "abc"}, "this one is abc"), ({"revision": 1}, "this one is at 1")]
+)
+def test_a_plan_of_another_etcd(made: tuple[Path, StoredValue], other: dict[str, Any], reason: str) -> None:
+    """It may be accepted where the plan names the cluster, which the live read then has to be of."""
+    path, value = made
+    plan, accepted = load_plan(path), (f"--declare-key-lost {LOST}", "--accept-other-cluster-id")
+    with pytest.raises(RefusedByRule, match=reason) as caught:
+        asked(plan, value.key, **other)
+    assert caught.value.rule == Rule.OTHER_CLUSTER_ID
+    assert "etcdfix plan AGAIN; " in caught.value.hint
+    assert "--accept-other-cluster-id" in caught.value.hint
+    assert asked(plan, value.key, flags=accepted, **other)
+    nameless = rewritten(path, lambda _: {"kube_system_uid": None})
+    assert reason in refused(nameless, value.key, flags=accepted, **other).message
+
+
+def test_a_revision_that_is_not_known_says_nothing(made: tuple[Path, StoredValue]) -> None:
+    path, value = made
+    assert asked(load_plan(path), value.key, revision=0)
 
 
 def test_a_slash_at_the_end_of_a_prefix_does_not_matter(made: tuple[Path, StoredValue]) -> None:

@@ -120,7 +120,8 @@ def test_log_that_cannot_be_looked_for(registry: Registry) -> None:
 def test_what_we_wrote_is_shown_as_such(registry: Registry) -> None:
     backup = registry.deleted()
     key = registry.put("shop/broken", b"k8s:enc:aescbc:v1:key1:other")
-    _run(registry, Candidate.of_backup(backup), [], replace_mod_revision=registry.mod_revision(key))
+    there = registry.mod_revision(key)
+    _run(registry, Candidate.of_backup(backup), [], replace_mod_revision=there, unknown_uid=True)
     shown: list[RestorePreview] = []
     candidate = Candidate.of_backup(registry.kept()[-1])
     _run(registry, candidate, shown, replace_mod_revision=registry.mod_revision(key), dry_run=True)
@@ -144,6 +145,7 @@ def test_what_is_replaced_is_kept_with_what_is_known_of_it(registry: Registry, k
         [],
         confirmer=confirmer,
         replace_mod_revision=registry.mod_revision(key),
+        unknown_uid=True,
         accepted=Acceptances(unknown_cluster=True),
     )
     assert confirmer.asked == [key]  # and no lost key: none was declared
@@ -213,7 +215,14 @@ def test_default_directory_must_last_where_something_goes_there(
         return
     registry.put("shop/broken", b"k8s:enc:aescbc:v1:key1:other")
     with registry.untouched(), pytest.raises(UnsafePlace, match="the default directory will not do"):
-        _run(registry, candidate, shown, record_paths=places, replace_mod_revision=registry.mod_revision(key))
+        _run(
+            registry,
+            candidate,
+            shown,
+            record_paths=places,
+            replace_mod_revision=registry.mod_revision(key),
+            unknown_uid=True,
+        )
     assert shown == []
 
 
@@ -243,6 +252,7 @@ def test_lost_key_of_what_is_replaced_is_asked_for(registry: Registry) -> None:
             [],
             confirmer=confirmer,
             replace_mod_revision=registry.mod_revision(key),
+            unknown_uid=True,
             accepted=Acceptances(key_lost="aescbc/v1/key2", no_api_server=True),
         )
     assert confirmer.asked == ["aescbc/v1/key2"]
@@ -282,7 +292,8 @@ def test_members_are_asked_before_what_we_wrote_goes(
 ) -> None:
     backup = registry.deleted()
     key = registry.put("shop/broken", b"k8s:enc:aescbc:v1:key1:other")
-    _run(registry, Candidate.of_backup(backup), [], replace_mod_revision=registry.mod_revision(key))
+    there = registry.mod_revision(key)
+    _run(registry, Candidate.of_backup(backup), [], replace_mod_revision=there, unknown_uid=True)
     candidate = Candidate.of_backup(registry.kept()[-1])
 
     def survey(client: EtcdClient, asked: bytes) -> MemberSurvey:

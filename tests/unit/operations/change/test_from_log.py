@@ -151,3 +151,28 @@ def test_the_last_of_one_entry() -> None:
     """One transaction may write a key twice; what is stored then is the later one."""
     first, second = write(4, WHOLE), write(4, OF_ANOTHER, operation=1)
     assert from_log._of_entry(KEY, DIRECTORY, 4, [first, second], "") is second
+
+
+LIKELY, CERTAIN = Confidence.LIKELY, Confidence.CERTAIN
+
+
+@pytest.mark.parametrize(
+    ("later", "deleted_at"),
+    [
+        ([write(6, None)], 106),
+        ([write(6, b"damaged"), write(7, None)], 107),
+        ([write(6, None, kind=WriteKind.LEASE_REVOCATION)], 106),
+        ([], 0),  # the log ends before the deletion
+        ([write(6, b"newer")], 0),
+        ([write(6, None, LIKELY, mod_revision=106)], 0),
+        ([write(6, b"perhaps", LIKELY), write(7, None)], 0),
+        ([write(6, None), write(7, b"another life", create_revision=107), write(8, None)], 0),
+        ([write(6, None), write(7, b"perhaps another life", Confidence.POSSIBLE)], 0),
+        ([write(6, b"another life", create_revision=106), write(7, None)], 0),
+    ],
+)
+def test_the_end_of_the_last_life(later: list[LoggedWrite], deleted_at: int) -> None:
+    chosen = write(5, b"whole")
+    assert from_log._deleted_at([write(4, b"before"), chosen, *later], chosen) == deleted_at
+    unsure = write(5, b"whole", LIKELY)
+    assert from_log._deleted_at([unsure, *later], unsure) == 0

@@ -54,7 +54,13 @@ def item(
         cluster=ClusterIdentity.by_uid(uid),
     )
     return SimpleNamespace(
-        intent=intent, result=result, detail="seen", header_revision=7, warnings=(), record=None
+        intent=intent,
+        result=result,
+        detail="seen",
+        header_revision=7,
+        warnings=(),
+        record=None,
+        other_etcd="",
     )
 
 

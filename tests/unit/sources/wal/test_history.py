@@ -214,3 +214,34 @@ def test_a_copy_that_went_its_own_way_is_not_believed_for_the_database_beside_it
         OPEN.callback(found.close)
         for one in all_writes(found):
             assert one.entry_index <= fork or one.confidence is Confidence.POSSIBLE
+
+
+def test_how_far_every_write_stands_in_the_log(tmp_path: Path) -> None:
+    """Up to the newest write that is stored as the log has it, across no gap, and behind a known state alone."""
+    etcd = ModelEtcd()
+    etcd.update(b"/registry/secrets/a/b", b"one")
+    first = etcd.log.index
+    for _ in range(3):
+        busy(etcd)
+        etcd.log.commit()
+        etcd.log.cut()
+    busy(etcd)
+    last = etcd.log.index
+    whole = history(etcd, tmp_path)
+    revision = etcd.store().describe().revision
+    assert whole.agreed_until(first) == revision
+    assert whole.agreed_until(last) in {0, revision}
+    assert whole.agreed_until(last + 1) == 0
+    files = sorted((tmp_path / "wal").glob("*.wal"))
+    assert len(files) == 4
+    files[2].unlink()
+    gapped = opened(tmp_path / "wal").history(etcd.store())
+    OPEN.callback(gapped.close)
+    assert list(gapped.writes(b"/registry/secrets/a/b"))
+    assert gapped.agreed_until(first) == 0
+    other = ModelEtcd()
+    busy(other, 50)
+    other.log.commit()
+    other.log.cut()
+    busy(other)
+    assert history(other, tmp_path / "other", keep=1).agreed_until(other.log.index - 5) == 0

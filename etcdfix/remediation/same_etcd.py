@@ -1,0 +1,164 @@
+"""Is this the etcd that a record is about, or one that only shares its past?
+
+An etcd that was restored from another one's snapshot has the same kube-system, with the same uid. So what a record says
+is held against what answers here: etcd's cluster id, which a restore makes anew; the revision, which only grows; and,
+as long as etcd keeps it, how the key stood at the revisions that the record names. A copied data directory keeps the
+cluster id too: then only the revision and the key can tell.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from etcdfix.errors import RefusedByRule, RevisionCompacted
+from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.remediation.audit.record import Intent
+from etcdfix.remediation.backup.file import BackupContent, digest
+from etcdfix.remediation.datastore import Datastore
+from etcdfix.remediation.preflight.members import KeyReading
+from etcdfix.rules import Rule, refuse
+from etcdfix.storagekey import display
+
+ACCEPT: Final = "--accept-other-cluster-id"
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """How a record says that a key stood in its etcd.
+
+    Attributes:
+        key: Complete etcd key.
+        mod_revision: Of its value; 0 where nothing was there.
+        value_sha256: Of that value; "" for unknown.
+        revision: To which that etcd had come.
+        cluster_id: Of the etcd that held the key, lower-case hex; "" for unknown.
+        identity: Of the cluster, with the id of the etcd that holds kube-system.
+        deleted_at: The transaction at this revision deleted the key; 0 where the record does not say so.
+    """
+
+    key: bytes
+    mod_revision: int
+    value_sha256: str
+    revision: int
+    cluster_id: str
+    identity: ClusterIdentity
+    deleted_at: int = 0
+
+    @classmethod
+    def of_backup(cls, content: BackupContent, *, deleted_at: int = 0) -> Recorded:
+        """Return what a backup says."""
+        return cls(
+            key=content.key_base64,
+            mod_revision=content.mod_revision,
+            value_sha256=content.value_sha256,
+            revision=max(content.cluster.header_revision, deleted_at),
+            cluster_id=content.cluster.cluster_id,
+            identity=content.cluster.named,
+            deleted_at=deleted_at,
+        )
+
+    @classmethod
+    def of_intent(cls, intent: Intent, *, cluster_id: str = "") -> Recorded:
+        """Return what an intent says; ``cluster_id`` is what its backup says."""
+        return cls(
+            key=intent.subject.key,
+            mod_revision=intent.subject.mod_revision,
+            value_sha256=intent.value_sha256,
+            revision=intent.header_revision,
+            cluster_id=cluster_id,
+            identity=intent.cluster,
+        )
+
+
+class Held(NamedTuple):
+    """What came of holding a record against the history of an etcd.
+
+    Attributes:
+        contradiction: Why this is another etcd, a clause; "" where nothing says so.
+        unseen: What could not be compared because it is compacted, a sentence; "" for nothing.
+    """
+
+    contradiction: str = ""
+    unseen: str = ""
+
+
+def differing_id(recorded: Recorded, identity: ClusterIdentity, reading: KeyReading) -> str:
+    """Say that the cluster ids differ, a clause; "" where they do not, or one of them is not known.
+
+    Args:
+        recorded: What the record says.
+        identity: Of the cluster that answers here.
+        reading: The linearizable read of the key.
+    """
+    there, here = recorded.cluster_id, f"{reading.cluster_id:x}"
+    if recorded.identity.has_other_id(identity):
+        there, here = recorded.identity.cluster_id, identity.cluster_id
+    unknown = {"", "0"}  # no etcd has the id 0
+    differ = there != here and not unknown & {there, here}
+    return f"its etcd has the cluster id {there}, and this one has {here}" if differ else ""
+
+
+def hold_against_history(now: Datastore, recorded: Recorded, reading: KeyReading) -> Held:
+    """Hold a record against the revisions of an etcd.
+
+    Args:
+        now: What stands here; it is asked about earlier revisions of the key, too.
+        recorded: What the record says.
+        reading: The linearizable read of the key.
+
+    Raises:
+        SourceError: etcd could not be asked.
+    """
+    reached, present = max(recorded.revision, recorded.mod_revision), reading.stored
+    if reading.revision < reached:
+        return Held(f"its etcd had come to revision {reached}, and this one is at {reading.revision}")
+    asked = [(recorded.mod_revision, True)] if recorded.mod_revision else []
+    if recorded.deleted_at:
+        asked = [(recorded.deleted_at, False), (recorded.deleted_at - 1, True), *asked]
+    unseen = ""
+    for revision, stood in asked:
+        try:
+            is_present = present is not None and present.mod_revision == revision
+            found = present if is_present else now.read_at(recorded.key, revision)
+        except RevisionCompacted:
+            unseen = (
+                unseen
+                or f"revision {asked[0][0]} is compacted, so it cannot be seen whether this is its etcd"
+            )
+            continue
+        if not (_is_recorded(found, recorded) if stood else found is None):
+            return Held(f"{display(recorded.key)} {_stood(found, recorded)} at revision {revision} here")
+    # What the newest of them shows, no compaction of an earlier one takes away.
+    return Held(unseen=unseen)
+
+
+def other_etcd(what: str, why: str) -> RefusedByRule:
+    """Return the refusal to raise for a record of another etcd.
+
+    Args:
+        what: What the record is, as the subject of a sentence.
+        why: What tells.
+    """
+    return refuse(
+        Rule.OTHER_CLUSTER_ID,
+        f"{what} is of another etcd: {why}",
+        hint="name its etcd with --endpoints; if this one was made from its snapshot or its data, and is to take its "
+        f"place: {ACCEPT}",
+    )
+
+
+def _is_recorded(found: StoredValue | None, recorded: Recorded) -> bool:
+    return (
+        found is not None
+        and found.mod_revision == recorded.mod_revision
+        and recorded.value_sha256 in {"", digest(found.value)}
+    )
+
+
+def _stood(found: StoredValue | None, recorded: Recorded) -> str:
+    if found is None:
+        return "was not there"
+    if found.mod_revision == recorded.mod_revision:
+        return "had other bytes" if not _is_recorded(found, recorded) else "was still there"
+    return f"stood at mod_revision {found.mod_revision}"

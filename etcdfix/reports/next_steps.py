@@ -206,7 +206,9 @@ def next_for_undetermined(
     for cause, (action, note) in KMS_ADVICE.items():
         if cause in causes:
             shown = ["--reveal-key-ids"] if cause is Cause.KMS_KEY_UNKNOWN else []
-            return Remedy(action, again.scan_of([*words, *shown]), note)
+            # Only what else its plugin opens shows what an answer is worth.
+            scope = [] if cause is Cause.KMS_UNPROVEN else words
+            return Remedy(action, again.scan_of([*scope, *shown]), note)
     if not causes:
         return None
     if example is not None:

@@ -360,6 +360,15 @@ class OpenedSpans:
                 known = Neighbours.SAME_KEY
         return known
 
+    def opens(self, rule: str, transformer: str) -> bool:
+        """Say whether anything opened under a name of a key, whatever its bytes or its KMS key id."""
+        return any(
+            place[0] == transformer and span.last > 0
+            for (of, _), found in self._places.items()
+            if of == rule
+            for place, span in found.items()
+        )
+
     def opened(self, keys: Iterable[KeyName]) -> bool:
         """Say whether anything opened under one of the keys."""
         return any(

@@ -18,7 +18,13 @@ from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, Envelope, parse_envelope
 from etcdfix.encryption.kms.envelopes import KMSPending
-from etcdfix.encryption.repairs import is_never_near, nearly_behind_plugin, unsearched
+from etcdfix.encryption.repairs import (
+    cbc_size,
+    is_never_near,
+    misspelt_prefix,
+    nearly_behind_plugin,
+    unsearched,
+)
 from etcdfix.encryption.same_look import SameLook
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.errors import DecodeError
@@ -634,6 +640,20 @@ class Examiner:
         if found.verdict.outcome not in _UNREAD or not reader.owner_known or reader.transformers is None:
             return ""
         return nearly_behind_plugin(found.stored.value, reader.transformers)
+
+    def misspelt_prefix(self, found: Examination) -> bytes:
+        """Return the prefix of a failing value that is one bit off that of a key of its rule; b"" for none."""
+        own = self.readers.reader_for(found.stored.key).transformers
+        return (
+            misspelt_prefix(found.stored.value, own)
+            if own is not None and found.verdict.outcome in FAILED
+            else b""
+        )
+
+    def cbc_size(self, found: Examination) -> int:
+        """Return the size of a failing value's body that no tag protects; 0 where one does, or none is encrypted."""
+        own = self.readers.reader_for(found.stored.key).transformers
+        return cbc_size(found.stored.value, own) if own is not None and found.verdict.outcome in FAILED else 0
 
     def _name_warnings(self, reader: ResourceReader, key: bytes) -> tuple[Evidence, ...]:
         """Say of a key that no resource claims that one bit of its name may have changed."""

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Protocol, Self, TypeVar
 
 import msgspec
 
+from etcdfix.encryption.cipher import difference
 from etcdfix.encryption.kms.envelopes import KMSPending
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner
@@ -51,6 +52,8 @@ _BEHIND_PLUGIN = frozenset(
 )
 # In a scan so many values of one encryption key are searched for damage; the search can take a second for a large one.
 MOST_SEARCHED = 1_000
+# So few that a key which opens nothing may yet be the right one: more of them are not damaged all at once.
+_FEW = 3
 # So many values are asked about ahead of the one whose answer is awaited.
 _WINDOW = 512
 _WINDOW_BYTES = 8 << 20
@@ -143,7 +146,7 @@ def examine_all(
     *,
     plain: TakePlain | None = None,
     helpers: Helpers | None = None,
-    target: bytes = b"",
+    targets: Collection[bytes] = (),
     progress: Progress = no_progress,
     whole: bool = False,
     beyond: Beyond | None = None,
@@ -157,7 +160,7 @@ def examine_all(
         plain: Takes what is plain, as counts, once a page and for what waited; None where the consumer takes that too.
         helpers: Take the first look; the consumer takes what is plain as counts, or what they draw out of each value.
             None where this process looks.
-        target: Etcd key of a value that is searched for damage in any case; b"" for none.
+        targets: Etcd keys of values that are searched for damage in any case.
         progress: Counts the values for a display, and those that waited.
         whole: A part is of no use: an interruption, or a source that is lost midway, is raised.
         beyond: Looked at before what waits is judged; no consumer sees them.
@@ -167,7 +170,7 @@ def examine_all(
     """
     seen = False
     looks = helpers.looks if helpers is not None else partial(_looks_here, examiner)
-    with Examining(examiner, target=target) as run:
+    with Examining(examiner, targets=targets) as run:
         view = View(examiner, run)
 
         def first() -> None:
@@ -350,20 +353,25 @@ class Examining:
 
     Args:
         examiner: Says what each value is.
-        target: Etcd key of a value that is searched for damage in any case; b"" for none.
+        targets: Etcd keys of values that are searched for damage in any case.
     """
 
-    def __init__(self, examiner: Examiner, *, target: bytes = b"") -> None:
+    def __init__(self, examiner: Examiner, *, targets: Collection[bytes] = ()) -> None:
         examiner.start_over()  # a value from a file or of another member must not speak for those of this run
+        self._examiner = examiner
         self._examine = examiner.examine
         self._examine_each = examiner.examine_each
         self._plugin_to_ask = examiner.plugin_to_ask
         self._opened = examiner.readers.opened
         self._plugins = examiner.plugins
-        self._target = target
+        self._targets = targets
         if examiner.kept is not None:
-            examiner.kept.targets = (target,)
+            examiner.kept.targets = targets
         self._searched: Counter[KeyName] = Counter()
+        # How many values wait, by the encryption key that may not be the right one.
+        self._open: Counter[KeyName] = Counter()
+        # How many begin in the same way, where that is a known prefix but for one bit.
+        self._misspelt: Counter[bytes] = Counter()
         # Settled values that were put aside for a search alone; what is past its limit would only take up room.
         self._kept: Counter[KeyName] = Counter()
         self._waiting = Spool(StoredValue)
@@ -447,17 +455,43 @@ class Examining:
         for look in looks:
             with _counting(_uncounted) as counts:
                 for stored, found in look(counts):
+                    if not isinstance(found, KMSPending):
+                        self._note_prefix(found)
                     pending = isinstance(found, KMSPending) or found.verdict.cause is Cause.KMS_UNREACHABLE
                     if pending and self._plugins is not None and not self._plugins.over:
                         self._put_aside(self._waiting.append, stored, stored)
 
     def _is_open(self, found: Examination) -> bool:
         """Say whether a value waits: more may be found, a repair too, or a search is due since it is the target."""
-        if not found.verdict.settled or found.stored.key == self._target:
+        alone = self._note_prefix(found)
+        self._open.update(() if found.verdict.settled else found.encryption_keys)
+        if not found.verdict.settled or found.stored.key in self._targets or alone:
             return True
         keys = self._to_be_repaired(found)
         self._kept.update(keys)
         return bool(keys) and all(self._kept[key] <= MOST_SEARCHED for key in keys)
+
+    def _note_prefix(self, found: Examination) -> bool:
+        """Count a value whose prefix is one bit off that of a key; say whether no other one has begun so yet."""
+        prefix = self._examiner.misspelt_prefix(found)
+        if not prefix:
+            return False
+        self._misspelt[prefix] += 1
+        return self._misspelt[prefix] == 1
+
+    def _with_prefix(self, found: Examination) -> Examination:
+        """Add the repair of a prefix that no other value has, of a key that opens others under the prefix next to it.
+
+        Of many with that prefix, or of a key that opens nothing, it is the configuration that is wrong.
+        """
+        prefix = self._examiner.misspelt_prefix(found) if found.repair is None else b""
+        if not prefix or self._misspelt[prefix] != 1:
+            return found
+        search = self._examiner.search_repair(found)
+        if search.repaired is None or not self._opened.opens(found.rule, search.repaired.transformer):
+            return found
+        bits = int.from_bytes(difference(search.value[: len(prefix)], prefix)).bit_count()
+        return msgspec.structs.replace(found, repair=search.repair) if bits == 1 else found
 
     def _to_be_repaired(self, found: Examination) -> tuple[KeyName, ...]:
         """Return the keys under which a search for a tag's proof counts; none where the stored bytes stay as they are.
@@ -551,14 +585,15 @@ class Examining:
         Where an envelope is damaged, nothing is known of the key that it names; others tell which it was.
         """
         verdict = found.verdict
-        if found.stored.key == self._target:
+        if found.stored.key in self._targets:
             return verdict.outcome in FAILED or verdict.outcome is Outcome.UNDETERMINED
         keys = self._to_be_repaired(found)
         if verdict.settled and not keys:
             return False
         if not keys:
             keys = found.encryption_keys
-            if not self._is_key_right(found) and verdict.cause is not Cause.KMS_ENVELOPE_DAMAGED:
+            right = self._is_key_right(found) or self._are_few(keys)
+            if not right and verdict.cause is not Cause.KMS_ENVELOPE_DAMAGED:
                 return False
         self._searched.update(keys)
         return all(self._searched[key] <= MOST_SEARCHED for key in keys)
@@ -568,7 +603,7 @@ class Examining:
 
         Where no plugin is asked, all of a kind are of one answer: which keys are right is known, and stays so.
         """
-        if found.stored.key == self._target:
+        if found.stored.key in self._targets:
             return True
         if self._plugins is not None or spool.kind is None:
             return self._may_change_alone(found)
@@ -579,7 +614,15 @@ class Examining:
         return known
 
     def _may_change_alone(self, found: Examination) -> bool:
-        return bool(self._to_be_repaired(found)) or _behind_plugin(found) or self._is_key_right(found)
+        if self._to_be_repaired(found) or _behind_plugin(found) or self._is_key_right(found):
+            return True
+        if self._are_few(found.encryption_keys):
+            return True
+        return bool(self._examiner.misspelt_prefix(found))
+
+    def _are_few(self, keys: Collection[KeyName]) -> bool:
+        """Say whether so few values wait for what an encryption key opens that each can be searched for damage."""
+        return all(self._open[key] <= _FEW for key in keys)
 
     def _is_key_right(self, found: Examination) -> bool:
         """Say whether the value's encryption key is there: it opens other values, or a look at this one showed it."""
@@ -608,7 +651,9 @@ class Examining:
 
     def _wait_and_search(self, stored: StoredValue) -> Examination:
         found = self._wait(stored)
-        return self._examine(stored, thorough=True) if self._is_worth_a_search(found) else found
+        return self._with_prefix(
+            self._examine(stored, thorough=True) if self._is_worth_a_search(found) else found
+        )
 
     def _fill_window(self) -> bool:
         """Take values from the file and let their data keys be asked for; say whether any value is left."""

@@ -103,7 +103,9 @@ def find_repair(
 
 
 def unasked(search: RepairSearch, cause: Cause | None) -> RepairSearch:
-    """Return what of a search is told unasked: no prefix where the configuration may be what differs.
+    """Return what of a search is told of one value by itself: no prefix where the configuration may be what differs.
+
+    What others come to may tell more: see :class:`~etcdfix.examine_all.Examining`.
 
     Args:
         search: The search.

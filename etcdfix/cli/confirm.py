@@ -37,18 +37,18 @@ class Terminal:
         """Have the key typed back; without a terminal only ``--yes`` confirms."""
         if self._yes:
             return True
-        return _is_terminal() and _typed_back("the key", safe_text(display(key)))
+        return is_terminal() and _typed_back("the key", safe_text(display(key)))
 
     def confirm_number(self, number: int) -> bool:
         """Have the number of files typed back that are to be removed; without a terminal only ``--yes`` confirms."""
-        return self._yes or (_is_terminal() and _typed_back("their number", str(number)))
+        return self._yes or (is_terminal() and _typed_back("their number", str(number)))
 
     def confirm_count(self, group: str, number: int) -> bool:
         """Have the number of objects of a group typed back; without a terminal only ``--confirm-count`` confirms."""
         given = self._counts.get(group)
         if given is not None:
             return given == number
-        return _is_terminal() and _typed_back(f"the number of {group}", str(number))
+        return is_terminal() and _typed_back(f"the number of {group}", str(number))
 
     def counted_besides(self, groups: Container[str]) -> Mapping[str, int]:
         """Return what was counted of other groups than these, where it was any."""
@@ -58,7 +58,7 @@ class Terminal:
         """Have the key of a protected object typed back; without a terminal only ``--confirm-protected`` confirms."""
         if key in self._protected:
             return True
-        return _is_terminal() and _typed_back("the key of this protected object", safe_text(display(key)))
+        return is_terminal() and _typed_back("the key of this protected object", safe_text(display(key)))
 
     def confirm_lost(self, declared: str) -> bool:
         """Have the lost key's name typed back, whatever ``--yes`` says.
@@ -66,12 +66,13 @@ class Terminal:
         Without a terminal its value on the command line stands for that: the checks before have compared it with the
         transformer, letter by letter.
         """
-        if not _is_terminal():
+        if not is_terminal():
             return True
         return _typed_back("the name of the key that is lost for ever", safe_text(declared))
 
 
-def _is_terminal() -> bool:
+def is_terminal() -> bool:
+    """Say whether somebody can type an answer."""
     return sys.stdin is not None and sys.stdin.isatty()  # None where the shell closed it: <&-
 
 

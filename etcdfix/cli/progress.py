@@ -11,6 +11,7 @@ from etcdfix.cli.output import HABITS, say
 from etcdfix.examine_all import WAITING
 from etcdfix.sources.pages import Page
 from etcdfix.text.notes import Note
+from etcdfix.text.words import counted
 
 if TYPE_CHECKING:
     from etcdfix.examine_all import Progress
@@ -79,7 +80,7 @@ def progress_of(source: Source) -> Progress:
             estimate = source.estimate() if _is_shown() else 0
             return with_progress(items, estimate=estimate, label=label)
         if estimate and label == WAITING and _is_shown():
-            say(Note(f"{estimate} values wait for a KMS plugin, or for what other values show"))
+            say(Note(f"checking {counted(estimate, 'value')} a second time, now that all others were read"))
         return with_progress(items, estimate=estimate, label=label, every=8)
 
     return progress

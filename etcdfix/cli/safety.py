@@ -13,6 +13,7 @@ import click
 from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.anchor import anchor_option
 from etcdfix.cli.completing import transformers
+from etcdfix.cli.confirm import is_terminal
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import FILE, option_group
 from etcdfix.errors import ConfigurationError
@@ -244,6 +245,7 @@ def acceptances(options: dict[str, Any]) -> Acceptances:
         risks=tuple(map(AcceptRisk, options.get("accept_risks") or ())),
         key_lost=options.get("key_lost") or "",
         no_api_server=bool(options.get("accept_no_api_server")),
+        at_terminal=is_terminal(),
     )
 
 

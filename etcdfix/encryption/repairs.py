@@ -151,6 +151,16 @@ def nearly_behind_plugin(data: bytes, own: ResourceTransformers) -> str:
     return next((near.key.transformer for near in found), "")
 
 
+def misspelt_prefix(data: bytes, own: ResourceTransformers) -> bytes:
+    """Return the prefix of a value, name included, that is one bit off that of a key of its rule; else b""."""
+    return next((data[: len(near.wrong)] for near in _near(data, own) if near.bits == 1), b"")
+
+
+def cbc_size(data: bytes, own: ResourceTransformers) -> int:
+    """Return the size of a body that may be under AES-CBC, so that no tag tells where a bit flipped; 0 for none."""
+    return max((len(data) - start for start, _ in _under_cbc(data, own)), default=0)
+
+
 def rewrites(
     data: bytes, etcd_key: bytes, own: ResourceTransformers, structures: Structures
 ) -> Iterator[Rewrite]:

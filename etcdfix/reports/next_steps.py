@@ -8,6 +8,7 @@ import msgspec
 
 from etcdfix.reports.model import KMSPluginSummary, KMSSummary, Remedy, Summary, TransformerSummary
 from etcdfix.reports.remedies import KMS_ADVICE, with_configuration
+from etcdfix.reports.tally import OTHERS
 from etcdfix.reports.ways import Way, WayKind
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
@@ -216,7 +217,9 @@ def next_for_undetermined(
     for cause, (action, note) in KMS_ADVICE.items():
         if cause in causes:
             shown = ["--reveal-key-ids"] if cause is Cause.KMS_KEY_UNKNOWN else []
-            return Remedy(action, again.scan_of([*words, *shown]), note)
+            # Only what else its plugin opens shows what an answer is worth.
+            scope = [] if cause is Cause.KMS_UNPROVEN else words
+            return Remedy(action, again.scan_of([*scope, *shown]), note)
     if not causes:
         return None
     if example is not None:
@@ -254,6 +257,17 @@ def undetermined_problem(summary: Summary) -> str:
 def plugin_problems(kms: KMSSummary | None) -> list[str]:
     """Return those of :func:`plugin_troubles` that leave values undetermined: an unhealthy plugin may still answer."""
     return [_trouble(plugin) for plugin in _troubled(kms) if plugin.state != "unhealthy"]
+
+
+def awaited_plugins(summary: Summary) -> KMSSummary | None:
+    """Return the plugins for which something that was looked at waits; a value may also wait for its definition."""
+    kms = summary.kms
+    if kms is None or any(c.cause == Cause.OWNER_UNKNOWN for c in summary.by_cause):
+        return kms
+    awaited = {entry.transformer for entry in summary.by_transformer if entry.undetermined}
+    if OTHERS in awaited:
+        return kms
+    return msgspec.structs.replace(kms, plugins=[one for one in kms.plugins if one.transformer in awaited])
 
 
 def _troubled(kms: KMSSummary | None) -> list[KMSPluginSummary]:

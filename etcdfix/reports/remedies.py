@@ -170,15 +170,15 @@ def ways_out(
     if cause is None or verdict.outcome in {Outcome.READABLE, Outcome.NOT_AN_OBJECT}:
         return []
     if verdict.outcome is Outcome.UNDETERMINED:
-        return [*_undetermined(cause, found, again), *_repairs(found, again, breaking=breaking)]
+        return [*_repairs(found, again, breaking=breaking), *_undetermined(cause, found, again)]
     if verdict.outcome is Outcome.INCONSISTENT:
         return [Way(remedy) for remedy in _inconsistent(found, cause, again)]
-    ways = [Way(remedy) for remedy in _cures(found, cause, again)]
+    ways = list(_repairs(found, again, breaking=breaking))
+    ways += [Way(remedy) for remedy in _cures(found, cause, again)]
     if readable is not None:
         ways.append(readable_way(found, readable, again, breaking=breaking))
     if cause in _MAY_BE_CACHED:
         ways += _from_memory(found, again, lost=cause in LOST_KEY)
-    ways += _repairs(found, again, breaking=breaking)
     ways += _other_sources(found, cause, again)
     if cause in {Cause.ALLOCATOR_DAMAGED, Cause.ENVELOPE_DAMAGED}:
         return ways
@@ -235,9 +235,11 @@ def _cures(found: Examination, cause: Cause, again: RepeatedOptions) -> Iterator
         yield recovered
     if found.verdict.two_writers:
         yield from two_writers(again, key_arguments(found.stored.key))
-    configuration = configuration_remedy(
-        cause, found.transformer, again.scan(found.stored.key, reading=again.with_configuration)
-    )
+    reading = again.with_configuration
+    # What a plugin says of one value is proven by what it does for others.
+    everything = cause in _OTHER_BYTES and found.transformer.startswith("kms/")
+    command = again.scan_of(reading=reading) if everything else again.scan(found.stored.key, reading=reading)
+    configuration = configuration_remedy(cause, found.transformer, command)
     if configuration is not None:
         yield configuration
     if cause is Cause.VALUE_MOVED:
@@ -283,22 +285,27 @@ _PROOFS = {
 
 
 def _repairs(found: Examination, again: RepeatedOptions, *, breaking: bool) -> Iterator[Way]:
-    """Yield how the stored bytes are put right, where that is known."""
+    way = repair_way(found, again, breaking=breaking)
+    if way is not None:
+        yield way
+
+
+def repair_way(found: Examination, again: RepeatedOptions, *, breaking: bool = False) -> Way | None:
+    """Return how the stored bytes are put right; None where that is not known."""
     repair = found.repair
     if repair is None:
-        return
+        return None
     if again.of_kine:
         kept = Remedy(
             f"Keep it: {_UNDONE[repair.kind]}, and it reads; {_PROOFS[repair.proof]}",
             again.save_snapshot("kept.db"),
             f"{repair.words[0].upper()}{repair.words[1:]}. {NOT_TO_KINE}",
         )
-        yield Way(kept, WayKind.SAVE)
-        return
+        return Way(kept, WayKind.SAVE)
     risks = repair_risks(found, repair, breaking=breaking)
     granted = "" if again.told_of_encryption else GRANTED
     accepts = f"It accepts what must be accepted: {', '.join(risks)}. " if risks else ""
-    yield Way(
+    return Way(
         Remedy(
             f"Repair it: {_UNDONE[repair.kind]}, {_PROOFS[repair.proof]}; a dry run first",
             again.repair(found.stored.key, risks),
@@ -503,7 +510,8 @@ def _undetermined(cause: Cause, found: Examination, again: RepeatedOptions) -> l
         return [*ways, Way(recovered)] if recovered is not None else ways
     if cause in KMS_ADVICE:
         action, note = KMS_ADVICE[cause]
-        return [*_from_memory(found, again, lost=False), Way(Remedy(action, again.scan(key), note))]
+        command = again.scan_of() if cause is Cause.KMS_UNPROVEN else again.scan(key)
+        return [*_from_memory(found, again, lost=False), Way(Remedy(action, command, note))]
     return [
         Way(
             Remedy(

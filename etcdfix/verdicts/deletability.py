@@ -189,9 +189,13 @@ def risks_of(found: Examination) -> tuple[AcceptRisk, ...]:
     return tuple(risks)
 
 
+_WHOLE_BELOW: Final = frozenset({RepairKind.TEXT_MODE, RepairKind.PREFIX, RepairKind.NAME})
+"""What lies below these is as it was written: a whole object comes out, though no tag proves it."""
+
+
 def is_repairable(found: Examination) -> bool:
     """Say whether a tag proves a repair of a value, or a fixed undo makes it read."""
-    return found.repair is not None and (found.repair.proven or found.repair.kind is RepairKind.TEXT_MODE)
+    return found.repair is not None and (found.repair.proven or found.repair.kind in _WHOLE_BELOW)
 
 
 def key_may_be_lost(found: Examination) -> bool:

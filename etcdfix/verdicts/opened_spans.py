@@ -39,8 +39,15 @@ class OpenedSpan:
     """
 
     __slots__ = (
-        "elsewhere", "failing", "first", "first_unfitting", "key_fingerprints", "last", "newest", "unbound",
-    )  # fmt: skip
+        "elsewhere",
+        "failing",
+        "first",
+        "first_unfitting",
+        "key_fingerprints",
+        "last",
+        "newest",
+        "unbound",
+    )
 
     def __init__(self, key_fingerprints: tuple[str, ...] = ()) -> None:
         self.key_fingerprints = key_fingerprints
@@ -220,6 +227,15 @@ class OpenedSpans:
         if copied or first >= mod_revision or len(_newest(spans)) < _ENOUGH:
             return OwnKey.ANOTHER_OPENS
         return OwnKey.OTHERS_OPEN
+
+    def opens(self, rule: str, transformer: str) -> bool:
+        """Say whether anything opened under a name of a key, whatever its bytes or its KMS key id."""
+        return any(
+            place[0] == transformer and span.last > 0
+            for (of, _), found in self._places.items()
+            if of == rule
+            for place, span in found.items()
+        )
 
     def opened(self, keys: Iterable[KeyName]) -> bool:
         """Say whether anything opened under one of the keys."""

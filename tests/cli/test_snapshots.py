@@ -212,7 +212,10 @@ def _missing_backup(folder: Path) -> None:
 
 
 def _manifest(folder: Path) -> None:
-    flags = [f"--encryption-provider-config={FIXTURES}/alpha/config-lost.yaml", "--etcd-servers=https://127.0.0.1:2379"]
+    flags = [
+        f"--encryption-provider-config={FIXTURES}/alpha/config-lost.yaml",
+        "--etcd-servers=https://127.0.0.1:2379",
+    ]
     words = "\n".join(f"    - {word}" for word in ["kube-apiserver", *flags])
     image = "registry.k8s.io/kube-apiserver:v1.36.2"
     text = f"spec:\n  containers:\n  - name: kube-apiserver\n    image: {image}\n    command:\n{words}\n"

@@ -42,7 +42,7 @@ def excluded(case: Case) -> dict[Cause, str]:
         if one.stored.key == case.target.key:
             found.append((one, examiner.observation(one)))
 
-    examine_all(examiner, source.pages(b""), take, target=case.target.key)
+    examine_all(examiner, source.pages(b""), take, targets=(case.target.key,))
     ((target, seen),) = found
     if seen is None:
         return {}

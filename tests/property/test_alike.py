@@ -134,7 +134,7 @@ def everything(
 ) -> list[Examination]:
     found: list[Examination] = []
     examiner = examiner_of(configuration, source)
-    examine_all(examiner, source.pages(b""), lambda one, _view: found.append(one), target=target)
+    examine_all(examiner, source.pages(b""), lambda one, _view: found.append(one), targets=(target,))
     return found
 
 

@@ -141,7 +141,7 @@ def test_a_control_that_comes_later_still_counts() -> None:
 
     plugin = SlowPlugin(reply)
     plugin.known.add(b"bad")
-    values = [value("a", b"bad"), value("b", b"bad", key_id="k2"), value("c", b"good")]
+    values = [value("a", b"bad"), value("b", b"bad", key_id="k2", seed=b"\xff" * 32), value("c", b"good")]
     with examining(plugin) as run:
         assert verdicts(run.first(values)) == []
         assert verdicts(run.drain()) == [
@@ -317,7 +317,7 @@ GCM = configuration(provider("aesgcm", key1=KEY_1))
 
 def local(*, target: bytes = b"", prefix: str = "/registry") -> Examining:
     transformers = Transformers.from_configuration(GCM)
-    return Examining(Examiner(StorageLayout(prefix), transformers, shared_decoder(None)), target=target)
+    return Examining(Examiner(StorageLayout(prefix), transformers, shared_decoder(None)), targets=(target,))
 
 
 def gcm(name: str, mod_revision: int = 7, *, written_for: str = "", key: bytes = KEY_1) -> StoredValue:

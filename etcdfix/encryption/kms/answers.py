@@ -44,11 +44,13 @@ class Health(msgspec.Struct, frozen=True):
         state: One of ok, no-socket, unreachable, socket-denied, denied, wrong-version, unhealthy.
         message: Why it is not ok, bounded, as the plugin or the system said it; "" when it is.
         write_key_id: Key id that a v2 plugin encrypts with today, else "".
+        nobody_listens: The kernel refused the connection: no process has the socket.
     """
 
     state: PluginState
     message: str = ""
     write_key_id: str = ""
+    nobody_listens: bool = False
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -226,7 +226,9 @@ def _socket_problem(address: bytes, timeout_seconds: float) -> Health | None:
             probe.settimeout(timeout_seconds)
             probe.connect(address)
     except OSError as error:
-        return Health(_socket_state(address, error), bounded(_socket_message(address, error)))
+        state = _socket_state(address, error)
+        nobody = state is PluginState.UNREACHABLE and error.errno == errno.ECONNREFUSED
+        return Health(state, bounded(_socket_message(address, error)), nobody_listens=nobody)
     return None
 
 

@@ -173,10 +173,11 @@ class PluginSession:
             KMSUnreachable: No answer now; the same message for every key once the plugin is given up.
             KMSRefused: The plugin said no.
         """
-        if self.final and not self.deferring and wrapped.key_id in self._controls:
+        final = self.final and not self.deferring
+        if final and wrapped.key_id in self._controls:
             answer = self._last_word(wrapped)
         else:
-            answer = self._answer(wrapped)
+            answer = self._answer(wrapped, afresh=final and self.opened[wrapped.key_id] > 0)
         if isinstance(answer, KeyMaterial):
             return answer.expose()
         if answer.refused:
@@ -377,7 +378,7 @@ class PluginSession:
             if self._breaker.probe_succeeded():
                 self._failures.clear()
             return
-        if not self._reached and health.state in _FINAL_AT_FIRST:
+        if not self._reached and (health.nobody_listens or health.state in _FINAL_AT_FIRST):
             self._end(health.state, health.message)
             return
         # A plugin that was there before may be starting again: its socket is gone for a moment, or not yet ours.

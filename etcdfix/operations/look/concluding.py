@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from etcdfix.reports.model import Remedy, Summary
-from etcdfix.reports.next_steps import next_way_out, plugin_problems, undetermined_problem
+from etcdfix.reports.next_steps import (
+    awaited_plugins,
+    next_way_out,
+    plugin_problems,
+    undetermined_problem,
+)
 from etcdfix.reports.shard import Seen
 from etcdfix.text.commands import RepeatedOptions
 
@@ -29,7 +34,7 @@ def conclude(
         words: The scope that was scanned, as words of a command.
         again: What a command must repeat.
     """
-    reasons = [*seen.problems, *plugin_problems(summary.kms)]
+    reasons = [*seen.problems, *plugin_problems(awaited_plugins(summary))]
     if not seen.below_prefix:
         reasons.append(f"no key starts with {prefix}")
     elif seen.nothing_named_exists:

@@ -24,7 +24,7 @@ from etcdfix.operations.look.copies_assess import Assessor
 from etcdfix.operations.look.copies_gather import Gathered, Sought, Wanted, digest_of, uid_of
 from etcdfix.operations.look.copies_log import LogPlace
 from etcdfix.operations.look.copies_places import Search
-from etcdfix.operations.look.in_scope import resolved, shown_scope, values_in
+from etcdfix.operations.look.in_scope import beside, resolved, searched_for, shown_scope, values_in
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.reports.copies_model import CopiesReport, ObjectCopies, ObjectState
@@ -239,7 +239,9 @@ class _Look:
             self._take,
             plain=self._take_plain,
             helpers=helpers,
+            targets=searched_for(self._ranges),
             progress=progress,
+            beyond=beside(self._source, self._request.layout, self._ranges),
         )
         for stored in [*self._unsaid.values()]:
             self._take(self._examiner.examine(stored))
@@ -346,8 +348,8 @@ def _report(
             yield assessor.assess(one)
 
     tally = _Tally()
-    for one in objects():
-        tally.add(one)
+    for each in gathered.objects():
+        tally.add(assessor.assess(each), found=each.sought.found)
     reasons = [*dict.fromkeys(problems)]
     if tally.undetermined:
         reasons.append(f"undetermined: {counted(tally.undetermined, 'object')}")
@@ -377,12 +379,12 @@ class _Tally:
         self.count = self.unreadable = self.undetermined = self.deleted = self.good = self.doubtful = 0
         self.next: Remedy | None = None
 
-    def add(self, one: ObjectCopies) -> None:
+    def add(self, one: ObjectCopies, *, found: Examination | None) -> None:
         self.count += 1
         self.unreadable += one.state is ObjectState.UNREADABLE
         self.undetermined += one.state is ObjectState.UNDETERMINED
         self.deleted += one.state is ObjectState.DELETED
         self.good += one.good > 0
         self.doubtful += not one.good and one.doubtful > 0
-        if self.next is None and one.good:
+        if self.next is None and (one.good or (found is not None and found.repair is not None)):
             self.next = one.next

@@ -27,6 +27,7 @@ from etcdfix.reports.copies_model import (
 )
 from etcdfix.reports.earlier_revision import readable_way, save_command
 from etcdfix.reports.model import Remedy
+from etcdfix.reports.remedies import repair_way
 from etcdfix.reports.ways import WayKind
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
@@ -309,7 +310,10 @@ class Assessor:
         return " ".join(part for part in (doubt, proof, note, leased, gone, granted) if part)
 
     def _next(self, sought: Sought, copies: Sequence[SurvivingCopy]) -> Remedy | None:
-        """Return what to do first: put back the best copy, or save it where nothing puts it back."""
+        """Return what to do first: put the value right, or put back the best copy, or save it where nothing does."""
+        repair = repair_way(sought.found, self._again) if sought.found is not None else None
+        if repair is not None:
+            return repair.remedy
         best = next((copy for copy in copies if copy.grade is not Grade.UNUSABLE), None)
         if best is None:
             return None

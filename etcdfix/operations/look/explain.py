@@ -22,7 +22,8 @@ from etcdfix.operations.look.explain_parts import (
     layout_of,
     not_the_cause,
     peek_shown,
-    repair_of,
+    repair_shown,
+    with_repair,
 )
 from etcdfix.operations.look.history import HistoryRequest, kept_revisions, look_into_history
 from etcdfix.readable_revision import ReadableRevisions, Sought
@@ -203,7 +204,7 @@ def _look_beside(
     _, shared = examiner.layout.locate(stored.key)
     try:
         pages = [ValuesPage([stored])] if shared == stored.key else source.pages(shared)
-        ending = examine_all(examiner, pages, look, target=stored.key, progress=progress)
+        ending = examine_all(examiner, pages, look, targets=(stored.key,), progress=progress)
         problems = list(ending.problems)
     except SourceError as exc:
         ending, problems = Ending(), [f"the values beside it could not be read: {exc.message}"]
@@ -214,7 +215,7 @@ def _look_beside(
             problems.append(
                 "the key went while its resource was read: the values beside it are of a later revision"
             )
-        with Examining(examiner, target=stored.key) as run:
+        with Examining(examiner, targets=(stored.key,)) as run:
             for found in (*run.first([stored]), *run.drain()):
                 look(found, View(examiner, run))
     return ending.ended, problems
@@ -239,6 +240,7 @@ def _report(
     sought = ReadableRevisions(source, examiner).of(found) if ended is None else Sought(None)
     readable = sought.revision
     kept = _kept(source, request, sought, reasons) if ended is None else None
+    found, no_repair = with_repair(examiner, found) if ended is None else (found, "")
     ways = ways_out(found, again, readable=readable)
     withheld = _against_deletion(look, found) if any(way.kind is WayKind.DELETE for way in ways) else ""
     if withheld:
@@ -246,7 +248,6 @@ def _report(
     finding = finding_from(found, ways)
     stakes = stakes_of([found], past=again.of_the_past)
     offset, field = damage_of(examiner, found)
-    repair, no_repair = repair_of(examiner, found) if ended is None else (None, "")
     beside = list(look.siblings()) if look.found is not None else []
     return ExplainReport(
         **_origin(source, request, uid),
@@ -262,7 +263,7 @@ def _report(
         attempts=attempts_on(examiner, found, seen),
         peek=peek_shown(seen.peek if seen is not None else None),
         ruled_out=not_the_cause(seen, found, searched=look.found is not None),
-        repair=repair,
+        repair=repair_shown(found),
         no_repair=no_repair,
         siblings=beside,
         kept=kept,

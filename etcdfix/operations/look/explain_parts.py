@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from etcdfix.decoding.layout import plaintext_layout
 from etcdfix.encryption.layout import envelope_layout
 from etcdfix.encryption.transformer import ConfiguredKey
@@ -167,13 +169,20 @@ def _why_none(found: Examination) -> str:
     return _WHY_NONE.get(cause, NO_REPAIR.why_not) if cause is not None else NO_REPAIR.why_not
 
 
-def repair_of(examiner: Examiner, found: Examination) -> tuple[RepairShown | None, str]:
-    """Return how the bytes of a value that cannot be read read again; or None, and why there is no way."""
-    if found.verdict.outcome not in FAILED:
-        return None, ""
+def with_repair(examiner: Examiner, found: Examination) -> tuple[Examination, str]:
+    """Return a value with the only repair that there is, proven or not; or as it is, and why there is none."""
+    if found.verdict.outcome not in FAILED or found.repair is not None:
+        return found, ""
     search = unasked(examiner.search_repair(found), found.verdict.cause)
-    repair = search.repair
-    if repair is None:
-        return None, _why_none(found) if search.why_not == NO_REPAIR.why_not else search.why_not
+    if search.repair is None:
+        return found, _why_none(found) if search.why_not == NO_REPAIR.why_not else search.why_not
+    return msgspec.structs.replace(found, repair=search.repair), ""
+
+
+def repair_shown(found: Examination) -> RepairShown | None:
+    """Return how the bytes of a value that cannot be read read again; None where there is no way."""
+    repair = found.repair
+    if repair is None or found.verdict.outcome not in FAILED:
+        return None
     sure = Confidence.CERTAIN if repair.proven else Confidence.POSSIBLE
-    return RepairShown(repair.kind, repair.words, repair.proof, sure), ""
+    return RepairShown(repair.kind, repair.words, repair.proof, sure)

@@ -15,6 +15,7 @@ from etcdfix.examine import PLAIN, Examiner
 from etcdfix.examine_all import View
 from etcdfix.model import Evidence, Outcome, ReadableRevision, ServerBehaviour
 from etcdfix.readable_revision import ReadableRevisions, Sought
+from etcdfix.repair import unasked
 from etcdfix.reports.alike import Alike, OneOfMany, shown_digest, with_evidence
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.earlier_revision import readable_way
@@ -33,7 +34,7 @@ from etcdfix.spool import Spool
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, display, likely_prefix
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.judge import Verdict
 from etcdfix.verdicts.kinds import MOST_KINDS, may_be_one_of_many
 from etcdfix.verdicts.severity import Rank, stake_of
@@ -62,6 +63,12 @@ _NAME_IN_DOUBT = frozenset(
 )
 # Each is a question to etcd; of many keys in one state, these tell enough.
 _MOST_PREDECESSORS = 1000
+_MOST_SEARCHED = 16
+"""So many values of one encryption key are searched for a bit that no tag proves; one can take a second."""
+_MOST_SEARCHED_SIZE = 4 << 10
+_NOT_SEARCHED: Final = Evidence(
+    "repair", "not looked for", "etcdfix explain KEY tries to put back each bit of it"
+)
 _ENDED: Final = Sought(None, "the scan was ended early")
 _READABLE_CHECK = "earlier-revision"
 STALE_MESSAGE: Final = "readable, and not written with today's write key"
@@ -95,6 +102,8 @@ class Gathering:
 
     def __init__(self, source: Source, examiner: Examiner, request: ScanRequest, reporter: Reporter) -> None:
         self._source = source
+        self._examiner = examiner
+        self._searched: Counter[KeyName] = Counter()
         live = not request.same_again.of_a_file
         self._readable = ReadableRevisions.of_many(source, examiner, live=live)
         self.readable_revisions = 0
@@ -256,6 +265,7 @@ class Gathering:
             elif stale:
                 self._publish(_stale(found))
             return
+        found = found if view.ended else self._put_right(found)
         baseline = self._request.baseline
         known = baseline is not None and baseline.knows(found)
         if known:
@@ -345,6 +355,19 @@ class Gathering:
             first_way_out(ways),
             first_way_out(of_many),
         )
+
+    def _put_right(self, found: Examination) -> Examination:
+        """Add the repair of a value that no tag protects: each bit is tried, so of few values, and none large."""
+        size = self._examiner.cbc_size(found) if found.repair is None else 0
+        if not size:
+            return found
+        self._searched.update(found.encryption_keys)
+        if size > _MOST_SEARCHED_SIZE or any(
+            self._searched[key] > _MOST_SEARCHED for key in found.encryption_keys
+        ):
+            return self._with_more(found, _NOT_SEARCHED)
+        search = unasked(self._examiner.search_repair(found), found.verdict.cause)
+        return msgspec.structs.replace(found, repair=search.repair)
 
     def _without_neighbour(self, found: Examination) -> Examination:
         """Take the warning from a key of a tree of its own: another cluster's prefix may be one bit away from ours."""

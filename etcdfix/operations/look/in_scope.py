@@ -6,9 +6,11 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from etcdfix.errors import ConfigurationError, ObjectNotFound, SourceDenied
+from etcdfix.errors import ConfigurationError, ObjectNotFound, SourceDenied, SourceError
 from etcdfix.examine import Examiner, Reading
+from etcdfix.examine_all import Beyond
 from etcdfix.model import StoredValue
+from etcdfix.operations.look.copies_gather import Wanted
 from etcdfix.readers import Plugins
 from etcdfix.reports.model import Scope, Shard
 from etcdfix.reports.origin import shown_word
@@ -23,11 +25,12 @@ from etcdfix.scope import (
     resolve_scope,
 )
 from etcdfix.sources.base import Source
-from etcdfix.sources.pages import Page, ValuesPage, values_of
-from etcdfix.storagekey import ResourcePrefix, display
+from etcdfix.sources.pages import Page, ValuesPage, paged, values_of
+from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout, display
 from etcdfix.text.safetext import key_arguments, quote_command
 
 _MOST_CHOICES: Final = 5
+_MOST_SEARCHED_FOR: Final = 20
 
 
 def resolved(scope: ScopeRequest, examiner: Examiner, source: Source) -> ResolvedScope:
@@ -119,6 +122,37 @@ def pages_in(source: Source, ranges: Sequence[KeyRange], denied: list[bytes]) ->
                 yield ValuesPage([stored])
         else:
             yield from source.pages(wanted.prefix)
+
+
+def searched_for(ranges: Sequence[KeyRange]) -> frozenset[bytes]:
+    """Return the single keys in scope that are searched for damage in any case, as ``explain`` does with one."""
+    exact = [wanted.prefix for wanted in ranges if wanted.exact]
+    return frozenset(exact) if len(exact) <= _MOST_SEARCHED_FOR else frozenset()
+
+
+def beside(source: Source, layout: StorageLayout, ranges: Sequence[KeyRange]) -> Beyond | None:
+    """Return what is not in scope, of the resources that are in part: what it opens decides about what is in scope.
+
+    What cannot be read of it is left out.
+    """
+    shared = {}
+    for wanted in ranges:
+        directory, start = layout.locate(wanted.prefix)
+        if directory.codec is not StorageCodec.NOT_AN_OBJECT and start != wanted.prefix:
+            shared[start] = None
+    if not shared:
+        return None
+
+    scope = Wanted(ranges)
+
+    def values() -> Iterator[StoredValue]:
+        for start in shared:
+            with source.aside(), contextlib.suppress(SourceError):
+                for stored in source.current(start):
+                    if stored.key not in scope:
+                        yield stored
+
+    return Beyond(paged(values()), lambda key: key not in scope)
 
 
 def shown_scope(

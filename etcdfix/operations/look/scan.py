@@ -22,7 +22,7 @@ from etcdfix.operations.look.each_value import EACH_VALUE
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.filtering import FilteringReporter
 from etcdfix.operations.look.gathering import SAMPLE, Gathering
-from etcdfix.operations.look.in_scope import pages_in, resolved, shown_scope
+from etcdfix.operations.look.in_scope import beside, pages_in, resolved, searched_for, shown_scope
 from etcdfix.operations.look.revision_times import landmarks_of
 from etcdfix.operations.look.scan_filters import ScanFilters
 from etcdfix.operations.look.shards import ShardRequest, beyond, pages_of, shown_shard, span_of
@@ -164,7 +164,7 @@ def run_scan(
         again = with_what_it_keeps(request.same_again, source)
         request = msgspec.structs.replace(request, scope=scope, same_again=again)
         denied: list[bytes] = []
-        pages, others, shard = _what_to_examine(source, ranges, request.shard, denied)
+        pages, others, shard = _what_to_examine(source, examiner, ranges, request.shard, denied)
         filters = filtering = None
         if request.filters:
             filters = request.filters.published(partial(landmarks_of, source, examiner))
@@ -182,6 +182,7 @@ def run_scan(
                 helpers=Helpers(examiner, request, source, jobs, early=early, drawn=stale)
                 if jobs != 1
                 else None,
+                targets=searched_for(ranges),
                 progress=progress,
                 beyond=others,
             )
@@ -269,7 +270,11 @@ def run_scan(
 
 
 def _what_to_examine(
-    source: Source, ranges: Sequence[KeyRange], wanted: ShardRequest | None, denied: list[bytes]
+    source: Source,
+    examiner: Examiner,
+    ranges: Sequence[KeyRange],
+    wanted: ShardRequest | None,
+    denied: list[bytes],
 ) -> tuple[Iterator[Page], Beyond | None, Shard | None]:
     """Return the values to examine, those of other shards that may decide about them, and the shard as reports have it.
 
@@ -277,7 +282,7 @@ def _what_to_examine(
         ConfigurationError: A shard was asked for of what may change meanwhile.
     """
     if wanted is None:
-        return pages_in(source, ranges, denied), None, None
+        return pages_in(source, ranges, denied), beside(source, examiner.layout, ranges), None
     if not isinstance(source, Divisible):
         raise ConfigurationError(
             "--shard needs a file: what is read from a live etcd or from kine is not the same for every shard",

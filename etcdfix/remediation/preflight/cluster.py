@@ -48,6 +48,7 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
         risks: What ``--accept-risk`` names; each lifts its own rule.
         key_lost: ``TRANSFORMER[/KEY-ID]`` that was declared lost for ever, or "".
         no_api_server: Go on where no API server could be asked.
+        at_terminal: What is declared has to be typed back; without a terminal it only stands in the command.
     """
 
     expect_mod_revision: int | None = None
@@ -59,6 +60,7 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
     risks: tuple[AcceptRisk, ...] = ()
     key_lost: str = ""
     no_api_server: bool = False
+    at_terminal: bool = False
 
     def as_flags(self) -> tuple[str, ...]:
         """Return the flags that lift a refusal, for the record."""

@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 
 from etcdfix.apiserver.servers import APIAccess, ServerAnswers
-from etcdfix.examine_all import Progress, no_progress
+from etcdfix.examine import Examiner
+from etcdfix.examine_all import Progress, look_last, no_progress
 from etcdfix.graph.assess import assess
 from etcdfix.graph.model import Assessment, Risk
 from etcdfix.model import ClusterIdentity, Outcome, ReadableRevision, Repair, StoredValue
@@ -51,7 +52,7 @@ from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of
+from etcdfix.verdicts.deletability import FAILED, AcceptRisk, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
 
@@ -186,6 +187,10 @@ def check_deletion(
     servers = check_api_servers(found, identity, api, accepted)
     if found.verdict.damage is Damage.POSSIBLE:
         require_read_errors(found, api, servers)
+    if declared:
+        check_outage(found, servers, accepted)
+    step("check: the plugin again")
+    check_plugin_again(cluster.examiner, found)
     if kin is not None:
         step("check: cached reads")
         warnings += check_cached_reads(kin, api, servers, identity, accepted)
@@ -213,6 +218,42 @@ def check_deletion(
         declared_lost=declared,
         accepted=accepted.as_flags(),
         readable=ReadableRevisions(cluster.source, cluster.examiner).of(found).revision,
+    )
+
+
+def check_outage(found: Examination, servers: ServerAnswers, accepted: Acceptances) -> None:
+    """Refuse to let a script declare a key lost whose plugin is only silent, where no API server answers either.
+
+    Raises:
+        RefusedByRule: Nobody could contradict.
+    """
+    silent = found.verdict.cause is Cause.KMS_UNREACHABLE
+    if not silent or servers.authorization is not None or accepted.at_terminal:
+        return
+    raise refuse(
+        Rule.NO_API_SERVER,
+        f"the KMS plugin of {display(found.stored.key)} does not answer, which is what an outage looks like, and no "
+        "API server was asked whether it reads the object",
+        hint="--kubeconfig FILE; only if there is no API server: declare the key lost at a terminal, and type it there",
+    )
+
+
+def check_plugin_again(examiner: Examiner, found: Examination) -> None:
+    """Ask a KMS plugin a second time whose answer makes a value damaged: one answer can be a wrong one.
+
+    Raises:
+        RefusedByRule: The value came to something else.
+    """
+    if not found.transformer.startswith("kms/") or found.verdict.outcome not in FAILED:
+        return
+    again = look_last(examiner, found.stored).verdict
+    if (again.outcome, again.cause) == (found.verdict.outcome, found.verdict.cause):
+        return
+    raise refuse(
+        Rule.UNDETERMINED,
+        f"{display(found.stored.key)} was {found.verdict.outcome} ({found.verdict.cause}), and is {again.outcome} once "
+        f"its KMS plugin is asked a second time: {again.message}",
+        hint="the plugin does not always give the same answer: look at it, and at the KMS behind it",
     )
 
 

@@ -61,8 +61,6 @@ def check_proof(
     Raises:
         RefusedByRule: With what would convince us.
     """
-    lost = _declaration_fits(found, alike, declared)
-    _check_own_verdict(found, lost=lost)
     if is_repairable(found) and AcceptRisk.ONLY_COPY not in risks:
         raise _repairable(found, again)
     if found.verdict.holds_whole and AcceptRisk.ONLY_COPY not in risks:
@@ -72,6 +70,8 @@ def check_proof(
             f"({found.verdict.message})",
             hint=f"get --raw saves it; {_accept(AcceptRisk.ONLY_COPY)}",
         )
+    lost = _declaration_fits(found, alike, declared)
+    _check_own_verdict(found, lost=lost)
     if deletability_of(found) is Deletability.DECLARABLE:
         return True
     _check_newer(found, alike, release_proven=release_proven)
@@ -102,10 +102,7 @@ def _repairable(found: Examination, again: RepeatedOptions) -> RefusedByRule:
 _BACK: Final = {
     RepairProof.TAG: ("can", "with a tag as proof"),
     RepairProof.DECODES: ("can", "and the whole object decodes"),
-    RepairProof.NONE: (
-        "may",
-        "and an object of this etcd key decodes, but AES-CBC has no tag: nothing proves it",
-    ),
+    RepairProof.NONE: ("may", "and an object of this etcd key decodes; nothing proves it"),
 }
 
 _WHY: Final = {

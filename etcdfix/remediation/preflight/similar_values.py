@@ -101,7 +101,7 @@ def look_at_all(
             similar.add(found)
 
     everything = source.pages(examiner.layout.prefix_bytes)
-    examine_all(examiner, everything, take, target=target.stored.key, progress=progress, whole=True)
+    examine_all(examiner, everything, take, targets=(target.stored.key,), progress=progress, whole=True)
     return Alike(
         again if again is not None and again.stored == target.stored else None,
         {name: counter.of(name) for name in names},

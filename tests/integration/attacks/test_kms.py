@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from etcdfix.cli import safety
 from etcdfix.model import key_id_digest
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support import encoders
 from tests.support.attacks import EVERY_FLAG, Attacked, declared, every_flag_but, secret
-from tests.support.kms_plugin import ANNOTATION, KMSPlugin, Refusal
+from tests.support.kms_plugin import ANNOTATION, V1, V2, KMSPlugin, Refusal
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.objects import IDENTITY, KUBE_SYSTEM_UID
 
@@ -166,6 +169,69 @@ def test_newest_value_whose_wrapped_key_is_damaged(
     store(registry, plugin, "later")
     ran = registry.delete(at, "--accept-risk", "unproven-damage", "--dry-run")
     assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize(
+    ("wrong", "times"),
+    [
+        ("another data key", 1),
+        ("another data key", 2),
+        ("another data key", 3),
+        ("a refusal", 1),
+        ("a refusal", 2),
+    ],
+)
+def test_answers_that_are_wrong_for_a_moment(
+    registry: Attacked, plugin: KMSPlugin, wrong: str, times: int
+) -> None:
+    """The plugin is well, and while a healthy value is looked at, it answers with something else."""
+    store(registry, plugin, *NAMES[:3])
+    (at,) = store(registry, plugin, "web")
+    store(registry, plugin, *NAMES[3:6])
+    stored = registry.stored(at)
+    assert stored is not None
+    asked = 0
+
+    def script(request: Any) -> Refusal | bytes | None:
+        nonlocal asked
+        v1 = plugin.api_version == "v1"
+        if (request.cipher if v1 else request.ciphertext) not in stored:
+            return None
+        asked += 1
+        if asked > times:
+            return None
+        if wrong == "a refusal":
+            return Refusal("INVALID_ARGUMENT", "ciphertext damaged")
+        other = {"plain": b"x" * 32} if v1 else {"plaintext": b"x" * 32}
+        answer: bytes = (V1 if v1 else V2)["DecryptResponse"](**other).SerializeToString()
+        return answer
+
+    plugin.script = script
+    with registry.nothing_changes():
+        ran = registry.delete(at, *EVERY_FLAG, "-o", "json")
+    assert ran.code == 4, ran
+    assert json.loads(ran.out)["refusal"]["rule"] in {"readable", "undetermined"}
+
+
+def test_plugin_that_is_down_and_nobody_to_contradict(
+    registry: Attacked, plugin: KMSPlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script declares the key lost while the plugin only takes a rest; at a terminal somebody types it."""
+    (at, _) = store(registry, plugin, "web", "db")
+    plugin.stop()
+    for flags in ((), ("--dry-run",)):
+        (ran,) = registry.refuses(
+            [at],
+            *EVERY_FLAG,
+            *lost(plugin),
+            *flags,
+            says=["which is what an outage looks like"],
+            hint="--kubeconfig",
+        )
+        assert json.loads(ran.out)["refusal"]["rule"] == "no-api-server"
+    monkeypatch.setattr(safety, "is_terminal", lambda: True)
+    with registry.nothing_changes():
+        assert registry.delete(at, *EVERY_FLAG, *lost(plugin), "--dry-run").code == 0
 
 
 def test_plugin_that_is_not_asked(registry: Attacked, plugin: KMSPlugin) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import random
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,18 @@ from etcdfix.remediation.preflight import target
 from etcdfix.remediation.preflight.members import KeyReading, LeaseState
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from etcdfix.testing.servers import EtcdServer
-from tests.support.attacks import LOCAL, OTHER, TRUE, UID, WRONG, Attacked, config_map, seal, secret
+from tests.support.attacks import (
+    EVERY_FLAG,
+    LOCAL,
+    OTHER,
+    TRUE,
+    UID,
+    WRONG,
+    Attacked,
+    config_map,
+    seal,
+    secret,
+)
 from tests.support.change_runs import PLAINTEXT, Ran, holds
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.objects import IDENTITY, json_object, provider
@@ -203,8 +215,23 @@ def test_a_wrong_key_repairs_nothing(registry: Attacked, kind: str) -> None:
         refuses(registry, key, "not-repairable", "wrong-key", flags=EVERY_RISK, hint="etcdfix explain")
 
 
+def first_command(registry: Attacked, *words: str) -> list[str]:
+    """Return what a command prints as the next one, split as a shell splits it."""
+    ran = registry.run(*words, *registry.common(places=False, reason=None), "-o", "json")
+    document = json.loads(ran.out)
+    step = document["summary"]["next"] if "summary" in document else document["next"]
+    return shlex.split(step["command"])
+
+
+def pasted(registry: Attacked, command: list[str], *more: str) -> Ran:
+    """Run a printed command; its backups and its record go where those of tests go."""
+    return registry.run(
+        *command[1:], "--backup-dir", str(registry.backups), "--audit-log", str(registry.log), *more
+    )
+
+
 def test_a_renamed_key_is_no_damaged_prefix(registry: Attacked) -> None:
-    """``key2`` and ``key3`` are one bit apart: all values have the other name, so it is the configuration."""
+    """``key2`` and ``key3`` are one bit apart: where all values have the other name, it is the configuration."""
     keys = registry.secrets("aesgcm", ["a", "b"], key_name="key2")
     registry.keyed("aesgcm", name="key3")
     refuses(
@@ -217,14 +244,22 @@ def test_a_renamed_key_is_no_damaged_prefix(registry: Attacked) -> None:
         registry, keys[0], "risk-not-accepted", "nothing proves that its name is damaged",
         hint="--accept-risk unproven-repair",
     )  # fmt: skip
-    common = registry.common(places=False, reason=None)
-    for command in (("scan", "-o", "json"), ("explain", keys[0].decode(), "-o", "json")):
-        ran = registry.run(*command, *common)
-        assert "etcdfix repair " not in ran.out, command
-    registry.refuses([keys[0]], says=["the configuration alone can cure this"], hint="the key is there")
-    ran = registry.repair(keys[0], "--accept-risk", "unproven-repair")
-    assert ran.code == 0, ran.err
-    assert "ANOTHER KEY MAY HAVE THAT NAME" in ran.err
+    registry.refuses([keys[0]], says=["may be had back whole"], hint="etcdfix repair ")
+    registry.refuses(
+        [keys[0]], *EVERY_FLAG, says=["the configuration alone can cure this"], hint="the key is there"
+    )
+    for word in (
+        ["scan"],
+        ["scan", keys[0].decode()],
+        ["explain", keys[0].decode()],
+        ["copies", keys[0].decode()],
+    ):
+        command = first_command(registry, *word)
+        assert command[:3] == ["etcdfix", "repair", keys[0].decode()], word
+        assert pasted(registry, command).code == 0, word
+    assert "ANOTHER KEY MAY HAVE THAT NAME" in registry.repair(keys[0], *EVERY_RISK, "--dry-run").err
+    command.remove("--dry-run")
+    assert pasted(registry, command, "--yes").code == 0
     assert registry.stored(keys[0]) == seal("aesgcm", secret("a"), keys[0], TRUE, "key3")
 
 

@@ -318,7 +318,7 @@ class TestPrune:
         ground.change()
         ground.change()
         typed = iter(["1", "2"])
-        monkeypatch.setattr(confirm, "_is_terminal", lambda: True)
+        monkeypatch.setattr(confirm, "is_terminal", lambda: True)
         monkeypatch.setattr("click.prompt", lambda *_, **__: next(typed))
         words = ["prune", *AGED, "--accept-only-copy"]
         code, _, err = backup(capfd, ground, *words)
@@ -333,7 +333,7 @@ class TestPrune:
     def test_without_a_terminal_only_yes(
         self, capfd: Captured, ground: Ground, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(confirm, "_is_terminal", lambda: False)
+        monkeypatch.setattr(confirm, "is_terminal", lambda: False)
         ground.change()
         code, found = document(capfd, ground, "backup-pruning", "prune", *AGED, "--accept-only-copy")
         assert (code, found["refusal"]["rule"], found["exit_code"]) == (4, "not-confirmed", 4)

@@ -72,4 +72,4 @@ def test_watching_changes_nothing(
     stream = at_terminal(monkeypatch) if terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     assert list(progress_of(MemorySource(values))(iter(values), label, estimate)) == values
-    assert ("7 values wait for a KMS plugin" in stream.getvalue()) is (said and terminal)
+    assert ("checking 7 values a second time" in stream.getvalue()) is (said and terminal)

@@ -32,7 +32,7 @@ from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions, piped
 from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
-from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import FAILED, IDENTITY, LOST_KEY
 from etcdfix.verdicts.examination import Examination
 
@@ -173,8 +173,18 @@ def what_if(
         undetermined=untold,
         changes=changes,
         write_keys=write_keys,
-        warnings=[*_made_for_reading(request.new), *_warnings(changes, write_keys)],
-        next=_next(changes, write_keys, request.same_again, comparing.losing),
+        warnings=[
+            *_made_for_reading(request.new),
+            *_not_judged(comparing.not_judged_today),
+            *_warnings(changes, write_keys),
+        ],
+        next=_next(
+            changes,
+            write_keys,
+            request.same_again,
+            comparing.losing,
+            judged=not comparing.not_judged_today,
+        ),
         complete=not reasons,
         incomplete_reasons=reasons,
     )
@@ -195,6 +205,7 @@ class _Comparing:
     def __init__(self) -> None:
         self.objects = 0
         self.enveloped_elsewhere = 0
+        self.not_judged_today = 0
         self.losing: _Losing | None = None
         self.groups: dict[_Group, _Counted] = {}
         self.totals = dict.fromkeys(ConfigurationChange, 0)
@@ -218,6 +229,8 @@ class _Comparing:
         if change is None:
             return
         self.totals[change] += 1
+        if change is ConfigurationChange.BECOMES_UNREADABLE and before.state is _State.UNKNOWN:
+            self.not_judged_today += 1
         if change is ConfigurationChange.LOSES_ITS_WAY_BACK:
             losing = _Losing(not before.repairable, key)
             self.losing = min(self.losing or losing, losing)
@@ -274,6 +287,9 @@ def _change(before: _Seen, after: _Seen) -> ConfigurationChange | None:
             return None  # what comes out is the same, whatever it is
         if states == (_State.UNKNOWN, _State.READS):
             return ConfigurationChange.BECOMES_READABLE
+        if states == (_State.UNKNOWN, _State.CORRUPT) and after.cause in CURABLE_BY_CONFIGURATION:
+            # Its plugin may open it today; the new configuration has nothing that could.
+            return ConfigurationChange.BECOMES_UNREADABLE
         return ConfigurationChange.UNDETERMINED
     if states == (_State.READS, _State.CORRUPT):
         return ConfigurationChange.BECOMES_UNREADABLE
@@ -351,6 +367,14 @@ def _made_for_reading(new: EncryptionConfiguration) -> Iterator[str]:
         )
 
 
+def _not_judged(count: int) -> Iterator[str]:
+    if count:
+        yield (
+            f"Today's configuration does not tell whether {counted(count, 'value')} can be read: a KMS plugin may open "
+            "them today. The new configuration has nothing that opens them."
+        )
+
+
 def _warnings(changes: Iterable[ValueChange], write_keys: Iterable[WriteKeyChange]) -> Iterator[str]:
     plain = sum(
         change.count
@@ -388,23 +412,28 @@ def _next(
     write_keys: Iterable[WriteKeyChange],
     again: RepeatedOptions,
     losing: _Losing | None,
+    *,
+    judged: bool,
 ) -> Remedy | None:
     """Return the one thing to do next; None where there is nothing to do."""
     unread = {(key.group, key.resource) for key in write_keys if not key.new_reads_today}
-    first: dict[ConfigurationChange, ValueChange] = {}
+    by_change: dict[ConfigurationChange, list[ValueChange]] = {}
     for change in changes:
-        first.setdefault(change.change, change)
-    lost = first.get(ConfigurationChange.BECOMES_UNREADABLE)
-    if lost is not None:
-        resource = GroupResource(lost.group, lost.resource)
+        by_change.setdefault(ConfigurationChange(change.change), []).append(change)
+    lost = by_change.get(ConfigurationChange.BECOMES_UNREADABLE, [])
+    if lost:
         what = (
             "Do not deploy this configuration. Keep the encryption keys that are listed, after the first one"
         )
-        if (lost.group, lost.resource) in unread or lost.transformer in {"", OTHERS}:
+        written_again = all(
+            (one.group, one.resource) not in unread and one.transformer not in {"", OTHERS} for one in lost
+        )
+        if not judged or not written_again:
             return Remedy(what, "", "")
+        resources = _resources(lost)
         return Remedy(
-            f"{what}; or have an API server write {resource} again under today's write key, and run this again",
-            _rewrite(resource),
+            f"{what}; or have an API server write {resources} again under today's write key, and run this again",
+            _rewrite(resources),
             "",
         )
     if losing is not None:
@@ -414,21 +443,28 @@ def _next(
             again.explain(losing.key) if losing.without_repair or again.of_kine else again.repair(losing.key),
             "",
         )
-    untold = first.get(ConfigurationChange.UNDETERMINED)
-    if untold is not None:
+    if ConfigurationChange.UNDETERMINED in by_change:
         return Remedy("Do not deploy this configuration before every value could be told", "", "")
-    stale = first.get(ConfigurationChange.BECOMES_STALE)
-    if stale is not None:
-        resource = GroupResource(stale.group, stale.resource)
+    stale = by_change.get(ConfigurationChange.BECOMES_STALE)
+    if stale:
+        resources = _resources(stale)
         return Remedy(
-            f"Once every API server runs with the new configuration, have one write {resource} again; no key may go "
+            f"Once every API server runs with the new configuration, have one write {resources} again; no key may go "
             "before that",
-            _rewrite(resource),
+            _rewrite(resources),
             "",
         )
     return None
 
 
-def _rewrite(resource: GroupResource) -> str:
-    words = ["kubectl", "get", str(resource), "-A", "-o", "json"]
+def _resources(changes: Iterable[ValueChange]) -> str:
+    """Return all resources of some changes, as kubectl takes several."""
+    named = (str(GroupResource(one.group, one.resource)) for one in changes if one.resource != OTHERS)
+    return ",".join(dict.fromkeys(named))
+
+
+def _rewrite(resources: str) -> str:
+    words = ["kubectl", "get", resources, "-A", "-o", "json"]
+    if not resources:
+        return ""
     return piped(quote_command(words), ["kubectl", "replace", "-f", "-"])

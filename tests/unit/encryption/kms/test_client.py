@@ -374,13 +374,13 @@ def test_a_socket_that_nobody_listens_on(plugin: KMSPlugin, client_of: Client, t
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(str(tmp_path / "stale"))
     health = client_of(plugin, path=str(tmp_path / "stale")).check()
-    assert health.state is PluginState.UNREACHABLE
+    assert (health.state, health.nobody_listens) == (PluginState.UNREACHABLE, True)
     assert "connection refused" in health.message
 
 
 def test_an_abstract_socket_that_nobody_listens_on(plugin: KMSPlugin, client_of: Client) -> None:
     health = client_of(plugin, path=f"@etcdfix-{uuid.uuid4()}").check()
-    assert health.state is PluginState.UNREACHABLE
+    assert (health.state, health.nobody_listens) == (PluginState.UNREACHABLE, True)
     assert health.message.startswith('dial unix "@etcdfix-')
 
 

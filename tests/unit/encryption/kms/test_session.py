@@ -389,6 +389,27 @@ def test_a_plugin_that_nobody_ever_reached(start: Start, client: Scripted, clock
     assert client.decrypts == []
 
 
+def test_a_socket_on_which_nobody_listens_is_known_at_once(
+    start: Start, client: Scripted, clock: HandClock
+) -> None:
+    session = start(patience_seconds=30)
+    client.health = lambda: Health(PluginState.UNREACHABLE, "connection refused", nobody_listens=True)
+    assert unreachable(session, key(1)) == "connection refused"
+    assert session.report().state is PluginState.UNREACHABLE
+    assert (clock.time, client.checks, client.decrypts) == (pytest.approx(1000), 1, [])
+
+
+def test_a_plugin_that_was_there_may_be_starting_again(
+    start: Start, client: Scripted, clock: HandClock
+) -> None:
+    session = start(patience_seconds=30)
+    session.unwrap(key(0))
+    client.answer = lambda _wrapped: AWAY
+    client.health = lambda: Health(PluginState.UNREACHABLE, "connection refused", nobody_listens=True)
+    unreachable(session, key(1))
+    assert clock.time == pytest.approx(1030)
+
+
 @pytest.mark.parametrize("keys", [1_000, 10_000])
 def test_time_outs_behind_a_good_status_end_within_patience(
     keys: int, start: Start, client: Scripted, clock: HandClock

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import examine_all, examine_each
@@ -26,7 +26,9 @@ from tests.support.objects import (
     KEY_2,
     aescbc,
     aesgcm,
+    config_map,
     configuration,
+    configuration_of_rules,
     namespace_object,
     provider,
     secret,
@@ -165,8 +167,66 @@ def test_what_a_plugin_that_was_not_asked_would_say_is_not_told(swapped: bool) -
     value = {name(1): b"k8s:enc:kms:v2:prov:" + b"\x0a\x20" + b"c" * 32 + b"\x12\x02id\x1a\x03dek"}
     pair = (ONE, configuration(provider("aesgcm", one=KEY_1), KMS, IDENTITY))
     report = compared(value, *(reversed(pair) if swapped else pair)).report
-    assert [change.change.value for change in report.changes] == ["undetermined"]
-    assert (report.complete, report.undetermined, report.becomes_unreadable) == (False, 1, 0)
+    if not swapped:
+        assert [change.change.value for change in report.changes] == ["undetermined"]
+        assert (report.complete, report.undetermined, report.becomes_unreadable) == (False, 1, 0)
+        return
+    # What its plugin may open today, the new configuration has nothing for.
+    assert told(report) == [("becomes-unreadable", "kms/v2/prov", 1, "provider-missing")]
+    assert (report.complete, report.undetermined, report.becomes_unreadable) == (True, 0, 1)
+    assert report.next is not None
+    assert (report.next.action[:13], report.next.command) == ("Do not deploy", "")
+
+
+@pytest.mark.parametrize(
+    ("providers", "resources"),
+    [
+        ((IDENTITY,), ("secrets",)),
+        ((provider("aesgcm", one=KEY_1), IDENTITY), ("secrets",)),
+        (({"kms": {**KMS["kms"], "name": "other"}}, IDENTITY), ("secrets",)),
+        ((KMS, IDENTITY), ("configmaps",)),
+    ],
+)
+def test_what_nobody_could_judge_and_the_new_configuration_has_nothing_for_is_lost(
+    providers: tuple[dict[str, Any], ...], resources: tuple[str, ...]
+) -> None:
+    """A version, a name, a provider, an entry of the resource: whatever lacks, an API server could not read it then."""
+    value = {name(1): b"k8s:enc:kms:v2:prov:" + b"\x0a\x20" + b"c" * 32 + b"\x12\x02id\x1a\x03dek"}
+    today = configuration(KMS, IDENTITY)
+    report = compared({**value, **plain(2)}, today, configuration(*providers, resources=resources)).report
+    assert (report.becomes_unreadable, report.undetermined, report.complete) == (1, 0, True)
+    assert any("has nothing that opens them" in warning for warning in report.warnings)
+
+
+def test_what_is_not_judged_under_either_is_no_loss() -> None:
+    value = {name(1): b"k8s:enc:kms:v2:prov:" + b"\x0a\x20" + b"c" * 32 + b"\x12\x02id\x1a\x03dek"}
+    report = compared(value, configuration(KMS, IDENTITY), configuration(IDENTITY, KMS)).report
+    assert (report.becomes_unreadable, report.undetermined, report.complete) == (0, 1, False)
+
+
+def rules(*named: tuple[str, bytes]) -> EncryptionConfiguration:
+    """Return two rules, each with its own write key first and the key of both after it."""
+    document = configuration_of_rules(
+        (
+            ("secrets",),
+            (provider("aesgcm", **dict([*((n, k) for n, k in named[:1]), ("one", KEY_1)])), IDENTITY),
+        ),
+        (
+            ("configmaps",),
+            (provider("aesgcm", **dict([*((n, k) for n, k in named[1:]), ("one", KEY_1)])), IDENTITY),
+        ),
+    )
+    return parse_configuration(document, path="rules.yaml")
+
+
+def test_every_resource_with_a_new_write_key_is_named() -> None:
+    at = "/registry/configmaps/shop/settings"
+    values = {**sealed(1), at: aesgcm(config_map("settings"), at, name="one")}
+    report = compared(values, rules(), rules(("two", KEY_2), ("three", KEY_3))).report
+    assert report.next is not None
+    assert report.next.command == "kubectl get configmaps,secrets -A -o json | kubectl replace -f -"
+    lost = compared(values, rules(("two", KEY_2), ("three", KEY_3)), configuration(IDENTITY)).report
+    assert lost.becomes_unreadable == 2
 
 
 def test_a_type_that_nobody_owns_and_that_opens_in_the_same_way_does_not_change() -> None:

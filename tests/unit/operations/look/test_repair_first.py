@@ -1,0 +1,182 @@
+"""A value that its own bytes give back: scan, explain and copies say so first, and say the same."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.operations.look.copies import CopiesRequest, find_copies
+from etcdfix.operations.look.explain import ExplainRequest, explain_key
+from etcdfix.operations.look.scan import ScanRequest, run_scan
+from etcdfix.remediation.places import RecordPaths
+from etcdfix.reports.copies_model import CopiesReport
+from etcdfix.reports.explain_model import ExplainReport
+from etcdfix.reports.model import Finding, Remedy, Summary
+from etcdfix.scope import ScopeRequest
+from etcdfix.storagekey import StorageLayout
+from etcdfix.text.commands import RepeatedOptions
+from tests.support.attacks import LOCAL, TRUE, WRONG, seal, secret
+from tests.support.collecting import CollectingReporter
+from tests.support.memory_source import MemorySource
+from tests.support.objects import IDENTITY, configuration, provider
+
+LIVE = RepeatedOptions(source=("--endpoints", "10.0.0.1:2379"), reading=("--encryption-config", "c.yaml"))
+NAMES = ("a", "b", "c", "d", "e")
+TARGET = "/registry/secrets/shop/c"
+NOWHERE = Path("/nonexistent/etcdfix")
+
+
+def written(kind: str, *, names: tuple[str, ...] = NAMES, **named: str) -> dict[str, bytes]:
+    """Return Secrets under key1, but for those whose value has another name of the key."""
+    return {
+        f"/registry/secrets/shop/{name}": seal(
+            kind, secret(name), f"/registry/secrets/shop/{name}", name=named.get(name, "key1")
+        )
+        for name in names
+    }
+
+
+def keyed(kind: str, key: bytes = TRUE) -> EncryptionConfiguration:
+    return configuration(provider(kind, key1=key), IDENTITY)
+
+
+def flipped(value: bytes, bit: int) -> bytes:
+    at = bit // 8
+    return value[:at] + bytes([value[at] ^ 1 << bit % 8]) + value[at + 1 :]
+
+
+def scanned(holds: dict[str, bytes], config: EncryptionConfiguration, *words: str) -> tuple[Finding, Summary]:
+    reporter = CollectingReporter()
+    request = ScanRequest(
+        layout=StorageLayout(), configuration=config, scope=ScopeRequest(words), same_again=LIVE
+    )
+    summary = run_scan(MemorySource(holds), request, reporter).summary
+    return reporter.findings[TARGET], summary
+
+
+def explained(holds: dict[str, bytes], config: EncryptionConfiguration) -> ExplainReport:
+    request = ExplainRequest(
+        layout=StorageLayout(), configuration=config, key=TARGET.encode(), same_again=LIVE
+    )
+    report = explain_key(MemorySource(holds), request).report
+    assert report is not None
+    return report
+
+
+def copied(holds: dict[str, bytes], config: EncryptionConfiguration, *words: str) -> CopiesReport:
+    request = CopiesRequest(
+        layout=StorageLayout(),
+        configuration=config,
+        scope=ScopeRequest(words),
+        same_again=LIVE,
+        records=RecordPaths(audit_log=NOWHERE / "log"),
+    )
+    return find_copies(MemorySource(holds), request).report
+
+
+def first_commands(holds: dict[str, bytes], config: EncryptionConfiguration) -> list[str]:
+    """Return what each command says first of the target: of all, of the key alone, of the key whole."""
+    whole, summary = scanned(holds, config)
+    alone, summary_alone = scanned(holds, config, TARGET)
+    told = explained(holds, config)
+    steps: list[Remedy | None] = [whole.remedies[0], summary.next, alone.remedies[0], summary_alone.next]
+    assert told.finding is not None
+    steps += [told.finding.remedies[0], told.next]
+    return [step.command if step is not None else "" for step in steps]
+
+
+UNPROVEN = LIVE.repair(TARGET.encode(), ["unproven-repair"])
+PROVEN = LIVE.repair(TARGET.encode(), [])
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+@pytest.mark.parametrize("name", ["key3", "iey1"])
+def test_one_bit_of_a_name_is_put_back_first(kind: str, name: str) -> None:
+    """Nobody is told to give every API server a key of the misspelt name."""
+    holds, config = written(kind, c=name), keyed(kind)
+    assert first_commands(holds, config) == [UNPROVEN] * 6
+    assert explained(holds, config).repair is not None
+    for words in ((), (TARGET,), ("secrets",)):
+        report = copied(holds, config, *words)
+        steps = [one.next for one in report.objects if one.key == TARGET] + [report.next]
+        assert [step.command if step else "" for step in steps] == [UNPROVEN] * 2, words
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+def test_the_colon_behind_a_name_is_put_back_first(kind: str) -> None:
+    holds = written(kind)
+    value = holds[TARGET]
+    holds[TARGET] = flipped(value, (value.index(b"key1") + 4) * 8)
+    command = UNPROVEN if kind == "aescbc" else PROVEN
+    assert first_commands(holds, keyed(kind)) == [command] * 6
+
+
+def says_nothing_of_a_repair(holds: dict[str, bytes], config: EncryptionConfiguration) -> None:
+    told = explained(holds, config)
+    said = [scanned(holds, config, *words) for words in ((), (TARGET,))]
+    commands = [remedy.command for finding, _ in said for remedy in finding.remedies]
+    commands += [summary.next.command for _, summary in said if summary.next is not None]
+    assert told.finding is not None
+    commands += [remedy.command for remedy in told.finding.remedies]
+    commands += [one.next.command for one in copied(holds, config).objects if one.next is not None]
+    assert not [command for command in commands if command.startswith("etcdfix repair ")]
+    assert told.repair is None
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+def test_a_name_that_two_have_is_the_name_of_a_key(kind: str) -> None:
+    says_nothing_of_a_repair(written(kind, c="key3", e="key3"), keyed(kind))
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+def test_a_key_that_opens_nothing_under_its_name_may_have_had_the_other(kind: str) -> None:
+    says_nothing_of_a_repair(written(kind, names=("c",), c="key3"), keyed(kind))
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+def test_two_bits_of_a_name_are_those_of_another_name(kind: str) -> None:
+    says_nothing_of_a_repair(written(kind, c="key2"), keyed(kind))
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+def test_another_key_one_bit_away_is_another_key(kind: str) -> None:
+    """The name is damaged in nothing: the key that had it is lost."""
+    holds = written(kind)
+    holds[TARGET] = seal(kind, secret("c"), TARGET, WRONG, "key3")
+    says_nothing_of_a_repair(holds, keyed(kind))
+
+
+def bits_of(value: bytes) -> list[int]:
+    """Return some bits of a body, spread over all of it."""
+    start = value.index(b"key1:") + 5
+    return [
+        (start + at) * 8 + hashlib.sha256(b"%d" % at).digest()[0] % 8
+        for at in range(0, len(value) - start, 21)
+    ]
+
+
+@pytest.mark.parametrize("names", [NAMES, ("c",)], ids=["many", "alone"])
+@pytest.mark.parametrize("kind", LOCAL)
+def test_one_bit_of_a_body_is_put_back_first(kind: str, names: tuple[str, ...]) -> None:
+    """Whatever a scan of everything, one of the key and a look at it call it, all say the same way out first."""
+    whole = written(kind, names=names)
+    config, repaired = keyed(kind), 0
+    for bit in bits_of(whole[TARGET]):
+        holds = {**whole, TARGET: flipped(whole[TARGET], bit)}
+        told = explained(holds, config)
+        assert told.finding is not None
+        if told.finding.outcome not in {"decrypt-failure", "decode-failure"}:
+            continue
+        looked = [scanned(holds, config, *words)[0].cause for words in ((), (TARGET,))]
+        assert looked == [told.finding.cause] * 2, bit
+        commands = first_commands(holds, config)
+        repaired += told.repair is not None
+        if told.repair is None:
+            assert kind == "aescbc"
+            assert len(set(commands)) == 1, bit
+        else:
+            assert commands == [UNPROVEN if kind == "aescbc" else PROVEN] * 6, bit
+    assert repaired > 5

@@ -19,7 +19,7 @@ from etcdfix.verdicts.examination import Examination
 
 NOT_THE_OBJECT: Final = "this tool, the release or the definition, not the object"
 _STARTS: Final = 4
-_BY_THEIR_BYTES: Final = frozenset({Cause.UNKNOWN_ENCODING, Cause.MAGIC_DAMAGED})
+_BY_THEIR_BYTES: Final = frozenset({Cause.UNKNOWN_ENCODING, Cause.MAGIC_DAMAGED, Cause.IV_DAMAGED})
 _CBOR: Final = "cbor"
 _MANY: Final = 2
 _MOST: Final = 10_000

@@ -127,6 +127,7 @@ _MAYBE_BESIDE_A_WHOLE_ONE: Final = frozenset(
         Cause.CBOR_DAMAGED,
         Cause.CONVERSION_FAILED,
         Cause.EMPTY_OBJECT,
+        Cause.IV_DAMAGED,
         Cause.JSON_DAMAGED,
         Cause.KIND_MISSING,
         Cause.KIND_NOT_REGISTERED,
@@ -139,6 +140,7 @@ _MAYBE_BESIDE_A_WHOLE_ONE: Final = frozenset(
 # What a look past the tag showed, or an encoding that an envelope names: a newer release may read it.
 _MAYBE_READ_BY_NEWER: Final = MAYBE_NEWER | {
     Cause.CIPHERTEXT_DAMAGED,
+    Cause.IV_DAMAGED,
     Cause.PROTOBUF_DAMAGED,
     Cause.VALUE_TRUNCATED,
 }

@@ -405,6 +405,8 @@ def _maybe_newer(seen: Observation, cause: Cause) -> bool:
     if shape is not None and seen.decode_failure is not None:
         if cause is Cause.PROTOBUF_DAMAGED:
             return shape.names_encoding
+        if cause is Cause.IV_DAMAGED:
+            return shape.heals_magic
         if cause is Cause.CIPHERTEXT_DAMAGED and _is_unknown_encoding(seen.decode_failure, shape):
             return True  # noise to us, and its padding fits
     if cause in {Cause.CIPHERTEXT_DAMAGED, Cause.VALUE_TRUNCATED}:  # as for a CBOR value whose tag fits
@@ -521,15 +523,17 @@ def _shape_cause(
             certain,
             f"a whole object of {shape.whole_at} bytes, and {extra} bytes after it",
         )
+    if shape.heals_first_block and failure.kind in _GARBLED:
+        message = "only the first cipher block is garbled, which is what a damaged initialisation vector does"
+        if shape.heals_magic:
+            return Cause.IV_DAMAGED, Confidence.POSSIBLE, f"{message}; a magic that is newer looks the same"
+        return Cause.IV_DAMAGED, likely, message
     if shape.heals_magic:
         return (
             Cause.MAGIC_DAMAGED,
             certain,
             "decodes once its first four bytes are the protobuf magic again",
         )
-    if shape.heals_first_block and failure.kind in _GARBLED:
-        message = "only the first cipher block is garbled, which is what a damaged initialisation vector does"
-        return Cause.IV_DAMAGED, likely, message
     if failure.kind is DecodeFailureKind.UNKNOWN_ENCODING:
         if shape.ends_envelope:
             return Cause.MAGIC_DAMAGED, likely, "ends like a protobuf object, but does not start like one"

@@ -303,7 +303,8 @@ def _heals_first_block(
         return False
     protobuf, text = data.endswith(ENVELOPE_END), data.rstrip().endswith(b"}")
     likely = [block for block in blocks if (protobuf if block.startswith(PROTOBUF_MAGIC) else text)]
-    bits = range(8 * CIPHER_BLOCK, 16 * CIPHER_BLOCK) if len(data) <= _MOST_TRIED_SIZE else ()
+    end = min(len(data), 2 * CIPHER_BLOCK) if len(data) <= _MOST_TRIED_SIZE else 0
+    bits = range(8 * CIPHER_BLOCK, 8 * end)
     for block in likely:
         healed = bytearray(block + data[CIPHER_BLOCK:])
         if _is_laid_out(healed, decode):

@@ -215,11 +215,15 @@ def test_no_flipped_bit_under_aescbc_is_called_a_wrong_key(key: str, block: int)
         assert verdict.cause in BROKEN_BY_A_BIT | {None}
         # The bit of the IV that was flipped is flipped in the first block, and nowhere else.
         assert verdict.cause is not Cause.IV_DAMAGED or block < 2
-        assert verdict.cause is not Cause.IV_DAMAGED or verdict.confidence is Confidence.LIKELY
+        # A magic that is one bit off may be a newer one, before a whole object.
+        magic = key == SECRET_KEY and block == 0 and bit < 32
+        confidence = Confidence.POSSIBLE if magic else Confidence.LIKELY
+        assert verdict.cause is not Cause.IV_DAMAGED or verdict.confidence is confidence
+        assert (AcceptRisk.ONLY_COPY in risks_of(found)) == magic
         if verdict.outcome is Outcome.DECODE_FAILURE:
             assert deletability_of(found) is Deletability.DELETABLE
             assert (AcceptRisk.NEWER_THAN_KNOWN in risks_of(found)) == (
-                verdict.cause is Cause.KIND_NOT_REGISTERED
+                magic or verdict.cause is Cause.KIND_NOT_REGISTERED
             )
 
 

@@ -504,7 +504,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     ),
     "another magic under aescbc, before a whole object": (
         under_padding(plaintext=shape(heals_magic=True, heals_first_block=True, holds_whole=True), peek=right(CBC)),
-        Outcome.DECODE_FAILURE, Cause.MAGIC_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+        Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, Confidence.POSSIBLE, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "JSON that begins otherwise": (
         undecoded(DecodeFailureKind.JSON, "unexpected end of JSON input", plaintext=shape()),

@@ -234,6 +234,60 @@ def test_what_still_does_not_decode_or_is_empty_does_not_heal(data: bytes, empty
     assert len(asked) == 1
 
 
+BLOCK = ENVELOPE[:16]
+LONG = PROTOBUF_MAGIC + b"\x0a\x00\x12\x80\x80\x04" + bytes(1 << 16) + WHOLE
+
+
+@pytest.mark.parametrize(
+    ("data", "heals"),
+    [
+        (b"\x91" * 16 + ENVELOPE[16:], True),
+        # A flipped bit of the first block is flipped in the second as well; two are not.
+        (b"\x91" * 16 + bytes([ENVELOPE[16] ^ 4]) + ENVELOPE[17:], True),
+        (b"\x91" * 16 + bytes([ENVELOPE[16] ^ 5]) + ENVELOPE[17:], False),
+        # It is there, so that something else is wrong.
+        (ENVELOPE + b"tail", False),
+        # An unknown header before a whole object, and instead of its first bytes.
+        (b"\x91" * 16 + ENVELOPE, False),
+        (b"\x91" * 8 + ENVELOPE[16:], False),
+        (b"\x91" * 12 + ENVELOPE[-4:], False),
+        (b"\x91" * 20, False),
+        (b"", False),
+    ],
+)
+def test_only_the_first_cipher_block_is_garbled(data: bytes, heals: bool) -> None:
+    decode, _ = decoder_of(ENVELOPE)
+    for blocks in ((BLOCK,), (b'{"kind":"Secret"', BLOCK)):
+        found = shape_of(data, decode, refuse, heal=True, first_blocks=blocks)
+        assert found.heals_first_block == heals
+    assert not shape_of(data, decode, refuse, heal=False, first_blocks=(BLOCK,)).heals_first_block
+    assert not shape_of(data, decode, refuse, heal=True).heals_first_block
+
+
+def test_a_garbled_first_block_of_json() -> None:
+    text = b'{"kind":"Secret","apiVersion":"v1"}'
+    decode, _ = decoder_of(text)
+    for end, heals in ((b"", True), (b"x", False)):
+        garbled = b"\x91" * 16 + text[16:] + end
+        assert shape_of(garbled, decode, heal=True, first_blocks=(text[:16],)).heals_first_block == heals
+
+
+def test_no_bit_of_a_large_value_is_tried() -> None:
+    garbled = b"\x91" * 16 + bytes([LONG[16] ^ 4]) + LONG[17:]
+    decode, asked = decoder_of(LONG)
+    assert not shape_of(garbled, decode, heal=True, first_blocks=(LONG[:16],)).heals_first_block
+    assert shape_of(b"\x91" * 16 + LONG[16:], decode, heal=True, first_blocks=(LONG[:16],)).heals_first_block
+    assert len(asked) < 10
+
+
+def test_an_object_that_reads_again_once_its_first_block_is_there_holds_no_other() -> None:
+    """What was last applied is a part of it; but a magic that is newer may stand before all of it."""
+    decode, _ = decoder_of(ENVELOPE)
+    for start, holds in ((b"\x91" * 16, False), (b"k8s\x01" + ENVELOPE[4:16], True)):
+        found = shape_of(start + ENVELOPE[16:], decode, decode, heal=True, first_blocks=(BLOCK,))
+        assert (found.heals_first_block, found.holds_whole) == (True, holds)
+
+
 BELONGS = (b"/registry/secrets/shop/web",)
 
 

@@ -400,9 +400,8 @@ class PlainCounts:
         counts, self._taken = self._taken, []
         for reader, places in readers.values():
             for (transformer, fingerprint, kms_key_id, stale), revisions in places.items():
-                first, last = min(revisions), max(revisions)
                 opened = reader.opened_by(transformer, fingerprint, kms_key_id)
-                opened.reach(revisions, unbound=is_maybe_unbound(transformer, stale))
+                first, last = opened.reach(revisions, unbound=is_maybe_unbound(transformer, stale))
                 counts.append(
                     PlainCount(
                         reader.directory,

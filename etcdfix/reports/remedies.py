@@ -474,7 +474,7 @@ def _deletions(found: Examination, again: RepeatedOptions, *, breaking: bool) ->
         "Last: delete it on the live etcd, after this dry run, with a backup and a record",
         again.delete(
             found.stored.key,
-            accepting=risks_to_accept(found, breaking=breaking) if unproven else (),
+            risks_to_accept(found, breaking=breaking) if unproven else (),
             asking=damage is Damage.POSSIBLE,
         ),
         needs + granted + lost,

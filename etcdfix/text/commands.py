@@ -242,7 +242,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         how = (*self.source, *self.layout, *self.reading, "--candidate-config", "FILE")
         return quote_command(["etcdfix", "encryption", "try", *how, *words])
 
-    def delete(self, key: bytes, *, accepting: Sequence[str] = (), asking: bool = False) -> str:
+    def delete(self, key: bytes, accepting: Sequence[str] = (), *, asking: bool = False) -> str:
         """Return the dry run of a deletion, on the live etcd that was read, or the default one for a file; or "".
 
         Args:
@@ -250,11 +250,13 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
             accepting: What ``--accept-risk`` has to name.
             asking: Every API server has to be asked.
         """
-        return self.deletions(_accepting(accepting) + (self.asking if asking else ()))(key)
+        command = self.deletions()(key)
+        more = [*(self.asking if asking else ()), *_accepting(accepting)]
+        return f"{command} {quote_command(more)}" if command and more else command
 
-    def deletions(self, more: Sequence[str] = ()) -> Callable[[bytes], str]:
-        """Return what makes :meth:`delete` of one key after the other, with further options."""
-        words = [*self._live, *self.layout, *self._deciding, *self.changing, *self.kept.of_change, *more]
+    def deletions(self) -> Callable[[bytes], str]:
+        """Return what makes :meth:`delete` of one key after the other."""
+        words = [*self._live, *self.layout, *self._deciding, *self.changing, *self.kept.of_change]
         rest = self._change([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
         return lambda key: rest and f"etcdfix delete {quote_command(key_arguments(key))} {rest}"
 

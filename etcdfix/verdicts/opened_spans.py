@@ -57,18 +57,22 @@ class OpenedSpan:
         self.first = self.first_unfitting = _NEVER
         self.last = 0
 
-    def reach(self, revisions: Sequence[int], *, unbound: bool = False) -> None:
+    def reach(self, revisions: Sequence[int], *, unbound: bool = False) -> tuple[int, int]:
         """Take note of mod revisions of values that opened; at least one.
 
         Args:
             revisions: Any order.
             unbound: They may have had no associated data.
+
+        Returns:
+            The lowest and the highest.
         """
         first, last = min(revisions), max(revisions)
         self.first = min(self.first, first)
         self.last = max(self.last, last)
         self.unbound = self.unbound or unbound
         _keep_newest(self.newest, revisions)
+        return first, last
 
     def note_failing(self, mod_revision: int, key: bytes) -> None:
         """Take note of a value that does not open although the key may be its own."""
@@ -82,6 +86,9 @@ class OpenedSpan:
 
 
 def _keep_newest(newest: list[Any], others: Iterable[Any]) -> None:
+    if len(newest) == MOST_NEWEST:
+        least = newest[0]
+        others = [one for one in others if one > least]  # of a page, next to none are left
     for one in others:
         if len(newest) < MOST_NEWEST:
             heappush(newest, one)

@@ -536,7 +536,7 @@ def test_damage_that_is_only_possible_needs_every_api_server(
     key = registry.put("shop/newest", aesgcm(secret("newest"), "/elsewhere", b"0" * 16))
     said = ServerAnswers(answers=(ServerAnswer(server="a", answer=answer),), all_known=all_known)
     monkeypatch.setattr(preflight, "check_api_servers", lambda *_args, **_named: said)
-    accepted = Acceptances(risks=(AcceptRisk.UNPROVEN_DAMAGE.value,), no_api_server=True)
+    accepted = Acceptances(risks=(AcceptRisk.UNPROVEN_DAMAGE,), no_api_server=True)
     api = APIAccess(Path("kubeconfig"))
     with registry.cluster() as cluster:
         if answer is Answer.READ_ERROR and all_known:

@@ -58,6 +58,7 @@ def test_an_explanation_says_the_same(server: str) -> None:
     key = b"/registry/secrets/shop/n0" if server == "a" else b"/registry/secrets/shop/n1"
     with SnapshotSource(SNAPSHOT) as source:
         report = explain_key(source, ExplainRequest(key=key, **reading(server))).report
+    assert report is not None
     assert report.finding is not None
     assert report.finding.cause == "wrong-key"
     assert "two API servers seem to write" in report.finding.message

@@ -27,7 +27,7 @@ from etcdfix.examine_jobs import Helpers, Look
 from etcdfix.examine_worker import Found
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.readers import PlainCounts
-from etcdfix.sources.pages import Page
+from etcdfix.sources.pages import Page, ValuesPage
 from etcdfix.spool import Spool
 from etcdfix.temporary import temporary_directory
 from etcdfix.text.words import counted
@@ -52,6 +52,8 @@ _BEHIND_PLUGIN = frozenset(
 )
 # In a scan so many values of one encryption key are searched for damage; the search can take a second for a large one.
 MOST_SEARCHED = 1_000
+_UNDER_KMS = b"k8s:enc:kms:"
+_LONGEST_PREFIX = 1 << 10
 # So few that a key which opens nothing may yet be the right one: more of them are not damaged all at once.
 _FEW = 3
 # So many values are asked about ahead of the one whose answer is awaited.
@@ -183,7 +185,7 @@ def examine_all(
 
         ending = _first_look(first, [run], whole=whole, began=lambda: seen)
         if beyond is not None and run.waiting and ending == Ending():
-            others = looks(progress(iter(beyond.pages), BEYOND, None))
+            others = looks(progress(run.worth_a_look(beyond.pages), BEYOND, None))
             ending = _first_look(
                 partial(run.look_beyond, others, beyond.holds), [run], whole=whole, began=lambda: True
             )
@@ -368,6 +370,8 @@ class Examining:
         if examiner.kept is not None:
             examiner.kept.targets = targets
         self._searched: Counter[KeyName] = Counter()
+        # KMS providers of values that are not read: what their plugins do for others matters.
+        self._providers: set[bytes] = set()
         # How many values wait, by the encryption key that may not be the right one.
         self._open: Counter[KeyName] = Counter()
         # How many begin in the same way, where that is a known prefix but for one bit.
@@ -429,9 +433,12 @@ class Examining:
         """Return what is the last word on a value; keep the value where more may be found, and return None."""
         plugins = self._plugins
         if isinstance(found, KMSPending):
+            self._note_provider(stored)
             return self._put_aside(self._waiting.append, stored, stored)
         if found.verdict.outcome is Outcome.READABLE:
             return found
+        if found.transformer.startswith("kms/"):
+            self._note_provider(stored)
         if plugins is not None and found.verdict.cause is Cause.KMS_UNREACHABLE:
             # Nothing can change any more; a few are kept all the same, so that their order does not depend on when the
             # plugin was given up.
@@ -441,6 +448,20 @@ class Examining:
         if (plugins is not None and _behind_plugin(found)) or self._is_open(found):
             return self._put_aside(self._doubtful[0].append, found, stored)
         return found
+
+    def worth_a_look(self, pages: Iterable[Page]) -> Iterator[Page]:
+        """Yield pages without the values of KMS providers that decide about none that waits: no plugin is asked."""
+        for page in pages:
+            if self._plugins is None or self._misspelt:
+                yield page
+                continue
+            values = [
+                stored
+                for stored in page.values()
+                if not stored.value.startswith(_UNDER_KMS) or _provider_of(stored) in self._providers
+            ]
+            if values:
+                yield ValuesPage(values)
 
     def look_beyond(self, looks: Iterable[Look], holds: Callable[[bytes], bool]) -> None:
         """Look at values for what they open alone, after all others; those that wait for a plugin are never yielded.
@@ -470,6 +491,10 @@ class Examining:
         keys = self._to_be_repaired(found)
         self._kept.update(keys)
         return bool(keys) and all(self._kept[key] <= MOST_SEARCHED for key in keys)
+
+    def _note_provider(self, stored: StoredValue) -> None:
+        if len(self._providers) < MOST_SEARCHED:
+            self._providers.add(_provider_of(stored))
 
     def _note_prefix(self, found: Examination) -> bool:
         """Count a value whose prefix is one bit off that of a key; say whether no other one has begun so yet."""
@@ -668,6 +693,11 @@ class Examining:
             self._waiting.drop()
             size += len(stored.value)
         return bool(self._window)
+
+
+def _provider_of(stored: StoredValue) -> bytes:
+    """Return ``k8s:enc:kms:v2:prov`` of ``k8s:enc:kms:v2:prov:…``."""
+    return b":".join(stored.value[:_LONGEST_PREFIX].split(b":", 5)[:5])
 
 
 def _never(_key: bytes) -> bool:

@@ -146,8 +146,7 @@ def _object(one: ObjectCopies, output: Output) -> None:
     facts = [part for part in (one.cause, _revision(one.mod_revision, one.version), _uid(one.uid)) if part]
     if facts:
         output.prose(", ".join(facts), "  ")
-    told = {command for copy in one.copies for command in (copy.put_back, copy.save, copy.see)}
-    if one.next is not None and one.next.command and one.next.command not in told:
+    if one.next is not None and one.next.command.startswith("etcdfix repair "):
         output.prose(f"first: {safe_text(one.next.action)}", "  ")
         output.line(f"     {safe_text(one.next.command)}")
     if not one.copies:

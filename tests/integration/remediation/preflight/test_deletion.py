@@ -372,7 +372,7 @@ def test_steps_are_told_in_order(registry: Registry) -> None:
         f"check: {name}"
         for name in (
             "configuration", "read the key", "expectations", "examine", "members", "alarms", "cluster", "release",
-            "everything else", "proof", "API servers", "protected", "lease",
+            "everything else", "proof", "API servers", "the plugin again", "protected", "lease",
         )
     ]  # fmt: skip
     assert checked.stored.value == BROKEN
@@ -505,7 +505,11 @@ def test_nobody_was_asked_is_no_ground_for_a_declaration(registry: Registry) -> 
     registry.refused(ran, "no plugin was asked", hint="leave --no-kms out")
     with registry.cluster() as cluster:
         cluster.examiner.plugins = Plugins()
-        assert check_deletion(cluster, key, DECLARED).declared_lost
+        with pytest.raises(RefusedByRule) as caught:
+            check_deletion(cluster, key, DECLARED)
+        assert caught.value.rule == Rule.NO_API_SERVER
+        at_terminal = msgspec.structs.replace(DECLARED, at_terminal=True)
+        assert check_deletion(cluster, key, at_terminal).declared_lost
 
 
 @pytest.mark.parametrize("key_lost", ["", "kms/v2/prov"])

@@ -12,10 +12,11 @@ import pytest
 from msgspec import structs
 
 from etcdfix.errors import AuditError, BackupNotDurable, RefusedByRule, UnsafePlace
-from etcdfix.model import StoredValue
+from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
 from etcdfix.remediation import commit as commit_module
 from etcdfix.remediation import places as places_module
+from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Entry, Link, RecordType, Result, Verb
 from etcdfix.remediation.audit.verify import verify
@@ -670,6 +671,17 @@ def test_rehearsal_foresees_what_would_be_settled(registry: Registry) -> None:
     assert verify(registry.log).open_intents.keys() == {1}
     ran = registry.delete(registry.key("shop/broken"))
     assert "the open intent 1 was settled: not-applied" in ran.out
+
+
+def test_an_intent_of_another_etcd_stays_open(registry: Registry) -> None:
+    """It has the same key and the same kube-system, and says nothing of what is done here."""
+    elsewhere = ClusterIdentity(uid=KUBE_SYSTEM_UID, known_by=KnownBy.VALUE, cluster_id="abc")
+    _open_intent(registry, grounds=Grounds(cluster=elsewhere))
+    for arguments in (["--dry-run"], []):
+        ran = registry.delete(registry.key("shop/broken"), *arguments)
+        assert ran.code == 0, ran.err
+        assert "intent 1, which stays open, is of another etcd: its etcd has the cluster id abc" in ran.out
+        assert verify(registry.log).open_intents.keys() == {1}
 
 
 def test_rehearsal_refuses_where_the_change_would(registry: Registry) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import SourceError
+from etcdfix.errors import RevisionCompacted, SourceError
 from etcdfix.remediation.datastore import KineNow
 from etcdfix.remediation.landmarks import Landmark, Landmarks, find_elsewhere
 from etcdfix.remediation.preflight.members import KeyReading
@@ -52,6 +52,12 @@ def test_a_key_is_read_as_it_stands_at_the_question(k3s: KineWriter, now: KineNo
     assert after.stored.create_revision == before.stored.mod_revision
     gone = k3s.delete(KEY)
     assert now.read_key(KEY) == KeyReading(stored=None, revision=gone, cluster_id=0, member_id=0)
+
+
+def test_of_the_past_it_tells_nothing(k3s: KineWriter, now: KineNow) -> None:
+    """A record of another file is told by its path."""
+    with pytest.raises(RevisionCompacted):
+        now.read_at(KEY, k3s.newest)
 
 
 def test_it_is_a_file(k3s: KineWriter, now: KineNow) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from etcdfix.errors import RefusedByRule
-from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.same_object import (
     check_same_object,
@@ -123,11 +123,14 @@ def test_compacted_in_the_meantime(registry: Registry, cluster: Cluster) -> None
 # A value from elsewhere: its uid alone says it.
 
 
-def uid_fits(registry: Registry, cluster: Cluster, value: bytes, *, uid: str = KUBE_SYSTEM_UID) -> bool:
+def uid_fits(
+    registry: Registry, cluster: Cluster, value: bytes, *, uid: str = KUBE_SYSTEM_UID, cluster_id: str = ""
+) -> bool:
     key = registry.key("shop/web")
     found = cluster.examiner.apart().examine(StoredValue(key, value, 0, 0, 0, 0))
     reading = cluster.now.read_key(key)
-    return check_uid(cluster, reading, found, ClusterIdentity.by_uid(uid), registry.places)
+    identity = ClusterIdentity(uid=uid, known_by=KnownBy.VALUE, cluster_id=cluster_id)
+    return check_uid(cluster, reading, found, identity, registry.places)
 
 
 def test_the_uid_of_what_etcd_keeps(registry: Registry, cluster: Cluster) -> None:
@@ -175,6 +178,7 @@ def test_the_uid_of_a_backup_that_the_log_lists(registry: Registry, cluster: Clu
     with pytest.raises(RefusedByRule, match=r"has uid 11111111-.* \(backup "):
         uid_fits(registry, cluster, OF_ANOTHER)
     assert not uid_fits(registry, cluster, WHOLE, uid="of-another-cluster")
+    assert not uid_fits(registry, cluster, WHOLE, cluster_id="of-another-etcd")
     registry.etcd.delete(key)
     registry.etcd.compact()
     assert uid_fits(registry, cluster, WHOLE)  # nothing of the key is left in etcd

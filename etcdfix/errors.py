@@ -574,7 +574,7 @@ class TransactionError(EtcdfixError):
 
 
 class TransactionNotSent(TransactionError):
-    """Raised when no endpoint could be reached, before the transaction left this process; nothing has changed."""
+    """Raised when no endpoint could be reached, or the connection ended before a transaction left; nothing changed."""
 
     code = "transaction-not-sent"
     exit_code = 5

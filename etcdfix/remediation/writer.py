@@ -5,11 +5,12 @@ when the landmarks of that cluster were made (:mod:`~etcdfix.remediation.landmar
 key, or else reads what was compared. The messages below can say nothing more than that: there is no ``range_end`` to
 reach a second key, and no comparison of values, which members that disagree could answer differently. So the value is
 read ahead of the transaction, whole, on the very connection that will carry it; unless it is what was examined, nothing
-is sent. The channel is made here and nowhere else; every other channel of etcdfix takes read methods only.
+is sent. That connection is never made anew (:mod:`~etcdfix.sources.etcd.relay`): once it ended, nothing is sent
+either. The channel is made here and nowhere else; every other channel of etcdfix takes read methods only.
 
 What is known after a failure is what the errors say::
 
-    TransactionNotSent      nothing was handed to the network: nothing has happened
+    TransactionNotSent      nothing went to etcd: nothing has happened
     TransactionRefused      etcd's own no, given before anything is written: nothing has happened
     TransactionUnanswered   everything else: it may have happened, read the key again
     TransactionAnomaly      an answer came, and it is not one that etcd gives to such a transaction
@@ -47,10 +48,13 @@ from etcdfix.remediation.landmarks import (
 )
 from etcdfix.remediation.preflight.members import KeyReading, stored_value
 from etcdfix.rules import Rule
+from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.channel import Answer, ReadOnlyChannel, RpcError, open_transport, settle
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import Endpoint
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify
+from etcdfix.sources.etcd.relay import Relay
+from etcdfix.sources.etcd.tls import TLSMaterial
 from etcdfix.sources.etcd.trace import question
 from etcdfix.wire.descriptors import MessageClasses, build_pool, parse_table
 from etcdfix.wire.etcd import RANGE, read_messages
@@ -277,15 +281,18 @@ class Writer(Closing):
         if difference is not None:
             return _unsent(difference, seen.reading, endpoint)
         limit = self._client.connection.command_timeout_seconds
-        # From here on nothing is certain but an answer.
+        passed = channel.relay.passed
+        # From here on nothing is certain but an answer, or that not one byte went to etcd.
         self._sent = True
         try:
             found = settle(channel.commit(request, timeout_seconds=limit, metadata=metadata), endpoint, limit)
-        except CallFailed as failed:
-            text, kind = failed.failure.message, failed.failure.kind.name
-            raise _unanswered(text, kind, endpoint, seen.reading.revision) from failed
-        except RpcError as exc:
-            raise self._lost(exc, endpoint, seen.reading.revision) from exc
+        except (CallFailed, RpcError) as exc:
+            if channel.relay.nothing_since(passed):
+                raise _not_sent([_ended(endpoint)], endpoint) from exc
+            if isinstance(exc, RpcError):
+                raise self._lost(exc, endpoint, seen.reading.revision) from exc
+            text, kind = exc.failure.message, exc.failure.kind.name
+            raise _unanswered(text, kind, endpoint, seen.reading.revision) from exc
         return _read_answer(found, expected, change, endpoint, self._client.cluster_id)
 
     def _reach(
@@ -318,16 +325,18 @@ class Writer(Closing):
     def _try_endpoint(
         self, endpoint: Endpoint, expected: Expected, metadata: tuple[tuple[str, str], ...]
     ) -> Sighting:
-        connection, material = self._client.connection, self._client.material
-        channel = self._channel = _TxnChannel(open_transport(endpoint, material, connection), endpoint)
+        connection = self._client.connection
+        channel = self._channel = _TxnChannel(endpoint, self._client.material, connection)
         limit = connection.command_timeout_seconds
-        answers = []
+        answers: list[Any] = []
         for request in questions(expected.key, expected.landmarks):
             try:
                 future = channel.start(RANGE, request, timeout_seconds=limit, metadata=metadata)
                 found, _size = settle(future, endpoint, limit)
             except RpcError as exc:
-                raise CallFailed(self._classify(exc, endpoint)) from exc
+                gone = exc.status == "UNAVAILABLE" and not exc.details.startswith("etcdserver: ")
+                failure = _ended(endpoint) if answers and gone else self._classify(exc, endpoint)
+                raise CallFailed(failure) from exc
             if found.header.cluster_id != self._client.cluster_id:
                 raise CallFailed(
                     Failure(
@@ -412,7 +421,25 @@ def describe_move(expected: KeyState, present: StoredValue | None) -> str:
 
 
 class _TxnChannel(ReadOnlyChannel):
-    """Adds ``KV/Txn`` to the read methods."""
+    """Adds ``KV/Txn`` to the read methods, on one connection that is never made anew."""
+
+    def __init__(self, endpoint: Endpoint, material: TLSMaterial, connection: EtcdConnection) -> None:
+        """Connect.
+
+        Raises:
+            CallFailed: The endpoint cannot be reached.
+        """
+        self.relay = Relay(endpoint, timeout_seconds=connection.dial_timeout_seconds)
+        try:
+            super().__init__(open_transport(endpoint, material, connection, self.relay), endpoint)
+        except CallFailed:
+            self.relay.close()
+            raise
+
+    def close(self) -> None:
+        """End the connection; a transaction on its way may be lost or not."""
+        super().close()
+        self.relay.close()
 
     def commit(
         self, request: Any, *, timeout_seconds: float, metadata: tuple[tuple[str, str], ...]
@@ -541,6 +568,14 @@ def _anomaly(text: str, answer: TxnAnswer) -> TransactionAnomaly:
         f"{answer.endpoint}: etcd's answer contradicts the transaction: {text}",
         answer=answer,
         hint="read the key on every member before anything else is done",
+    )
+
+
+def _ended(endpoint: Endpoint) -> Failure:
+    return Failure(
+        FailureKind.UNREACHABLE,
+        f"{endpoint.text}: the connection ended, and a change never goes out on a new one",
+        "run the command again: everything is checked anew",
     )
 
 

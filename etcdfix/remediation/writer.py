@@ -12,7 +12,7 @@ What is known after a failure is what the errors say::
 
     TransactionNotSent      nothing went to etcd: nothing has happened
     TransactionRefused      etcd's own no, given before anything is written: nothing has happened
-    TransactionUnanswered   everything else: it may have happened, read the key again
+    TransactionUnanswered   everything else: it may have happened, read the key again. ``ended``: that tells for good
     TransactionAnomaly      an answer came, and it is not one that etcd gives to such a transaction
 
 Format: etcd 3.6, ``api/etcdserverpb/rpc.proto`` (``TxnRequest``, ``Compare``).
@@ -96,6 +96,23 @@ _REFUSALS = (
     "etcdserver: too many requests",
     "etcdserver: requested lease not found",
     "etcdserver: key is not provided",
+)
+
+
+# Codes of gRPC that are an answer, and not given before the transaction ended. The others can mean that it goes on
+# (etcd: "request timed out" is UNAVAILABLE), or are what gRPC itself says of a connection.
+_ANSWERS = frozenset(
+    {
+        "ALREADY_EXISTS",
+        "FAILED_PRECONDITION",
+        "INVALID_ARGUMENT",
+        "NOT_FOUND",
+        "OUT_OF_RANGE",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+        "UNAUTHENTICATED",
+        "UNIMPLEMENTED",
+    }
 )
 
 
@@ -367,11 +384,12 @@ class Writer(Closing):
                 # What the reads ahead needed, this user has.
                 hint=_MAY_WRITE if failure.kind is FailureKind.DENIED else failure.hint,
             )
-        if failure.kind is FailureKind.UNREACHABLE:
+        if error.status in {"UNAVAILABLE", "CANCELLED"} and not error.details.startswith("etcdserver: "):
             # This very channel had just answered a read, so it is no matter of addresses or TLS.
             text = f"{endpoint.text}: the connection was lost after the transaction was sent"
             return _unanswered(text, error.status, endpoint, read_revision)
-        return _unanswered(failure.message, error.status, endpoint, read_revision)
+        answered = error.status in _ANSWERS
+        return _unanswered(failure.message, error.status, endpoint, read_revision, answered=answered)
 
 
 def evaluate_compare(now: Datastore, expected: Expected) -> CompareOutlook:
@@ -589,11 +607,14 @@ def _not_sent(failures: Sequence[Failure], endpoint: Endpoint) -> TransactionErr
     return TransactionNotSent(f"no transaction was sent: {text}", hint=hint)
 
 
-def _unanswered(text: str, status: str, endpoint: Endpoint, read_revision: int) -> TransactionUnanswered:
+def _unanswered(
+    text: str, status: str, endpoint: Endpoint, read_revision: int, *, answered: bool = False
+) -> TransactionUnanswered:
     return TransactionUnanswered(
-        f"{text}; the transaction was sent and may have been carried out",
+        text if answered else f"{text}; the transaction was sent and may have been carried out",
         endpoint=endpoint.text,
         status=status,
         read_revision=read_revision,
+        ended=answered,
         hint="read the key again: its mod_revision tells",
     )

@@ -475,7 +475,7 @@ def _after_silence(
     operator: Operator,
     error: TransactionUnanswered,
 ) -> ChangeOutcome:
-    """The answer never came, or is an error that proves nothing: read the key again, and say no more than that shows."""
+    """No answer came, or an error that proves nothing: read the key again, and say no more than that shows."""
     try:
         sighting = sight(client, change.key, change.landmarks)
     except SourceError as exc:

@@ -283,8 +283,8 @@ def require_space(client: EtcdClient, *, to_delete: bool = False) -> None:
                 Rule.NO_SPACE,
                 f"this etcd is full: member {alarm.label} has raised etcd's NOSPACE alarm, and {refused} until "
                 "there is room",
-                hint="save a snapshot, for a compaction removes earlier revisions; then etcdctl compact, etcdctl defrag, "
-                "and etcdctl alarm disarm",
+                hint="save a snapshot, for a compaction removes earlier revisions; then etcdctl compact, etcdctl "
+                "defrag, and etcdctl alarm disarm",
             )
 
 

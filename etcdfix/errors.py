@@ -574,7 +574,7 @@ class TransactionError(EtcdfixError):
 
 
 class TransactionNotSent(TransactionError):
-    """Raised when no endpoint could be reached, before the transaction left this process; nothing has changed."""
+    """Raised when no endpoint could be reached, or the connection ended before a transaction left; nothing changed."""
 
     code = "transaction-not-sent"
     exit_code = 5
@@ -604,17 +604,26 @@ class TransactionUnanswered(TransactionError):
         endpoint: To whom it was sent.
         status: gRPC's status code (``DEADLINE_EXCEEDED``).
         read_revision: etcd's revision shortly before it was sent.
+        ended: etcd answered with an error, so nothing is on its way any more.
     """
 
     code = "transaction-unanswered"
 
     def __init__(
-        self, message: str, *, endpoint: str, status: str, read_revision: int, hint: str = ""
+        self,
+        message: str,
+        *,
+        endpoint: str,
+        status: str,
+        read_revision: int,
+        ended: bool = False,
+        hint: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
         self.endpoint = endpoint
         self.status = status
         self.read_revision = read_revision
+        self.ended = ended
 
 
 class TransactionAnomaly(TransactionError):

@@ -17,7 +17,7 @@ from etcdfix.apiserver.client import Server, require_done
 from etcdfix.apiserver.fleet import Fleet, require_servers
 from etcdfix.apiserver.loaded import Loaded, loaded_configuration
 from etcdfix.apiserver.memory import Memory, Remembered, remember, served_versions
-from etcdfix.apiserver.objects import Answer, APIObject, Said, look_for
+from etcdfix.apiserver.objects import Answer, APIObject, Foretold, Said, look_for
 from etcdfix.apiserver.patience import pause_seconds
 from etcdfix.apiserver.revision import Standing, revision_seen_by
 from etcdfix.apiserver.servers import ServerAnswer
@@ -50,10 +50,17 @@ class Holder(msgspec.Struct, frozen=True):
         return bool(self.path) and self.memory.word in {Memory.READ_ERROR, Memory.CACHE_LOST}
 
 
-def read_by_each(fleet: Fleet, thing: APIObject) -> tuple[ServerAnswer, ...]:
+def read_by_each(
+    fleet: Fleet, thing: APIObject, foretold: Foretold | None = None
+) -> tuple[ServerAnswer, ...]:
     """Ask each server for what etcd holds; those that cannot be asked stand among the answers.
 
     One that has too much to do is asked again, a little later.
+
+    Args:
+        fleet: The servers.
+        thing: The object.
+        foretold: As for :func:`~etcdfix.apiserver.objects.look_for`.
 
     Raises:
         EtcdfixError: What a server said forbids to go on.
@@ -68,7 +75,9 @@ def read_by_each(fleet: Fleet, thing: APIObject) -> tuple[ServerAnswer, ...]:
         if isinstance(said, Said)
         else ServerAnswer(server=server.address, answer=Answer.NO_ANSWER, detail=said)
         for server, said in _each_patiently(
-            fleet, lambda server: look_for(server, thing, certain=True), lambda said: said.again_after
+            fleet,
+            lambda server: look_for(server, thing, certain=True, foretold=foretold),
+            lambda said: said.again_after,
         )
     ]
     absent = [

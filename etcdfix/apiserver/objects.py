@@ -8,7 +8,9 @@ Format: ``meta.k8s.io/v1`` PartialObjectMetadata and Status, APIGroup of discove
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -23,6 +25,21 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 _LONGEST_OBJECT = 8 << 20
 
 
+# Of the Status of a read error; a decoder's error has none without the gate.
+_READ_ERROR_REASONS: Final = frozenset({"StorageReadError", "InternalError", ""})
+_READ_ERRORS: Final = ("StorageError: corrupt object", "unable to transform key")
+_WITHHELD: Final = re.compile(r"<\d+ bytes withheld>")
+_OTHER_ERROR: Final = "it answered 500, and not that it cannot read this value"
+# These groups every server has, so a bare 404 for one comes from something else.
+_EVERYWHERE: Final = frozenset(
+    {
+        "", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "autoscaling",
+        "batch", "certificates.k8s.io", "coordination.k8s.io", "networking.k8s.io", "policy",
+        "rbac.authorization.k8s.io", "scheduling.k8s.io", "storage.k8s.io",
+    }
+)  # fmt: skip
+
+
 class Answer(StrEnum):
     """What one API server said of the object."""
 
@@ -32,6 +49,38 @@ class Answer(StrEnum):
     EMPTY = "empty"
     DENIED = "denied"
     NO_ANSWER = "no-answer"
+
+
+class Foretold(NamedTuple):
+    """What an API server that has the same configuration says of the value at hand.
+
+    Attributes:
+        message: Its words for why it cannot read it, data withheld; "" where they are not known.
+        empty: It makes an empty object of it.
+    """
+
+    message: str
+    empty: bool = False
+
+    def is_read_error(self, body: bytes | None) -> bool:
+        """Say whether an answer at 500 is a Status that says that etcd holds a value which cannot be read.
+
+        With the gate AllowUnsafeMalformedObjectDeletion the words are the same for every value. Without it they are the
+        bare cause, which must be the one that is foretold: ``unexpected EOF`` is said of connections as well.
+        """
+        try:
+            found = msgspec.json.decode(body or b"", type=_Failure)
+        except NOT_UNDERSTOOD:
+            return False
+        if (found.kind, found.code) != ("Status", 500) or (found.reason or "") not in _READ_ERROR_REASONS:
+            return False
+        if any(sign in found.message for sign in _READ_ERRORS):
+            return True
+        # Go's protobuf writes one of two kinds of space, by build.
+        ours, told = (each.replace("\u00a0", " ") for each in (self.message, found.message))
+        parts = [re.escape(part) for part in _WITHHELD.split(ours)]
+        told = told.removeprefix("Internal error occurred: ")
+        return any(parts) and re.fullmatch(".*".join(parts), told, re.DOTALL) is not None
 
 
 class APIObject(msgspec.Struct, frozen=True):
@@ -83,6 +132,13 @@ class _Found(msgspec.Struct):
     metadata: _Metadata
 
 
+class _Failure(msgspec.Struct):
+    kind: str
+    code: int
+    message: str
+    reason: str | None = None
+
+
 class _Details(msgspec.Struct):
     name: str = ""
 
@@ -108,7 +164,7 @@ NOT_UNDERSTOOD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoding an answer raises that is not what it should be."""
 
 
-def look_for(server: Server, thing: APIObject, *, certain: bool) -> Said:
+def look_for(server: Server, thing: APIObject, *, certain: bool, foretold: Foretold | None = None) -> Said:
     """Ask a server for the object, in as many versions as it takes.
 
     A version may fail to be converted to, and one may not be served; another one of the same object may still be read.
@@ -117,27 +173,39 @@ def look_for(server: Server, thing: APIObject, *, certain: bool) -> Said:
         server: To ask.
         thing: The object.
         certain: The server is one of this cluster, so that whatever it says at 200 comes from an API server.
+        foretold: What it says if it cannot read the value in etcd; anything else is no answer then. None: whoever asks
+            only wants to know whether it reads it, so that any failure will do.
     """
     if not api_path(thing.group, thing.version or "v1", thing.resource, thing.namespace, thing.name):
         return Said(Answer.NOT_FOUND, "no request can name it")
     failed = None
     if thing.version:
-        said = _look_in(server, thing, thing.version, certain=certain)
-        if said is not None and said.answer is not Answer.READ_ERROR:
+        said = _look_in(server, thing, thing.version, certain=certain, foretold=foretold)
+        if said is not None and not _is_failure(said):
             return said
         failed = said
     others = other_versions(server, thing)
     if isinstance(others, Said):
         return failed or others
     for version in others:
-        said = _look_in(server, thing, version, certain=certain)
-        if said is not None and said.answer is not Answer.READ_ERROR:
+        said = _look_in(server, thing, version, certain=certain, foretold=foretold)
+        if said is not None and not _is_failure(said):
             return said
-        failed = failed or said
+        if failed is None or (said is not None and said.answer is Answer.READ_ERROR):
+            failed = said or failed
+    if failed is None and thing.group in _EVERYWHERE and not (thing.group and others):
+        return Said(Answer.NO_ANSWER, f"it answered 404, and every API server has {thing.group or 'v1'}")
     return failed or Said(Answer.NOT_FOUND, f"it does not serve {GroupResource(thing.group, thing.resource)}")
 
 
-def _look_in(server: Server, thing: APIObject, version: str, *, certain: bool) -> Said | None:
+def _is_failure(said: Said) -> bool:
+    """Say whether another version of the object may fare better."""
+    return said.answer is Answer.READ_ERROR or said.detail == _OTHER_ERROR
+
+
+def _look_in(
+    server: Server, thing: APIObject, version: str, *, certain: bool, foretold: Foretold | None
+) -> Said | None:
     """Ask a server for the object in one version; None where it does not serve that."""
     path = api_path(thing.group, version, thing.resource, thing.namespace, thing.name)
     # Without a resourceVersion: the server reads it from etcd, not from its memory.
@@ -145,7 +213,10 @@ def _look_in(server: Server, thing: APIObject, version: str, *, certain: bool) -
     if isinstance(reply, NoReply):
         return Said(Answer.NO_ANSWER, reply.text)
     if reply.status == 200:
-        return _judge_found(reply.body, certain=certain)
+        said = _judge_found(reply.body, certain=certain)
+        if said.answer is Answer.EMPTY and foretold is not None and not foretold.empty:
+            return Said(Answer.NO_ANSWER, "it answered with an empty object, and etcd holds more than that")
+        return said
     if reply.status == 404:
         return Said(Answer.NOT_FOUND) if _names(reply.body, thing.name) else None
     if reply.status == 401:
@@ -153,7 +224,8 @@ def _look_in(server: Server, thing: APIObject, version: str, *, certain: bool) -
     if reply.status == 403:
         return Said(Answer.DENIED, "it does not let the kubeconfig's user get the object (403)")
     if reply.status == 500:
-        return Said(Answer.READ_ERROR)
+        fails = foretold is None or foretold.is_read_error(reply.body)
+        return Said(Answer.READ_ERROR) if fails else Said(Answer.NO_ANSWER, _OTHER_ERROR)
     return _no_answer(reply, "it answered")
 
 

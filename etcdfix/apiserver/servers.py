@@ -28,7 +28,7 @@ from etcdfix.apiserver.client import (
     require_done,
     without_user,
 )
-from etcdfix.apiserver.objects import Answer, APIObject, Said, look_for
+from etcdfix.apiserver.objects import Answer, APIObject, Foretold, Said, look_for
 from etcdfix.apiserver.reach import listed_by, reach
 from etcdfix.errors import AuthorizationRefused, ConfigurationError, EtcdfixError
 from etcdfix.model import ClusterIdentity
@@ -124,6 +124,7 @@ def ask_servers(
     cluster: ClusterIdentity,
     held: bool = True,
     readable_is_fine: bool = False,
+    foretold: Foretold | None = None,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> ServerAnswers:
     """Ask each API server for an object, and one of them for the permission to delete it.
@@ -140,6 +141,7 @@ def ask_servers(
         cluster: Which cluster etcd holds.
         held: etcd holds the object, so that a server which finds none reads something else.
         readable_is_fine: The change does not rest on the object being unreadable.
+        foretold: As for :func:`~etcdfix.apiserver.objects.look_for`.
         timeout_seconds: For everything together.
 
     Raises:
@@ -160,7 +162,7 @@ def ask_servers(
     )
     thing = APIObject(group, version, resource, namespace, name)
     try:
-        found = _Inquiry(access, thing, cluster, deadline, request_seconds, held=held)
+        found = _Inquiry(access, thing, cluster, deadline, request_seconds, held=held, foretold=foretold)
         found.ask([access.url, *extra_servers])
         found.ask(found.listed())
         if not readable_is_fine:
@@ -213,6 +215,7 @@ class _Inquiry:
         request_seconds: float,
         *,
         held: bool,
+        foretold: Foretold | None,
     ) -> None:
         self.asked: list[_Asked] = []
         self.warnings: list[str] = []
@@ -223,6 +226,7 @@ class _Inquiry:
         self._deadline = deadline
         self._request_seconds = request_seconds
         self._held = held
+        self._foretold = foretold
 
     def left(self) -> float:
         """Return how many seconds are left."""
@@ -291,7 +295,7 @@ class _Inquiry:
         server, failure, warning = reached.server, reached.failure, reached.warning
         if reached.why_not_reached:
             return _Asked(_answer(server, Answer.NO_ANSWER, reached.why_not_reached))
-        said = look_for(server, self._thing, certain=failure is None)
+        said = look_for(server, self._thing, certain=failure is None, foretold=self._foretold)
         if failure is None and self._held and said == Said(Answer.NOT_FOUND):
             said = Said(Answer.NOT_FOUND, "though etcd holds it: it reads another etcd, or another prefix")
             elsewhere = AuthorizationRefused(

@@ -30,9 +30,9 @@ from etcdfix.errors import (
     RefusedByRule,
     SourceError,
     TransactionAnomaly,
-    TransactionError,
     TransactionNotSent,
     TransactionRefused,
+    TransactionUnanswered,
 )
 from etcdfix.model import Confidence, Outcome, ServerBehaviour, StoredValue
 from etcdfix.remediation.audit.log import AuditLog
@@ -383,7 +383,7 @@ def _transact(
         raise
     except TransactionAnomaly as exc:
         return _anomaly(client, change, intent, log, directories, operator, exc.answer, exc.message, step)
-    except TransactionError as exc:
+    except TransactionUnanswered as exc:
         step("transaction: no answer")
         return _after_silence(client, change, intent, log, operator, exc)
     step("transaction: after answer")
@@ -482,9 +482,9 @@ def _after_silence(
     intent: Intent,
     log: AuditLog,
     operator: Operator,
-    error: TransactionError,
+    error: TransactionUnanswered,
 ) -> ChangeOutcome:
-    """The answer never came: read the key again, and say no more than that shows."""
+    """No answer came, or an error that proves nothing: read the key again, and say no more than that shows."""
     try:
         sighting = sight(client, change.key, change.landmarks)
     except SourceError as exc:
@@ -505,7 +505,7 @@ def _after_silence(
         # The revision of the put, as an answer would have said it: by it an undo recognises what we wrote.
         result, revision = change.done, present.mod_revision
         seen = f"the key holds the bytes of this intent at mod_revision {present.mod_revision}"
-    if result is Result.NOT_APPLIED:
+    if result is Result.NOT_APPLIED and not error.ended:
         # What was sent may still be on its way to a member that was slow.
         seen += (
             f" (as of revision {reading.revision}; a transaction that is still on its way could arrive later)"

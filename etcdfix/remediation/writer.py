@@ -5,13 +5,14 @@ when the landmarks of that cluster were made (:mod:`~etcdfix.remediation.landmar
 key, or else reads what was compared. The messages below can say nothing more than that: there is no ``range_end`` to
 reach a second key, and no comparison of values, which members that disagree could answer differently. So the value is
 read ahead of the transaction, whole, on the very connection that will carry it; unless it is what was examined, nothing
-is sent. The channel is made here and nowhere else; every other channel of etcdfix takes read methods only.
+is sent. That connection is never made anew (:mod:`~etcdfix.sources.etcd.relay`): once it ended, nothing is sent
+either. The channel is made here and nowhere else; every other channel of etcdfix takes read methods only.
 
 What is known after a failure is what the errors say::
 
-    TransactionNotSent      nothing was handed to the network: nothing has happened
+    TransactionNotSent      nothing went to etcd: nothing has happened
     TransactionRefused      etcd's own no, given before anything is written: nothing has happened
-    TransactionUnanswered   everything else: it may have happened, read the key again
+    TransactionUnanswered   everything else: it may have happened, read the key again. ``ended``: that tells for good
     TransactionAnomaly      an answer came, and it is not one that etcd gives to such a transaction
 
 Format: etcd 3.6, ``api/etcdserverpb/rpc.proto`` (``TxnRequest``, ``Compare``).
@@ -47,10 +48,13 @@ from etcdfix.remediation.landmarks import (
 )
 from etcdfix.remediation.preflight.members import KeyReading, stored_value
 from etcdfix.rules import Rule
+from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.channel import Answer, ReadOnlyChannel, RpcError, open_transport, settle
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import Endpoint
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify
+from etcdfix.sources.etcd.relay import Relay
+from etcdfix.sources.etcd.tls import TLSMaterial
 from etcdfix.sources.etcd.trace import question
 from etcdfix.wire.descriptors import MessageClasses, build_pool, parse_table
 from etcdfix.wire.etcd import RANGE, read_messages
@@ -92,6 +96,23 @@ _REFUSALS = (
     "etcdserver: too many requests",
     "etcdserver: requested lease not found",
     "etcdserver: key is not provided",
+)
+
+
+# Codes of gRPC that are an answer, and not given before the transaction ended. The others can mean that it goes on
+# (etcd: "request timed out" is UNAVAILABLE), or are what gRPC itself says of a connection.
+_ANSWERS = frozenset(
+    {
+        "ALREADY_EXISTS",
+        "FAILED_PRECONDITION",
+        "INVALID_ARGUMENT",
+        "NOT_FOUND",
+        "OUT_OF_RANGE",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+        "UNAUTHENTICATED",
+        "UNIMPLEMENTED",
+    }
 )
 
 
@@ -277,15 +298,18 @@ class Writer(Closing):
         if difference is not None:
             return _unsent(difference, seen.reading, endpoint)
         limit = self._client.connection.command_timeout_seconds
-        # From here on nothing is certain but an answer.
+        passed = channel.relay.passed
+        # From here on nothing is certain but an answer, or that not one byte went to etcd.
         self._sent = True
         try:
             found = settle(channel.commit(request, timeout_seconds=limit, metadata=metadata), endpoint, limit)
-        except CallFailed as failed:
-            text, kind = failed.failure.message, failed.failure.kind.name
-            raise _unanswered(text, kind, endpoint, seen.reading.revision) from failed
-        except RpcError as exc:
-            raise self._lost(exc, endpoint, seen.reading.revision) from exc
+        except (CallFailed, RpcError) as exc:
+            if channel.relay.nothing_since(passed):
+                raise _not_sent([_ended(endpoint)], endpoint) from exc
+            if isinstance(exc, RpcError):
+                raise self._lost(exc, endpoint, seen.reading.revision) from exc
+            text, kind = exc.failure.message, exc.failure.kind.name
+            raise _unanswered(text, kind, endpoint, seen.reading.revision) from exc
         return _read_answer(found, expected, change, endpoint, self._client.cluster_id)
 
     def _reach(
@@ -318,16 +342,18 @@ class Writer(Closing):
     def _try_endpoint(
         self, endpoint: Endpoint, expected: Expected, metadata: tuple[tuple[str, str], ...]
     ) -> Sighting:
-        connection, material = self._client.connection, self._client.material
-        channel = self._channel = _TxnChannel(open_transport(endpoint, material, connection), endpoint)
+        connection = self._client.connection
+        channel = self._channel = _TxnChannel(endpoint, self._client.material, connection)
         limit = connection.command_timeout_seconds
-        answers = []
+        answers: list[Any] = []
         for request in questions(expected.key, expected.landmarks):
             try:
                 future = channel.start(RANGE, request, timeout_seconds=limit, metadata=metadata)
                 found, _size = settle(future, endpoint, limit)
             except RpcError as exc:
-                raise CallFailed(self._classify(exc, endpoint)) from exc
+                gone = exc.status == "UNAVAILABLE" and not exc.details.startswith("etcdserver: ")
+                failure = _ended(endpoint) if answers and gone else self._classify(exc, endpoint)
+                raise CallFailed(failure) from exc
             if found.header.cluster_id != self._client.cluster_id:
                 raise CallFailed(
                     Failure(
@@ -358,11 +384,12 @@ class Writer(Closing):
                 # What the reads ahead needed, this user has.
                 hint=_MAY_WRITE if failure.kind is FailureKind.DENIED else failure.hint,
             )
-        if failure.kind is FailureKind.UNREACHABLE:
+        if error.status in {"UNAVAILABLE", "CANCELLED"} and not error.details.startswith("etcdserver: "):
             # This very channel had just answered a read, so it is no matter of addresses or TLS.
             text = f"{endpoint.text}: the connection was lost after the transaction was sent"
             return _unanswered(text, error.status, endpoint, read_revision)
-        return _unanswered(failure.message, error.status, endpoint, read_revision)
+        answered = error.status in _ANSWERS
+        return _unanswered(failure.message, error.status, endpoint, read_revision, answered=answered)
 
 
 def evaluate_compare(now: Datastore, expected: Expected) -> CompareOutlook:
@@ -412,7 +439,25 @@ def describe_move(expected: KeyState, present: StoredValue | None) -> str:
 
 
 class _TxnChannel(ReadOnlyChannel):
-    """Adds ``KV/Txn`` to the read methods."""
+    """Adds ``KV/Txn`` to the read methods, on one connection that is never made anew."""
+
+    def __init__(self, endpoint: Endpoint, material: TLSMaterial, connection: EtcdConnection) -> None:
+        """Connect.
+
+        Raises:
+            CallFailed: The endpoint cannot be reached.
+        """
+        self.relay = Relay(endpoint, timeout_seconds=connection.dial_timeout_seconds)
+        try:
+            super().__init__(open_transport(endpoint, material, connection, self.relay), endpoint)
+        except CallFailed:
+            self.relay.close()
+            raise
+
+    def close(self) -> None:
+        """End the connection; a transaction on its way may be lost or not."""
+        super().close()
+        self.relay.close()
 
     def commit(
         self, request: Any, *, timeout_seconds: float, metadata: tuple[tuple[str, str], ...]
@@ -544,6 +589,14 @@ def _anomaly(text: str, answer: TxnAnswer) -> TransactionAnomaly:
     )
 
 
+def _ended(endpoint: Endpoint) -> Failure:
+    return Failure(
+        FailureKind.UNREACHABLE,
+        f"{endpoint.text}: the connection ended, and a change never goes out on a new one",
+        "run the command again: everything is checked anew",
+    )
+
+
 def _not_sent(failures: Sequence[Failure], endpoint: Endpoint) -> TransactionError:
     text = "; ".join(failure.message for failure in failures)
     hint = failures[0].hint
@@ -554,11 +607,14 @@ def _not_sent(failures: Sequence[Failure], endpoint: Endpoint) -> TransactionErr
     return TransactionNotSent(f"no transaction was sent: {text}", hint=hint)
 
 
-def _unanswered(text: str, status: str, endpoint: Endpoint, read_revision: int) -> TransactionUnanswered:
+def _unanswered(
+    text: str, status: str, endpoint: Endpoint, read_revision: int, *, answered: bool = False
+) -> TransactionUnanswered:
     return TransactionUnanswered(
-        f"{text}; the transaction was sent and may have been carried out",
+        text if answered else f"{text}; the transaction was sent and may have been carried out",
         endpoint=endpoint.text,
         status=status,
         read_revision=read_revision,
+        ended=answered,
         hint="read the key again: its mod_revision tells",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from etcdfix.remediation.audit.record_line import Event
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step
+from etcdfix.remediation.preflight import target as target_module
 from etcdfix.rules import Rule
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.testing.servers import EtcdServer
@@ -198,6 +200,87 @@ def test_transaction_that_arrives_after_everybody_gave_it_up(etcd: EtcdServer, l
     assert value_at(ground, key) is None
     assert restore(ground, Path(outcome.backups[0])).result == "restored"
     assert value_at(ground, key) == ground.broken("target")
+    assert verify(ground.log).state is ChainState.WHOLE
+
+
+# An answer that is an error.
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "told"),
+    [
+        ("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded", "mvcc: database space exceeded"),
+        ("FAILED_PRECONDITION", "etcdserver: something new", "etcd says: something new"),
+        ("RESOURCE_EXHAUSTED", "grpc: received message larger than max", "larger than"),
+        ("PERMISSION_DENIED", "a proxy says no", "permission denied"),
+        ("UNAUTHENTICATED", "a proxy says no", "refuses our login token"),
+        ("INVALID_ARGUMENT", "no such thing", "INVALID_ARGUMENT: no such thing"),
+    ],
+)
+@pytest.mark.parametrize("done", [False, True])
+def test_error_that_etcd_answers(
+    etcd: EtcdServer,
+    lay: Lay,
+    tmp_path: Path,
+    capfd: Captured,
+    status: str,
+    words: str,
+    told: str,
+    *,
+    done: bool,
+) -> None:
+    """It is told as etcd's; whether anything was done, the key says. Nothing is on its way then."""
+    ground = lay()
+    key = put_broken(etcd, ground)
+    with LossyProxy(etcd.endpoint) as proxy:
+
+        def answer(path: str, _request: bytes) -> Refusal | None:
+            if path != TXN:
+                return None
+            if done:
+                etcd.delete(key)
+            return Refusal(status, words)
+
+        proxy.before = answer
+        code, out, err = delete_by_command(capfd, tmp_path, ground.through(proxy.endpoint), key)
+        assert proxy.calls.count(TXN) == 1
+    outcome = "applied-or-gone" if done else "not-applied"
+    assert (code, out.startswith(f"{outcome.upper()}: ")) == (3, True), out + err
+    annotations = last_event(ground).annotations
+    assert annotations.outcome == outcome
+    for text in (out, annotations.detail):
+        assert told in text
+        assert "connection was lost" not in text
+        assert "on its way" not in text
+    assert (value_at(ground, key) is None) == done
+
+
+def test_etcd_that_is_full(
+    start_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before 3.4.22 and 3.5.7 it refuses a transaction that only deletes; a later one carries it out."""
+    etcd = start_etcd(flags=("--quota-backend-bytes=1000000",))
+    ground = Ground(endpoints=(etcd.endpoint,), prefix="/registry", encryption="plain", folder="")
+    ground = ground.at(tmp_path / "places")
+    etcd.put_all(ground.furniture().items())
+    key = put_broken(etcd, ground)
+    with contextlib.suppress(AssertionError):
+        for number in range(30):
+            etcd.etcdctl("put", f"/registry/events/a/{number}", input=b"x" * 100_000)
+    assert b"NOSPACE" in etcd.etcdctl("alarm", "list")
+    with reached(ground) as cluster:
+        refuses = target_module._refuses_deletions(cluster.client.current_version())
+    if refuses:
+        for more in (["--dry-run"], []):
+            code, out, err = delete_by_command(capfd, tmp_path, ground, key, *more)
+            assert (code, out) == (4, ""), err
+            assert "this etcd is full" in err
+            assert "alarm disarm" in err
+        monkeypatch.setattr(target_module, "_refuses_deletions", lambda _version: False)
+    code, out, err = delete_by_command(capfd, tmp_path, ground, key)
+    assert (code, out.partition(":")[0]) == ((3, "NOT-APPLIED") if refuses else (0, "DELETED")), err
+    assert (value_at(ground, key) is None) == (not refuses)
+    assert ("database space exceeded" in last_event(ground).annotations.detail) == refuses
     assert verify(ground.log).state is ChainState.WHOLE
 
 

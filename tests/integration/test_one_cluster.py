@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import RefusedByRule
+from etcdfix.errors import RefusedByRule, TransactionNotSent
 from etcdfix.remediation.audit.record_line import Event
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.commit import ChangeOutcome
@@ -20,8 +20,18 @@ from etcdfix.rules import Rule
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.wire.etcd import READ_METHODS
 from tests.support import objects
+from tests.support.cutting_proxy import CutPoint, CuttingProxy
 from tests.support.lossy_etcd import TXN, LossyProxy
-from tests.support.remediation_ground import Ground, Recorded, delete, reached, reencrypt, restore, stands
+from tests.support.remediation_ground import (
+    Ground,
+    Recorded,
+    delete,
+    reached,
+    reencrypt,
+    repair,
+    restore,
+    stands,
+)
 
 pytestmark = pytest.mark.etcd
 
@@ -204,6 +214,38 @@ def test_healthy_value_at_the_same_revisions(twins: Made) -> None:
     assert TXN not in pair.proxy.calls
     assert pair.value_there(key) == objects.secret("target")
     assert pair.last_event().annotations.outcome == "refused"
+
+
+def test_connection_that_is_cut_while_a_change_is_sent(twins: Made) -> None:
+    """Wherever it is cut: what is reached then is a copy with a healthy value, which nothing but its bytes shows."""
+    pair = twins("flipped")
+    key, healthy = pair.ground.key("target"), pair.ground.readable("target")
+    seen = []
+    for point in (CutPoint(up, frames) for frames in range(1, 15) for up in (False, True)):
+        while pair.there.revision() < pair.here.revision():
+            pair.there.put(b"padding", b"")
+        change = repair if point.frames % 3 == 0 else delete
+        broken = pair.ground.broken("target") if change is repair else objects.secret("target")[:-3]
+        pair.part(key, broken, healthy)
+        revision = pair.there.revision()
+        with CuttingProxy(pair.here.endpoint) as proxy:
+            steps = Recorded({SENT: lambda: proxy.arm(point, pair.there.endpoint)})  # noqa: B023 - called at once
+            try:
+                result = str(change(pair.ground.through(proxy.endpoint), key, steps).result)
+            except TransactionNotSent as exc:
+                result = exc.code
+        here = pair.value_here(key)
+        assert (pair.value_there(key), pair.there.revision()) == (healthy, revision), (point, result)
+        if proxy.was_cut:
+            seen.append(result)
+        if result == "transaction-not-sent":
+            assert here == broken, point
+        elif result == "anomaly":  # what was read again there says nothing of what was done here
+            assert proxy.was_cut, point
+        else:
+            assert (result, here) == (("repaired", healthy) if change is repair else ("deleted", None)), point
+    assert len(seen) >= 16
+    assert set(seen) == {"transaction-not-sent", "anomaly"}
 
 
 def test_healthy_value_at_a_key_that_was_absent(twins: Made) -> None:

@@ -21,7 +21,7 @@ from tests.support.stopping import Stopping
 
 __all__ = [
     "ACCESS_REVIEW", "ENDPOINTS", "KUBE_SYSTEM", "SUBJECT_REVIEW", "TOKEN", "UID", "Answer", "KubernetesAPI", "Request",
-    "object_answer", "status_answer",
+    "object_answer", "read_error", "status_answer",
 ]  # fmt: skip
 
 KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
@@ -38,6 +38,19 @@ def status_answer(code: int, message: str = "no", *, name: str = "") -> Answer:
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "code": code,
     }  # fmt: skip
     return Answer(code, json.dumps(body | ({"details": {"name": name}} if name else {})).encode())
+
+
+def read_error(cause: str = "", *, reason: str | None = "InternalError", code: int = 500) -> Answer:
+    """The Status of a value that cannot be read: with the gate, or without it for a cause."""
+    told = cause or (
+        "StorageError: corrupt object, Code: 7, Key: /secrets/shop/web, ResourceVersion: 0, AdditionalErrorMsg: data "
+        "from the storage is not transformable revision=0: no matching prefix found"
+    )
+    body = {
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
+        "message": f"Internal error occurred: {told}" if reason == "InternalError" else told,
+    }  # fmt: skip
+    return Answer(500, json.dumps(body).encode())
 
 
 def object_answer(**metadata: str) -> Answer:
@@ -163,7 +176,7 @@ class KubernetesAPI(Stopping):
         name = unquote(words[-1])
         if self.reads:
             return object_answer(name=name, uid="u-1")
-        return status_answer(500, "Internal error") if self.holds else status_answer(404, name=name)
+        return read_error() if self.holds else status_answer(404, name=name)
 
     def _take(self, request: Request) -> Answer | None:
         self.requests.append(request)

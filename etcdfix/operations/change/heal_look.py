@@ -25,6 +25,7 @@ from etcdfix.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.landmarks import Landmarks
 from etcdfix.remediation.places import RecordPaths
+from etcdfix.remediation.preflight.api_servers import foretold_of
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.members import KeyReading, LeaseState
 from etcdfix.remediation.preflight.same_object import said_uids
@@ -259,7 +260,7 @@ def look_at(ground: Ground, target: Target, found: Examination) -> Healable | Le
             found.stored.key, Rule.NOT_HEALABLE, f"no API server serves {directory.group_resource}"
         )
     step("check: API servers")
-    answers = read_by_each(ground.fleet, thing)
+    answers = read_by_each(ground.fleet, thing, foretold_of(found))
     check_answers(thing, answers, ground.unchecked_servers)
     step("check: permission")
     servers = ServerAnswers(

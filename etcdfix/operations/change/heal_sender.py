@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any, Final
 
@@ -23,13 +24,16 @@ from etcdfix.remediation.patcher import HEALED_AT, LONGEST_ANSWER, patch_annotat
 from etcdfix.remediation.reconcile import Carried
 from etcdfix.remediation.sending import Sent
 from etcdfix.remediation.writer import Expected, KeyState, describe_move, evaluate_compare
+from etcdfix.reports.history_model import ChangeKind, FieldChange
 from etcdfix.reports.printers.objects import Form, Viewer
 from etcdfix.rescued import read_saved
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
+from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.examination import Examination
 
 _MOST_CHANGES: Final = 20
+_LABELS: Final = re.compile(r"metadata\.(?:labels|annotations)(?:[.\[]|$)")
 _STOPPED_WAITING: Final = frozenset({408, 502, 503, 504})
 """Statuses of who gave up: a server at its time-out, or a proxy before it. The write may be on its way all the same."""
 _FINE: Final = frozenset({Outcome.READABLE, Outcome.INCONSISTENT})
@@ -62,6 +66,7 @@ class HealSender:
     Attributes:
         server: The one that wrote it, "" where none is known to have.
         changed: Paths of the fields in which it differs from the saved copy, besides what every heal changes.
+        differs: Among them is one that admission does not simply add.
         answer: The object as that server answered; None where it did not. Never shown.
     """
 
@@ -72,6 +77,7 @@ class HealSender:
         self._now = ground.cluster.now
         self.server = ""
         self.changed: tuple[str, ...] = ()
+        self.differs = False
         self.answer: bytes | None = None
 
     def send(self, expected: Expected, *, step: Step) -> Sent:
@@ -217,9 +223,11 @@ class HealSender:
                 "somebody else",
                 revision=present.mod_revision,
             )
-        return self._healed(holder, reply, found)
+        return self._healed(holder, reply, found, document)
 
-    def _healed(self, holder: Holder, reply: Reply | NoReply, found: Examination) -> Sent:
+    def _healed(
+        self, holder: Holder, reply: Reply | NoReply, found: Examination, stored: dict[str, Any]
+    ) -> Sent:
         """Return a heal that etcd bears out, with all that is odd about it."""
         self.server = holder.server.address
         warnings = []
@@ -227,8 +235,16 @@ class HealSender:
             warnings.append(f"{_said(self.server, reply)}, and etcd shows that it was done")
         else:
             self.answer = reply.body
-        warnings += self._compare(holder, found)
-        doubts = []
+        doubts: list[str] = []
+        warnings += self._compare(holder, found, stored, doubts)
+        if self.differs:
+            return Sent(
+                result=Result.ANOMALY,
+                detail=f"by {self.server}, with {found.transformer}; what etcd holds now differs from the saved copy: "
+                f"{', '.join(self.changed)}",
+                revision=found.stored.mod_revision,
+                warnings=tuple(warnings),
+            )
         if found.stale:
             doubts.append(
                 f"it was written with {found.transformer}, which is not today's write key: that server has another "
@@ -263,23 +279,31 @@ class HealSender:
             and not (said.answer in SILENT and said.server in self._ground.unchecked_servers)
         ]
 
-    def _compare(self, holder: Holder, found: Examination) -> list[str]:
-        """Note what differs from the saved copy; return what a person should know of it."""
+    def _compare(
+        self, holder: Holder, found: Examination, stored: dict[str, Any], doubts: list[str]
+    ) -> list[str]:
+        """Note what etcd holds otherwise than the saved copy; return what a person should know of it."""
         saved = self._healable.saved
         if saved is None:
             return ["no saved copy is of this very write, so what admission may have changed is not known"]
-        if self.answer is None:
-            reply = self._ground.fleet.within(
-                partial(holder.server.send, "GET", holder.path, longest=LONGEST_ANSWER)
-            )
-            self.answer = reply.body if isinstance(reply, Reply) and reply.status == 200 else None
+        before: dict[str, Any] | None = None
+        after: dict[str, Any] | None = stored
+        why, told = "one of the two cannot be read as JSON", []
         try:
             before = _parsed(read_saved(self._ground.saved, saved))
-            after = _parsed(self.answer)
         except ConfigurationError as exc:
-            return [f"it could not be compared with the saved copy: {exc.message}"]
+            why = exc.message
+        if before is not None and before.get("apiVersion") != stored.get("apiVersion"):
+            # Fields of two versions have other names: the rest is only as that server converts it.
+            shown = self._as_answered(holder)
+            after = None if shown is None else {**shown, "metadata": _metadata(stored)}
+            version = safe_text(str(stored.get("apiVersion")))
+            told = [
+                f"etcd holds it as {version}: only its metadata were compared there, the rest in the answer"
+            ]
         if before is None or after is None:
-            return ["it could not be compared with the saved copy: one of the two cannot be read as JSON"]
+            doubts.append(f"it could not be compared with the saved copy: {why}")
+            return told
         masked = Viewer(self._ground.cluster.examiner).show(found).document
         changes, more = field_changes(
             Comparable.of(_comparable(before), masked),
@@ -289,7 +313,24 @@ class HealSender:
         self.changed = tuple(f"{each.path} ({each.change})" for each in changes) + (
             (f"{more} more",) if more else ()
         )
-        return ["admission changed it: " + ", ".join(self.changed)] if self.changed else []
+        if all(_is_label(each) for each in changes) and not more:
+            return told + ["admission changed it: " + ", ".join(self.changed)] * bool(changes)
+        self.differs = True
+        return told
+
+    def _as_answered(self, holder: Holder) -> dict[str, Any] | None:
+        """Return the object as the server shows it, in the version in which it was saved."""
+        if self.answer is None:
+            reply = self._ground.fleet.within(
+                partial(holder.server.send, "GET", holder.path, longest=LONGEST_ANSWER)
+            )
+            self.answer = reply.body if isinstance(reply, Reply) and reply.status == 200 else None
+        return _parsed(self.answer)
+
+
+def _is_label(change: FieldChange) -> bool:
+    """Say whether it is what admission adds to any object: nothing of the object itself is another."""
+    return change.change is ChangeKind.ADDED and _LABELS.match(change.path) is not None
 
 
 def _came_to_nothing(reply: Reply | NoReply) -> bool:
@@ -330,8 +371,9 @@ def _parsed(raw: bytes | None) -> dict[str, Any] | None:
 
 
 def _comparable(document: dict[str, Any]) -> dict[str, Any]:
-    """Return an object without what every heal changes."""
-    metadata = {name: value for name, value in _metadata(document).items() if name != "managedFields"}
+    """Return an object without what every heal changes, and what servers before 1.20 only add to an answer."""
+    left_out = {"managedFields", "selfLink"}
+    metadata = {name: value for name, value in _metadata(document).items() if name not in left_out}
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict):
         metadata["annotations"] = {name: value for name, value in annotations.items() if name != HEALED_AT}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from etcdfix.apiserver.authorization import can_i
-from etcdfix.apiserver.objects import Answer
+from etcdfix.apiserver.objects import Answer, Foretold
 from etcdfix.apiserver.servers import APIAccess, ServerAnswers, ask_servers
-from etcdfix.model import ClusterIdentity
+from etcdfix.model import ClusterIdentity, ServerBehaviour
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
@@ -106,6 +106,8 @@ def check_api_servers(
         cluster=identity,
         held=held,
         readable_is_fine=readable_is_fine,
+        # Where nothing rests on the object being unreadable, it does not matter how a server fails.
+        foretold=foretold_of(found) if held and not readable_is_fine else None,
     )
     if servers.authorization is None and not accepted.no_api_server:
         said = "; ".join(f"{asked.server}: {asked.detail}" for asked in servers.answers)
@@ -119,3 +121,9 @@ def check_api_servers(
             "--accept-no-api-server",
         )
     return servers
+
+
+def foretold_of(found: Examination) -> Foretold:
+    """Return what an API server that has our configuration says of a value."""
+    verdict = found.verdict
+    return Foretold(verdict.upstream_message, empty=verdict.apiserver is ServerBehaviour.SERVES_EMPTY)

@@ -45,6 +45,7 @@ from etcdfix.remediation.preflight.target import (
     check_members,
     moved_meanwhile,
     require_configuration,
+    require_space,
     require_there,
 )
 from etcdfix.rules import Rule, refuse
@@ -153,6 +154,7 @@ def check_deletion(
     warnings = check_members(cluster, key, reading, accepted)
     step("check: alarms")
     warnings += check_alarms(cluster)
+    require_space(cluster.client, to_delete=True)
     step("check: cluster")
     identity = check_cluster(cluster, accepted, backup_directories)
     if expected is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -256,20 +257,42 @@ def read_target(cluster: Cluster, key: bytes, accepted: Acceptances, step: Step)
     return Target(landmarks, reading, stored)
 
 
-def require_space(client: EtcdClient) -> None:
-    """Refuse to put anything while etcd takes no more; a deletion it would still take.
+def require_space(client: EtcdClient, *, to_delete: bool = False) -> None:
+    """Refuse what etcd would refuse while a member has raised the NOSPACE alarm.
+
+    Nothing can be put. A transaction that only deletes is refused too before etcd 3.4.22 and 3.5.7
+    (``server/storage/quota.go``, ``Available``); later it is carried out.
+
+    Args:
+        client: Asks etcd.
+        to_delete: Nothing is to be put.
 
     Raises:
-        RefusedByRule: A member has raised the alarm.
+        RefusedByRule: etcd would refuse it.
         SourceError: etcd could not be asked.
     """
+    old = [status.version for status in client.statuses() if _refuses_deletions(status.version)]
+    if to_delete and not old:
+        return
+    refused = (
+        f"etcd {old[0]} refuses every transaction, a deletion too," if to_delete else "it takes no value"
+    )
     for alarm in read_alarms(client):
         if alarm.kind is AlarmKind.NOSPACE:
             raise refuse(
                 Rule.NO_SPACE,
-                f"member {alarm.label} has raised etcd's NOSPACE alarm: it takes no value until there is room",
-                hint="make room, then etcdctl alarm disarm; see etcd's page on maintenance",
+                f"this etcd is full: member {alarm.label} has raised etcd's NOSPACE alarm, and {refused} until "
+                "there is room",
+                hint="save a snapshot, for a compaction removes earlier revisions; then etcdctl compact, etcdctl "
+                "defrag, and etcdctl alarm disarm",
             )
+
+
+def _refuses_deletions(version: str) -> bool:
+    """Say whether an etcd of this version lets no transaction pass while it is full."""
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    numbers = tuple(int(number) for number in found.groups()) if found is not None else ()
+    return () < numbers < (3, 4, 22) or (3, 5) <= numbers < (3, 5, 7)
 
 
 def check_writable(

@@ -21,6 +21,7 @@ from etcdfix.interruptions import interruptions_held
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.endpoints import Endpoint
 from etcdfix.sources.etcd.failures import CallFailed
+from etcdfix.sources.etcd.relay import Relay
 from etcdfix.sources.etcd.threads import do_in_time, no_threads, stands_still
 from etcdfix.sources.etcd.tls import TLSMaterial, channel_credentials
 from etcdfix.sources.etcd.trace import Question, question, told_stream
@@ -255,8 +256,16 @@ def open_channel(endpoint: Endpoint, material: TLSMaterial, connection: EtcdConn
     return ReadOnlyChannel(open_transport(endpoint, material, connection), endpoint)
 
 
-def open_transport(endpoint: Endpoint, material: TLSMaterial, connection: EtcdConnection) -> Any:
+def open_transport(
+    endpoint: Endpoint, material: TLSMaterial, connection: EtcdConnection, relay: Relay | None = None
+) -> Any:
     """Prepare gRPC's own channel, which any method goes through; for whoever wraps it in an allow-list.
+
+    Args:
+        endpoint: Who is asked.
+        material: TLS files.
+        connection: How long to wait, and whether certificates are checked.
+        relay: The only way to the endpoint; without it, gRPC connects by itself, as often as it needs.
 
     Raises:
         CallFailed: With ``insecure_skip_tls_verify``, the server's certificate could not be fetched.
@@ -275,10 +284,18 @@ def open_transport(endpoint: Endpoint, material: TLSMaterial, connection: EtcdCo
         ("grpc.service_config_disable_resolution", 1),
         ("grpc.use_local_subchannel_pool", 1),
     ]
+    target = endpoint.target if relay is None else relay.target
+    host = endpoint.host.partition("%")[0]  # without the zone of an IPv6 address
+    if relay is not None and endpoint.port:
+        # What gRPC tells the endpoint where it connects by itself; to a Unix socket it says "localhost" either way.
+        name = f"[{host}]" if ":" in host else host
+        options.append(("grpc.default_authority", f"{name}:{endpoint.port}"))
     if not endpoint.tls:
-        return grpc.insecure_channel(endpoint.target, options)
+        return grpc.insecure_channel(target, options)
     credentials, more = channel_credentials(grpc, endpoint, material, connection)
-    return grpc.secure_channel(endpoint.target, credentials, [*options, *more])
+    if relay is not None and not more:
+        more.append(("grpc.ssl_target_name_override", host))
+    return grpc.secure_channel(target, credentials, [*options, *more])
 
 
 def _answers(

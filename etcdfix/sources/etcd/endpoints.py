@@ -34,6 +34,24 @@ class Endpoint:
     port: int
     tls: bool
 
+    def dial(self, timeout_seconds: float) -> socket.socket:
+        """Connect to it, without TLS and past every proxy.
+
+        Raises:
+            OSError: That failed.
+            ValueError: The host name is none that can be asked for.
+        """
+        if self.port:
+            return socket.create_connection((self.host, self.port), timeout=timeout_seconds)
+        plain = socket.socket(socket.AF_UNIX)
+        plain.settimeout(timeout_seconds)
+        try:
+            plain.connect(self.host)
+        except OSError:
+            plain.close()
+            raise
+        return plain
+
     def is_here(self) -> bool:
         """Say whether it is on this machine, as far as that shows without asking anybody for a name."""
         if not self.port:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import socket
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,7 +120,7 @@ def shown_certificate(endpoint: Endpoint, material: TLSMaterial, *, timeout_seco
         context.load_cert_chain(*material.files)
     try:
         with (
-            _connect(endpoint, timeout_seconds) as plain,
+            endpoint.dial(timeout_seconds) as plain,
             context.wrap_socket(plain, server_hostname=endpoint.host if endpoint.port else None) as wrapped,
         ):
             shown = wrapped.getpeercert(binary_form=True)
@@ -137,19 +136,6 @@ def shown_certificate(endpoint: Endpoint, material: TLSMaterial, *, timeout_seco
     if shown is None:
         raise _unreachable(endpoint, "the server shows no certificate", "use http://")
     return shown
-
-
-def _connect(endpoint: Endpoint, timeout_seconds: float) -> socket.socket:
-    if endpoint.port:
-        return socket.create_connection((endpoint.host, endpoint.port), timeout=timeout_seconds)
-    plain = socket.socket(socket.AF_UNIX)
-    plain.settimeout(timeout_seconds)
-    try:
-        plain.connect(endpoint.host)
-    except OSError:
-        plain.close()
-        raise
-    return plain
 
 
 def _name_in(der: bytes, endpoint: Endpoint) -> str:

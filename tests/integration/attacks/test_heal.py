@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import os
 import shlex
@@ -680,6 +681,58 @@ def test_another_object_stands_there_afterwards(cluster: LostKeyCluster) -> None
     told = cluster.told("one", code=3)
     assert told["objects"][0]["result"] == "anomaly"
     assert "another uid" in told["objects"][0]["detail"]
+
+
+@pytest.mark.parametrize("what", ["another password", "one entry less", "one entry more", "another type"])
+def test_other_data_than_was_saved_stands_there_afterwards(cluster: LostKeyCluster, what: str) -> None:
+    """The right object with the right annotation, and the answer is what was saved; etcd holds something else."""
+    entry = cluster.p1.process.caches[SECRETS].memory[cluster.key("shop/one")]
+    saved = copy.deepcopy(entry.value)
+    path = "/api/v1/namespaces/shop/secrets/one?fieldManager=etcdfix"
+
+    def write(request: Request) -> None:
+        if request.method != "PATCH":
+            return
+        written = copy.deepcopy(saved)
+        written["metadata"].setdefault("annotations", {}).update(request.body["metadata"]["annotations"])
+        answer = json.dumps(written).encode()
+        if what == "another password":
+            written["data"]["password"] = base64.b64encode(b"never-shown-1").decode()
+        elif what == "one entry less":
+            written["data"].pop("password")
+        elif what == "one entry more":
+            written["data"]["never-named"] = "bmV2ZXItc2hvd24tMQ=="
+        else:
+            written["type"] = "never/shown"
+        cluster.p1.behaviour.instead[path] = Answer(200, answer)
+        cluster.place(cluster.key("shop/one"), aescbc(json.dumps(written).encode(), KEY_2, "key2"))
+
+    cluster.p1.before.append(write)
+    told = cluster.told("one", code=3)
+    (one,) = told["objects"]
+    assert one["result"] == "anomaly"
+    assert cluster.outcomes() == ["anomaly"]
+    if what != "one entry less":  # then nothing that is left bears out the name
+        place = "type" if what == "another type" else "data"
+        assert any(changed.startswith(place) for changed in one["changed_fields"])
+    assert one["changed_fields"]
+    record = json.dumps(told) + cluster.log.read_text()
+    assert not [
+        secret for secret in ("never-shown-1", "bmV2ZXItc2hvd24tMQ", "never/shown") if secret in record
+    ]
+
+
+def test_the_saved_copy_is_gone_afterwards(cluster: LostKeyCluster) -> None:
+    """It is healed, and nothing shows that what etcd holds now is what was saved."""
+
+    def lose() -> None:
+        for path in cluster.saved.glob("*.json"):
+            path.unlink()
+
+    _at_patch(cluster, lose)
+    told = cluster.told("one", code=3)
+    assert told["objects"][0]["result"] == "healed"
+    assert "could not be compared with the saved copy" in told["objects"][0]["detail"]
 
 
 def test_the_annotation_is_not_there_afterwards(cluster: LostKeyCluster) -> None:

@@ -15,7 +15,7 @@ from etcdfix.cli.root import run
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.testing.certificates import CertificateAuthority
-from etcdfix.wire.etcd import ALARM, message
+from etcdfix.wire.etcd import ALARM, STATUS, message
 from tests.support.change_runs import BROKEN, UID, Registry, candidate_config, holds, typing
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.kubernetes_api import KubernetesAPI
@@ -357,6 +357,10 @@ def test_undone_although_the_answer_never_came(registry: Registry, key: bytes, c
 
 def test_no_space(registry: Registry, key: bytes, candidate: Path) -> None:
     def alarm(path: str, answer: bytes) -> bytes:
+        if path == STATUS.path:
+            status = message("StatusResponse").FromString(answer)
+            status.version = "3.6.0"  # the first that lets a deletion pass; 3.4.22 and 3.5.7 do too
+            return bytes(status.SerializeToString())
         if path != ALARM.path:
             return answer
         found = message("AlarmResponse").FromString(answer)

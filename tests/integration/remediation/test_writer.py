@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,15 +42,18 @@ from etcdfix.remediation.writer import (
 )
 from etcdfix.rules import Rule
 from etcdfix.sources.connection import EtcdConnection
-from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_transport
+from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError
 from etcdfix.sources.etcd.client import EtcdClient
-from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
+from etcdfix.sources.etcd.endpoints import parse_endpoint
+from etcdfix.sources.etcd.failures import CallFailed, classify
 from etcdfix.sources.etcd.tls import TLSMaterial
 from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import READER, ROOT_USER, EtcdServer
+from etcdfix.wire.etcd import RANGE as RANGE_METHOD
 from etcdfix.wire.etcd import READ_METHODS, message
 from tests.support.connections import connected
+from tests.support.cutting_proxy import CutPoint, CuttingProxy
 from tests.support.etcd_proxy import NO_LEADER, RANGE, EtcdProxy, Refusal
 from tests.support.lossy_etcd import TXN, LossyProxy, RawHTTP2
 from tests.support.never_done import NeverDone
@@ -506,6 +510,38 @@ def test_a_deed_whose_end_nobody_tells(
     assert stored(client, key) is None
 
 
+@pytest.mark.parametrize("change", ["delete", "put"])
+def test_a_connection_that_ends_before_the_deed(
+    etcd: EtcdServer, client: EtcdClient, prefix: bytes, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """gRPC would make it anew inside the call, and carry the transaction to whoever is there then."""
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    expected = examined(client, key)
+    commit = writer_module._TxnChannel.commit
+
+    def after_the_end(channel: Any, *arguments: Any, **options: Any) -> Any:
+        channel.relay.close()
+        return commit(channel, *arguments, **options)
+
+    monkeypatch.setattr(writer_module._TxnChannel, "commit", after_the_end)
+    with pytest.raises(TransactionNotSent, match="a change never goes out on a new one") as caught:
+        delete(client, key, expected) if change == "delete" else put(client, key, OTHER, expected)
+    assert (caught.value.exit_code, stored(client, key)) == (5, expected)
+
+
+def test_a_connection_that_ends_while_the_landmarks_are_read(etcd: EtcdServer, prefix: bytes) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    with CuttingProxy(etcd.endpoint) as passing, connected(passing.endpoint) as through:
+        expected = examined(through, key)
+        passing.arm(CutPoint(upwards=False, frames=20), etcd.endpoint)  # three for each answer
+        with pytest.raises(TransactionNotSent, match="a change never goes out on a new one"):
+            delete(through, key, expected, *[Landmark(prefix + b"none", 0)] * 50)
+        assert passing.was_cut
+        assert examined(through, key) == expected
+
+
 @pytest.mark.parametrize(
     "refusal",
     [
@@ -531,7 +567,7 @@ def test_a_no_that_proves_nothing(
         pytest.raises(TransactionUnanswered) as caught,
     ):
         delete(through, key, expected)
-    assert caught.value.status == refusal.code
+    assert (caught.value.status, caught.value.ended) == (refusal.code, refusal.code == "RESOURCE_EXHAUSTED")
     # Not asked again: neither there nor at the other endpoint.
     assert proxy.calls.count(TXN) == 1
     assert stored(client, key) is not None
@@ -623,9 +659,7 @@ def test_a_connection_closed_meanwhile(
 def test_grpc_sends_nothing_again_by_itself(trouble: str) -> None:
     with RawHTTP2(trouble) as server:
         endpoint = parse_endpoint(server.endpoint, has_tls_material=False)
-        channel = writer_module._TxnChannel(
-            open_transport(endpoint, TLSMaterial(), EtcdConnection()), endpoint
-        )
+        channel = writer_module._TxnChannel(endpoint, TLSMaterial(), EtcdConnection())
         request = writer_module._message("TxnRequest")()
         try:
             with pytest.raises(RpcError):
@@ -657,8 +691,8 @@ def test_the_next_endpoint_is_taken_before_anything_is_sent(
     opened, closed = [], []
 
     class Channel(writer_module._TxnChannel):
-        def __init__(self, transport: Any, endpoint: Endpoint) -> None:
-            super().__init__(transport, endpoint)
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
             opened.append(self)
 
         def close(self) -> None:
@@ -728,6 +762,63 @@ def test_mutual_tls(start_etcd: StartEtcd, tmp_path: Path) -> None:
         assert delete(client, b"/k", examined(client, b"/k")).applied
     with connected(etcd.endpoint, insecure_skip_tls_verify=True, **options) as client:
         assert put(client, b"/k", VALUE).applied
+
+
+@pytest.mark.parametrize("scheme", ["", "https"])
+@pytest.mark.parametrize("where", ["name", "IPv4", "IPv6", "socket"])
+def test_wherever_etcd_listens(
+    start_etcd: StartEtcd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, scheme: str
+) -> None:
+    """With and without TLS; what ``http_proxy`` says is for other connections."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    authority = CertificateAuthority(tmp_path / "ca") if scheme else None
+    etcd = start_etcd(authority=authority)
+    with CuttingProxy(etcd.endpoint, _listener(where, tmp_path)) as passing:
+        endpoint = passing.endpoint
+        if where == "name":
+            endpoint = endpoint.replace("127.0.0.1", "localhost")
+        if scheme:
+            endpoint = endpoint.replace("unix:", "unixs:") if where == "socket" else f"https://{endpoint}"
+        options = {"cacert": str(authority.cert)} if authority is not None else {}
+        etcd.put(b"/k", VALUE)
+        with connected(endpoint, **options) as client:
+            answer = delete(client, b"/k", examined(client, b"/k"), Landmark(b"/none", 0))
+        assert (answer.applied, answer.endpoint) == (True, endpoint)
+
+
+def _listener(where: str, folder: Path) -> socket.socket | None:
+    if where == "IPv6":
+        return socket.create_server(("::1", 0), family=socket.AF_INET6)
+    if where == "socket":  # the name of the file stands for the host in a certificate
+        found = socket.socket(socket.AF_UNIX)
+        found.bind(str(folder / "localhost:1"))
+        found.listen()
+        return found
+    return None
+
+
+def test_a_certificate_for_another_host(start_etcd: StartEtcd, tmp_path: Path) -> None:
+    """What gRPC connects to is a relay; whom the certificate must name is the endpoint."""
+    authority = CertificateAuthority(tmp_path / "ca")
+    etcd = start_etcd(authority=authority)
+    material = TLSMaterial(roots=authority.cert.read_bytes())
+    with CuttingProxy(etcd.endpoint, socket.create_server(("127.0.0.2", 0))) as passing:
+        endpoint = parse_endpoint(f"https://{passing.endpoint}", has_tls_material=True)
+        channel = writer_module._TxnChannel(endpoint, material, EtcdConnection())
+        try:
+            with pytest.raises(RpcError) as caught:
+                channel.start(RANGE_METHOD, message("RangeRequest")(key=b"k"), timeout_seconds=20).result()
+        finally:
+            channel.close()
+    found = classify(caught.value.status, caught.value.details, endpoint, timeout_seconds=20)
+    assert "does not name this host" in found.message
+
+
+def test_a_certificate_that_cannot_be_fetched(etcd: EtcdServer) -> None:
+    endpoint = parse_endpoint(f"https://{etcd.endpoint}", has_tls_material=True)
+    with pytest.raises(CallFailed, match="does not speak TLS"):
+        writer_module._TxnChannel(endpoint, TLSMaterial(), EtcdConnection(insecure_skip_tls_verify=True))
 
 
 # Users.

@@ -7,23 +7,30 @@ from pathlib import Path
 import pytest
 
 from etcdfix.apiserver.client import open_access
-from etcdfix.apiserver.objects import Answer, APIObject, Said, look_for
+from etcdfix.apiserver.objects import Answer, APIObject, Foretold, Said, look_for
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.kubernetes_api import Answer as Sent
-from tests.support.kubernetes_api import KubernetesAPI, object_answer, status_answer
+from tests.support.kubernetes_api import KubernetesAPI, object_answer, read_error, status_answer
 
 THING = APIObject("", "v1", "secrets", "shop", "db")
 PATH = "/api/v1/namespaces/shop/secrets/db"
+
+
+NO_READ_ERROR = "it answered 500, and not that it cannot read this value"
 
 
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
         (object_answer(name="db", uid="u", resourceVersion="17"), Said(Answer.READS_IT, "", "17")),
-        (object_answer(), Said(Answer.EMPTY)),
-        (status_answer(500), Said(Answer.READ_ERROR)),
+        (
+            object_answer(),
+            Said(Answer.NO_ANSWER, "it answered with an empty object, and etcd holds more than that"),
+        ),
+        (read_error(), Said(Answer.READ_ERROR)),
+        (status_answer(500), Said(Answer.NO_ANSWER, NO_READ_ERROR)),
         (status_answer(404, name="db"), Said(Answer.NOT_FOUND)),
-        (status_answer(404), Said(Answer.NOT_FOUND, "it does not serve secrets")),
+        (status_answer(404), Said(Answer.NO_ANSWER, "it answered 404, and every API server has v1")),
         (
             status_answer(403),
             Said(Answer.DENIED, "it does not let the kubeconfig's user get the object (403)"),
@@ -42,6 +49,49 @@ def test_what_each_answer_means(
     with KubernetesAPI(authority) as api:
         api.instead[PATH] = sent
         access = open_access(str(api.kubeconfig(tmp_path)), None, timeout_seconds=30, request_seconds=15)
-        assert look_for(access.server(api.url), THING, certain=True) == said
+        assert look_for(access.server(api.url), THING, certain=True, foretold=Foretold("")) == said
         assert str(THING) == "secrets shop/db"
         access.close()
+
+
+@pytest.mark.parametrize(
+    ("foretold", "sent", "is_one"),
+    [
+        ("invalid padding on input", read_error("invalid padding on input"), True),
+        ("unexpected EOF", read_error("unexpected EOF", reason=None), True),
+        ("unexpected EOF", read_error("unexpected EOF", reason=""), True),
+        ("proto: cannot parse", read_error("proto:\u00a0cannot parse"), True),
+        ("got <5 bytes withheld>!", read_error("got s3cr\n!"), True),
+        ("anything", read_error(), True),
+        ("", read_error(), True),
+        (
+            "",
+            read_error('unable to transform key "/registry/secrets/shop/db": no matching prefix found'),
+            True,
+        ),
+        # Said of the value, and not this one's.
+        ("invalid padding on input", read_error("no matching prefix found"), False),
+        # Nothing is foretold, or nothing but data.
+        ("", read_error("no matching prefix found"), False),
+        ("", read_error("", reason=None, code=500), True),
+        ("<5 bytes withheld>", read_error("hello"), False),
+        # Words of a connection that is lost on the way to a webhook.
+        ("unexpected EOF", read_error("failed calling webhook: unexpected EOF"), False),
+        ("EOF", read_error("conversion webhook for widgets failed: Post: EOF"), False),
+        # Not the Status of a read error.
+        ("", read_error(reason="Timeout"), False),
+        ("", read_error(code=504), False),
+        ("", Sent(500, b'{"kind": "Secret", "code": 500, "message": "StorageError: corrupt object"}'), False),
+        ("", Sent(500, b'{"kind": "Status", "message": "StorageError: corrupt object"}'), False),
+        ("StorageError: corrupt object", Sent(500, b"StorageError: corrupt object"), False),
+        ("", Sent(500, b"<html>Internal Server Error</html>"), False),
+        ("", Sent(500, b""), False),
+        ("", status_answer(500, "etcdserver: request timed out"), False),
+    ],
+)
+def test_what_a_read_error_is(foretold: str, sent: Sent, *, is_one: bool) -> None:
+    assert Foretold(foretold).is_read_error(sent.body) == is_one
+
+
+def test_an_answer_too_long_to_be_read_is_no_read_error() -> None:
+    assert not Foretold("unexpected EOF").is_read_error(None)

@@ -10,7 +10,7 @@ import pytest
 
 from etcdfix.apiserver import objects, reach
 from etcdfix.apiserver.client import RefusalReason
-from etcdfix.apiserver.objects import Answer
+from etcdfix.apiserver.objects import Answer, Foretold
 from etcdfix.apiserver.servers import ServerAnswer, ServerAnswers, ask_servers, parse_server_url
 from etcdfix.errors import AuthorizationRefused, ConfigurationError, RefusedByRule
 from etcdfix.model import ClusterIdentity, KnownBy
@@ -23,6 +23,7 @@ from tests.support.kubernetes_api import (
     UID,
     KubernetesAPI,
     object_answer,
+    read_error,
     status_answer,
 )
 from tests.support.kubernetes_api import Answer as Played
@@ -193,14 +194,6 @@ def test_an_answer_that_is_too_long(
         (status_answer(500), Answer.READ_ERROR, ""),
         (Played(500, b"\xff" * (9 << 20)), Answer.READ_ERROR, ""),
         (status_answer(404, name="web"), Answer.NOT_FOUND, ""),
-        (NO_PAGE, Answer.NOT_FOUND, "it does not serve secrets"),
-        (status_answer(404, name="other"), Answer.NOT_FOUND, "it does not serve secrets"),
-        (
-            Played(404, b'{"kind":"X","details":{"name":"web"}}'),
-            Answer.NOT_FOUND,
-            "it does not serve secrets",
-        ),
-        (Played(404, b" " * (9 << 20)), Answer.NOT_FOUND, "it does not serve secrets"),
     ],
 )
 def test_what_counts_as_an_answer(
@@ -211,6 +204,52 @@ def test_what_counts_as_an_answer(
     assert one(found) == (answer, detail)
     assert found.authorization is not None
     assert api.asked(SECRET) == [SECRET]
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        NO_PAGE,
+        status_answer(404, name="other"),
+        Played(404, b'{"kind":"X","details":{"name":"web"}}'),
+        Played(404, b" " * (9 << 20)),
+        status_answer(500, "etcdserver: request timed out"),
+        Played(500, b"<html>"),
+        Played(500, b"\xff" * (9 << 20)),
+        read_error("failed calling webhook: unexpected EOF"),
+        object_answer(),
+    ],
+)
+def test_what_counts_as_none(api: KubernetesAPI, tmp_path: Path, instead: Played) -> None:
+    """It is neither a read error of the value at hand nor the Status of this object."""
+    foretold = Foretold("unexpected EOF")
+    api.instead[SECRET] = instead
+    found = ask(api.kubeconfig(tmp_path), foretold=foretold)
+    assert (one(found)[0], found.authorization) == (Answer.NO_ANSWER, None)
+    for fails in (read_error(), read_error("unexpected EOF", reason=None)):
+        api.instead[SECRET] = fails
+        found = ask(api.kubeconfig(tmp_path), foretold=foretold)
+        assert one(found) == (Answer.READ_ERROR, "")
+        assert found.authorization is not None
+    api.instead[SECRET] = object_answer()
+    assert one(ask(api.kubeconfig(tmp_path), foretold=Foretold("", empty=True))) == (Answer.EMPTY, "")
+
+
+def test_a_version_whose_webhook_fails_is_not_the_last_word(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.versions["example.com"] = ["v2", "v1"]
+    api.instead[widget("v2")] = read_error("conversion webhook for widgets failed: EOF")
+    api.instead[widget("v1")] = read_error()
+    foretold = Foretold("unexpected EOF")
+    assert one(ask(api.kubeconfig(tmp_path), foretold=foretold, **CUSTOM)) == (Answer.READ_ERROR, "")
+    api.instead[widget("v1")] = NO_PAGE
+    assert one(ask(api.kubeconfig(tmp_path), foretold=foretold, **CUSTOM))[0] is Answer.NO_ANSWER
+    api.instead[widget("v1")] = object_answer(name="one")
+    refused_by("configuration-wrong", api.kubeconfig(tmp_path), foretold=foretold, **CUSTOM)
+
+
+def test_a_group_that_every_server_has(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.versions.clear()
+    assert one(ask(api.kubeconfig(tmp_path), **DEPLOYMENTS))[0] is Answer.NO_ANSWER
 
 
 @pytest.mark.parametrize(

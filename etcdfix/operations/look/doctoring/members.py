@@ -237,8 +237,8 @@ def check_alarms(client: EtcdClient, again: RepeatedOptions) -> Iterator[Check]:
         elif alarm.kind is AlarmKind.NOSPACE:
             yield fail(
                 "alarms",
-                f"member {alarm.label} has raised NOSPACE: etcd takes deletions, and nothing that is put, "
-                "so a restore would fail",
+                f"member {alarm.label} has raised NOSPACE: etcd takes nothing that is put, and before 3.4.22 and "
+                "3.5.7 no deletion in a transaction: a restore would fail",
                 "save a snapshot first, for a compaction removes earlier revisions; then etcdctl compact, etcdctl "
                 "defrag, and etcdctl alarm disarm once there is room",
                 again.save_snapshot(),

@@ -37,7 +37,7 @@ from etcdfix.testing.protobytes import block, object_meta, unknown
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import AcceptRisk
 from etcdfix.verdicts.examination import Examination
-from etcdfix.wire.etcd import ALARM, message
+from etcdfix.wire.etcd import ALARM, STATUS, message
 from tests.support.change_runs import BROKEN, UID, Registry
 from tests.support.examinations import readable, with_verdict
 from tests.support.impact_objects import Cluster as Made
@@ -199,13 +199,17 @@ def test_written_after_everything_else_was_read(registry: Registry) -> None:
 
 
 @pytest.fixture
-def alarmed(registry: Registry) -> Iterator[Callable[[int], None]]:
+def alarmed(registry: Registry) -> Iterator[Callable[..., None]]:
     """Let etcd say that an alarm is up."""
     with LossyProxy(registry.etcd.endpoint) as proxy:
         registry.endpoints = proxy.endpoint
 
-        def raise_alarm(kind: int) -> None:
+        def raise_alarm(kind: int, version: str = "3.5.21") -> None:
             def rewrite(path: str, answer: bytes) -> bytes:
+                if path == STATUS.path:
+                    status = message("StatusResponse").FromString(answer)
+                    status.version = version
+                    return bytes(status.SerializeToString())
                 if path != ALARM.path:
                     return answer
                 found = message("AlarmResponse").FromString(answer)
@@ -217,7 +221,7 @@ def alarmed(registry: Registry) -> Iterator[Callable[[int], None]]:
         yield raise_alarm
 
 
-def test_corrupt_alarm(registry: Registry, alarmed: Callable[[int], None]) -> None:
+def test_corrupt_alarm(registry: Registry, alarmed: Callable[..., None]) -> None:
     alarmed(2)
     with registry.untouched():
         ran = registry.delete(registry.key("shop/broken"))
@@ -233,11 +237,37 @@ def test_corrupt_alarm(registry: Registry, alarmed: Callable[[int], None]) -> No
         (9, "has raised the alarm unknown"),
     ],
 )
-def test_other_alarm(registry: Registry, alarmed: Callable[[int], None], kind: int, words: str) -> None:
+def test_other_alarm(registry: Registry, alarmed: Callable[..., None], kind: int, words: str) -> None:
     alarmed(kind)
     ran = registry.delete(registry.key("shop/broken"), "--dry-run")
     assert ran.code == 0, ran.err
     assert f"Warning      member b0b {words}\n" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("version", "refuses"),
+    [
+        ("3.3.27", True),
+        ("3.4.21", True),
+        ("3.4.22", False),
+        ("3.5.0-rc.1", True),
+        ("3.5.6", True),
+        ("3.5.7", False),
+        ("3.6.0-alpha.0", False),
+        ("4.0.0", False),
+        ("unknown", False),
+    ],
+)
+def test_etcd_that_is_full(
+    registry: Registry, alarmed: Callable[..., None], version: str, *, refuses: bool
+) -> None:
+    alarmed(1, version)
+    ran = registry.delete(registry.key("shop/broken"), "--dry-run")
+    if not refuses:
+        assert ran.code == 0, ran.err
+        return
+    registry.refused(ran, "this etcd is full", hint="etcdctl alarm disarm")
+    assert f"etcd {version} refuses every transaction" in ran.err
 
 
 # Which cluster.

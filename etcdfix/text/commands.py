@@ -231,9 +231,17 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         words = ["etcdfix", "plan", "--from-report", report, *self.source, *self.layout, *self._deciding]
         return quote_command([*words, "-o", "json", "--output-file", file])
 
-    def delete(self, key: bytes) -> str:
-        """Return the dry run of a deletion, on the live etcd that was read, or the default one for a file; or ""."""
-        return self.deletions()(key)
+    def delete(self, key: bytes, accepting: Sequence[str] = (), *, rescued: bool = False) -> str:
+        """Return the dry run of a deletion, on the live etcd that was read, or the default one for a file; or "".
+
+        Args:
+            key: Complete key.
+            accepting: What ``--accept-risk`` has to name.
+            rescued: Others of its kind have lost their encryption key and must be saved first, in ``DIR``.
+        """
+        command = self.deletions()(key)
+        more = [*(["--rescued", "DIR"] if rescued else []), *_accepting(accepting)]
+        return f"{command} {quote_command(more)}" if command and more else command
 
     def deletions(self) -> Callable[[bytes], str]:
         """Return what makes :meth:`delete` of one key after the other."""

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
+from etcdfix import machine
 from etcdfix.sources.etcd import threads
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.providing import started_or_missing, starter
 from etcdfix.testing.servers import EtcdServer, EtcdServers, disposable_etcd
 from tests.support.change_runs import Registry
+from tests.support.empty_machine import forget_machine
 from tests.support.thorough import THOROUGH
 
 if TYPE_CHECKING:
     from tests.support.healing import LoseKey
 
 pytest_plugins = ["etcdfix.testing.plugin"]
+
+_machines = count()
 
 # No example has a deadline: machines are slow at times, and the first draw may read a corpus.
 settings.register_profile("sample", deadline=None, max_examples=100)
@@ -34,9 +40,11 @@ settings.load_profile("thorough" if THOROUGH else "sample")
 def pytest_configure() -> None:
     """Who starts us in the background, or by nohup, has us ignore signals; what is told to stop must hear them.
 
-    Nor does it matter how wide a terminal is: workers are told a width.
+    Nor does it matter how wide a terminal is (workers are told a width), or what else this machine's variables say.
     """
     os.environ.pop("COLUMNS", None)
+    forget_machine(os.environ)
+    time.tzset()
     for number, handler in (
         (signal.SIGINT, signal.default_int_handler),
         (signal.SIGQUIT, signal.SIG_DFL),
@@ -141,9 +149,11 @@ def prefix(etcd_prefix: str) -> bytes:
 
 
 @pytest.fixture(autouse=True)
-def _no_cluster_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No command of a test finds what runs on this machine."""
-    monkeypatch.setattr("etcdfix.cli.presets.ROOT", Path("/no/cluster/here"))
+def _empty_machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Each test has a machine of its own: nothing runs there, and nothing is kept there yet."""
+    root = tmp_path_factory.getbasetemp() / f"machine-{next(_machines)}"
+    monkeypatch.setattr(machine, "ROOT", root)
+    monkeypatch.setenv("XDG_STATE_HOME", str(root / "state"))
 
 
 @pytest.fixture(scope="module")

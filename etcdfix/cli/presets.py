@@ -12,13 +12,12 @@ from typing import Any, Final
 
 import click
 
+from etcdfix import machine
 from etcdfix.cli.command import Command
 from etcdfix.cli.output import say
 from etcdfix.cli.profiles import OF_ETCDCTL, PARAMETERS, PROFILE_PARAMETER
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.presets import find_presets
-
-ROOT: Final = Path("/")
 
 _NAMING: Final = (
     "endpoints",
@@ -44,7 +43,7 @@ def with_preset(options: dict[str, Any]) -> dict[str, Any]:
     command = context.command if context is not None else None
     if not isinstance(command, Command) or command.changing or _is_named(options, os.environ):
         return options
-    found = find_presets(ROOT)
+    found = find_presets(machine.ROOT)
     if not found:
         return options
     if len(found) > 1:

@@ -29,8 +29,7 @@ from etcdfix.operations.look.rescue import (
 from etcdfix.operations.look.rescue_report import Afterwards
 from etcdfix.operations.look.rescue_targets import Target, targets_of
 from etcdfix.operations.opening import Inputs
-from etcdfix.remediation.durable import doubts
-from etcdfix.remediation.places import ETCD_DATA, RecordPaths
+from etcdfix.remediation.places import RecordPaths, disk_warning, lasting_warnings
 from etcdfix.remediation.rescue.record import RescueRecord
 from etcdfix.remediation.rescue.store import RescueStore
 from etcdfix.reports.formats.rescue import RESCUE_FORMATS
@@ -150,8 +149,9 @@ def command(
         anchor=named_anchor({"anchor": anchor}),
     )
     with RescueStore.open(save_dir) as store:
-        for doubt in doubts(store.path, etcd_data_directory=ETCD_DATA):
-            say(f"warning: {doubt}")
+        kept = {"the saved objects": (store.path,), "the audit log": (places.log_path.parent,)}
+        for warning in (*lasting_warnings(store.path, named=True), *disk_warning(kept)):
+            say(f"warning: {warning}")
         if store.mended:
             say(
                 "the last line of the index was torn, by a crash, and was taken away; its file is found again"

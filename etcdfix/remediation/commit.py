@@ -181,7 +181,7 @@ def preview_only(
     """
     with ExitStack() as stack:
         # First of all: where one is missing, no log is begun either.
-        directories, more = _open_directories(stack, places, change, step)
+        directories = _open_directories(stack, places, change, step)
         log, warnings = _open_log(stack, places, operator, log, step)
         for directory in directories:
             step("preview only: probe backup directory")
@@ -213,7 +213,7 @@ def preview_only(
             audit_log=log.path,
             head=head,
             **_anchored(log),
-            warnings=(*warnings, *more, *anchor_warnings(log)),
+            warnings=(*warnings, *anchor_warnings(log)),
         )
 
 
@@ -246,9 +246,8 @@ def commit(
         TransactionRefused: etcd says no; nothing was changed.
     """
     with ExitStack() as stack:
-        directories, more = _open_directories(stack, places, change, step)
+        directories = _open_directories(stack, places, change, step)
         log, warnings = _open_log(stack, places, operator, log, step)
-        warnings += more
         warnings += _reconcile_first(now, log, change, operator, step)
         log.reserve()  # not earlier: settling another intent would use it up
         with told_afterwards(), signals_held() as held:
@@ -273,9 +272,9 @@ def _open_log(
         log = stack.enter_context(open_log(places, operator, step))
     else:
         stack.callback(log.release)  # room that no outcome has used
-    lasting = lasting_warnings(path.parent, places, named=places.audit_log is not None)
+    lasting_warnings(path.parent, named=places.audit_log is not None)  # the preview has told them
     warnings = [f"a torn last line of the audit log was set aside: {path}" for path in log.recovered]
-    return log, [*lasting, *warnings, *(places.anchor.warnings if places.anchor is not None else ())]
+    return log, [*warnings, *(places.anchor.warnings if places.anchor is not None else ())]
 
 
 def open_log(places: RecordPaths, operator: Operator, step: Step = no_step) -> AuditLog:
@@ -295,17 +294,16 @@ def open_log(places: RecordPaths, operator: Operator, step: Step = no_step) -> A
 
 def _open_directories(
     stack: ExitStack, places: RecordPaths, change: Change, step: Step
-) -> tuple[list[SafeDirectory], list[str]]:
+) -> list[SafeDirectory]:
     named = bool(places.backup_directories)
     if change.content is None and not named:
-        return [], []  # there is nothing to back up
+        return []  # there is nothing to back up
     directories: list[SafeDirectory] = []
-    warnings: list[str] = []
     for path in places.directories:
         directory = stack.enter_context(open_directory(path, create=not named, step=step))
-        warnings += lasting_warnings(directory.path, places, named=named)
+        lasting_warnings(directory.path, named=named)  # the preview has told them
         directories.append(directory)
-    return directories, warnings
+    return directories
 
 
 def _reconcile_first(

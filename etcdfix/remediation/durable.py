@@ -28,6 +28,7 @@ from typing import Final
 
 import msgspec
 
+from etcdfix import machine
 from etcdfix.closing import Closing
 from etcdfix.errors import NotDurable, UnsafePlace, why
 
@@ -441,45 +442,10 @@ def same_disk(one: Path, other: Path) -> bool:
     return source.startswith("/dev/") and source == filesystem_kind(other).source
 
 
-def doubts(directory: Path, *, etcd_data_directory: Path | None = None) -> tuple[str, ...]:
-    """Return what speaks against keeping backups in an existing directory, one sentence each.
-
-    Args:
-        directory: Where they would be kept.
-        etcd_data_directory: Where etcd keeps its data on this machine; None, or not there: etcd is elsewhere.
-    """
-    found = []
-    place = filesystem_kind(directory)
-    if place.volatile:
-        found.append(f"{directory} is on {place.kind}: gone after a restart of this machine")
-    data = etcd_data_directory
-    if data is not None and data.exists() and same_disk(directory, data):
-        found.append(f"{directory} is on the disk of etcd ({data}): lost together with it")
-    return tuple(found)
-
-
-def require_lasting(
-    directory: Path, *, named: bool, etcd_data_directory: Path | None = None
-) -> tuple[str, ...]:
-    """Refuse a default directory that would not last; for one named by the operator, return the warnings.
-
-    Raises:
-        UnsafePlace: There are doubts, and nobody named this directory.
-    """
-    found = doubts(directory, etcd_data_directory=etcd_data_directory)
-    if found and not named:
-        raise UnsafePlace(
-            f"the default directory will not do: {found[0]}",
-            path=directory,
-            hint="name a directory on another disk: --backup-dir DIR --audit-log FILE",
-        )
-    return found
-
-
 def default_directory(environment: Mapping[str, str] = os.environ) -> Path:
     """Return where backups and the audit log go unless told: root's, or the user's state directory."""
     if os.geteuid() == 0:
-        return Path("/var/lib/etcdfix")
+        return machine.state_of_root()
     state = Path(environment.get("XDG_STATE_HOME", ""))
     # A relative path is invalid and to be ignored (XDG Base Directory Specification).
     return (state if state.is_absolute() else Path.home() / ".local" / "state") / "etcdfix"

@@ -1,19 +1,17 @@
-"""Where backups and the audit log go, and what speaks against keeping them there."""
+"""Directories for backups and the audit log, and what speaks against keeping them there."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
+from etcdfix import machine
 from etcdfix.errors import UnsafePlace, why
 from etcdfix.remediation.audit.outside import OutsideAnchor
-from etcdfix.remediation.durable import default_audit_log, default_directory, require_lasting
+from etcdfix.remediation.durable import default_audit_log, default_directory, filesystem_kind, same_disk
 from etcdfix.text.commands import KeptOptions
-
-ETCD_DATA: Final = Path("/var/lib/etcd")
-"""Where etcd keeps its data as a rule."""
 
 
 class RecordPaths(msgspec.Struct, frozen=True):
@@ -22,13 +20,11 @@ class RecordPaths(msgspec.Struct, frozen=True):
     Attributes:
         backup_directories: All must take the backup; empty for the default.
         audit_log: None for the default.
-        etcd_data: Where etcd keeps its data, if on this machine.
         anchor: Is told the head of the audit log; None for nowhere.
     """
 
     backup_directories: tuple[Path, ...] = ()
     audit_log: Path | None = None
-    etcd_data: Path = ETCD_DATA
     anchor: OutsideAnchor | None = None
 
     @property
@@ -51,49 +47,108 @@ class RecordPaths(msgspec.Struct, frozen=True):
         return self.audit_log if self.audit_log is not None else default_audit_log()
 
 
-def lasting_warnings(path: Path, places: RecordPaths, *, named: bool) -> tuple[str, ...]:
-    """Return what speaks against an existing directory that was named, one sentence each.
+def lasting_warnings(path: Path, *, named: bool) -> tuple[str, ...]:
+    """Return a warning where an existing directory is empty after a restart of this machine.
 
     Args:
         path: The directory.
-        places: One of which it is.
         named: The operator chose it.
 
     Raises:
-        UnsafePlace: A default directory would not last, or it cannot be looked at.
+        UnsafePlace: It is a default directory, or it cannot be looked at.
     """
     try:
-        return require_lasting(path, named=named, etcd_data_directory=places.etcd_data)
+        place = filesystem_kind(path)
     except OSError as exc:
         raise UnsafePlace(
             f"directory {path}: it cannot be told whether it would last: {why(exc)}", path=path
         ) from exc
+    if not place.volatile:
+        return ()
+    warning = f"{path} is on {place.kind}: a restart of this machine empties it"
+    if not named:
+        raise UnsafePlace(
+            f"the default directory {warning}",
+            path=path,
+            hint="name a directory on a disk: --backup-dir DIR --audit-log FILE",
+        )
+    return (warning,)
 
 
 def place_warnings(places: RecordPaths, *, backup: bool = True) -> tuple[str, ...]:
-    """Return what speaks against the places that were named, as far as they are there already; for the preview.
+    """Return what speaks against the places, one sentence each; for the preview.
 
     Args:
-        places: Where backups and the audit log go.
+        places: Directories for backups and the audit log.
         backup: There is something to back up; without, the default directory need not last.
 
     Raises:
         UnsafePlace: A default place would not last, or a place cannot be looked at.
     """
-    chosen_places = places.directories if backup else places.backup_directories
-    named = [(path, bool(places.backup_directories)) for path in chosen_places]
+    chosen = places.directories if backup else places.backup_directories
+    named = [(path, bool(places.backup_directories)) for path in chosen]
     named.append((places.log_path.parent, places.audit_log is not None))
     found = [
         warning
-        for path, chosen in named
-        if _is_directory(path)
-        for warning in lasting_warnings(path, places, named=chosen)
+        for path, is_named in named
+        for existing in [_existing(path)]
+        if existing == path or not is_named
+        for warning in lasting_warnings(existing, named=is_named)
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys((*found, *same_disk_warning(places, backup=backup))))
 
 
-def _is_directory(path: Path) -> bool:
+def same_disk_warning(places: RecordPaths, *, backup: bool = True) -> tuple[str, ...]:
+    """Return at most one warning: that what is kept is on the same disk as etcd's data on this machine.
+
+    Args:
+        places: Directories for backups and the audit log.
+        backup: There is something to back up.
+    """
+    return disk_warning(
+        {
+            "the backup": places.directories if backup else (),
+            "the audit log": (places.log_path.parent,),
+        }
+    )
+
+
+def disk_warning(kept: Mapping[str, Sequence[Path]]) -> tuple[str, ...]:
+    """Return at most one warning: that a failure of etcd's disk loses what is kept, too.
+
+    Args:
+        kept: What is kept, and in which directories: it is lost if all of them are on that disk.
+    """
+    lost = {what: paths for what, paths in kept.items() if paths and all(map(_beside_etcd, paths))}
+    if not lost:
+        return ()
+    directories = dict.fromkeys(str(path) for paths in lost.values() for path in paths)
+    where = f"{' and '.join(directories)} {'are' if len(directories) > 1 else 'is'}"
+    on = f"on the same disk as etcd ({machine.etcd_data()})"
+    return (f"{where} {on}. If that disk fails, you lose {' and '.join(lost)} too",)
+
+
+def disk_of_etcd(places: RecordPaths) -> str:
+    """Return the disk that holds a backup directory and etcd's data on this machine; "" for none."""
+    shared = [path for path in places.directories if _beside_etcd(path)]
+    return filesystem_kind(_existing(shared[0])).source if shared else ""
+
+
+def _beside_etcd(path: Path) -> bool:
+    """Whether a directory, which may not exist yet, is on the same disk as etcd's data."""
     try:
-        return path.is_dir()
+        return same_disk(_existing(path), machine.etcd_data())
+    except (OSError, UnsafePlace):  # etcd keeps its data elsewhere, or nobody knows where
+        return False
+
+
+def _existing(path: Path) -> Path:
+    """Return the directory, or the nearest one above it that exists.
+
+    Raises:
+        UnsafePlace: It cannot be looked at.
+    """
+    try:
+        return next(each for each in (path, *path.parents) if each.is_dir())
     except OSError as exc:
         raise UnsafePlace(f"directory {path}: {why(exc)}", path=path) from exc

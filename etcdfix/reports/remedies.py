@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from etcdfix.model import (
     Outcome,
@@ -26,6 +26,21 @@ from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
 
 _ANYWHERE = RepeatedOptions()
+
+
+class Beside(NamedTuple):
+    """What a look at other keys showed.
+
+    Attributes:
+        others_lost: Others of its kind have lost their encryption key; None where nobody looked.
+        home_taken: The etcd key that the value belongs to holds a value.
+    """
+
+    others_lost: bool | None = None
+    home_taken: bool = False
+
+
+_NOT_LOOKED: Final = Beside()
 
 DO_NOT_RESTART = "Do not restart the API servers"
 """With this begin the ways out that save what the memory of API servers may still hold."""
@@ -156,6 +171,7 @@ def ways_out(
     *,
     readable: ReadableRevision | None = None,
     breaking: bool = False,
+    beside: Beside = _NOT_LOOKED,
 ) -> list[Way]:
     """Return the ways out for one examined key; empty for what needs none.
 
@@ -164,6 +180,7 @@ def ways_out(
         again: Options that a command must repeat.
         readable: An earlier revision of it that still reads; None for none, or where none was looked for.
         breaking: It is known that a change of it may break the cluster; by its place alone it is known in any case.
+        beside: What a look at other keys showed.
     """
     verdict = found.verdict
     cause = verdict.cause
@@ -174,7 +191,7 @@ def ways_out(
     if verdict.outcome is Outcome.INCONSISTENT:
         return [Way(remedy) for remedy in _inconsistent(found, cause, again)]
     ways = list(_repairs(found, again, breaking=breaking))
-    ways += [Way(remedy) for remedy in _cures(found, cause, again)]
+    ways += [Way(remedy) for remedy in _cures(found, cause, again, home_taken=beside.home_taken)]
     if readable is not None:
         ways.append(readable_way(found, readable, again, breaking=breaking))
     if cause in _MAY_BE_CACHED:
@@ -184,7 +201,7 @@ def ways_out(
         return ways
     if deletability_of(found) is Deletability.DELETABLE:
         served = verdict.apiserver is ServerBehaviour.SERVES_EMPTY
-        last = [_ordinary_delete(found)] if served else _deletions(found, again, breaking=breaking)
+        last = [_ordinary_delete(found)] if served else _deletions(found, again, beside, breaking=breaking)
         ways += [Way(remedy, WayKind.DELETE) for remedy in last]
     return ways
 
@@ -228,7 +245,7 @@ def two_writers(again: RepeatedOptions, words: Sequence[str]) -> Iterator[Remedy
     )
 
 
-def _cures(found: Examination, cause: Cause, again: RepeatedOptions) -> Iterator[Remedy]:
+def _cures(found: Examination, cause: Cause, again: RepeatedOptions, *, home_taken: bool) -> Iterator[Remedy]:
     """Yield what is changed around a value, so that it reads as it is."""
     recovered = recovered_configuration([cause], found.transformer, again)
     if recovered is not None:
@@ -244,7 +261,7 @@ def _cures(found: Examination, cause: Cause, again: RepeatedOptions) -> Iterator
         yield configuration
     if cause is Cause.VALUE_MOVED:
         home = found.verdict.belongs_to
-        back = "" if again.of_a_file else again.restore_from_key(found.stored.key, home)
+        back = "" if again.of_a_file or home_taken else again.restore_from_key(found.stored.key, home)
         if back:
             yield Remedy(
                 "Where the etcd key that it belongs to is gone, put it back there: a dry run first",
@@ -455,9 +472,14 @@ def from_memory(words: Sequence[str], again: RepeatedOptions, *, lost: bool) -> 
         yield Way(heal, WayKind.HEAL)
 
 
-def _deletions(found: Examination, again: RepeatedOptions, *, breaking: bool) -> list[Remedy]:
+def _deletions(found: Examination, again: RepeatedOptions, beside: Beside, *, breaking: bool) -> list[Remedy]:
     """Return the ways to delete what cannot be read: ours, and, where damage is proven, the API server's own."""
-    needs = "".join(f"Needs --accept-risk {risk}. " for risk in risks_to_accept(found, breaking=breaking))
+    risks = risks_to_accept(found, breaking=breaking)
+    needs = "".join(f"Needs --accept-risk {risk}. " for risk in risks)
+    if beside.others_lost:
+        needs += "First save the objects whose encryption key is lost: etcdfix rescue writes DIR. "
+    elif beside.others_lost is None and found.rule:
+        needs += "It is refused while other objects of its kind have lost their key and are not rescued. "
     lost = "Skips finalizers and graceful termination, and the garbage collector then deletes what it owned."
     granted = "" if again.told_of_encryption else GRANTED
     damage = found.verdict.damage
@@ -474,8 +496,9 @@ def _deletions(found: Examination, again: RepeatedOptions, *, breaking: bool) ->
         "Last: delete it on the live etcd, after this dry run, with a backup and a record",
         again.delete(
             found.stored.key,
-            risks_to_accept(found, breaking=breaking) if unproven else (),
+            risks,
             asking=damage is Damage.POSSIBLE,
+            rescued=bool(beside.others_lost),
         ),
         needs + granted + lost,
     )

@@ -242,16 +242,23 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         how = (*self.source, *self.layout, *self.reading, "--candidate-config", "FILE")
         return quote_command(["etcdfix", "encryption", "try", *how, *words])
 
-    def delete(self, key: bytes, accepting: Sequence[str] = (), *, asking: bool = False) -> str:
+    def delete(
+        self, key: bytes, accepting: Sequence[str] = (), *, asking: bool = False, rescued: bool = False
+    ) -> str:
         """Return the dry run of a deletion, on the live etcd that was read, or the default one for a file; or "".
 
         Args:
             key: Complete key.
             accepting: What ``--accept-risk`` has to name.
             asking: Every API server has to be asked.
+            rescued: Others of its kind have lost their encryption key and must be saved first, in ``DIR``.
         """
         command = self.deletions()(key)
-        more = [*(self.asking if asking else ()), *_accepting(accepting)]
+        more = [
+            *(self.asking if asking else ()),
+            *(["--rescued", "DIR"] if rescued else []),
+            *_accepting(accepting),
+        ]
         return f"{command} {quote_command(more)}" if command and more else command
 
     def deletions(self) -> Callable[[bytes], str]:

@@ -42,6 +42,19 @@ def apart() -> list[str] | None:
     return prefix
 
 
+@functools.cache
+def own_var_lib(folder: Path) -> list[str] | None:
+    """Return what goes before a command to have it see a folder as ``/var/lib``; None where that is not allowed."""
+    user = [] if os.geteuid() == 0 else ["--map-root-user"]
+    mounting = 'mount --bind "$0" /var/lib && exec "$@"'
+    prefix = ["unshare", "--mount", *user, "sh", "-c", mounting, str(folder)]
+    try:
+        subprocess.run([*prefix, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return prefix
+
+
 def programs(folder: Path) -> Path:
     """Put into a folder what PATH begins with: this etcdfix, and etcd with etcdctl where there are any."""
     folder.mkdir()

@@ -13,7 +13,7 @@ from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Result
 from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
 from etcdfix.remediation.commit import Change, ChangeOutcome, commit, preview_only
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.places import RecordPaths
+from etcdfix.remediation.places import RecordPaths, disk_of_etcd
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, grounds_of
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
@@ -196,7 +196,11 @@ def _change(cluster: Cluster, request: ChangeRequest, checked: CheckedChange) ->
             value_sha256=checked.value_sha256,
             detail=checked.detail,
             accepted=(*request.accepted.as_flags(), *request.plan_flags, *checked.flags),
-            grounds=grounds_of(cluster, checked.found, checked.servers, checked.identity, checked.counts),
+            grounds=msgspec.structs.replace(
+                grounds_of(cluster, checked.found, checked.servers, checked.identity, checked.counts),
+                disk_of_etcd=(disk_of_etcd(request.record_paths) if checked.replaced is not None else "")
+                or msgspec.UNSET,
+            ),
         ),
         landmarks=landmarks if checked.rests_on is None else landmarks.with_mark(checked.rests_on),
         content=None if checked.replaced is None else _backup_content(cluster, request, checked, operator),

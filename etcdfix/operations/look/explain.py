@@ -40,7 +40,7 @@ from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.next_steps import first_way_out, next_for_undetermined
 from etcdfix.reports.origin import report_origin
-from etcdfix.reports.remedies import other_copies, ways_out
+from etcdfix.reports.remedies import Beside, other_copies, ways_out
 from etcdfix.reports.ways import Way, WayKind
 from etcdfix.sources.base import Source
 from etcdfix.sources.pages import ValuesPage
@@ -48,7 +48,7 @@ from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import key_arguments, key_base64, quote_command
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import FAILED, IDENTITY, KMS_DOUBTS
+from etcdfix.verdicts.deletability import FAILED, IDENTITY, KMS_DOUBTS, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, KeyDoubt
 from etcdfix.verdicts.observation import Observation
@@ -99,6 +99,7 @@ class _Look:
     Attributes:
         found: The one in question; None until it was met.
         seen: What its verdict was made from; None where nothing more was looked at.
+        others_lost: Others of its kind have lost their encryption key.
     """
 
     def __init__(self, examiner: Examiner, first: Examination) -> None:
@@ -110,6 +111,7 @@ class _Look:
         self._beside = {name: _Beside() for name in self._names}
         self.found: Examination | None = None
         self.seen: Observation | None = None
+        self.others_lost = False
 
     def __call__(self, found: Examination, _view: View) -> None:
         """Take one value."""
@@ -117,6 +119,8 @@ class _Look:
             return
         if found.stored.key == self._stored.key:
             self.found, self.seen = found, self._examiner.observation(found)
+        elif deletability_of(found) is Deletability.DECLARABLE:
+            self.others_lost = True
         self.counter.add(found)
         for name in found.encryption_keys:
             beside = self._beside.get(name)
@@ -241,14 +245,16 @@ def _report(
     readable = sought.revision
     kept = _kept(source, request, sought, reasons) if ended is None else None
     found, no_repair = with_repair(examiner, found) if ended is None else (found, "")
-    ways = ways_out(found, again, readable=readable)
+    home = found.verdict.belongs_to
+    beside = Beside(look.others_lost, home_taken=bool(home) and _is_there(source, home))
+    ways = ways_out(found, again, readable=readable, beside=beside)
     withheld = _against_deletion(look, found) if any(way.kind is WayKind.DELETE for way in ways) else ""
     if withheld:
         ways = [way for way in ways if way.kind is not WayKind.DELETE]
     finding = finding_from(found, ways)
     stakes = stakes_of([found], past=again.of_the_past)
     offset, field = damage_of(examiner, found)
-    beside = list(look.siblings()) if look.found is not None else []
+    siblings = list(look.siblings()) if look.found is not None else []
     return ExplainReport(
         **_origin(source, request, uid),
         exists=True,
@@ -265,12 +271,19 @@ def _report(
         ruled_out=not_the_cause(seen, found, searched=look.found is not None),
         repair=repair_shown(found),
         no_repair=no_repair,
-        siblings=beside,
+        siblings=siblings,
         kept=kept,
         cause_page=quote_command(["etcdfix", "explain", finding.cause]) if finding.cause else "",
         complete=not reasons,
         incomplete_reasons=reasons,
     )
+
+
+def _is_there(source: Source, key: bytes) -> bool:
+    try:
+        return source.get(key) is not None
+    except SourceError:  # nobody knows: what is printed says when it holds
+        return False
 
 
 def _next(found: Examination, ways: Sequence[Way], again: RepeatedOptions) -> Remedy | None:

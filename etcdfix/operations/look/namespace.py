@@ -43,7 +43,7 @@ from etcdfix.reports.remedies import (
     unsafe_deletion_request,
     ways_out,
 )
-from etcdfix.reports.ways import WayKind
+from etcdfix.reports.ways import WayKind, risks_to_accept
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import quote_command
@@ -423,7 +423,7 @@ class _NamespacePlan:
             return
         yield _step(
             f"{deletes}, dry run first, {what}",
-            self._again.delete(key),
+            self._again.delete(key, risks_to_accept(found, breaking=self._breaking(found) != "")),
             f"{warning}{option}".rstrip(),
             display(key),
         )

@@ -45,6 +45,7 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
         cluster: Which cluster it was, and what says so; None in a record of before that was told.
         cluster_name: What the operator calls it (``--cluster-name``), "" where nobody said.
         peek: What was seen without checking tag or padding, one line of evidence each.
+        disk_of_etcd: Device that holds the backups and also etcd's data on this machine; unset for none.
     """
 
     configuration_sha256: str | None = None
@@ -61,3 +62,4 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
     cluster: ClusterIdentity | None = None
     cluster_name: str = ""
     peek: tuple[str, ...] = ()
+    disk_of_etcd: str | msgspec.UnsetType = msgspec.UNSET

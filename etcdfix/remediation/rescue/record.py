@@ -84,9 +84,7 @@ class RescueRecord:
                 )
             )
             if kind is RecordType.REVEAL:
-                self.warnings += lasting_warnings(
-                    self.log.parent, self._places, named=self._places.audit_log is not None
-                )
+                self.warnings += lasting_warnings(self.log.parent, named=self._places.audit_log is not None)
             log.append(
                 Entry(
                     type=kind,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -9,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import structs
 
+from etcdfix import machine
 from etcdfix.errors import AuditError, BackupNotDurable, RefusedByRule, UnsafePlace
 from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
@@ -24,7 +25,7 @@ from etcdfix.remediation.backup import write as backup_module
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.backup.write import intent_of
 from etcdfix.remediation.commit import Change
-from etcdfix.remediation.durable import default_audit_log, default_directory
+from etcdfix.remediation.durable import Filesystem, default_audit_log, default_directory
 from etcdfix.remediation.landmarks import Landmarks
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight import target as target_module
@@ -725,12 +726,6 @@ def test_place_that_cannot_be_looked_at(tmp_path: Path, place: dict[str, int]) -
     assert caught.value.exit_code == 4
 
 
-def test_place_of_which_nobody_knows_whether_it_lasts(tmp_path: Path) -> None:
-    found = RecordPaths((tmp_path,), tmp_path / "audit.jsonl", etcd_data=tmp_path / ("a" * 300))
-    with pytest.raises(UnsafePlace, match="it cannot be told whether it would last: File name too long"):
-        places_module.place_warnings(found)
-
-
 def test_bytes_to_put_are_in_no_repr() -> None:
     made = entry(verb=Verb.RESTORE)
     nowhere = Landmarks()
@@ -757,32 +752,7 @@ def default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RecordPaths:
     return named
 
 
-def test_default_place_on_the_disk_of_etcd_is_refused_and_a_named_one_warned_of(
-    tmp_path: Path, default: RecordPaths
-) -> None:
-    directory, log_directory = default.directories[0], default.log_path.parent
-    for path in (directory, log_directory):
-        own_directory(path)
-    named = structs.replace(default, etcd_data=tmp_path)
-    warnings = " ".join(places_module.place_warnings(named))
-    assert f"{directory} is on the disk of etcd" in warnings
-    assert f"{log_directory} is on the disk of etcd" in warnings
-    for unnamed in ({"backup_directories": ()}, {"audit_log": None}):
-        with pytest.raises(UnsafePlace, match="the default directory will not do"):
-            places_module.place_warnings(structs.replace(named, **unnamed))
-    # Where there is nothing to back up, only the log has to last.
-    log_alone = structs.replace(named, backup_directories=())
-    assert str(directory) not in " ".join(places_module.place_warnings(log_alone, backup=False))
-
-
-def _lasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places_module, "require_lasting", lambda *_, **__: ())
-
-
-def test_default_places_are_made(
-    registry: Registry, default: RecordPaths, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _lasts(monkeypatch)
+def test_default_places_are_made(registry: Registry, default: RecordPaths) -> None:
     ran = registry.delete(registry.key("shop/broken"), places=False)
     assert ran.code == 0, ran.err
     assert len(registry.kept(default.directories[0])) == 1
@@ -790,24 +760,40 @@ def test_default_places_are_made(
 
 
 def test_no_default_directory_is_made_where_there_is_nothing_to_back_up(
-    registry: Registry, default: RecordPaths, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, default: RecordPaths
 ) -> None:
-    _lasts(monkeypatch)
     with registry.cluster() as cluster:
         commit_module.preview_only(cluster.now, _to_put(registry), RecordPaths(), operator=OPERATOR)
     assert default.log_path.exists()
     assert not default.directories[0].exists()
 
 
-def test_default_log_is_looked_at_again_once_it_is_made(registry: Registry, default: RecordPaths) -> None:
+def test_the_record_and_the_backup_name_the_disk_that_they_share_with_etcd(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The preview warns of it once, and nothing is refused."""
+    machine.etcd_data().mkdir(parents=True)
+    kind = Filesystem("ext4", "/dev/sda2", "/")
+    monkeypatch.setattr(places_module, "filesystem_kind", lambda _path: kind)
+    for arguments in (["--dry-run"], []):
+        ran = registry.delete(registry.key("shop/broken"), *arguments)
+        assert ran.code == 0, ran.err
+        assert (ran.out + ran.err).count(str(machine.etcd_data())) == 1
+    recorded = [event.annotations.grounds for event in registry.events()]
+    assert [json.loads(text)["disk_of_etcd"] for text in recorded] == ["/dev/sda2"] * 3
+    (backup,) = registry.kept()
+    assert backup.content.grounds is not None
+    assert backup.content.grounds.disk_of_etcd == "/dev/sda2"
+
+
+def test_default_log_is_looked_at_again_once_it_is_made(
+    registry: Registry, default: RecordPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before, it could not be: it was not there."""
-    places = RecordPaths((registry.backups,), registry.log, etcd_data=registry.folder)
-    with registry.cluster() as cluster:
-        change, now = _to_put(registry), cluster.now
-        outcome = commit_module.preview_only(now, change, places, operator=OPERATOR)
-        assert f"{registry.log.parent} is on the disk of etcd" in " ".join(outcome.warnings)
-        with pytest.raises(UnsafePlace, match="the default directory will not do"):
-            commit_module.preview_only(
-                now, change, structs.replace(places, audit_log=None), operator=OPERATOR
-            )
+    kind = Filesystem("tmpfs", "tmpfs", "/")
+    monkeypatch.setattr(places_module, "filesystem_kind", lambda _path: kind)
+    with registry.cluster() as cluster, pytest.raises(UnsafePlace, match="is on tmpfs"):
+        commit_module.preview_only(
+            cluster.now, _to_put(registry), RecordPaths((registry.backups,)), operator=OPERATOR
+        )
     assert default.log_path.parent.exists()

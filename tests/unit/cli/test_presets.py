@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("no_variables")
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("etcdfix.cli.presets.ROOT", tmp_path)
+    monkeypatch.setattr("etcdfix.machine.ROOT", tmp_path)
     return tmp_path
 
 

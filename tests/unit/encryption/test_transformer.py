@@ -17,7 +17,7 @@ from etcdfix.encryption.transformer import (
     TransformFailed,
 )
 from etcdfix.errors import KMSRefused, KMSUnreachable, TransformError
-from etcdfix.model import Attempt, FailureReason, GroupResource, Plaintext
+from etcdfix.model import Attempt, FailureReason, GroupResource, Plaintext, TransformFailure
 from tests.support import encoders
 from tests.support.played_plugins import OneAnswer
 
@@ -427,7 +427,17 @@ def test_what_keys_of_one_name_say_is_told_apart_by_the_names_that_begin_a_value
 
 
 def test_the_number_of_failures_that_are_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transformer, "_MOST_SAID", 1)
+    monkeypatch.setattr(transformer, "_MOST_SAID", 2)
     reader = for_secrets(keyed("aescbc", ("key1", ONE)))
-    for size in (3, 16, 17, 3, 16):
-        failure(reader, b"k8s:enc:aescbc:v1:key1:" + bytes(size))
+
+    def said(size: int) -> TransformFailure:
+        return failure(reader, b"k8s:enc:aescbc:v1:key1:" + bytes(size)).failure
+
+    first, second = said(3), said(16)
+    assert first != second
+    assert said(3) is first
+    third = said(64)  # one too many: nothing that was said before is kept
+    assert third not in (first, second)
+    assert said(64) is third
+    assert said(3) is not first
+    assert said(3) == first

@@ -31,11 +31,13 @@ def around(cluster: Cluster) -> Neighbours:
     return seen(source, examiner, SECRETS_OF_SHOP)
 
 
-def seen(source: Source, examiner: Examiner, place: Place) -> Neighbours:
-    """Look at everything, as if something at that place were broken."""
+def seen(source: Source, examiner: Examiner, place: Place, *, many_readers: bool = False) -> Neighbours:
+    """Look at everything, as if something at that place were broken; with a reader for each value, or with one."""
     reader, neighbours = NeighbourReader(ContentReader(examiner), {place}), Neighbours({place})
     for record in source.current(b""):
         found = examiner.examine(record)
+        if many_readers:
+            reader = NeighbourReader(ContentReader(examiner), {place})
         neighbours.absorb(found, reader.read(found))
     return neighbours
 
@@ -51,14 +53,16 @@ def test_claims_are_by_namespace_and_name() -> None:
     assert found.claim("shop", "site") is None
 
 
-def test_claims_and_siblings_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("many_readers", [False, True])
+def test_claims_and_siblings_are_bounded(monkeypatch: pytest.MonkeyPatch, *, many_readers: bool) -> None:
     monkeypatch.setattr(module, "_MOST_CLAIMS", 2)
     monkeypatch.setattr(module, "_MOST_SIBLINGS", 3)
     cluster = base()
     for number in range(5):
         certificate(cluster, f"site-{number}", f"site-{number}-tls")
         cluster.secret(f"settings-{number}", annotations={"olm.managed": "true"})
-    found = around(cluster)
+    source = cluster.source()
+    found = seen(source, examiner_of(cluster, source), SECRETS_OF_SHOP, many_readers=many_readers)
     assert [found.claim("shop", f"site-{n}-tls") is not None for n in range(5)] == [
         True,
         True,

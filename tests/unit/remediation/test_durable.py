@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from etcdfix import machine
 from etcdfix.errors import NotDurable, UnsafePlace, why
 from etcdfix.remediation import durable
 from etcdfix.remediation.durable import (
@@ -21,7 +22,6 @@ from etcdfix.remediation.durable import (
     SafeDirectory,
     default_audit_log,
     default_directory,
-    doubts,
     filesystem_kind,
     find_mount,
     find_mount_above,
@@ -29,7 +29,6 @@ from etcdfix.remediation.durable import (
     probe,
     read_limited,
     refuse_foreign_file,
-    require_lasting,
     same_disk,
     write_fully,
 )
@@ -570,32 +569,10 @@ class TestFilesystems:
         assert same_disk(tmp_path, tmp_path)
 
 
-class TestPlaces:
-    def test_nothing_against_it(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setattr(durable, "filesystem_kind", lambda _: Filesystem("ext4", "/dev/sdb1", "/"))
-        assert doubts(tmp_path) == ()
-        assert doubts(tmp_path, etcd_data_directory=tmp_path / "none") == ()
-        monkeypatch.setattr(durable, "same_disk", lambda *_: False)
-        assert doubts(tmp_path, etcd_data_directory=Path("/proc")) == ()
-        assert require_lasting(tmp_path, named=False) == ()
-
-    def test_real_tmpfs(self, tmp_path: Path) -> None:
-        with mounted(tmp_path / "kept", "size=64k") as path:
-            assert filesystem_kind(path) == Filesystem("tmpfs", "etcdfix-test", str(path))
-            assert doubts(path) == (f"{path} is on tmpfs: gone after a restart of this machine",)
-
-    def test_etcds_disk_is_refused_as_a_default_and_a_warning_if_named(self, tmp_path: Path) -> None:
-        kept, data = own_directory(tmp_path / "kept"), own_directory(tmp_path / "etcd")
-        with pytest.raises(UnsafePlace, match=r"default directory will not do: .* disk of etcd") as caught:
-            require_lasting(kept, named=False, etcd_data_directory=data)
-        assert "--backup-dir" in caught.value.hint
-        warnings = require_lasting(kept, named=True, etcd_data_directory=data)
-        assert warnings[-1] == f"{kept} is on the disk of etcd ({data}): lost together with it"
-
-
 class TestDefaults:
     def test_root(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "geteuid", lambda: 0)
+        monkeypatch.setattr(machine, "ROOT", Path("/"))
         assert default_directory({"XDG_STATE_HOME": "/elsewhere"}) == Path("/var/lib/etcdfix")
         assert default_audit_log({}) == Path("/var/lib/etcdfix/audit.jsonl")
 

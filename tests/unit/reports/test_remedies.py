@@ -23,7 +23,7 @@ from etcdfix.model import (
 )
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.next_steps import first_way_out
-from etcdfix.reports.remedies import remedies_for, ways_out
+from etcdfix.reports.remedies import Beside, remedies_for, ways_out
 from etcdfix.reports.ways import WayKind
 from etcdfix.text.commands import ACKNOWLEDGEMENT, RepeatedOptions
 from etcdfix.verdicts.causes import CATALOGUE, Cause
@@ -274,7 +274,8 @@ def test_what_is_protected_is_accepted_in_the_command_and_said(
     assert all(risk in kept(remedies).note for risk in risks)
     ours = next(remedy for remedy in remedies if remedy.action.startswith("Last: delete it on"))
     assert ("--accept-risk cluster-breaking" in ours.note) == bool(risks)
-    assert "--accept-risk" not in ours.command
+    words = shlex.split(ours.command)
+    assert [words[at + 1] for at, word in enumerate(words) if word == "--accept-risk"] == risks
 
 
 @pytest.mark.parametrize("cause", [Cause.WRONG_KEY, Cause.KEY_RENAMED, Cause.ENVELOPE_DAMAGED])
@@ -327,28 +328,40 @@ ONLY_ONE = "Only if no other value under its key fails like this: the key may ha
 @pytest.mark.parametrize(
     ("change", "needs"),
     [
-        ({}, ""),
-        ({"damage": Damage.LIKELY}, f"{ONLY_ONE}Needs --accept-risk unproven-damage. "),
-        ({"maybe_newer": True}, "Needs --accept-risk newer-than-known. "),
-        (
-            {"damage": Damage.LIKELY, "maybe_newer": True},
-            f"{ONLY_ONE}Needs --accept-risk unproven-damage. Needs --accept-risk newer-than-known. ",
-        ),
+        ({}, []),
+        ({"damage": Damage.LIKELY}, ["unproven-damage"]),
+        ({"maybe_newer": True}, ["newer-than-known"]),
+        ({"damage": Damage.LIKELY, "maybe_newer": True}, ["unproven-damage", "newer-than-known"]),
     ],
 )
-def test_a_deletion_says_what_has_to_be_accepted(change: dict[str, Any], needs: str) -> None:
+def test_a_deletion_accepts_what_has_to_be_accepted_and_says_so(
+    change: dict[str, Any], needs: list[str]
+) -> None:
     found = examination(cause=Cause.CIPHERTEXT_DAMAGED, **change)
     remedies = remedies_for(found, RepeatedOptions(reading=("--encryption-config", "c.yaml")))
     (ours,) = [remedy for remedy in remedies if remedy.command.startswith("etcdfix delete")]
     # An API server would not look for others under that key, so its own way is not offered without proof.
-    assert any("ignoreStoreReadError" in remedy.command for remedy in remedies) is not needs.startswith(
-        ONLY_ONE
-    )
-    assert ours.note == (
-        f"{needs}Skips finalizers and graceful termination, and the garbage collector then deletes what it owned."
-    )
-    # What is not proven goes through as it is printed; what may be newer, a person types.
-    assert ("--accept-risk" in ours.command) is (change.get("damage") is Damage.LIKELY)
+    likely = "unproven-damage" in needs
+    assert any("ignoreStoreReadError" in remedy.command for remedy in remedies) is not likely
+    assert ours.note.startswith(ONLY_ONE) is likely
+    assert [word for word in needs if word in ours.note] == needs
+    assert ours.command.partition(" --dry-run")[2] == "".join(f" --accept-risk {risk}" for risk in needs)
+
+
+def test_a_deletion_beside_lost_keys_names_the_directory_of_what_was_rescued() -> None:
+    again = RepeatedOptions(reading=("--encryption-config", "c.yaml"))
+    for lost in (True, False):
+        ways = ways_out(examination(cause=Cause.VALUE_TRUNCATED), again, beside=Beside(others_lost=lost))
+        (ours,) = (way.remedy for way in ways if way.remedy.command.startswith("etcdfix delete"))
+        assert (" --rescued DIR" in ours.command) is lost
+        assert ("etcdfix rescue" in ours.note) is lost
+
+
+def test_a_moved_value_is_not_put_back_over_another_one() -> None:
+    found = examination(cause=Cause.VALUE_MOVED, belongs_to=b"/registry/secrets/shop/home")
+    for taken in (True, False):
+        commands = [way.remedy.command for way in ways_out(found, beside=Beside(home_taken=taken))]
+        assert any("--from-key" in command for command in commands) is not taken
 
 
 def test_without_proof_of_damage_nothing_is_offered_for_deletion() -> None:

@@ -14,7 +14,7 @@ from etcdfix.operations.look.doctoring.members import mib
 from etcdfix.remediation.audit.search import is_there
 from etcdfix.remediation.audit.verify import LOG_IS_GONE, NO_HEAD_FILE, ChainState, verify, without_head
 from etcdfix.remediation.durable import open_directory, probe, refuse_foreign_file
-from etcdfix.remediation.places import RecordPaths, lasting_warnings
+from etcdfix.remediation.places import RecordPaths, lasting_warnings, same_disk_warning
 from etcdfix.reports.doctor_model import Check, State
 from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
@@ -31,13 +31,15 @@ def check_backup_directories(places: RecordPaths) -> Iterator[Check]:
     """Yield whether backups can be kept in each directory, by writing a file there and removing it."""
     named = bool(places.backup_directories)
     for path in places.directories:
-        yield from _check_directory("backup-dir", path, places, named=named, option="--backup-dir")
+        yield from _check_directory("backup-dir", path, named=named, option="--backup-dir")
+    for warning in same_disk_warning(places):
+        yield warn("backup-dir", warning, _ELSEWHERE)
 
 
 def check_audit_log(places: RecordPaths) -> Iterator[Check]:
     """Yield whether a record can be kept, and whether the log is what was written."""
     path, named = places.log_path, places.audit_log is not None
-    checks = [*_check_directory("audit-log", path.parent, places, named=named, option="--audit-log")]
+    checks = [*_check_directory("audit-log", path.parent, named=named, option="--audit-log")]
     yield from checks
     if any(check.state is State.FAIL for check in checks):
         return
@@ -47,15 +49,13 @@ def check_audit_log(places: RecordPaths) -> Iterator[Check]:
         yield told_by("audit-log", State.UNKNOWN, exc, otherwise=_OTHER_LOG)
 
 
-def _check_directory(
-    name: str, path: Path, places: RecordPaths, *, named: bool, option: str
-) -> Iterator[Check]:
+def _check_directory(name: str, path: Path, *, named: bool, option: str) -> Iterator[Check]:
     try:
         if not named and not os.path.lexists(path):
-            yield _check_default(name, path, places, option)
+            yield _check_default(name, path, option)
             return
         with open_directory(path) as directory:
-            warnings = lasting_warnings(directory.path, places, named=named)
+            warnings = lasting_warnings(directory.path, named=named)
             probe(directory)
             room = os.fstatvfs(directory.descriptor)
     except (UnsafePlace, NotDurable) as exc:
@@ -80,10 +80,10 @@ def _check_directory(
     yield ok(name, f"{path}: a file can be written and kept there, {mib(free)} free")
 
 
-def _check_default(name: str, path: Path, places: RecordPaths, option: str) -> Check:
+def _check_default(name: str, path: Path, option: str) -> Check:
     """Say whether the first change could make a default directory; a look makes none."""
     above = next(parent for parent in path.parents if parent.exists())
-    lasting_warnings(above, places, named=False)
+    lasting_warnings(above, named=False)
     if not os.access(above, os.W_OK | os.X_OK):
         return fail(
             name,

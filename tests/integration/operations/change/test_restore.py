@@ -15,7 +15,7 @@ from etcdfix.operations.change.restore import OwnWrite, RestorePreview, run_rest
 from etcdfix.remediation import places as places_module
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.durable import Filesystem, Step, no_step
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight import target as preflight_module
 from etcdfix.remediation.preflight.cluster import Acceptances
@@ -205,8 +205,13 @@ def test_default_directory_must_last_where_something_goes_there(
     candidate = Candidate.of_backup(registry.deleted())
     default = own_directory(registry.folder / "default")
     monkeypatch.setattr(places_module, "default_directory", lambda: default)
-    # It lies on etcd's own disk.
-    places = RecordPaths(audit_log=registry.log, etcd_data=registry.folder)
+    volatile = {default}
+    monkeypatch.setattr(
+        places_module,
+        "filesystem_kind",
+        lambda path: Filesystem("tmpfs" if path in volatile else "ext4", "", "/"),
+    )
+    places = RecordPaths(audit_log=registry.log)
     key = registry.key("shop/broken")
     shown: list[RestorePreview] = []
     if not replaced:
@@ -214,7 +219,7 @@ def test_default_directory_must_last_where_something_goes_there(
         assert registry.stored(key) == BROKEN
         return
     registry.put("shop/broken", b"k8s:enc:aescbc:v1:key1:other")
-    with registry.untouched(), pytest.raises(UnsafePlace, match="the default directory will not do"):
+    with registry.untouched(), pytest.raises(UnsafePlace, match="is on tmpfs"):
         _run(
             registry,
             candidate,

@@ -23,7 +23,7 @@ def log(tmp_path: Path) -> Path:
 
 def record(log: Path, *, uid: str = "c-1", resources: tuple[str, ...] = ("secrets",)) -> RescueRecord:
     return RescueRecord(
-        RecordPaths(audit_log=log, etcd_data=log / "none"), Path("/saved"), cluster_uid=uid, resources=resources,
+        RecordPaths(audit_log=log), Path("/saved"), cluster_uid=uid, resources=resources,
     )  # fmt: skip
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix import machine
 from etcdfix.operations.look.doctoring import places as module
 from etcdfix.operations.look.doctoring.places import check_audit_log, check_backup_directories
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import RecordType
+from etcdfix.remediation.durable import Filesystem
 from etcdfix.remediation.places import RecordPaths
 from tests.support.audit_logs import entry, own_directory, write_log
 from tests.support.doctoring import states
@@ -68,12 +70,15 @@ def test_a_directory_that_cannot_keep_a_file(own: Path, monkeypatch: pytest.Monk
 
 def test_the_disk_of_etcd_and_little_room_are_warned_of(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LEAST_FREE_BYTES", 1 << 60)
-    found = states(check_backup_directories(RecordPaths((own,), etcd_data=own)))
-    assert found == [("backup-dir", "warn"), ("space", "warn"), ("backup-dir", "ok")]
+    machine.etcd_data().mkdir(parents=True)
+    places = RecordPaths((own, own), own / "log")
+    found = [*states(check_backup_directories(places)), *states(check_audit_log(places))]
+    directory = [("space", "warn"), ("backup-dir", "ok")]
+    assert found[:5] == [*directory, *directory, ("backup-dir", "warn")]
+    assert ("audit-log", "warn") not in found
 
 
 def test_a_default_that_is_not_there_yet_is_not_made(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "lasting_warnings", lambda *_, **__: ())
     monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: own / "a" / "b")
     monkeypatch.setattr("etcdfix.remediation.places.default_audit_log", lambda: own / "a" / "b" / "log")
     assert backups() == ["ok"]
@@ -96,10 +101,19 @@ def test_a_log_in_a_directory_that_will_not_do_is_not_looked_at(own: Path) -> No
     assert states(found) == [("audit-log", "fail")]
 
 
-def test_a_default_on_the_disk_of_etcd_is_a_failure(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_default_on_the_disk_of_etcd_is_warned_of(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.etcd_data().mkdir(parents=True)
     monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: own / "not-there")
-    assert [state for _, state in states(check_backup_directories(RecordPaths(etcd_data=own)))] == ["fail"]
+    assert [state for _, state in states(check_backup_directories(RecordPaths()))] == ["ok", "warn"]
     assert list(own.iterdir()) == []
+
+
+def test_a_default_on_tmpfs_is_a_failure(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = Filesystem("tmpfs", "tmpfs", "/")
+    monkeypatch.setattr("etcdfix.remediation.places.filesystem_kind", lambda _: kind)
+    for default in (own, own / "not-there"):
+        monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: default)  # noqa: B023
+        assert [state for _, state in states(check_backup_directories(RecordPaths()))] == ["fail"]
 
 
 # The log

@@ -371,6 +371,7 @@ def test_an_aggregated_api_holds_nothing_up(namespace: Runner) -> None:
         aggregated_api("wardle.example.com")
     )
     cluster.add("wardle.example.com/v1", "Flunder", "f", "shop")
+    cluster.add("v1", "Service", "server", "apis")
     ran = namespace(cluster, "shop")
     assert ran.code == 0
     assert "served by an aggregated API, which keeps them elsewhere or here" in ran.out

@@ -218,6 +218,8 @@ def _draw_core(drawn: ObjectDrawn, found: Examination, plain: Plain) -> None:
             _conditions(plain),
             labels_of(at(plain, "metadata.labels")),
         )
+    elif kind == "Service" and at(plain, "spec.type") == "ExternalName":
+        drawn.service = f"{found.namespace}/{found.name}"  # whoever answers is outside of the cluster
     elif kind == "Endpoints":
         drawn.service = ready_service(plain, found.namespace, found.name)
 

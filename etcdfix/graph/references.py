@@ -455,6 +455,7 @@ _KINDS: Final[dict[tuple[str, str], _Kind]] = {
     ("", "Namespace"): (None, (
         "metadata.labels", "spec.finalizers", "status.phase", "status.conditions",
     )),
+    ("", "Service"): (None, ("spec.type",)),
     ("", "Endpoints"): (None, ("subsets[].addresses[].ip",)),
     ("discovery.k8s.io", "EndpointSlice"): (None, (
         "metadata.labels", "endpoints[].addresses", "endpoints[].conditions.ready",

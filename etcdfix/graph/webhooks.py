@@ -91,7 +91,9 @@ def _conversions(
     for path, nodes in index.in_other_versions().items():
         directory = index.place(nodes[0])[0]
         definition = index.kinds.definition(directory)
-        if definition is None or directory.namespaced is False or not definition.webhook_service:
+        if definition is None or directory.namespaced is False:
+            continue
+        if not definition.webhook_service or not definition.preferred_version:
             continue
         problem, sure = service_problem(index, definition.webhook_service)
         if not problem:

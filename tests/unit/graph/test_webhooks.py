@@ -183,6 +183,12 @@ def test_a_service_without_a_ready_endpoint(ending: Cluster) -> None:
     assert [(h.problem, h.certain) for h in state(ending).webhooks] == [("not-ready", True)]
 
 
+def test_a_service_outside_of_the_cluster_has_no_endpoints(ending: Cluster) -> None:
+    webhook(ending)
+    ending.add("v1", "Service", "hook", "ops", spec={"type": "ExternalName", "externalName": "example.org"})
+    assert holds(ending) == []
+
+
 def test_endpoints_of_before_endpoint_slices(ending: Cluster) -> None:
     webhook(ending)
     ending.add("v1", "Service", "hook", "ops")
@@ -295,6 +301,13 @@ def test_controllers_ask_for_the_version_of_highest_priority(
     for version in served:
         mesh(ending, version)
     assert [(h.count, h.certain) for h in state(ending).webhooks] == [(1, True)]
+
+
+def test_a_definition_that_serves_no_version_is_asked_for_nothing(ending: Cluster) -> None:
+    key = define(ending)
+    ending.values[key] = ending.values[key].replace(b'"served": true', b'"served": false')
+    mesh(ending, "v1alpha1")
+    assert holds(ending) == []
 
 
 def test_a_conversion_that_somebody_answers(ending: Cluster) -> None:

@@ -2,7 +2,8 @@
 
 The namespace controller deletes pods first, waits until they are gone, then everything else (KEP-5080). An object
 that cannot be read fails the LIST of its type, in every namespace: nothing of its type goes, and as the controller asks
-for every type that there is, no namespace of the cluster finishes, not even an empty one. A pod that cannot be read
+for every type that there is, no namespace of the cluster finishes, not even an empty one. That begins once the API
+server's cache of the type is lost, about 30 s after a value is damaged. A pod that cannot be read
 makes the pods' step fail, and then the order is lost: the rest is deleted while pods may still run.
 
 A pod that is bound to a node goes only when its kubelet has ended it. Where the Node object is gone too, the pod

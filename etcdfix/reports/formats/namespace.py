@@ -44,7 +44,7 @@ def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
     if report.elsewhere:
         yield ""
         yield (
-            "Outside of it, and holding every namespace of the cluster: these first"
+            "Outside of it, and holding every namespace from about 30 s after the damage on: these first"
             if any(blocker.reason == "unreadable" for blocker in report.elsewhere)
             else "Outside of it; what no API server can read holds every namespace of the cluster: these first"
         )
@@ -94,7 +94,7 @@ def consequences(report: NamespaceReport) -> Iterator[str]:
     if report.frozen and not report.judged:
         yield "if no API server can read its object, NO namespace of the cluster is processed until one can"
     elif report.frozen:
-        yield "its object fails every LIST of namespaces: until that ends, NO namespace of the cluster is processed"
+        yield "its object fails every LIST of namespaces: from about 30 s on, NO namespace of the cluster is processed"
     if report.order_lost and not _pod_is_lost(report):
         yield "a pod could not be judged: if no API server can read it, the order is lost"
     elif report.order_lost:

@@ -679,7 +679,10 @@ def test_what_cannot_be_read_elsewhere_comes_first(namespace: Runner) -> None:
     assert ran.code == 1
     assert "IS STUCK" in ran.out
     assert "2 objects elsewhere cannot be read or judged, 1 object in it cannot be read or judged" in ran.out
-    assert "Outside of it, and holding every namespace of the cluster: these first\n" in ran.out
+    assert (
+        "Outside of it, and holding every namespace from about 30 s after the damage on: these first\n"
+        in ran.out
+    )
     report = namespace(cluster, "shop", "-o", "json").document
     steps = deletions(report)
     assert [step["key"] for step in steps] == [other, elsewhere, here]

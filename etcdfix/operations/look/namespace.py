@@ -30,8 +30,8 @@ from etcdfix.graph.namespaces import (
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep, same_fields
+from etcdfix.operations.look.webhook_steps import webhook_steps
 from etcdfix.readable_revision import ReadableRevisions
-from etcdfix.reports.formats.namespace import SERVICE_PROBLEMS, webhook_name
 from etcdfix.reports.head import stakes_of
 from etcdfix.reports.impact_model import MissingAPI, NamespaceReport, NamespaceStep
 from etcdfix.reports.model import Remedy
@@ -90,7 +90,6 @@ _HARM: Final = {
     "unreadable": "it fails every LIST of its type",
     "serves-empty": "LISTs show an empty object without a name, so nothing that deletes by name finds it",
 }
-_NONE: Final = '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
 _CRDS: Final = b"apiextensions.k8s.io/customresourcedefinitions/"
 
 
@@ -240,7 +239,7 @@ class _NamespacePlan:
             *self._own_object(),
             *self._unreadable(state.elsewhere, state.elsewhere_count, _EVERYWHERE),
             *self._apis(),
-            *self._webhooks(),
+            *webhook_steps(state.webhooks, self._kubectl),
             *(self._unreadable(broken.blockers, broken.blocker_count, "") if broken is not None else ()),
             *self._pods(),
             *self._finalizers(),
@@ -553,63 +552,6 @@ class _NamespacePlan:
                 f"See whether {counted(len(unknown), 'API')} {answer} cannot be read: {', '.join(unknown[:5])}{more}",
                 self._kubectl("api-resources"),
                 "It names those that do not answer. While there is one, no namespace of the cluster finishes.",
-            )
-
-    def _webhooks(self) -> Iterator[NamespaceStep]:
-        """Yield the ways out of webhooks that nobody answers, for each the one that changes least first."""
-        for hold in self._state.webhooks[:_MOST_STEPS]:
-            service, configuration, name = hold.service, hold.configuration, webhook_name(hold)
-            which = f"Service {service.namespace}/{service.name}, {SERVICE_PROBLEMS[hold.problem]}"
-            if hold.problem == "missing":
-                action, back = f"Bring back {which}", self._kubectl("apply", "-f", "FILE")
-                note = "FILE is its manifest, of the operator that it came with, whose pods have to run, too."
-            else:
-                action, back = (
-                    f"See that pods answer for {which}",
-                    self._kubectl("get", "pods,endpointslices", "-n", service.namespace),
-                )
-                note = "The webhook may answer again before the namespace controller tries next; look again then."
-            yield _step(
-                f"{action}: {name} asks it",
-                back,
-                f"{note} The next steps are for a Service that does not come back.",
-                configuration.key,
-            )
-            if not hold.webhook:
-                stays = (
-                    f" {counted(hold.elsewhere, 'object')} of other namespaces are stored in another version: save "
-                    "them first with etcdfix get."
-                    if hold.elsewhere
-                    else ""
-                )
-                yield _step(
-                    f"Or set the conversion of {configuration.kind} {configuration.name} to None",
-                    self._kubectl(
-                        "patch", configuration.resource, configuration.name, "--type=merge", "-p", _NONE
-                    ),
-                    "API servers then change nothing but apiVersion. Fields that the other version does not have are "
-                    f"dropped, and lost with the next write.{stays}",
-                    configuration.key,
-                )
-                continue
-            path = f"/webhooks/{hold.position}"
-            patch = [
-                {"op": "test", "path": f"{path}/name", "value": hold.webhook},
-                {"op": "add", "path": f"{path}/failurePolicy", "value": "Ignore"},
-            ]
-            words = [configuration.resource, configuration.name]
-            yield _step(
-                f"Or let API servers go on without the answer of {name}: failurePolicy Ignore",
-                self._kubectl("patch", *words, "--type=json", "-p", msgspec.json.encode(patch).decode()),
-                "What the webhook would refuse is then allowed, until you set it to Fail again.",
-                configuration.key,
-            )
-            yield _step(
-                f"Or delete the stale {configuration.kind} {configuration.name}",
-                self._kubectl("delete", *words, "--dry-run=server"),
-                "Only where its operator is gone for good. All webhooks of this configuration go; save it first with "
-                "kubectl get -o yaml. Without --dry-run=server the command deletes it.",
-                configuration.key,
             )
 
     def _again_namespace(self, *options: str) -> str:

@@ -83,6 +83,30 @@ def test_the_three_ways_out_of_an_admission_webhook(namespace: Runner) -> None:
     assert namespace(guarded(), "other").code == 0
 
 
+def test_webhooks_of_one_configuration_have_their_ways_out_once(namespace: Runner) -> None:
+    cluster = guarded()
+    rule = {"operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+    service = {"service": {"namespace": "ops", "name": "hook"}}
+    entries = [
+        {"name": f"{name}.example.com", "clientConfig": service, "rules": [rule], "failurePolicy": "Fail"}
+        for name in ("a", "b")
+    ]
+    for kind in ("Validating", "Mutating"):
+        api = "admissionregistration.k8s.io/v1"
+        cluster.add(api, f"{kind}WebhookConfiguration", "guard", webhooks=entries)
+    report = namespace(cluster, "shop", "-o", "json").document
+    assert len(report["webhooks"]) == 4
+    found = commands(report)[:-2]
+    assert [words[1:3] for words in found] == [
+        ["apply", "-f"],
+        ["patch", "mutatingwebhookconfigurations"],
+        ["delete", "mutatingwebhookconfigurations"],
+        ["patch", "validatingwebhookconfigurations"],
+        ["delete", "validatingwebhookconfigurations"],
+    ]
+    assert [one["path"] for one in json.loads(found[1][-1])][::2] == ["/webhooks/0/name", "/webhooks/1/name"]
+
+
 def test_a_webhook_that_may_be_asked_holds_nothing_for_certain(namespace: Runner) -> None:
     cluster = guarded(objectSelector={"matchLabels": {"app": "x"}})
     ran = namespace(cluster, "shop", "-o", "json")

@@ -53,8 +53,9 @@ def command(
 
     Says whether it is Terminating and since when, which objects cannot be read, in it or elsewhere (each fails every
     LIST of its type and so holds every namespace of the cluster), which pods no kubelet ends, which finalizers hold
-    what, which APIs are missing and which objects wait for one another; then a numbered plan of commands: what holds
-    all namespaces first, then the order of the deletion, pods before the rest. Deletions in it are dry runs.
+    what, which APIs are missing, which webhooks nobody answers and which objects wait for one another; then a numbered
+    plan of commands: what holds all namespaces first, then the order of the deletion, pods before the rest. Deletions
+    in it are dry runs.
     """
     if not name or "/" in name:
         raise ConfigurationError(f"{name!r} is no name of a namespace", hint="etcdfix namespace shop")

@@ -47,6 +47,7 @@ class CustomResourceInfo(msgspec.Struct, frozen=True):
         conversion: ``None`` or ``Webhook``.
         singular: What one of them is called; "" where the definition does not say.
         short_names: What people type for it.
+        webhook_service: ``namespace/name`` of the Service that converts between versions; "" for none.
     """
 
     group: str
@@ -59,6 +60,25 @@ class CustomResourceInfo(msgspec.Struct, frozen=True):
     conversion: str = "None"
     singular: str = ""
     short_names: tuple[str, ...] = ()
+    webhook_service: str = ""
+
+    @property
+    def preferred_version(self) -> str:
+        """The version in which controllers ask for its objects, as discovery says it; "" where none is served."""
+        return min(self.served_versions, key=_version_rank, default="")
+
+
+_VERSION: Final = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+_STAGES: Final = {None: 0, "beta": 1, "alpha": 2}
+
+
+def _version_rank(version: str) -> tuple[int, int, int, str]:
+    """Sort as ``apimachinery/pkg/version/helpers.go`` does: v2, v1, v1beta2, v1alpha1, then what has another form."""
+    found = _VERSION.fullmatch(version)
+    if found is None:
+        return len(_STAGES), 0, 0, version
+    major, stage, minor = found.groups()
+    return _STAGES[stage], -int(major), -int(minor or 0), version
 
 
 def crd_info(crd: Mapping[str, Any]) -> CustomResourceInfo:
@@ -72,6 +92,7 @@ def crd_info(crd: Mapping[str, Any]) -> CustomResourceInfo:
     names = _mapping(spec.get("names"))
     versions = [entry for entry in _list(spec.get("versions")) if isinstance(entry, Mapping)]
     single = _string(spec.get("version"))
+    conversion = _mapping(spec.get("conversion"))
     if not versions and single:
         # v1beta1 from before there were several: the one version is served and stored.
         versions = [{"name": single, "served": True, "storage": True}]
@@ -86,10 +107,20 @@ def crd_info(crd: Mapping[str, Any]) -> CustomResourceInfo:
             _string(entry.get("name")) for entry in versions if entry.get("served") is True
         ),
         storage_version=stored,
-        conversion=_string(_mapping(spec.get("conversion")).get("strategy")) or "None",
+        conversion=_string(conversion.get("strategy")) or "None",
         singular=_string(names.get("singular")),
         short_names=tuple(filter(None, map(_string, _list(names.get("shortNames"))))),
+        webhook_service=_webhook_service(conversion),
     )
+
+
+def _webhook_service(conversion: Mapping[str, Any]) -> str:
+    if conversion.get("strategy") != "Webhook":
+        return ""
+    webhook = _mapping(conversion.get("webhook")).get("clientConfig")
+    service = _mapping(_mapping(webhook or conversion.get("webhookClientConfig")).get("service"))
+    namespace, name = _string(service.get("namespace")), _string(service.get("name"))
+    return f"{namespace}/{name}" if namespace and name else ""
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

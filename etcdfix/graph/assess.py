@@ -30,6 +30,7 @@ from etcdfix.model import Confidence, StoredValue
 from etcdfix.readable_revision import Kept, kept_of_history, newest_kept, reads
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
+from etcdfix.text.words import counted
 from etcdfix.verdicts.examination import Examination
 
 _PODS: Final = "pods"
@@ -273,9 +274,17 @@ def _consequences(index: ImpactIndex, node: int, ref: ObjectRef, runs_on: str) -
             "only if it was meant to go: then delete it the ordinary way, and its controller cleans up",
         )
     if ref.resource == "customresourcedefinitions":
-        count = index.count_below(crd_path(ref.name))
+        instances = list(index.below(crd_path(ref.name)))
+        owned = {one for instance in instances for one in index.dependents(instance)} - set(instances)
         return (
-            f"{count} custom resources stay in etcd, unseen",
+            f"{len(instances)} custom resources stay in etcd, unseen, and none of them is collected",
+            *(
+                [
+                    f"{counted(len(owned), 'object')} that they own stay too: the collector cannot look these owners up"
+                ]
+                if owned
+                else []
+            ),
             "re-create the same CustomResourceDefinition, and they are served again",
         )
     if place == ("", "persistentvolumes"):

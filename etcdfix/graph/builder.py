@@ -20,6 +20,7 @@ from etcdfix.graph.tables import (
     NOT_SERVED,
     OPAQUE,
     ORPHANS,
+    OTHER_VERSION,
     PERHAPS_SERVED,
     SEEN,
     SERVES_EMPTY,
@@ -108,6 +109,7 @@ class IndexBuilder:
         elif outcome is not Outcome.NOT_AN_OBJECT:
             if found.decoded is not None and found.decoded.uid:
                 tables.uids[node] = found.decoded.uid
+            flags |= self._version_flag(found)
             if drawn is not None:
                 flags |= self._take(node, found, drawn)
                 if not tables.uids[node]:
@@ -131,7 +133,13 @@ class IndexBuilder:
         if flags & OPAQUE:
             self._index.opaque -= 1
         self._tables.forget(node)
-        self._index.namespaces.pop(node, None)
+        for told in (
+            self._index.namespaces,
+            self._index.webhooks,
+            self._index.endpoints,
+            self._index.api_services,
+        ):
+            told.pop(node, None)
         if self._index.unavailable_apis:
             directory, _, name = self._index.place(node)
             if directory.path == API_SERVICE_PATH:
@@ -195,9 +203,23 @@ class IndexBuilder:
             tables.unprotected.add(node)
         if drawn.namespace is not None:
             self._index.namespaces[node] = drawn.namespace
+        if drawn.webhooks:
+            self._index.webhooks[node] = drawn.webhooks
+        if drawn.service:
+            apis = found.directory.path == API_SERVICE_PATH
+            (self._index.api_services if apis else self._index.endpoints)[node] = drawn.service
         if drawn.unavailable is not None:
             self._index.unavailable_apis[found.name] = drawn.unavailable
         return flags
+
+    def _version_flag(self, found: Examination) -> int:
+        """Return the flag of a custom resource that a webhook has to convert for whoever asks for it."""
+        if found.directory.codec is not StorageCodec.CUSTOM_RESOURCE or found.decoded is None:
+            return 0
+        definition = self._reader.kinds.definition(found.directory)
+        if definition is None or definition.conversion != "Webhook":
+            return 0
+        return OTHER_VERSION if found.decoded.gvk.version != definition.preferred_version else 0
 
     def _bundle(self, shared: SharedReferences) -> int:
         number = self._bundles.get(shared.digest)

@@ -8,6 +8,9 @@ An owner whose kind no built-in and no readable CRD has may be served all the sa
 memory that cannot be read any more, and whoever restores a CRD brings its objects back. Until then the collector
 cannot ask for such an owner and waits; from then on the answer is 404. So its dependents count as deleted, too.
 
+Where the CustomResourceDefinition itself is taken from etcd, its objects stay stored and no API serves them: the
+collector neither sees them nor can look them up as owners (recorded). Only a deletion through the API deletes them.
+
 One object that cannot be read fails the LIST of its type, and the collector watches by type. What it does then depends
 on when its controller manager started. One that ran before the damage knows the objects of that time, but hears of no
 change to the type: it does not notice that an owner of the type is gone. One that started since then does not know any
@@ -27,8 +30,8 @@ import msgspec
 from etcdfix.graph.foreground import Foreground, wait_for_dependents
 from etcdfix.graph.index import Guess, ImpactIndex, Owner
 from etcdfix.graph.kinds import Served, crd_path
-from etcdfix.graph.model import Action, Collection, Decision, Propagation
-from etcdfix.graph.owners import OF_THE_COLLECTOR, Fate, holds_on, judge
+from etcdfix.graph.model import Action, Collection, Decision, OwnerState, Propagation
+from etcdfix.graph.owners import OF_THE_COLLECTOR, Fate, Verdict, holds_on, judge
 from etcdfix.graph.tables import FOREGROUND, ORPHANS, TERMINATING
 from etcdfix.storagekey import CRD_PATH, display
 
@@ -40,6 +43,7 @@ _BY_NAME: Final = "; that this is its owner is told by API group and name alone"
 CRD_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 _RAN: Final = "a controller manager that ran before the damage"
 _NOBODY: Final = -1
+_NOBODY_SEES: Final = "whatever becomes of this owner, no API serves the dependent any more: it stays in etcd"
 _NOTHING: Final = dict.fromkeys(Action, 0)
 _NOT_SERVED: Final = "as soon as its own kind is served: no readable CRD has it"
 
@@ -91,6 +95,12 @@ class _Collector:
         self._decisions: dict[int, Decision] = {}
         self._parents: dict[int, int] = {}
         self._unseen = 0
+        # What is taken from etcd cleans up nothing: the objects of a CustomResourceDefinition are left, and not served.
+        self._unserved = {
+            crd_path(index.place(node)[2])
+            for node in removed
+            if by_api is None and self._path(node) == CRD_PATH
+        }
         counts = index.unlistable_counts(removed if by_api is None else ())
         self._listable = [path for path, count in counts.items() if not count]
         self._blind = {path: count for path, count in counts.items() if count} if self._listable else counts
@@ -292,7 +302,10 @@ class _Collector:
     def _weigh(self, dependent: int, owners: list[Owner]) -> tuple[Decision, Fate | None]:
         """Return what becomes of one object as far as is known by now, and its fate where it is deleted."""
         index, fates = self._index, self._fates
+        owners = [self._as_served(owner) for owner in owners]
         verdict = judge(index, dependent, owners, fates)
+        if self._path(dependent) in self._unserved and verdict.action is not Action.NEVER_COLLECTED:
+            verdict = _unseen(verdict)
         going = [owner for owner in owners if owner.node in fates and owner.served is not Served.NO]
         acts = verdict.action not in {Action.NEVER_COLLECTED, Action.FROZEN}
         deleted = verdict.propagation is not None
@@ -418,6 +431,11 @@ class _Collector:
             return owner._replace(node=node, guess=Guess.UID)
         return owner
 
+    def _as_served(self, owner: Owner) -> Owner:
+        """Return an owner reference as it is once the removed CustomResourceDefinitions serve nothing any more."""
+        gone = owner.node >= 0 and owner.node not in self._fates and self._path(owner.node) in self._unserved
+        return owner._replace(served=Served.NO) if gone else owner
+
     def _concerns(self, owner: int, owners: list[Owner]) -> bool:
         """Leave out dependents of an earlier object of the same name, where the uid shows it."""
         uid = self._removed.get(owner, "")
@@ -439,6 +457,15 @@ class _Collector:
             found.append(msgspec.structs.replace(self._decisions[node], depth=depth, below=below))
             waiting += [(depth + 1, node, child) for child in reversed(children.get(node, []))]
         return tuple(found)
+
+
+def _unseen(verdict: Verdict) -> Verdict:
+    """Return what becomes of an object that no API serves any more: nothing, whatever its owners are."""
+    owners = tuple(
+        msgspec.structs.replace(owner, state=OwnerState.UNKNOWN, reason=_NOBODY_SEES, stripped=False)
+        for owner in verdict.owners
+    )
+    return Verdict(Action.FROZEN, None, owners)
 
 
 def _others(finalizers: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,10 +14,11 @@ from etcdfix.graph.grades import finalizer_owner
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.kinds import crd_path
 from etcdfix.graph.model import Action, Collection, Decision, Propagation
-from etcdfix.graph.namespaces import namespace_state, node_state
+from etcdfix.graph.namespaces import contents_of, namespace_state, node_state
 from etcdfix.graph.owners import OF_THE_COLLECTOR
 from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE, ORPHANS, TERMINATING
 from etcdfix.graph.uses import Role
+from etcdfix.graph.webhooks import webhook_holds
 from etcdfix.storagekey import CRD_PATH
 from etcdfix.text.words import counted
 
@@ -352,6 +353,11 @@ class _Waits:
         if held:
             text += (
                 f", which {counted(held, 'object')} of it or of other namespaces hold{'s' * (held == 1)} up"
+            )
+        webhooks = len(webhook_holds(self._index, namespace, contents_of(self._index, namespace), ()))
+        if webhooks:
+            text += (
+                f", and {counted(webhooks, 'webhook')} that nobody answers hold{'s' * (webhooks == 1)} it up"
             )
         return f"{text}: see etcdfix namespace NAME"
 

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.examine import Examiner
+from etcdfix.graph.admission import Webhook, labels_of, ready_service, service_of, webhooks_of
 from etcdfix.graph.contents import ContentReader, Contents, SharedReferences
 from etcdfix.graph.fields import Plain, at, items, mapping, text
 from etcdfix.graph.index import NamespaceDetails
@@ -48,6 +49,8 @@ class ObjectDrawn(msgspec.Struct, array_like=True, gc=False):
         unprotected: A Secret that opts out of protection.
         namespace: What a Namespace says of its end.
         unavailable: Why an APIService is not available; None where it does not say so.
+        service: The Service, ``namespace/name``, that an APIService names, or whose ready endpoints these are.
+        webhooks: Of a webhook configuration: those that call a Service, and refuse where it does not answer.
     """
 
     owners: list[OwnerReference]
@@ -61,6 +64,8 @@ class ObjectDrawn(msgspec.Struct, array_like=True, gc=False):
     unprotected: bool = False
     namespace: NamespaceDetails | None = None
     unavailable: str | None = None
+    service: str = ""
+    webhooks: tuple[Webhook, ...] = ()
 
 
 _Packed = list[tuple[str, int, str]]
@@ -183,15 +188,21 @@ def _drawn(found: Examination, contents: Contents) -> ObjectDrawn:
         drawn.uid = text(at(plain, "metadata.uid")).encode("utf-8", "backslashreplace")
     directory = found.directory
     if not directory.group:
-        _draw_core(drawn, directory.kind, plain)
+        _draw_core(drawn, found, plain)
+    elif directory.kind.endswith("WebhookConfiguration"):
+        drawn.webhooks = webhooks_of(plain)
+    elif directory.kind == "EndpointSlice":
+        drawn.service = ready_service(plain, found.namespace, found.name)
     elif directory.kind == "APIService":
+        drawn.service = service_of(mapping(plain.get("spec")))
         for condition in _conditions(plain):
             if condition.type == "Available" and condition.status != "True":
                 drawn.unavailable = condition.reason or condition.message
     return drawn
 
 
-def _draw_core(drawn: ObjectDrawn, kind: str, plain: Plain) -> None:
+def _draw_core(drawn: ObjectDrawn, found: Examination, plain: Plain) -> None:
+    kind = found.directory.kind
     if kind == "Secret":
         drawn.type = text(plain.get("type"))[:_LONGEST_TYPE]
         drawn.unprotected = mapping(at(plain, "metadata.annotations")).get(SKIP_PROTECTION) == "yes"
@@ -205,7 +216,12 @@ def _draw_core(drawn: ObjectDrawn, kind: str, plain: Plain) -> None:
             text(at(plain, "status.phase")),
             tuple(f for f in items(at(plain, "spec.finalizers")) if type(f) is str),
             _conditions(plain),
+            labels_of(at(plain, "metadata.labels")),
         )
+    elif kind == "Service" and at(plain, "spec.type") == "ExternalName":
+        drawn.service = f"{found.namespace}/{found.name}"  # whoever answers is outside of the cluster
+    elif kind == "Endpoints":
+        drawn.service = ready_service(plain, found.namespace, found.name)
 
 
 def _conditions(plain: Plain) -> tuple[Condition, ...]:

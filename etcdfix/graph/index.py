@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from etcdfix.graph.admission import Webhook
 from etcdfix.graph.kinds import Kinds, Served
 from etcdfix.graph.model import Condition, ObjectRef
 from etcdfix.graph.tables import (
@@ -21,6 +22,7 @@ from etcdfix.graph.tables import (
     BY_UID,
     CONTROLLER,
     NOT_SERVED,
+    OTHER_VERSION,
     PERHAPS_SERVED,
     READY,
     SEEN,
@@ -49,11 +51,13 @@ class NamespaceDetails(msgspec.Struct, frozen=True):
         phase: ``Active`` or ``Terminating``, as stored.
         spec_finalizers: ``spec.finalizers``, which the namespace controller removes at last.
         conditions: ``status.conditions``.
+        labels: ``metadata.labels``.
     """
 
     phase: str
     spec_finalizers: tuple[str, ...]
     conditions: tuple[Condition, ...]
+    labels: dict[str, str] = {}
 
 
 class Guess(StrEnum):
@@ -114,6 +118,9 @@ class ImpactIndex:
         kinds: Directories by kind.
         namespaces: What Namespace objects say, by node.
         unavailable_apis: APIServices that are not available, with their reason.
+        api_services: Services that APIServices name, by node.
+        endpoints: Services that have a ready endpoint, by the node of what says so.
+        webhooks: Webhooks that refuse what they are asked about where nobody answers, by node of their configuration.
         unreadable_crds: ``(group, plural)`` of CRDs that cannot be read.
         outside: Keys outside the storage prefix: first segments to (count, bytes).
         outside_complete: Whether ``outside`` names all such prefixes.
@@ -133,6 +140,9 @@ class ImpactIndex:
         self._last_users: tuple[int, tuple[Edge, ...]] = -1, ()
         self.namespaces: dict[int, NamespaceDetails] = {}
         self.unavailable_apis: dict[str, str] = {}
+        self.api_services: dict[int, str] = {}
+        self.endpoints: dict[int, str] = {}
+        self.webhooks: dict[int, tuple[Webhook, ...]] = {}
         self.unreadable_crds: tuple[tuple[str, str], ...] = ()
         self.outside: dict[str, tuple[int, int]] = {}
         self.outside_complete = True
@@ -302,6 +312,17 @@ class ImpactIndex:
     def crd_unreadable(self, directory: ResourcePrefix) -> bool:
         """Tell whether a directory is that of a custom resource whose CRD is there and cannot be read."""
         return (directory.group, directory.resource) in self.unreadable_crds
+
+    def in_other_versions(self) -> dict[str, list[int]]:
+        """Return custom resources that are stored in another version than controllers ask for, by directory.
+
+        Only of definitions whose conversion is a webhook's.
+        """
+        found: dict[str, list[int]] = {}
+        for node, flags in enumerate(self._tables.flags):
+            if flags & OTHER_VERSION:
+                found.setdefault(self.place(node)[0].path, []).append(node)
+        return dict(sorted(found.items()))
 
     def count_in(self, namespace: str) -> int:
         """Return how many objects live in a namespace."""

@@ -408,6 +408,7 @@ class Stays(StrEnum):
 
     NOT_LISTED = "cannot-be-listed"
     PODS_FIRST = "pods-first"
+    WEBHOOK = "held-by-webhook"
     NOT_SERVED = "not-served"
     CRD_UNREADABLE = "crd-unreadable"
     NOT_PROCESSED = "not-processed"
@@ -466,6 +467,34 @@ class Blocker(msgspec.Struct, frozen=True):
     node: str | None = None
     node_state: str | None = None
     past_grace: bool = False
+
+
+class WebhookHold(msgspec.Struct, frozen=True, kw_only=True):
+    """One webhook that keeps a namespace from being deleted, since nobody answers for its Service.
+
+    Attributes:
+        configuration: The CustomResourceDefinition, or the webhook configuration.
+        webhook: Name of the admission webhook; "" for the conversion of a CustomResourceDefinition.
+        position: Of the admission webhook in its configuration, from 0.
+        service: The Service that it calls.
+        problem: ``missing``: the Service is not stored; ``not-ready``: none of its endpoints is ready; ``terminating``:
+            its namespace is being deleted, and its pods go first.
+        certain: Whether it holds the namespace for certain.
+        resources: What it holds in this namespace, ``resource.group``; ``namespaces/finalize`` or ``namespaces/status``
+            for the Namespace itself.
+        count: How many objects in this namespace.
+        elsewhere: Of a conversion: how many objects of other namespaces need it. They fail LISTs of the resource.
+    """
+
+    configuration: ObjectRef
+    webhook: str
+    position: int
+    service: ObjectRef
+    problem: str
+    certain: bool
+    resources: tuple[str, ...]
+    count: int
+    elsewhere: int = 0
 
 
 class DeletionStage(msgspec.Struct, frozen=True):

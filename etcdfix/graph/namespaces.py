@@ -2,7 +2,8 @@
 
 The namespace controller deletes pods first, waits until they are gone, then everything else (KEP-5080). An object
 that cannot be read fails the LIST of its type, in every namespace: nothing of its type goes, and as the controller asks
-for every type that there is, no namespace of the cluster finishes, not even an empty one. A pod that cannot be read
+for every type that there is, no namespace of the cluster finishes, not even an empty one. That begins once the API
+server's cache of the type is lost, about 30 s after a value is damaged. A pod that cannot be read
 makes the pods' step fail, and then the order is lost: the rest is deleted while pods may still run.
 
 A pod that is bound to a node goes only when its kubelet has ended it. Where the Node object is gone too, the pod
@@ -32,9 +33,11 @@ from etcdfix.graph.model import (
     Propagation,
     ResourceContent,
     Stays,
+    WebhookHold,
 )
 from etcdfix.graph.owners import OF_THE_COLLECTOR
 from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE
+from etcdfix.graph.webhooks import service_problem, webhook_holds
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, builtin_directories
 
 _PODS: Final = "pods"
@@ -72,6 +75,7 @@ class NamespaceState(msgspec.Struct, frozen=True):
         unknown_apis: How many of ``missing_apis`` may fail discovery: their APIServices cannot be read.
         judged: Whether its object could be judged: it can be read, or is proven broken.
         certain: Whether what holds it does so for certain; False where none of it could be judged.
+        webhooks: Of one that is being deleted: the webhooks that hold it, or may, and that nobody answers.
     """
 
     name: str
@@ -97,12 +101,14 @@ class NamespaceState(msgspec.Struct, frozen=True):
     unknown_apis: int = 0
     judged: bool = True
     certain: bool = True
+    webhooks: tuple[WebhookHold, ...] = ()
 
     @property
     def held(self) -> bool:
         """Whether anything that is known keeps it from finishing, or would."""
         inside = any(stage.blocker_count for stage in self.stages)
-        return bool(self.own_finalizers or inside or self.elsewhere or self.unavailable_apis) or self.frozen
+        outside = self.elsewhere or self.unavailable_apis or self.webhooks
+        return bool(self.own_finalizers or inside or outside) or self.frozen
 
     @property
     def problems(self) -> tuple[Condition, ...]:
@@ -159,10 +165,15 @@ def namespace_state(
     broken = _broken(index, inside)
     elsewhere = _broken(index, _elsewhere(index, blind, name))
     frozen = unreadable and found is not None and not index.serves_empty(found)
-    contents = _contents(index, inside, aggregated, blockers, blind, processed=not frozen)
+    since = index.terminating_since(found) if found is not None else ""
+    ends = bool(since) or details.phase == "Terminating"
+    webhooks = webhook_holds(index, name, inside, aggregated) if ends else ()
+    webhooks = tuple(hold for hold in webhooks if index.find(hold.configuration.raw_key) not in without)
+    held = {resource for hold in webhooks if hold.certain for resource in hold.resources}
+    contents = _contents(index, inside, aggregated, blockers, blind, held, processed=not frozen)
     apis = {
         api: reason
-        for api, reason in index.unavailable_apis.items()
+        for api, reason in _unavailable_apis(index).items()
         if index.node(f"{_API_SERVICES}/{api}") not in without
     }
     unknown = _unknown_apis(index, blind.get(_API_SERVICES, ()))
@@ -172,7 +183,7 @@ def namespace_state(
         object=index.ref_of(namespace_key(index.layout, name)),
         exists=exists,
         readable=exists and not unreadable,
-        terminating_since=index.terminating_since(found) if found is not None else "",
+        terminating_since=since,
         phase=details.phase,
         conditions=details.conditions,
         spec_finalizers=details.spec_finalizers,
@@ -190,6 +201,7 @@ def namespace_state(
         left_behind=sum(c.count for c in contents if c.stays == Stays.NOT_SERVED),
         unknown_apis=len(unknown),
         judged=judged,
+        webhooks=webhooks,
     )
     reasons = {one.reason for one in blockers} | {one.reason for one in chain(broken, elsewhere)}
     return msgspec.structs.replace(state, certain=_is_certain(state, reasons))
@@ -197,7 +209,9 @@ def namespace_state(
 
 def _is_certain(state: NamespaceState, reasons: set[str]) -> bool:
     """Tell whether a namespace is held even if the API servers can read all that could not be judged here."""
-    if state.judged and "undetermined" not in reasons:
+    if any(hold.certain for hold in state.webhooks):
+        return True
+    if state.judged and "undetermined" not in reasons and not state.webhooks:
         return True
     if state.terminating and (state.own_finalizers or state.problems or "finalizers" in reasons):
         return True
@@ -295,11 +309,12 @@ def _contents(
     aggregated: Collection[str],
     blockers: list[Blocker],
     blind: Collection[str],
+    held: Collection[str],
     *,
     processed: bool,
 ) -> tuple[ResourceContent, ...]:
     # Recorded: an object of another namespace that cannot be read keeps the namespace, and its pods, but nothing else.
-    pods_stay = _PODS not in blind and any(_is_pod(b.object) for b in blockers)
+    pods_stay = _PODS not in blind and (_PODS in held or any(_is_pod(b.object) for b in blockers))
     members: dict[str, list[int]] = {}
     for node in inside:
         members.setdefault(index.place(node)[0].path, []).append(node)
@@ -311,6 +326,8 @@ def _contents(
         blind_here = directory.path == _PODS and _PODS in blind
         unlistable = blind_here or not all(map(index.serves_empty, broken))
         stays = _stays(index, directory, served=served, unlistable=unlistable, pods_stay=pods_stay)
+        if not stays and str(directory.group_resource) in held:
+            stays = Stays.WEBHOOK
         contents.append(
             ResourceContent(
                 directory.group,
@@ -418,6 +435,19 @@ def _stages(
 
 def _is_pod(ref: ObjectRef | ResourceContent) -> bool:
     return (ref.group, ref.resource) == ("", _PODS)
+
+
+def _unavailable_apis(index: ImpactIndex) -> dict[str, str]:
+    """Return the APIs that do not answer, with the reason: an APIService says so, or its Service is not stored."""
+    found = {
+        index.place(node)[2]: f"its Service {service} does not exist"
+        for node, service in index.api_services.items()
+        if service_problem(index, service) == ("missing", True)
+    }
+    named = {
+        api: f"{why}: {found[api]}" if api in found else why for api, why in index.unavailable_apis.items()
+    }
+    return dict(sorted((found | named).items()))
 
 
 def _unknown_apis(index: ImpactIndex, unreadable: Iterable[int]) -> dict[str, str]:

@@ -380,6 +380,18 @@ _METADATA_PATHS: Final = (
     "metadata.deletionTimestamp",
 )
 _ANNOTATIONS: Final = "metadata.annotations"
+_WEBHOOKS: Final = tuple(
+    f"webhooks[].{part}"
+    for part in (
+        "name",
+        "clientConfig.service",
+        "rules",
+        "failurePolicy",
+        "namespaceSelector",
+        "objectSelector",
+        "matchConditions",
+    )
+)
 _Kind = tuple[Handler | None, tuple[str, ...]]
 
 
@@ -440,7 +452,14 @@ _KINDS: Final[dict[tuple[str, str], _Kind]] = {
     )),
     ("", "Secret"): (_secret, ("type", _ANNOTATIONS)),
     ("", "Node"): (_NODE_TREE[0], (*_NODE_TREE[1], "status.conditions[].type", "status.conditions[].status")),
-    ("", "Namespace"): (None, ("spec.finalizers", "status.phase", "status.conditions")),
+    ("", "Namespace"): (None, (
+        "metadata.labels", "spec.finalizers", "status.phase", "status.conditions",
+    )),
+    ("", "Service"): (None, ("spec.type",)),
+    ("", "Endpoints"): (None, ("subsets[].addresses[].ip",)),
+    ("discovery.k8s.io", "EndpointSlice"): (None, (
+        "metadata.labels", "endpoints[].addresses", "endpoints[].conditions.ready",
+    )),
     ("rbac.authorization.k8s.io", "RoleBinding"): (_role_binding, ("subjects",)),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): (_role_binding, ("subjects",)),
     ("flowcontrol.apiserver.k8s.io", "FlowSchema"): (
@@ -453,6 +472,10 @@ _KINDS: Final[dict[tuple[str, str], _Kind]] = {
         for kind, plural in POLICIES.items()
     },
     **{(_ADMISSION, kind): (None, ("spec.paramKind",)) for kind in POLICIES},
+    **{
+        (_ADMISSION, f"{kind}WebhookConfiguration"): (None, _WEBHOOKS)
+        for kind in ("Mutating", "Validating")
+    },
     ("certificates.k8s.io", "PodCertificateRequest"): _follows(RuleTree(CERTIFICATE_REQUEST_RULES, "spec")),
     # Custom resources: all of such an object is read.
     (SNAPSHOT_GROUP, "VolumeSnapshot"): (_snapshot, ()),

@@ -26,6 +26,7 @@ FINISHED: Final = 64
 OPAQUE: Final = 128
 SERVES_EMPTY: Final = 256
 READY: Final = 512
+OTHER_VERSION: Final = 1024
 
 # Flags of an owner reference.
 CONTROLLER: Final = 1

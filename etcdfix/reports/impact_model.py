@@ -23,6 +23,7 @@ from etcdfix.graph.model import (
     RiskReason,
     SecretState,
     User,
+    WebhookHold,
 )
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence
@@ -149,7 +150,8 @@ class NamespaceReport(_HeadedReport, frozen=True, kw_only=True):
     ``left_behind``: how many objects in it stay stored although it finishes. ``unavailable_apis``: how many of
     ``missing_apis`` hold every namespace of the cluster; ``unknown_apis``: how many of those behind them may.
     ``judged``: its object can be read or is proven broken. ``certain``: false where all that holds it could not be
-    judged, so that an API server may well read it.
+    judged, so that an API server may well read it. ``webhooks``: while it is being deleted, the webhooks that hold it,
+    or may, since nobody answers for their Service.
     """
 
     kind: str = "NamespaceReport"
@@ -180,6 +182,7 @@ class NamespaceReport(_HeadedReport, frozen=True, kw_only=True):
     unknown_apis: int
     judged: bool
     certain: bool
+    webhooks: tuple[WebhookHold, ...]
 
 
 # ------------------------------------------------------------------------------------------------------- orphans

@@ -94,8 +94,8 @@ def next_steps(summary: Summary, *, of_kine: bool = False) -> list[str]:
         )
     if Cause.RAW_JSON_INVALID in causes or Cause.INT_OR_STRING_INVALID in causes:
         steps.append(
-            "Objects that -o wide marks breaks-list make whole LIST requests fail while the server reports success: "
-            "heal these first."
+            "Objects that -o wide marks breaks-list make whole JSON LISTs fail, large ones although the server "
+            "answers 200: heal these first."
         )
     curable = [c for c in summary.by_cause if Cause(c.cause) in CURABLE_BY_CONFIGURATION]
     if curable and not patterns:

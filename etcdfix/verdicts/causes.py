@@ -460,8 +460,8 @@ _CATALOGUE = (
         _INCONSISTENT,
         "embedded JSON broken",
         "A field that is copied verbatim into answers (managedFields, an embedded object) is not valid "
-        "JSON. Every answer that contains the object is malformed, whole LISTs too, while the server "
-        "reports success.",
+        "JSON. No JSON answer that contains the object can be made, whole LISTs too: it is a 500, or, with "
+        "many objects, a 200 that breaks off.",
         "Every embedded JSON field was parsed by the rules of the API server's encoder.",
     ),
     CauseInfo(

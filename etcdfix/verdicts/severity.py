@@ -1,9 +1,9 @@
 """What is at stake with a value that is wrong: what fails now, what fails at the next start, or this object alone.
 
 Said from what the API server does with the value, never from its name alone. Nothing is said of a value that could not
-be judged. Recorded on API servers of 1.36: what becomes of LIST, WATCH and namespaces, and what a start comes to where
-Secrets, ConfigMaps, ServiceAccounts, Pods, CustomResourceDefinitions or custom resources cannot be read. Concluded from
-what a start waits for, and so told with "may": APIServices, RBAC, Namespaces, priority and fairness, allocators.
+be judged. Recorded on API servers of 1.36 with RBAC: what becomes of LIST, WATCH and namespaces, and what a start comes
+to, type by type. With the Node authorizer, more types may keep a server from getting ready. Told with "may": what else
+a server that is not ready cannot do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
-from etcdfix.storagekey import StorageCodec
+from etcdfix.storagekey import StorageCodec, builtin_directories
 from etcdfix.verdicts.causes import CATALOGUE, CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import FAILED, KMS_DOUBTS
 from etcdfix.verdicts.examination import Examination
@@ -41,24 +41,41 @@ _WIDTH: Final = 80
 _MOST_NAMED: Final = 2
 _MOST_NAME: Final = 60
 _RBAC: Final = "rbac.authorization.k8s.io"
-_FLOW: Final = "flowcontrol.apiserver.k8s.io"
+_SERVED: Final = frozenset({StorageCodec.BUILTIN, StorageCodec.JSON_BUILTIN})
 _DEFINITIONS: Final = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 _NAMESPACES: Final = GroupResource("", "namespaces")
-_NODE_PORTS: Final = GroupResource("", "servicenodeportallocations")
-_RECORDED: Final = frozenset(
-    GroupResource("", name) for name in ("secrets", "configmaps", "serviceaccounts", "pods")
+_KEEP_FROM_READY: Final = frozenset(
+    GroupResource(group, name)
+    for group, names in {
+        "": "limitranges namespaces nodes pods resourcequotas secrets serviceaccounts services",
+        "admissionregistration.k8s.io": """mutatingadmissionpolicies mutatingadmissionpolicybindings
+            mutatingwebhookconfigurations validatingadmissionpolicies validatingadmissionpolicybindings
+            validatingwebhookconfigurations""",
+        "apiextensions.k8s.io": "customresourcedefinitions",
+        "apiregistration.k8s.io": "apiservices",
+        "discovery.k8s.io": "endpointslices",
+        "flowcontrol.apiserver.k8s.io": "flowschemas prioritylevelconfigurations",
+        "networking.k8s.io": "ingressclasses ipaddresses servicecidrs",
+        "node.k8s.io": "runtimeclasses",
+        _RBAC: "clusterrolebindings clusterroles rolebindings roles",
+        "resource.k8s.io": "deviceclasses resourceclaims",
+        "scheduling.k8s.io": "priorityclasses",
+        "storage.k8s.io": "storageclasses",
+    }.items()
+    for name in names.split()
 )
-_CONCLUDED: Final = {
+"""Types whose unreadable objects keep an API server that starts from getting ready (1.36.2, watched type by type)."""
+_ONLY_DELAY: Final = (
+    frozenset(directory.group_resource for directory in builtin_directories() if directory.codec in _SERVED)
+    - _KEEP_FROM_READY
+)
+"""The other built-in types: such a server gets ready once ``poststarthook/storage-readiness`` gives up."""
+_BESIDES: Final = {
     GroupResource("apiregistration.k8s.io", "apiservices"): "may serve neither discovery nor aggregated APIs",
     **{
         GroupResource(_RBAC, name): "may allow nobody but system:masters anything"
         for name in ("clusterroles", "clusterrolebindings", "roles", "rolebindings")
     },
-    _NAMESPACES: "may refuse whatever is created in a namespace",
-    GroupResource(_FLOW, "flowschemas"): "may fail in its post-start hook of priority and fairness",
-    GroupResource(
-        _FLOW, "prioritylevelconfigurations"
-    ): "may fail in its post-start hook of priority and fairness",
 }
 _CLIENTS: Final = {
     GroupResource(
@@ -66,7 +83,6 @@ _CLIENTS: Final = {
     ): "kubelets and controllers cannot list them again; new pods that need one may wait",
     GroupResource("", "serviceaccounts"): "creating pods and giving them tokens may fail",
     GroupResource("", "configmaps"): "creating pods and mounting them may fail",
-    _NAMESPACES: "no namespace that is deleted from now on finishes, and this one admits no new objects",
     GroupResource("", "events"): "little depends on them, and they expire",
     GroupResource("coordination.k8s.io", "leases"): "leader election and node heartbeats depend on them",
 }
@@ -99,9 +115,9 @@ class Stake(msgspec.Struct, frozen=True):
             0
             if self.resource == _DEFINITIONS
             else 1
-            if self.resource in _RECORDED
+            if self.resource in _KEEP_FROM_READY
             else 2
-            if self.resource in _CONCLUDED
+            if self.resource in _ONLY_DELAY
             else 3
         )
         return _ORDER.index(self.severity), int(not lists_fail), at_start
@@ -116,22 +132,30 @@ class Stake(msgspec.Struct, frozen=True):
         if self.behaviour is ServerBehaviour.CORRUPT:
             clients = _CLIENTS.get(self.resource, "kubectl, informers and controllers")
             stuck = (
-                "; no namespace of the cluster finishes deleting, empty ones too" if self.namespaced else ""
+                " Memory of a type ends about 30 s after a value is damaged. From then on no namespace of the cluster "
+                "finishes deleting, empty ones too."
+                if self.holds_namespaces
+                else ""
             )
             return (
                 f"LIST and WATCH of {self.resource} fail wherever an API server does not answer from its memory: "
-                f"{clients}{stuck}."
+                f"{clients}.{stuck}"
             )
         if self.behaviour is ServerBehaviour.BREAKS_LIST:
             return (
-                f"LIST answers of {self.resource} as JSON are malformed although they say 200: kubectl and whatever "
-                "else reads JSON fails; clients that read protobuf go on."
+                f"LISTs of {self.resource} as JSON fail: with few objects they answer 500, with many 200 and half an "
+                "answer. kubectl and whatever else reads JSON fails; clients that read protobuf go on."
             )
         if self.behaviour is ServerBehaviour.SERVES_EMPTY:
             return f"API servers show an empty object in its place among {self.resource}."
         if self.severity is Severity.BREAKS_AT_RESTART:
             return "A running API server goes on; it may fail to allocate what is counted here."
         return f"API servers serve it as it is: only users of this object among {self.resource} meet what is wrong."
+
+    @property
+    def holds_namespaces(self) -> bool:
+        """Whether no namespace of the cluster finishes deleting once an API server cannot list the type."""
+        return self.namespaced or self.resource == _NAMESPACES
 
     @property
     def at_restart(self) -> str:
@@ -143,9 +167,8 @@ class Stake(msgspec.Struct, frozen=True):
     @property
     def _at_restart(self) -> str:
         if self.severity is Severity.BREAKS_AT_RESTART:
-            where = "" if self.resource == _NODE_PORTS else " of a release before 1.34"
             return (
-                f"An API server{where} that starts may fail in its repair loops, and not get ready (readyz)."
+                "An API server that starts does not get ready (readyz) until it can be read or is made anew."
             )
         if self.behaviour is not ServerBehaviour.CORRUPT:
             return ""
@@ -154,13 +177,14 @@ class Stake(msgspec.Struct, frozen=True):
                 "An API server that starts never gets ready (readyz), and answers 503 for all custom resources, "
                 "healthy ones too; running ones go on."
             )
-        if self.resource in _RECORDED:
+        if self.resource in _KEEP_FROM_READY:
+            besides = f" Until then it {_BESIDES[self.resource]}." if self.resource in _BESIDES else ""
             return (
                 "An API server that starts does not get ready (readyz: informer-sync) until each of them can be read "
-                "or is gone; running ones stay ready."
+                f"or is gone; running ones stay ready.{besides}"
             )
-        if self.resource in _CONCLUDED:
-            return f"An API server that starts may not get ready (readyz), and {_CONCLUDED[self.resource]}."
+        if self.resource in _ONLY_DELAY:
+            return "An API server that starts gets ready after about a minute, and cannot list them either."
         if self.custom:
             return "An API server that starts gets ready, and cannot list them either."
         return ""
@@ -170,15 +194,13 @@ class Stake(msgspec.Struct, frozen=True):
         if self.conditional:
             return _MEMORY
         if self.severity is Severity.BREAKS_AT_RESTART:
-            return "its start may fail (readyz)."
+            return "it would not get ready again (readyz)."
         if self.behaviour is not ServerBehaviour.CORRUPT:
             return "that cures nothing."
         if self.resource == _DEFINITIONS:
             return "then all custom resources stop (readyz fails)."
-        if self.resource in _RECORDED:
+        if self.resource in _KEEP_FROM_READY:
             return "it would not get ready again (readyz)."
-        if self.resource in _CONCLUDED:
-            return "it may not get ready again (readyz)."
         return "its memory may still hold what etcd lost."
 
 
@@ -253,9 +275,8 @@ def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, past:
     same = [stake for stake in ranked if stake.severity is worst]
     start = f"{worst.value.upper()}: "
     if worst is Severity.BREAKS_AT_RESTART:
-        if past:
-            return f"{start[:-2]}{_IF_STILL_THERE}: an API server may not get ready (readyz)."
-        return f"{start}an API server that starts may fail, and not get ready (readyz)."
+        condition = f"{start[:-2]}{_IF_STILL_THERE}: " if past else start
+        return f"{condition}no API server that starts gets ready (readyz)."
     if worst is Severity.ONE_OBJECT:
         return f"{start}LISTs go on; only the objects that are wrong are concerned."
     conditional = all(stake.conditional for stake in same)
@@ -266,16 +287,13 @@ def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, past:
     same = [stake for stake in same if not stake.conditional]
     failing = [stake for stake in same if stake.behaviour is ServerBehaviour.CORRUPT]
     if not failing:
-        malformed = _named([stake.resource.resource for stake in same])
-        return f"{start}JSON LISTs of {malformed} are malformed: kubectl fails."
-    stuck = any(stake.namespaced for stake in failing)
-    frozen = "; no namespace finishes deleting" if stuck else ""
-    if not stuck and any(stake.resource == _NAMESPACES for stake in failing):
-        frozen = "; namespaces deleted now stay"
+        names = list(dict.fromkeys(stake.resource.resource for stake in same))
+        return f"{start}JSON LISTs of {_named(names)} fail: kubectl cannot read them."
+    frozen = "; deleted namespaces stay" if any(stake.holds_namespaces for stake in failing) else ""
     names = list(dict.fromkeys(stake.resource.resource for stake in failing))
-    line = f"{start}LISTs of {_named(names)} fail unless cached{frozen}."
+    line = f"{start}unless cached, LISTs of {_named(names)} fail{frozen}."
     if len(line) > _WIDTH and len(names) > _MOST_NAMED:
-        return f"{start}LISTs of {len(names)} types fail unless cached{frozen}."
+        return f"{start}unless cached, LISTs of {len(names)} types fail{frozen}."
     return line
 
 

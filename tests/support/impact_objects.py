@@ -109,6 +109,7 @@ class Cluster:
         finalizers: tuple[str, ...] = (),
         terminating: bool = False,
         annotations: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
         **fields: Any,
     ) -> str:
         metadata: dict[str, Any] = {"name": name, "uid": f"uid-{name}" if uid is None else uid}
@@ -117,6 +118,7 @@ class Cluster:
         metadata |= {"finalizers": list(finalizers)} if finalizers else {}
         metadata |= {"deletionTimestamp": NOW} if terminating else {}
         metadata |= {"annotations": dict(annotations)} if annotations else {}
+        metadata |= {"labels": dict(labels)} if labels else {}
         value = {"metadata": metadata, **fields}
         group = api_version.rpartition("/")[0]
         found = [d for d in builtin_directories() if (d.group, d.kind) == (group, kind)]

@@ -30,20 +30,19 @@ from etcdfix.graph.namespaces import (
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep, same_fields
+from etcdfix.operations.look.webhook_steps import webhook_steps
 from etcdfix.readable_revision import ReadableRevisions
-from etcdfix.reports.earlier_revision import readable_way
 from etcdfix.reports.head import stakes_of
 from etcdfix.reports.impact_model import MissingAPI, NamespaceReport, NamespaceStep
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.remedies import (
-    less_destructive_remedies,
     recovered_configuration,
     remedies_for,
     unsafe_deletion_request,
     ways_out,
 )
-from etcdfix.reports.ways import WayKind, risks_to_accept
+from etcdfix.reports.ways import Way, WayKind, risks_to_accept
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import quote_command
@@ -60,13 +59,15 @@ _SNAPSHOT: Final = "Take a snapshot of etcd first. "
 # The API server deletes these never, whoever asks (admission plugin NamespaceLifecycle).
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 _FORCE: Final = ("--grace-period=0", "--force", "--dry-run=server")
-_OPTIONS: Final = frozenset({"-n", "-o", "-f", "--raw", *_FORCE})
+_OPTIONS: Final = frozenset({"-n", "-o", "-f", "-p", "--raw", "--type=json", "--type=merge", *_FORCE})
 _NAMESPACES: Final = "namespaces"
 _LEAST: Final[Rank] = (9, 9, 9)
 _CONTENTS_STAY: Final = (
     "What is in it stays: re-create it right after that deletion, or nothing new is admitted there; etcdfix namespace "
     "with its name says how. "
 )
+# What keeps the object, beside the first way out.
+_KEEPING: Final = frozenset({WayKind.PUT_BACK, WayKind.SAVE, WayKind.RESCUE, WayKind.HEAL, WayKind.REPAIR})
 _ONLY_THEN: Final = "Only where the step before this one did not help: "
 _EVERYWHERE: Final = ", and so holds every namespace of the cluster"
 _OVERDUE: Final = {
@@ -222,12 +223,8 @@ class _NamespacePlan:
     def first_way_out(self, steps: Sequence[NamespaceStep]) -> Remedy | None:
         """Return the one thing to do next: for the worst that cannot be read, else the first step with a command."""
         worst = next(self.examined(), None)
-        if worst is not None:
-            readable = self._readable.of(worst).revision if self._cluster.ended is None else None
-            breaking = self._breaking(worst) != ""
-            ways = ways_out(worst, self._again, readable=readable, breaking=breaking)
-            if (way := first_way_out(ways)) is not None:
-                return way
+        if worst is not None and (way := first_way_out(self._ways(worst))) is not None:
+            return way
         first = next((step for step in steps if step.command), None)
         return Remedy(first.action, first.command, first.note) if first is not None else None
 
@@ -242,6 +239,7 @@ class _NamespacePlan:
             *self._own_object(),
             *self._unreadable(state.elsewhere, state.elsewhere_count, _EVERYWHERE),
             *self._apis(),
+            *webhook_steps(state.webhooks, self._kubectl),
             *(self._unreadable(broken.blockers, broken.blocker_count, "") if broken is not None else ()),
             *self._pods(),
             *self._finalizers(),
@@ -402,17 +400,16 @@ class _NamespacePlan:
 
     def _removal(self, found: Examination, what: str, warning: str) -> Iterator[NamespaceStep]:
         key = found.stored.key
-        readable = self._readable.of(found).revision if self._cluster.ended is None else None
-        options = less_destructive_remedies(found, self._again)
-        option = f"Less destructive, if it can be done: {options[0].action}." if options else ""
-        deletes, asks = "Delete", "Let"
-        if readable is not None:
-            way = readable_way(found, readable, self._again, breaking=self._breaking(found) != "").remedy
+        ways = self._ways(found)
+        first = first_way_out(ways)
+        kept = [way.remedy for way in ways if way.kind in _KEEPING and way.remedy is not first]
+        options = [way for way in ([first] if first is not None else []) + kept if way.command]
+        for way in options:
             yield _step(f"{way.action}: {what}", way.command, way.note, display(key))
-            option, deletes, asks = "", f"{_ONLY_THEN}delete", f"{_ONLY_THEN}let"
-        if (repair := self._repair(found)) is not None:
-            yield _step(f"{repair.action}: {what}", repair.command, repair.note, display(key))
-            option, deletes, asks = "", f"{_ONLY_THEN}delete", f"{_ONLY_THEN}let"
+        option, deletes, asks = "", f"{_ONLY_THEN}delete", f"{_ONLY_THEN}let"
+        if not options:
+            option = f"Less destructive, if it can be done: {first.action}." if first is not None else ""
+            deletes, asks = "Delete", "Let"
         if self._again.of_kine:
             yield _step(
                 f"{asks} an API server delete it the unsafe way, {what}",
@@ -428,10 +425,10 @@ class _NamespacePlan:
             display(key),
         )
 
-    def _repair(self, found: Examination) -> Remedy | None:
-        """Return how the stored bytes are put right; None where that is not known, or nothing may write."""
-        ways = ways_out(found, self._again, breaking=self._breaking(found) != "")
-        return next((way.remedy for way in ways if way.kind is WayKind.REPAIR), None)
+    def _ways(self, found: Examination) -> list[Way]:
+        """Return the ways out of an object that cannot be read, as its own explanation has them."""
+        readable = self._readable.of(found).revision if self._cluster.ended is None else None
+        return ways_out(found, self._again, readable=readable, breaking=self._breaking(found) != "")
 
     def _breaking(self, found: Examination) -> str:
         """Return why the deletion of an object may break the cluster, "" where nothing says so."""

@@ -29,7 +29,7 @@ _RISKS: Final = {
 }
 _SEVERITIES: Final = {
     "breaks-now": "LIST and WATCH of its type fail",
-    "breaks-at-restart": "an API server that starts may not get ready",
+    "breaks-at-restart": "an API server that starts does not get ready",
     "one-object": "only users of this object meet it",
 }
 

@@ -140,7 +140,7 @@ def _identity(finding: Finding) -> Iterator[str]:
         "corrupt": "an API server calls it corrupt",
         "serves": "an API server serves it",
         "serves-empty": "an API server serves an empty object in its place",
-        "breaks-list": "an API server serves it, and answers that contain it are malformed",
+        "breaks-list": "an API server serves it, and JSON answers that contain it fail",
     }.get(finding.apiserver)
     if server is not None:
         words = f": {safe_text(finding.upstream_message)}" if finding.upstream_message else ""

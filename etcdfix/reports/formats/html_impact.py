@@ -230,6 +230,9 @@ def _namespace(report: NamespaceReport) -> Iterator[Section]:
     grid = _blockers(report)
     if grid.count:
         yield Section("What holds it", [grid])
+    if report.webhooks:
+        rows = [(shown(words.webhook_name(h)), shown(words.why_webhook(h))) for h in report.webhooks]
+        yield Section("Webhooks that nobody answers", [Table("Webhooks", ("Webhook", "Why"), rows)])
     stages = [
         (
             str(stage.number),

@@ -71,7 +71,7 @@ _APISERVER: Final = {
     "corrupt": "calls it corrupt",
     "serves": "serves it",
     "serves-empty": "serves an empty object",
-    "breaks-list": "serves it, and the LISTs that contain it are malformed",
+    "breaks-list": "serves it, and JSON LISTs that contain it fail",
     "not-asked": "is not asked for it",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from etcdfix.graph.model import Blocker, CyclicWait, DeletionStage, ResourceContent, Stays
+from etcdfix.graph.model import Blocker, CyclicWait, DeletionStage, ResourceContent, Stays, WebhookHold
 from etcdfix.reports.base import Output
 from etcdfix.reports.formats.text import aligned, incomplete, introduction, shown, steps
 from etcdfix.reports.head import head_lines
@@ -18,7 +18,14 @@ STAGES = {
     "rest": "everything else, in no order",
     "namespace": "the Namespace itself",
 }
+SERVICE_PROBLEMS = {
+    "missing": "which does not exist",
+    "not-ready": "which has no ready endpoint",
+    "terminating": "whose namespace is being deleted",
+}
+"""Why nobody answers a webhook, by :attr:`~etcdfix.graph.model.WebhookHold.problem`."""
 _LONGEST_CONDITION = 300
+_MOST_RESOURCES = 3
 
 
 def write_table(report: NamespaceReport, stream: BinaryIO, max_rows: int) -> None:
@@ -37,12 +44,19 @@ def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
     if report.elsewhere:
         yield ""
         yield (
-            "Outside of it, and holding every namespace of the cluster: these first"
+            "Outside of it, and holding every namespace from about 30 s after the damage on: these first"
             if any(blocker.reason == "unreadable" for blocker in report.elsewhere)
             else "Outside of it; what no API server can read holds every namespace of the cluster: these first"
         )
         yield from aligned([(shown(b.object), why_held(b)) for b in report.elsewhere[:max_rows]])
         yield from _more(report.elsewhere_count, min(max_rows, len(report.elsewhere)))
+    if report.webhooks:
+        yield ""
+        yield "Webhooks that nobody answers"
+        yield from aligned(
+            [(shown(webhook_name(h)), shown(why_webhook(h))) for h in report.webhooks[:max_rows]]
+        )
+        yield from _more(len(report.webhooks), max_rows)
     yield ""
     yield "Order of deletion (KEP-5080)"
     for stage in report.stages:
@@ -80,7 +94,7 @@ def consequences(report: NamespaceReport) -> Iterator[str]:
     if report.frozen and not report.judged:
         yield "if no API server can read its object, NO namespace of the cluster is processed until one can"
     elif report.frozen:
-        yield "its object fails every LIST of namespaces: until that ends, NO namespace of the cluster is processed"
+        yield "its object fails every LIST of namespaces: from about 30 s on, NO namespace of the cluster is processed"
     if report.order_lost and not _pod_is_lost(report):
         yield "a pod could not be judged: if no API server can read it, the order is lost"
     elif report.order_lost:
@@ -100,6 +114,10 @@ def headline(report: NamespaceReport) -> str:
         parts.append(f"{counted(report.elsewhere_count, 'object')} elsewhere cannot be read or judged")
     if report.unavailable_apis:
         parts.append(f"{counted(report.unavailable_apis, 'API')} missing")
+    if report.webhooks:
+        gone = all(hold.problem == "missing" for hold in report.webhooks)
+        why_not = "whose Service does not exist" if gone else "that nobody answers"
+        parts.append(f"{counted(len(report.webhooks), 'webhook')} {why_not}")
     if blocked:
         parts.append(f"{counted(blocked, 'object')} in it cannot be read or judged")
     if pods:
@@ -233,6 +251,24 @@ def _on_node(blocker: Blocker) -> str:
     }.get(blocker.node_state or "", "whose Node object could not be read")
     also = f"; finalizers go first: {shown(', '.join(blocker.finalizers))}" if blocker.finalizers else ""
     return f"{when}on node {node}, {state}{also}"
+
+
+def webhook_name(hold: WebhookHold) -> str:
+    """Return which webhook it is, and of what."""
+    webhook = f"webhook {hold.webhook}" if hold.webhook else "the conversion webhook"
+    return f"{webhook} of {hold.configuration.kind} {hold.configuration.name}"
+
+
+def why_webhook(hold: WebhookHold) -> str:
+    """Return whom a webhook asks in vain, and what it holds so."""
+    service = f"{hold.service.namespace}/{hold.service.name}"
+    verb = "holds" if hold.certain else "may hold"
+    if hold.resources:
+        more = ", …" if len(hold.resources) > _MOST_RESOURCES else ""
+        what = f"{', '.join(hold.resources[:_MOST_RESOURCES])}{more} ({counted(hold.count, 'object')} here)"
+    else:
+        what = f"every namespace: {counted(hold.elsewhere, 'object')} elsewhere"
+    return f"asks Service {service}, {SERVICE_PROBLEMS[hold.problem]}; {verb} {what}"
 
 
 def cycle_lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:

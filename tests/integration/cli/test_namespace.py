@@ -31,7 +31,9 @@ def test_the_second_story_of_kep_3926(
     assert report["state"] == "stuck"
     assert [b["object"]["name"] for b in report["stages"][0]["blockers"]] == ["broken"]
 
-    program, *words = shlex.split(report["plan"][0]["command"])
+    copies, delete, *_ = (shlex.split(step["command"]) for step in report["plan"])
+    assert copies[:2] == ["etcdfix", "copies"]
+    program, *words = delete
     assert (program, words[0], words[-1]) == ("etcdfix", "delete", "--dry-run")
     places = ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log), "--yes"]
     key = registry.key("shop/broken")

@@ -226,7 +226,7 @@ def test_a_list_says_one_line_for_each_that_is_missing(get: Run) -> None:
     line, severity, restart, *steps = err.splitlines()
     assert line.startswith("etcdfix: /registry/configmaps/shop/cut: decode-failure")
     assert line.endswith("; not in the list")
-    assert severity.startswith("etcdfix: BREAKS-NOW: LISTs of configmaps fail")
+    assert severity.startswith("etcdfix: BREAKS-NOW: unless cached, LISTs of configmaps fail")
     assert restart.startswith("etcdfix: DO NOT RESTART AN API SERVER: ")
     assert [step.strip().split()[-1] for step in steps] == ["needs", "configmaps"]
 
@@ -237,7 +237,7 @@ def test_the_table_tells_it_all_itself(get: Run) -> None:
         assert code == 1
         assert len(out.splitlines()) == 4
         severity, restart, *steps = err.splitlines()  # and what that means for the cluster
-        assert severity.startswith("etcdfix: BREAKS-NOW: LISTs of configmaps fail")
+        assert severity.startswith("etcdfix: BREAKS-NOW: unless cached, LISTs of configmaps fail")
         assert restart.startswith("etcdfix: DO NOT RESTART AN API SERVER: ")
         assert [step.strip().split()[-1] for step in steps] == ["needs", "configmaps"]
 

@@ -382,7 +382,10 @@ def test_custom_resource_definitions() -> None:
     cluster.add("example.com/v1", "Widget", "w", "shop")
     found = assessed(cluster, key)
     assert codes(found)["crd"] is Risk.CLUSTER_BREAKING
-    assert found.consequences[0] == "1 custom resources stay in etcd, unseen"
+    assert found.consequences[0].startswith("1 custom resources stay in etcd, unseen")
+    assert not any("they own" in text for text in found.consequences)
+    cluster.secret("s", owners=(owner("Widget", "w", api_version="example.com/v1"),))
+    assert any(text.startswith("1 object that they own stay") for text in assessed(cluster, key).consequences)
 
 
 @pytest.mark.parametrize(

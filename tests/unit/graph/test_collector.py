@@ -647,6 +647,55 @@ def test_a_crd_that_is_being_deleted_takes_its_objects_along_once_they_can_be_li
     assert played.stays == f"{1 + others} of its objects, which cannot be read"
 
 
+DEFINITION = owner("CustomResourceDefinition", "widgets.example.com", api_version="apiextensions.k8s.io/v1")
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_a_crd_taken_from_etcd_leaves_its_objects_and_what_they_own_alone(broken: bool) -> None:
+    cluster, _ = widgets("readable")
+    crd = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
+    uid = json.loads(cluster.values[crd])["metadata"]["uid"]
+    if broken:
+        cluster.break_(crd)
+    of_crd = DEFINITION | {"uid": uid}
+    cluster.add("example.com/v1", "Widget", "owned", "shop", owners=(of_crd,))
+    cluster.add(
+        "example.com/v1",
+        "Widget",
+        "child",
+        "shop",
+        owners=(owner("Widget", "owned", api_version="example.com/v1"),),
+    )
+    cluster.secret("of-owned", owners=(owner("Widget", "owned", api_version="example.com/v1"),))
+    cluster.secret("of-both", owners=(of_crd, WIDGET))
+    cluster.secret("of-crd", owners=(of_crd,))
+    result = removal(cluster, crd, uid=uid)
+    found = {name: decision.action for name, decision in by_name(result.tree).items()}
+    # Recorded: nobody sees the objects of a definition that is gone, and nobody can look them up as owners.
+    assert found == {"owned": Action.FROZEN, "of-both": Action.FROZEN, "of-crd": Action.CASCADE_DELETED}
+    assert result.deleted_by_resource == {"secrets": 1}
+    assert result.when_served == 0
+    assert {owner.state for owner in by_name(result.tree)["owned"].owners} == {OwnerState.UNKNOWN}
+    assert not {d.object.name for d in result.caught_up} & {"w", "owned", "child", "r1", "p", "of-owned"}
+
+
+def test_a_crd_deleted_through_the_api_takes_its_objects_along() -> None:
+    cluster, _ = widgets("readable")
+    crd = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
+    index = cluster.index()
+    played = collect(index, node_of(index, crd), by_api=Propagation.BACKGROUND)
+    assert set(by_name(played.tree)) == {"w", "r1", "p"}
+    assert played.counts[Action.CASCADE_DELETED] == 3
+
+
+def test_an_unserved_instance_whose_owner_is_gone_is_not_caught_up_with() -> None:
+    cluster, _ = widgets("unreadable")
+    cluster.add("example.com/v1", "Widget", "orphan", "shop", owners=(owner("Deployment", "gone"),))
+    cluster.secret("orphan-too", owners=(owner("Deployment", "gone"),))
+    crd = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
+    assert set(by_name(removal(cluster, crd).caught_up)) == {"orphan-too"}
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_what_concerns_nobody_is_found_as_if_it_was_played_through(
     seed: int, monkeypatch: pytest.MonkeyPatch

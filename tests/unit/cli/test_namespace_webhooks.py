@@ -1,0 +1,131 @@
+"""``etcdfix namespace``: webhooks that nobody answers, and the ways out."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.cli.root import run
+from tests.support.cluster_index_runs import HOSTILE, Runner, assert_harmless
+from tests.support.impact_objects import Cluster
+
+CASE = Path(__file__).parents[3] / "fixtures/cases/03-conversion-webhook-gone.db"
+
+
+@pytest.fixture
+def namespace(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Runner:
+    return Runner("namespace", monkeypatch, capfd)
+
+
+def commands(report: dict[str, Any]) -> list[list[str]]:
+    return [shlex.split(step["command"]) for step in report["plan"]]
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_conversion_webhook_whose_service_is_gone(capfd: pytest.CaptureFixture[str], jobs: str) -> None:
+    reading = ["--snapshot", str(CASE), "--no-encryption", "--jobs", jobs]
+    assert run(["namespace", "mesh", *reading, "-o", "json"]) == 1
+    report = json.loads(capfd.readouterr().out)
+    (hold,) = report["webhooks"]
+    assert (report["state"], report["certain"], hold["problem"], hold["certain"]) == (
+        "stuck", True, "missing", True,
+    )  # fmt: skip
+    assert hold["configuration"]["name"] == "meshconfigs.config.mesh.example.io"
+    assert (hold["service"]["namespace"], hold["service"]["name"]) == ("mesh-system", "bootstrap")
+    back, none, *_ = commands(report)
+    assert back[:2] == ["kubectl", "apply"]
+    assert none[:4] == ["kubectl", "patch", "customresourcedefinitions", "meshconfigs.config.mesh.example.io"]
+    # API servers refuse None beside the settings of a webhook.
+    assert json.loads(none[-1]) == {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+    assert report["next"]["command"] == shlex.join(back)
+    assert run(["namespace", "shop", *reading]) == 0
+    assert run(["namespace", "kube-system", *reading]) == 0
+
+
+def guarded(**fields: Any) -> Cluster:
+    cluster = Cluster()
+    cluster.namespace("shop", terminating=True)
+    cluster.namespace("other")
+    cluster.add("v1", "ConfigMap", "settings", "shop")
+    cluster.add("v1", "ConfigMap", "settings", "other")
+    rule = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}
+    entry = {
+        "name": "guard.example.com",
+        "clientConfig": {"service": {"namespace": "ops", "name": "hook"}},
+        "rules": [rule],
+        "failurePolicy": "Fail",
+        **fields,
+    }
+    entries = [{"name": "first.example.com", "clientConfig": {"url": "https://x"}}, entry]
+    cluster.add(
+        "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "guard", webhooks=entries
+    )
+    return cluster
+
+
+def test_the_three_ways_out_of_an_admission_webhook(namespace: Runner) -> None:
+    ran = namespace(guarded(), "shop", "-o", "json")
+    assert ran.code == 1
+    back, ignore, delete, *_ = commands(ran.document)
+    assert back[:2] == ["kubectl", "apply"]
+    assert ignore[:4] == ["kubectl", "patch", "validatingwebhookconfigurations", "guard"]
+    assert json.loads(ignore[-1]) == [
+        {"op": "test", "path": "/webhooks/1/name", "value": "guard.example.com"},
+        {"op": "add", "path": "/webhooks/1/failurePolicy", "value": "Ignore"},
+    ]
+    assert delete == ["kubectl", "delete", "validatingwebhookconfigurations", "guard", "--dry-run=server"]
+    first = namespace(guarded(), "shop").out.splitlines()[0]
+    assert first.startswith("NAMESPACE shop IS STUCK: ")
+    assert namespace(guarded(), "other").code == 0
+
+
+def test_webhooks_of_one_configuration_have_their_ways_out_once(namespace: Runner) -> None:
+    cluster = guarded()
+    rule = {"operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+    service = {"service": {"namespace": "ops", "name": "hook"}}
+    entries = [
+        {"name": f"{name}.example.com", "clientConfig": service, "rules": [rule], "failurePolicy": "Fail"}
+        for name in ("a", "b")
+    ]
+    for kind in ("Validating", "Mutating"):
+        api = "admissionregistration.k8s.io/v1"
+        cluster.add(api, f"{kind}WebhookConfiguration", "guard", webhooks=entries)
+    report = namespace(cluster, "shop", "-o", "json").document
+    assert len(report["webhooks"]) == 4
+    found = commands(report)[:-2]
+    assert [words[1:3] for words in found] == [
+        ["apply", "-f"],
+        ["patch", "mutatingwebhookconfigurations"],
+        ["delete", "mutatingwebhookconfigurations"],
+        ["patch", "validatingwebhookconfigurations"],
+        ["delete", "validatingwebhookconfigurations"],
+    ]
+    assert [one["path"] for one in json.loads(found[1][-1])][::2] == ["/webhooks/0/name", "/webhooks/1/name"]
+
+
+def test_a_webhook_that_may_be_asked_holds_nothing_for_certain(namespace: Runner) -> None:
+    cluster = guarded(objectSelector={"matchLabels": {"app": "x"}})
+    ran = namespace(cluster, "shop", "-o", "json")
+    assert (ran.code, ran.document["state"], ran.document["certain"]) == (1, "stuck", False)
+    assert "NOT KNOWN" in namespace(cluster, "shop").out.splitlines()[0]
+
+
+def test_pods_without_a_ready_endpoint_are_looked_at(namespace: Runner) -> None:
+    cluster = guarded()
+    cluster.add("v1", "Service", "hook", "ops")
+    ran = namespace(cluster, "shop", "-o", "json")
+    assert (ran.code, ran.document["webhooks"][0]["problem"]) == (1, "not-ready")
+    assert commands(ran.document)[0] == ["kubectl", "get", "pods,endpointslices", "-n", "ops"]
+
+
+@pytest.mark.parametrize("form", ["table", "html", "json"])
+def test_hostile_names_act_upon_nothing(namespace: Runner, form: str) -> None:
+    service = {"service": {"namespace": HOSTILE, "name": HOSTILE}}
+    ran = namespace(guarded(name=HOSTILE, clientConfig=service), "shop", "-o", form)
+    assert ran.code == 1
+    assert_harmless(ran.out)
+    assert form != "html" or "<script>alert" not in ran.out

@@ -242,7 +242,7 @@ WAYS: Final[Mapping[Damage, Way]] = {
         "random bytes in place of the object",
         Cause.UNKNOWN_ENCODING,
         inside(lambda _plaintext: b"\xc3" + secrets.token_bytes(300)),
-        (Cause.JSON_DAMAGED, Cause.WRONG_KEY),
+        (Cause.WRONG_KEY,),
     ),
     Damage.KIND_BIT: Way(
         "one bit of its kind changed", Cause.KIND_NOT_REGISTERED, inside(doing.kind_bit), (), _PROTOBUF

@@ -140,10 +140,11 @@ _CATALOGUE = (
         Cause.UNKNOWN_ENVELOPE,
         _DECRYPT,
         "an envelope that no API server writes",
-        "The value starts with k8s:enc: and goes on with a provider, a version or, under KMS v2, a kind of data key "
-        "that no known release writes: the envelope was damaged, something else wrote it, or a newer release did.",
-        "The words after k8s:enc: were compared with all known providers and versions, and the numbers of a KMS v2 "
-        "envelope with what known API servers accept.",
+        "The value starts with k8s:enc: and goes on with a provider, a version or, under KMS v2, a kind of data key or "
+        "annotations that no known release writes: the envelope was damaged, something else wrote it, or a newer "
+        "release did.",
+        "The words after k8s:enc: were compared with all known providers and versions, and the numbers and annotations "
+        "of a KMS v2 envelope with what known API servers accept.",
     ),
     CauseInfo(
         Cause.KEY_RENAMED,
@@ -281,7 +282,9 @@ _CATALOGUE = (
         "initialisation vector damaged",
         "Only the first 16 bytes of the plaintext are garbled, which is what a damaged initialisation "
         "vector does to AES-CBC. The key is right; the rest of the object is there.",
-        "The plaintext ends as an intact object ends, while its beginning is no known encoding.",
+        "A whole object comes out once its first 16 bytes are those with which objects of its etcd key begin, and "
+        "perhaps one bit of the next 16 is turned. Only possible where its magic alone differs: a newer release may "
+        "write another one.",
     ),
     CauseInfo(
         Cause.DOUBLE_ENCRYPTED,
@@ -414,7 +417,8 @@ _CATALOGUE = (
         "whole object with bytes after it",
         "The object is complete, and something follows it that does not belong there: two writes that ran "
         "into each other, or a value that was not cut to its length.",
-        "The value decodes once everything after the end of its envelope is left out.",
+        "The value decodes once everything after the end of the object is left out: of its protobuf envelope, or of "
+        "the JSON document.",
     ),
     CauseInfo(
         Cause.CONVERSION_FAILED,

@@ -329,17 +329,13 @@ def fixed_undos(data: bytes) -> Iterator[tuple[RepairKind, bytes]]:
     Nothing is cut off that may be another state of the object: which of the two is right, nothing says.
     """
     for kind, value in _undone(data):
-        if kind is not RepairKind.TRAILING_BYTES or not holds_two_objects(data):
+        if kind is not RepairKind.TRAILING_BYTES or not _may_hold_another(data[len(value) :], value):
             yield kind, value
 
 
-def holds_two_objects(data: bytes) -> bool:
-    """Say whether something that may be another object stands behind a whole one; a copy of it is not."""
-    end = whole_start(data)
-    if not 0 < end < len(data):
-        return False
-    rest = data[end:]
-    return rest != data[:end] and (
+def _may_hold_another(rest: bytes, whole: bytes) -> bool:
+    """Say whether what stands behind a whole object may be another one; a copy of it is not."""
+    return rest != whole and (
         any(start in rest for start in (PROTOBUF_MAGIC, CBOR_TAG, _ENCRYPTED))
         or _STARTS_TEXT.match(rest) is not None
     )

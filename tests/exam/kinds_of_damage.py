@@ -243,8 +243,6 @@ def _magic(ground: Ground, plaintext: bytes) -> bytes:
 
 
 def _noise(ground: Ground, _plaintext: bytes) -> bytes:
-    if ground.kind.encoding != "protobuf":
-        ground.also = frozenset({Cause.JSON_DAMAGED})  # where no protobuf is read, it is read as JSON
     return b"\xc3" + ground.rng.randbytes(300)
 
 
@@ -484,7 +482,7 @@ DAMAGES: dict[str, Damage] = {
     "KMS v2 framing broken": Damage(_ENVELOPE_CAUSE, KMS_V2, value=_tag_of_envelope),
     "KMS v1 length of the data key": Damage(_ENVELOPE_CAUSE, ("kms v1, GCM", "kms v1, CBC"), value=_size_of_key),
     "KMS v2 unknown kind of data key": Damage(
-        _one(Cause.UNKNOWN_ENVELOPE, Cause.KMS_ENVELOPE_DAMAGED), KMS_V2, value=_source_type
+        _one(Cause.UNKNOWN_ENVELOPE), KMS_V2, value=_source_type
     ),
     "wrapped data key overwritten, others around": Damage(
         _ENVELOPE_CAUSE, KMS, setting=_set(around=True), value=_overwritten("wrapped")

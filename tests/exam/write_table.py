@@ -156,9 +156,7 @@ The evidence allows that, but for these. They are set apart by how a case is mad
   answer is right, and there is neither tag nor start. (`0 bytes`, `IV overwritten`.)
 - `nothing but zeros` under AES-CBC: there is no start by which a key is known, and no tag.
 
-Where two causes are true of what was done, both count: an unknown source type of KMS v2 is an
-`unknown-envelope`, and a `kms-envelope-damaged` once putting another one back opened the value; what is no
-encoding at all is read as JSON where no protobuf is read; CR LF for LF, and a cut, leave the framing of a KMS v2
+Where two causes are true of what was done, both count: CR LF for LF, and a cut, leave the framing of a KMS v2
 value broken.
 
 - allowed: {allowed}

@@ -325,7 +325,7 @@ def test_two_objects_in_one_value(registry: Registry) -> None:
     key = registry.put("shop/both", secret("both") + secret("both").replace(b"never", b"newer"))
     with registry.untouched():
         ran = registry.delete(key)
-    registry.refused(ran, "nothing says which is right", hint="get --raw saves both")
+    registry.refused(ran, "a whole object may be found in it", hint="get --raw saves it")
 
 
 def test_what_can_be_repaired_is_not_deleted_unasked(registry: Registry) -> None:

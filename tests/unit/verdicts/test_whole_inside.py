@@ -94,6 +94,9 @@ NOT: dict[str, tuple[Callable[[bytes], DecodedObject], bytes]] = {
     "JSON with a wrong type and a line feed": (
         builtin, b'{"kind":"Secret","apiVersion":"v1","metadata":{"labels":7}}\n',
     ),
+    "JSON with a wrong type, and bytes behind": (
+        builtin, b'{"kind":"Secret","apiVersion":"v1","metadata":{"labels":7}}\0\0',
+    ),
     "JSON of no kind": (custom, b'{"metadata":{"name":"w"}}'),
     "a kind that nobody knows, and a line feed": (builtin, json_object("v1", "Sebret", "web") + b"\n"),
     "CBOR that breaks": (custom, as_cbor()[:-3]),
@@ -137,6 +140,13 @@ def builtin_refuses(_data: bytes) -> DecodedObject:
 def test_where_it_would_take_longer_there_may_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for data in (HOSTILE["magics"], HOSTILE["tags"], HOSTILE["open objects"]):
         assert holds_whole(data, builtin_refuses, builtin_refuses)
+    for starts in (
+        whole_inside._protobuf(HOSTILE["types"]),
+        whole_inside._cbor(HOSTILE["tags"], builtin_refuses),
+        whole_inside._json(HOSTILE["open objects"]),
+    ):
+        *_, last = starts  # nothing follows
+        assert last is None
     nested = b'{"kind":{"kind":{"kind":{"kind":x'
     assert not holds_whole(nested, builtin_refuses, builtin_refuses)
     monkeypatch.setattr(whole_inside, "_MOST_PARSED", 1)

@@ -138,7 +138,7 @@ OTHER_KEY = b"x" * 32
             "protobuf-damaged",
             "none of the changes that can be undone in an unencrypted value",
         ),
-        (secret("web") + secret("other"), "trailing-bytes", "nothing says which is right"),
+        (secret("web") + secret("other"), "trailing-bytes", "a whole object may be found in it"),
     ],
 )
 def test_why_there_is_no_repair_fits_the_cause(value: bytes, cause: str, why: str) -> None:

@@ -607,3 +607,21 @@ def test_a_declaration_is_no_word_for_a_risk() -> None:
     assert refusal(found, around, declared=KEY1).rule == Rule.RISK
     newer = broken(**NEWER)
     assert refusal(newer, alike(newer, OPENS, likes_failed=2), declared=KEY1).rule == Rule.NEWER
+
+
+@pytest.mark.parametrize("cause", [Cause.JSON_DAMAGED, Cause.TRAILING_BYTES, Cause.PROTOBUF_DAMAGED])
+def test_a_whole_object_that_may_be_found_is_the_only_copy(cause: Cause) -> None:
+    found = broken(cause, outcome=Outcome.DECODE_FAILURE, opened=True, holds_whole=True)
+    refused = refusal(found, risks=set(AcceptRisk) - {AcceptRisk.ONLY_COPY})
+    assert refused.rule == Rule.RISK
+    assert f"--accept-risk {AcceptRisk.ONLY_COPY}" in refused.hint
+    assert not proven(found, risks={AcceptRisk.ONLY_COPY})
+
+
+def test_whole_objects_that_are_all_of_a_key_are_no_proven_damage() -> None:
+    """None opens and two fail, each with something behind it: that is no damage of each."""
+    found = broken(Cause.TRAILING_BYTES, outcome=Outcome.DECODE_FAILURE, opened=True, holds_whole=True)
+    counts = KeyCounts()
+    for _ in range(2):
+        counts.add(found)
+    assert refusal(found, alike(found, counts), risks=set(AcceptRisk)).rule == Rule.PATTERN

@@ -109,7 +109,9 @@ _WHY: Final = {
 }
 
 
-_ONLY_POSSIBLE: Final = "the damage is possible and not proven: every API server has to say that it cannot read it"
+_ONLY_POSSIBLE: Final = (
+    "the damage is possible and not proven: every API server has to say that it cannot read it"
+)
 _ASK_FIRST: Final = (
     "with --kubeconfig FILE, ask whether an API server has other bytes of that key and reads it"
 )

@@ -197,13 +197,13 @@ class Examiner:
             SourceError: They cannot be read.
         """
         self.readers.learn(source, self.plugins)
-        self.kept = KeptOpenings(source, self)
+        self.kept = KeptOpenings(source, self.apart())
 
     def know_as(self, other: Examiner) -> None:
         """Know the CRDs and APIServices that another one has learned."""
         self.readers.know_as(other.readers)
         if other.kept is not None:
-            self.kept = KeptOpenings(other.kept.source, self)
+            self.kept = KeptOpenings(other.kept.source, self.apart())
 
     def _has_kept_opening(self, stored: StoredValue) -> bool:
         return self.kept is not None and self.kept.opens(stored)

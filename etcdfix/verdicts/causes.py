@@ -200,8 +200,8 @@ _CATALOGUE = (
         "perfect order and bound to an etcd key that cannot be guessed: an etcd proxy with a namespace, a prefix that "
         "was never named. Nothing shows damage.",
         "The value was decrypted without its tag and decodes whole; no single changed bit, no other prefix and no "
-        "other path makes the tag fit; values of the same resource around it do not show that the associated data is "
-        "right.",
+        "other path makes the tag fit; neither its own bytes nor an earlier revision nor other values show that its "
+        "etcd key is the associated data.",
         curable_by_configuration=True,
     ),
     CauseInfo(
@@ -210,8 +210,9 @@ _CATALOGUE = (
         "encrypted data or tag damaged",
         "The encryption key is right, and bytes of the value were changed after it was written.",
         "Under the right key: one changed bit was found whose undoing makes the tag fit; or the plaintext itself "
-        "breaks; or the cipher has no associated data that could be wrong. Only likely where it rests on values "
-        "written before and after it that open under the same key.",
+        "breaks; or the cipher has no associated data that could be wrong; or 16 equal bytes stand in a row, or no API "
+        "server can have written the object. Only likely where it rests on an earlier revision that opens, or on "
+        "other values that open under the same key; only possible for the newest value, where no other one fails.",
     ),
     CauseInfo(
         Cause.NONCE_DAMAGED,
@@ -219,7 +220,8 @@ _CATALOGUE = (
         "nonce damaged",
         "The random number in front of the encrypted data was changed, so that everything decrypts to noise.",
         "One changed bit was found whose undoing makes the value open. Only likely where it rests on values written "
-        "before and after it that open under the same key.",
+        "before and after it that open under the same key; only possible for the newest value, where no other one "
+        "fails.",
     ),
     CauseInfo(
         Cause.VALUE_TRUNCATED,

@@ -13,6 +13,8 @@ from etcdfix.encryption.config import EncryptionConfiguration, parse_configurati
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import examine_all
 from etcdfix.model import Confidence, KeptRevision, Revision, StoredValue
+from etcdfix.operations.look.explain import ExplainRequest, explain_key
+from etcdfix.operations.look.history import HistoryRequest, look_into_history
 from etcdfix.storagekey import StorageLayout
 from etcdfix.testing import objects as stored_objects
 from etcdfix.verdicts.causes import Cause
@@ -389,3 +391,19 @@ def test_earlier_revisions_are_looked_at_within_bounds_and_of_the_target_always(
     assert 0 < len(damaged) < len(names)
     last = look(Kept(now, kept), target=key_of("w5"))["w5"]
     assert last.verdict.cause is Cause.CIPHERTEXT_DAMAGED
+
+
+def test_explain_history_and_scan_say_the_same_of_one_value() -> None:
+    """Of a kept revision, too: each is one of the same etcd key."""
+    key = key_of("web")
+    now = StoredValue(key, two_bytes(sealed(large("web"), key), random.Random(4)), 50, 5, 2, 0)
+    source = Kept([now], {key: [StoredValue(key, sealed(large("web"), key, "earlier"), 5, 5, 1, 0)]})
+    (scanned,) = look(source).values()
+    reading: dict[str, Any] = {"layout": StorageLayout(), "configuration": GCM}
+    explained = explain_key(source, ExplainRequest(key=key, **reading)).report
+    told = look_into_history(source, HistoryRequest(key=key, **reading)).report
+    assert explained is not None
+    assert explained.finding is not None
+    assert told is not None
+    assert scanned.verdict.cause is Cause.CIPHERTEXT_DAMAGED
+    assert explained.finding.cause == told.revisions[0].cause == "ciphertext-damaged"

@@ -32,6 +32,7 @@ from etcdfix.reports.ways import WayKind
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import key_arguments, key_base64
+from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
     FAILED,
     KMS_DOUBTS,
@@ -253,6 +254,8 @@ class Assessor:
             return "", over.note
         if graded.proves_uid and unlisted:
             words = (*words, "--accept-unknown-uid")
+        if sought.found is not None and sought.found.verdict.damage is Damage.POSSIBLE:
+            words = (*words, *again.asking)
         command = again.restore_from(
             words, key, replacing=over.mod_revision, accepting=over.accepting, unlisted=unlisted
         )

@@ -281,6 +281,7 @@ class Revisions:
 
     def __init__(self, examiner: Examiner, request: HistoryRequest, present: StoredValue | None) -> None:
         self._examiner = examiner.apart()
+        self._examiner.kept = examiner.kept  # they are all of one etcd key
         self._shown = Viewer(self._examiner)
         self._whole = Viewer(self._examiner, reveal=True)
         self._request = request

@@ -98,3 +98,24 @@ def test_a_kept_revision_goes_over_the_newest_value_only_with_the_word_of_every_
     ran = registry.restore(*words, at.decode(), *risk, *asking)
     assert ran.code == 0, ran.err
     assert registry.stored(at) == seal("aesgcm", secret("web"), at)
+
+
+@pytest.mark.parametrize("older", [0, 3])
+def test_two_bytes_are_damage_and_the_kept_revision_goes_back(registry: Attacked, older: int) -> None:
+    """That an earlier revision opens shows the etcd key to be the associated data, whatever others do."""
+    registry.keyed("aesgcm")
+    registry.secrets("aesgcm", OLDER[:older])
+    (at,) = registry.secrets("aesgcm", ["web"])
+    kept, whole = registry.mod_revision(at), seal("aesgcm", secret("web"), at)
+    registry.etcd.put(at, whole[:-60] + bytes(byte ^ 0x41 for byte in whole[-60:-58]) + whole[-58:])
+    registry.refuses(
+        [at], *every_flag_but(AcceptRisk.UNPROVEN_DAMAGE),
+        says=["an earlier revision of this etcd key opens"], hint="--accept-risk unproven-damage",
+    )  # fmt: skip
+    risk = ("--accept-risk", "unproven-damage")
+    assert registry.delete(at, *risk, "--dry-run").code == 0
+    words = ("--from-revision", str(kept), "--replace-mod-revision", str(registry.mod_revision(at)))
+    registry.refused(registry.restore(*words, at.decode()), "not proven", hint="--accept-risk unproven-damage")
+    ran = registry.restore(*words, at.decode(), *risk)
+    assert ran.code == 0, ran.err
+    assert registry.stored(at) == whole

@@ -135,7 +135,7 @@ def beside(source: Source, layout: StorageLayout, ranges: Sequence[KeyRange]) ->
 
     What cannot be read of it is left out.
     """
-    shared = {}
+    shared: dict[bytes, None] = {}
     for wanted in ranges:
         directory, start = layout.locate(wanted.prefix)
         if directory.codec is not StorageCodec.NOT_AN_OBJECT and start != wanted.prefix:

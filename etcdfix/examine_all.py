@@ -55,7 +55,7 @@ MOST_SEARCHED = 1_000
 _UNDER_KMS = b"k8s:enc:kms:"
 _LONGEST_PREFIX = 1 << 10
 # So few that a key which opens nothing may yet be the right one: more of them are not damaged all at once.
-_FEW = 3
+_FEW, _FEW_KEYS = 3, 32
 # So many values are asked about ahead of the one whose answer is awaited.
 _WINDOW = 512
 _WINDOW_BYTES = 8 << 20
@@ -445,7 +445,8 @@ class Examining:
             if plugins.over and self._waiting.on_disk:
                 return found
             return self._put_aside(self._waiting.append, stored, stored)
-        if (plugins is not None and _behind_plugin(found)) or self._is_open(found):
+        alone = self._count(found)
+        if alone or (plugins is not None and _behind_plugin(found)) or self._is_open(found):
             return self._put_aside(self._doubtful[0].append, found, stored)
         return found
 
@@ -484,9 +485,7 @@ class Examining:
 
     def _is_open(self, found: Examination) -> bool:
         """Say whether a value waits: more may be found, a repair too, or a search is due since it is the target."""
-        alone = self._note_prefix(found)
-        self._open.update(() if found.verdict.settled else found.encryption_keys)
-        if not found.verdict.settled or found.stored.key in self._targets or alone:
+        if not found.verdict.settled or found.stored.key in self._targets:
             return True
         keys = self._to_be_repaired(found)
         self._kept.update(keys)
@@ -495,6 +494,12 @@ class Examining:
     def _note_provider(self, stored: StoredValue) -> None:
         if len(self._providers) < MOST_SEARCHED:
             self._providers.add(_provider_of(stored))
+
+    def _count(self, found: Examination) -> bool:
+        """Count a value among those that fail in the same way; say whether its prefix alone keeps it waiting."""
+        if not found.verdict.settled and len(self._open) <= _FEW_KEYS:
+            self._open.update(found.encryption_keys)
+        return self._note_prefix(found)
 
     def _note_prefix(self, found: Examination) -> bool:
         """Count a value whose prefix is one bit off that of a key; say whether no other one has begun so yet."""
@@ -584,6 +589,7 @@ class Examining:
             self._window.popleft()
             if self._is_beyond(stored.key):
                 continue
+            self._count(found)
             now = (
                 found if found.verdict.is_plain else self._put_aside(self._doubtful[1].append, found, stored)
             )
@@ -647,7 +653,7 @@ class Examining:
 
     def _are_few(self, keys: Collection[KeyName]) -> bool:
         """Say whether so few values wait for what an encryption key opens that each can be searched for damage."""
-        return all(self._open[key] <= _FEW for key in keys)
+        return len(self._open) <= _FEW_KEYS and all(self._open[key] <= _FEW for key in keys)
 
     def _is_key_right(self, found: Examination) -> bool:
         """Say whether the value's encryption key is there: it opens other values, or a look at this one showed it."""

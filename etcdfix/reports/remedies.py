@@ -320,11 +320,12 @@ def repair_way(found: Examination, again: RepeatedOptions, *, breaking: bool = F
         )
         return Way(kept, WayKind.SAVE)
     risks = repair_risks(found, repair, breaking=breaking)
+    proof = "nothing proves the name" if repair.kind is RepairKind.NAME else _PROOFS[repair.proof]
     granted = "" if again.told_of_encryption else GRANTED
     accepts = f"It accepts what must be accepted: {', '.join(risks)}. " if risks else ""
     return Way(
         Remedy(
-            f"Repair it: {_UNDONE[repair.kind]}, {_PROOFS[repair.proof]}; a dry run first",
+            f"Repair it: {_UNDONE[repair.kind]}, {proof}; a dry run first",
             again.repair(found.stored.key, risks),
             f"{repair.words[0].upper()}{repair.words[1:]}. {accepts}{granted}The old bytes are backed up first, and "
             "nothing else of the object is lost.",

@@ -493,3 +493,17 @@ def test_what_was_counted_before_an_interruption_is_handed_on(where: str) -> Non
     ending = examine_all.examine_all(examiner, pages.paged(values()), take, plain=plain.extend)
     assert ending.ended is not None
     assert sum(one.count for one in plain) == (1 if where == "take" else 2)
+
+
+def test_of_a_few_values_each_is_searched_and_of_many_none() -> None:
+    """A nonce that lost a bit looks like a wrong key, and a wrong key fails for all."""
+    start = len("k8s:enc:aesgcm:v1:key1:")
+    values = []
+    for name in "abcd":
+        value = bytearray(gcm(name).value)
+        value[start] ^= 1
+        values.append(stored(gcm(name).key, bytes(value)))
+    for count, cause in ((3, Cause.NONCE_DAMAGED), (4, Cause.WRONG_KEY)):
+        with local() as run:
+            assert verdicts(run.first(values[:count])) == []
+            assert {found for _, found in verdicts(run.drain())} == {cause}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -247,6 +248,27 @@ def test_provider_of_another_name(registry: Attacked, plugin: KMSPlugin) -> None
     kms = {"apiVersion": plugin.api_version, "name": "another", "endpoint": plugin.endpoint, "timeout": "5s"}
     registry.rules(("secrets", ({"kms": kms}, IDENTITY)))
     registry.refuses(keys, *EVERY_FLAG, says=["can cure this (key-renamed: "], hint="fix the configuration")
+
+
+@pytest.mark.parametrize("words", [["scan"], ["scan", "KEY"], ["explain", "KEY"]])
+def test_one_bit_of_a_providers_name_is_put_back(
+    registry: Attacked, plugin: KMSPlugin, words: list[str]
+) -> None:
+    store(registry, plugin, "a", "b")
+    at = registry.key("shop/web")
+    seal: Callable[..., bytes] = plugin.stored_v1 if plugin.api_version == "v1" else plugin.stored_v2
+    value = seal(secret("web"), at)
+    registry.etcd.put(at, value.replace(b":prov:", b":prow:", 1))
+    common = registry.common(places=False, reason=None)
+    ran = registry.run(*(at.decode() if word == "KEY" else word for word in words), *common, "-o", "json")
+    document = json.loads(ran.out)
+    step = document["summary"]["next"] if "summary" in document else document["next"]
+    command = shlex.split(step["command"])
+    assert command[:3] == ["etcdfix", "repair", at.decode()]
+    command.remove("--dry-run")
+    places = ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log)]
+    assert registry.run(*command[1:], *places, "--yes").code == 0
+    assert registry.stored(at) == value
 
 
 def test_declared_key_that_is_alive(registry: Attacked, plugin: KMSPlugin) -> None:

@@ -6,8 +6,10 @@ import msgspec
 import pytest
 
 from etcdfix.model import Outcome
-from etcdfix.reports.model import CauseSummary, Summary, TransformerSummary
-from etcdfix.reports.next_steps import doubt_in, next_steps
+from etcdfix.reports.model import CauseSummary, KMSPluginSummary, KMSSummary, Summary, TransformerSummary
+from etcdfix.reports.next_steps import awaited_plugins, doubt_in, next_for_undetermined, next_steps
+from etcdfix.reports.tally import OTHERS
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.key_loss import KeyDoubt
 
@@ -205,3 +207,37 @@ def test_the_file_of_kine_is_copied_while_k3s_runs() -> None:
     assert not any("etcdctl" in step for step in steps)
     assert any("sqlite3 .backup" in step and "Do not stop k3s" in step for step in steps)
     assert not any("stop k3s first" in step for step in steps)
+
+
+def test_what_a_plugin_answers_is_proven_by_a_scan_of_everything() -> None:
+    """A scan of the one value has nothing beside it that could open."""
+    unproven = next_for_undetermined({Cause.KMS_UNPROVEN}, ["/registry/secrets/shop/web"], RepeatedOptions())
+    silent = next_for_undetermined({Cause.KMS_UNREACHABLE}, ["/registry/secrets/shop/web"], RepeatedOptions())
+    assert unproven is not None
+    assert silent is not None
+    assert unproven.command == "etcdfix scan"
+    assert silent.command == "etcdfix scan /registry/secrets/shop/web"
+
+
+@pytest.mark.parametrize(
+    ("name", "undetermined", "which", "awaited"),
+    [
+        ("kms/v1/prov", 1, Cause.KMS_UNREACHABLE, True),
+        ("kms/v1/prov", 0, Cause.PROVIDER_MISSING, False),
+        ("kms/v1/other", 1, Cause.KMS_UNREACHABLE, False),
+        ("identity", 0, Cause.OWNER_UNKNOWN, True),
+        (OTHERS, 1, Cause.KMS_UNREACHABLE, True),
+    ],
+)
+def test_a_plugin_is_awaited_by_what_cannot_be_judged_without_it(
+    name: str, undetermined: int, which: Cause, *, awaited: bool
+) -> None:
+    plugin = KMSPluginSummary("kms/v1/prov", "unix:///x", "no-socket", "", 1, 0, 0, 0, None)
+    entry = transformer(name, keys=1, failures=0, undetermined=undetermined)
+    found = awaited_plugins(summary(cause(which), transformers=(entry,), kms=KMSSummary(None, [plugin], [])))
+    assert found is not None
+    assert bool(found.plugins) is awaited
+
+
+def test_without_plugins_none_is_awaited() -> None:
+    assert awaited_plugins(Summary()) is None

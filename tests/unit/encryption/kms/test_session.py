@@ -396,7 +396,9 @@ def test_a_socket_on_which_nobody_listens_is_known_at_once(
     client.health = lambda: Health(PluginState.UNREACHABLE, "connection refused", nobody_listens=True)
     assert unreachable(session, key(1)) == "connection refused"
     assert session.report().state is PluginState.UNREACHABLE
-    assert (clock.time, client.checks, client.decrypts) == (pytest.approx(1000), 1, [])
+    assert clock.time == pytest.approx(1000)
+    assert client.checks == 1
+    assert not client.decrypts
 
 
 def test_a_plugin_that_was_there_may_be_starting_again(

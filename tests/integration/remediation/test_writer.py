@@ -4,6 +4,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -526,11 +527,12 @@ def test_a_connection_that_ends_before_the_deed(
         return find_difference(*given)
 
     monkeypatch.setattr(writer_module, "find_difference", at_the_end)
+    send = {
+        "delete": partial(writer.compare_and_delete, at(key, expected)),
+        "put": partial(writer.compare_and_put, at(key, expected), OTHER, lease=0),
+    }[change]
     with writer, pytest.raises(TransactionNotSent, match="a change never goes out on a new one") as caught:
-        if change == "delete":
-            writer.compare_and_delete(at(key, expected))
-        else:
-            writer.compare_and_put(at(key, expected), OTHER, lease=0)
+        send()
     assert (caught.value.exit_code, stored(client, key)) == (5, expected)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from etcdfix.testing.certificates import CertificateFiles
 from tests.support.stopping import Stopping
 
 RANGE = "/etcdserverpb.KV/Range"
@@ -35,7 +36,12 @@ class EtcdProxy(Stopping):
             :class:`Refusal` goes back to the caller instead.
     """
 
-    def __init__(self, upstream: str, before: Callable[[str, bytes], Refusal | None] | None = None) -> None:
+    def __init__(
+        self,
+        upstream: str,
+        before: Callable[[str, bytes], Refusal | None] | None = None,
+        certificate: CertificateFiles | None = None,
+    ) -> None:
         import grpc  # not at the top: the package sets variables that grpc reads when it is imported
 
         self.calls: list[str] = []
@@ -46,7 +52,12 @@ class EtcdProxy(Stopping):
         self._threads = ThreadPoolExecutor(max_workers=8)
         self._server = grpc.server(self._threads, options=[("grpc.so_reuseport", 0), *_UNLIMITED])
         self._server.add_generic_rpc_handlers((self._handler(),))
-        self.endpoint = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        if certificate is None:
+            port = self._server.add_insecure_port("127.0.0.1:0")
+        else:
+            pair = certificate.key.read_bytes(), certificate.cert.read_bytes()
+            port = self._server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
+        self.endpoint = f"127.0.0.1:{port}"
         self._server.start()
 
     def stop(self) -> None:

@@ -285,17 +285,21 @@ def open_transport(
         ("grpc.use_local_subchannel_pool", 1),
     ]
     target = endpoint.target if relay is None else relay.target
-    host = endpoint.host.partition("%")[0]  # without the zone of an IPv6 address
+    host, credentials = endpoint.host.partition("%")[0], None  # without the zone of an IPv6 address
+    if endpoint.tls:
+        credentials, more = channel_credentials(grpc, endpoint, material, connection)
+        if relay is not None and not more:
+            more.append(("grpc.ssl_target_name_override", host))
+        options += more
+        host = more[0][1] if more else host
     if relay is not None and endpoint.port:
-        # What gRPC tells the endpoint where it connects by itself; to a Unix socket it says "localhost" either way.
+        # What gRPC says where it connects by itself, or a name that the certificate bears, which it asks for here. To a
+        # Unix socket it says "localhost" either way.
         name = f"[{host}]" if ":" in host else host
         options.append(("grpc.default_authority", f"{name}:{endpoint.port}"))
-    if not endpoint.tls:
+    if credentials is None:
         return grpc.insecure_channel(target, options)
-    credentials, more = channel_credentials(grpc, endpoint, material, connection)
-    if relay is not None and not more:
-        more.append(("grpc.ssl_target_name_override", host))
-    return grpc.secure_channel(target, credentials, [*options, *more])
+    return grpc.secure_channel(target, credentials, options)
 
 
 def _answers(

@@ -51,6 +51,7 @@ from tests.support.kubernetes_api import (
     TOKEN,
     Answer,
     KubernetesAPI,
+    read_error,
     status_answer,
 )
 from tests.support.lossy_etcd import TXN, LossyProxy
@@ -955,6 +956,35 @@ def test_denied(registry: Registry, api: KubernetesAPI, verb: str) -> None:
         f"denies the permission to {verb} secrets shop/broken",
         hint=f"auth can-i {verb} secrets/broken -n shop",
     )
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        status_answer(500, "etcdserver: request timed out"),
+        read_error("failed calling webhook: Post: unexpected EOF"),
+        read_error("no matching prefix found"),  # of another value than the one in etcd
+        Answer(500, b"<html>Internal Server Error</html>"),
+        Answer(404, b"404 page not found"),
+    ],
+)
+def test_what_is_no_read_error_of_this_value_is_no_answer(
+    registry: Registry, api: KubernetesAPI, answer: Answer
+) -> None:
+    broken = registry.key("shop/broken")
+    asked = ("--kubeconfig", str(api.kubeconfig(registry.folder)))
+    api.instead["/api/v1/namespaces/shop/secrets/broken"] = answer
+    with registry.untouched():
+        registry.refused(
+            registry.delete(broken, *asked),
+            "no API server could say whether it reads",
+            hint="--accept-no-api-server",
+        )
+    says = "the stored data was shorter than the required size"
+    for fails in (read_error(), read_error(says), read_error(says, reason=None)):
+        api.instead["/api/v1/namespaces/shop/secrets/broken"] = fails
+        ran = registry.delete(broken, *asked, "--dry-run")
+        assert ran.code == 0, ran.err
 
 
 def test_nobody_answers(registry: Registry, api: KubernetesAPI) -> None:

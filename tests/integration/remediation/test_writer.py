@@ -4,6 +4,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -518,15 +519,20 @@ def test_a_connection_that_ends_before_the_deed(
     key = prefix + b"k"
     etcd.put(key, VALUE)
     expected = examined(client, key)
-    commit = writer_module._TxnChannel.commit
+    writer = Writer(client)
 
-    def after_the_end(channel: Any, *arguments: Any, **options: Any) -> Any:
-        channel.relay.close()
-        return commit(channel, *arguments, **options)
+    def at_the_end(*given: Any) -> Any:
+        assert writer._channel is not None
+        writer._channel.relay.close()  # its last frames have passed then
+        return find_difference(*given)
 
-    monkeypatch.setattr(writer_module._TxnChannel, "commit", after_the_end)
-    with pytest.raises(TransactionNotSent, match="a change never goes out on a new one") as caught:
-        delete(client, key, expected) if change == "delete" else put(client, key, OTHER, expected)
+    monkeypatch.setattr(writer_module, "find_difference", at_the_end)
+    send = {
+        "delete": partial(writer.compare_and_delete, at(key, expected)),
+        "put": partial(writer.compare_and_put, at(key, expected), OTHER, lease=0),
+    }[change]
+    with writer, pytest.raises(TransactionNotSent, match="a change never goes out on a new one") as caught:
+        send()
     assert (caught.value.exit_code, stored(client, key)) == (5, expected)
 
 
@@ -813,6 +819,20 @@ def test_a_certificate_for_another_host(start_etcd: StartEtcd, tmp_path: Path) -
             channel.close()
     found = classify(caught.value.status, caught.value.details, endpoint, timeout_seconds=20)
     assert "does not name this host" in found.message
+
+
+def test_a_certificate_for_another_host_that_is_not_checked(tmp_path: Path) -> None:
+    files = CertificateAuthority(tmp_path / "ca").issue("server", hosts=("etcd-0.internal",))
+    with EtcdProxy("127.0.0.1:9", certificate=files) as proxy:
+        proxy.before = lambda _path, _request: NO_LEADER
+        endpoint = parse_endpoint(f"https://{proxy.endpoint}", has_tls_material=True)
+        connection = EtcdConnection(insecure_skip_tls_verify=True)
+        channel = writer_module._TxnChannel(endpoint, TLSMaterial(), connection)
+        try:
+            with pytest.raises(RpcError, match="no leader"):
+                channel.start(RANGE_METHOD, message("RangeRequest")(key=b"k"), timeout_seconds=20).result()
+        finally:
+            channel.close()
 
 
 def test_a_certificate_that_cannot_be_fetched(etcd: EtcdServer) -> None:

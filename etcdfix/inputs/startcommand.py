@@ -26,7 +26,7 @@ _OPAQUE: Final = "\0"
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
 _OPERATORS: Final = "();<>|&\n"
 _REDIRECTIONS: Final = frozenset({">", ">>", ">|", ">&", "&>", "&>>", "<", "<&"})
-_COMMENT: Final = re.compile(r"(?m)(?:^|(?<=[\s;|&()]))#.*$")
+_COMMENT: Final = re.compile(r"(?m)(?:^|(?<=[\s;|&()])(?<!\\.))#.*$")
 _REFERENCE: Final = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
@@ -49,7 +49,8 @@ def etcd_flags(container: dict[str, Any]) -> dict[str, str] | None:
     if not re.search("etcd[-_]servers", " ".join(words)):
         return None
     starts = list(_starts(words))
-    if not starts and "kube-apiserver" in str(container.get("image")):
+    by_a_shell = any(word.rsplit("/", 1)[-1] in _SHELLS for word in words)
+    if not starts and not by_a_shell and "kube-apiserver" in str(container.get("image")):
         starts = [words]
     found = [flags for flags in map(_flags, starts) if flags.get(ETCD_SERVERS)]
     if len(found) > 1:
@@ -126,12 +127,12 @@ def _commands(script: str, arguments: list[str]) -> Iterator[list[str]]:
                 command = []
         elif is_target:
             is_target = False
-        elif "\n" in word:
-            raise ValueError("its script holds a quoted text of several lines")
+        elif "\n" in word or word.startswith("#"):
+            raise ValueError("its script cannot be taken apart for certain")
         elif word == "$@" and as_given:
             command += arguments
         else:
-            command.append(re.sub("[$`]", _OPAQUE, word))
+            command.append(re.sub("[$`{]", _OPAQUE, word))
     yield command
 
 

@@ -197,6 +197,7 @@ def test_a_flag_given_twice_is_taken_as_pflag_takes_it(tmp_path: Path) -> None:
         "{command: [sh, -c, 'exec kube-apiserver $FLAGS']}",
         "{command: [sh, -c, '. /env; exec /run-kube-apiserver'], image: kube-apiserver}",
         "{command: [sh, -c, 'exec kube-apiserver # --etcd-servers=a:1']}",
+        "{command: [sh, -c, 'exec /run.sh', --], args: [--etcd-servers=a:1], image: kube-apiserver}",
     ],
 )
 def test_a_manifest_without_etcd_servers_is_refused(tmp_path: Path, container: str) -> None:
@@ -219,6 +220,8 @@ def test_a_manifest_without_etcd_servers_is_refused(tmp_path: Path, container: s
         "{command: [sh, -c, 'if x; then kube-apiserver --etcd-servers=a; else kube-apiserver --etcd-servers=b; fi']}",
         '{command: [sh, -c, "kube-apiserver --etcd-servers=a:1 --etcd-prefix=\'/x"]}',
         "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 <<EOF\n--etcd-prefix=/x\nEOF']}",
+        "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --etcd-prefix=/{x,y}']}",
+        "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 \\\\ # --etcd-prefix=/x']}",
         "{command: [sh, -c, 'F=\"--etcd-servers=a:1\"; kube-apiserver $F']}",
         "{command: [sh, -c, 'set -- --etcd-servers=a:1; exec kube-apiserver \"$@\"']}",
         "{command: [kube-apiserver, --etcd-servers=$(ETCD)], env: [{name: ETCD, valueFrom: {fieldRef: {}}}]}",

@@ -115,7 +115,9 @@ def test_two_bytes_are_damage_and_the_kept_revision_goes_back(registry: Attacked
     risk = ("--accept-risk", "unproven-damage")
     assert registry.delete(at, *risk, "--dry-run").code == 0
     words = ("--from-revision", str(kept), "--replace-mod-revision", str(registry.mod_revision(at)))
-    registry.refused(registry.restore(*words, at.decode()), "not proven", hint="--accept-risk unproven-damage")
+    registry.refused(
+        registry.restore(*words, at.decode()), "not proven", hint="--accept-risk unproven-damage"
+    )
     ran = registry.restore(*words, at.decode(), *risk)
     assert ran.code == 0, ran.err
     assert registry.stored(at) == whole

@@ -85,13 +85,15 @@ def open_intent(
         return log.intent(log.append(msgspec.structs.replace(entry(verb=verb), **(given | changes))).sequence)
 
 
-def reconciled(etcd: EtcdServer, path: Path, intent: Intent, **accepted: bool) -> Result:
+def reconciled(etcd: EtcdServer, path: Path, intent: Intent, *, other: bool = False) -> Result:
     """Reconcile, and check what every reconciliation has in common."""
     before = etcd.revision()
     cluster = ClusterIdentity.by_uid(UID)
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        expected = predict(EtcdNow(client), intent, cluster=cluster, **accepted)
-        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=cluster, **accepted)
+        expected = predict(EtcdNow(client), intent, cluster=cluster, accept_other_cluster_id=other)
+        found = reconcile_intent(
+            EtcdNow(client), log, intent, OPERATOR, cluster=cluster, accept_other_cluster_id=other
+        )
         assert log.open_intents() == ()
     assert expected.record is None
     assert (found.result, found.detail, found.header_revision) == (
@@ -142,13 +144,13 @@ def test_key_that_was_created_again_was_deleted_by_somebody(etcd: EtcdServer, pa
 def test_other_bytes_at_the_same_revision_are_an_anomaly(etcd: EtcdServer, path: Path, key: bytes) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, b"not what was examined"))
     stays_open(etcd, path, intent, "had other bytes")
-    assert reconciled(etcd, path, intent, accept_other_cluster_id=True) is Result.ANOMALY
+    assert reconciled(etcd, path, intent, other=True) is Result.ANOMALY
 
 
 def test_etcd_that_was_put_back_cannot_tell(etcd: EtcdServer, path: Path, key: bytes) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), header_revision=etcd.revision() + 1000)
     stays_open(etcd, path, intent, "had come to revision")
-    assert reconciled(etcd, path, intent, accept_other_cluster_id=True) is Result.ANOMALY
+    assert reconciled(etcd, path, intent, other=True) is Result.ANOMALY
 
 
 # Another etcd, which shares the uid of kube-system.
@@ -253,14 +255,13 @@ def stays_open(etcd: EtcdServer, path: Path, intent: Intent, why: str, *, cluste
         path.read_bytes(),
     )
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        for call in (
-            lambda: predict(EtcdNow(client), intent, cluster=cluster),
-            lambda: reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=cluster),
-        ):
-            with pytest.raises(RefusedByRule, match=why) as caught:
-                call()
-            assert caught.value.rule == Rule.OTHER_CLUSTER_ID
-            assert "--accept-other-cluster-id" in caught.value.hint
+        with pytest.raises(RefusedByRule, match=why) as foretold:
+            predict(EtcdNow(client), intent, cluster=cluster)
+        with pytest.raises(RefusedByRule, match=why) as refused:
+            reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=cluster)
+    for caught in (foretold, refused):
+        assert caught.value.rule == Rule.OTHER_CLUSTER_ID
+        assert "--accept-other-cluster-id" in caught.value.hint
     assert path.read_bytes() == written
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.errors import (
     CBORMalformed,
     ConversionFailed,
@@ -19,7 +20,6 @@ from etcdfix.model import DecodedObject, GroupVersionKind, Look
 from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
 from etcdfix.verdicts.plaintext import (
     LONGEST_NAME,
-    PROTOBUF_MAGIC,
     bounded,
     describe_failure,
     is_in_order,

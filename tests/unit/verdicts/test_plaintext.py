@@ -27,6 +27,7 @@ from etcdfix.verdicts.plaintext import (
     look_of_object,
     shape_of,
 )
+from etcdfix.verdicts.whole_inside import PROTOBUF_MAGIC
 
 HEADER = PROTOBUF_MAGIC + b"\x0a\x0c\x0a\x02v1\x12\x06Secret"
 # The end of an intact envelope: contentEncoding and contentType, both empty.

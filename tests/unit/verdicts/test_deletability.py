@@ -140,7 +140,9 @@ def test_what_has_to_be_accepted(change: dict[str, Any], risks: tuple[AcceptRisk
         (Repair(RepairKind.BIT, "a bit", RepairProof.TAG), True),
         (Repair(RepairKind.TRAILING_BYTES, "the rest", RepairProof.DECODES), True),
         (Repair(RepairKind.TEXT_MODE, "CR LF", RepairProof.NONE), True),
-        (Repair(RepairKind.PREFIX, "a bit", RepairProof.NONE), False),
+        (Repair(RepairKind.PREFIX, "a bit", RepairProof.NONE), True),
+        (Repair(RepairKind.NAME, "a bit", RepairProof.NONE), True),
+        (Repair(RepairKind.BIT, "a bit", RepairProof.NONE), False),
     ],
 )
 def test_what_can_be_had_back_whole_is_the_only_copy(repair: Repair | None, repairable: bool) -> None:

@@ -110,13 +110,18 @@ def test_what_if_a_provider_is_taken_out(plugin: KMSPlugin) -> None:
     ]
 
 
-def test_what_if_a_plugin_is_away_nothing_behind_it_is_told(plugin: KMSPlugin) -> None:
+def test_what_if_a_plugin_is_away_what_the_new_file_has_nothing_for_is_lost(plugin: KMSPlugin) -> None:
+    """And what the new one alone has a provider for cannot be told."""
     found = values(plugin, ["kek-new"] * 3)
     plugin.stop()
-    request = WhatIfRequest(layout=StorageLayout(), configuration=config(plugin), new=LOCAL)
-    with asked() as plugins:
-        report = what_if(MemorySource({**BASE, **found}), request, plugins=plugins).report
-    assert [(change.change.value, change.count) for change in report.changes] == [("undetermined", 3)]
+    for today, new, change in (
+        (config(plugin), LOCAL, "becomes-unreadable"),
+        (LOCAL, config(plugin), "undetermined"),
+    ):
+        request = WhatIfRequest(layout=StorageLayout(), configuration=today, new=new)
+        with asked() as plugins:
+            report = what_if(MemorySource({**BASE, **found}), request, plugins=plugins).report
+        assert [(one.change.value, one.count) for one in report.changes] == [(change, 3)]
 
 
 def test_try_asks_the_plugin_of_a_candidate(plugin: KMSPlugin) -> None:

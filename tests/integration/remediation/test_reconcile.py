@@ -85,13 +85,17 @@ def open_intent(
         return log.intent(log.append(msgspec.structs.replace(entry(verb=verb), **(given | changes))).sequence)
 
 
-def reconciled(etcd: EtcdServer, path: Path, intent: Intent, **accepted: bool) -> Result:
+def reconciled(
+    etcd: EtcdServer, path: Path, intent: Intent, *, accept_other_cluster_id: bool = False
+) -> Result:
     """Reconcile, and check what every reconciliation has in common."""
     before = etcd.revision()
-    cluster = ClusterIdentity.by_uid(UID)
+    cluster, other = ClusterIdentity.by_uid(UID), accept_other_cluster_id
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        expected = predict(EtcdNow(client), intent, cluster=cluster, **accepted)
-        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=cluster, **accepted)
+        expected = predict(EtcdNow(client), intent, cluster=cluster, accept_other_cluster_id=other)
+        found = reconcile_intent(
+            EtcdNow(client), log, intent, OPERATOR, cluster=cluster, accept_other_cluster_id=other
+        )
         assert log.open_intents() == ()
     assert expected.record is None
     assert (found.result, found.detail, found.header_revision) == (
@@ -253,12 +257,12 @@ def stays_open(etcd: EtcdServer, path: Path, intent: Intent, why: str, *, cluste
         path.read_bytes(),
     )
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        for call in (
-            lambda: predict(EtcdNow(client), intent, cluster=cluster),
-            lambda: reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=cluster),
-        ):
+        for recorded in (False, True):
             with pytest.raises(RefusedByRule, match=why) as caught:
-                call()
+                if recorded:
+                    reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=cluster)
+                else:
+                    predict(EtcdNow(client), intent, cluster=cluster)
             assert caught.value.rule == Rule.OTHER_CLUSTER_ID
             assert "--accept-other-cluster-id" in caught.value.hint
     assert path.read_bytes() == written

@@ -229,6 +229,7 @@ def restore(
             RestoreRequest(
                 candidate=Candidate.of_backup(read_backup(backup)),
                 replace_mod_revision=replace_mod_revision,
+                unknown_uid=replace_mod_revision is not None,  # what is there was made anew
                 **ground.asked(dry_run=dry_run),
             ),
             Yes(),

@@ -30,7 +30,12 @@ FACTS: dict[str, dict[str, object]] = {
     "AuditLogBroken": {"findings": ("record 2 is missing",)},
     "BackupUnreadable": {"path": Path("/state/a.json")},
     "TransactionRefused": {"endpoint": "a:2379", "sent": True},
-    "TransactionUnanswered": {"endpoint": "a:2379", "status": "UNAVAILABLE", "read_revision": 8},
+    "TransactionUnanswered": {
+        "endpoint": "a:2379",
+        "status": "UNAVAILABLE",
+        "read_revision": 8,
+        "ended": True,
+    },
     "TransactionAnomaly": {"answer": "what came"},
 }
 

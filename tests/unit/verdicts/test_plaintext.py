@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.errors import (
     CBORMalformed,
     ConversionFailed,

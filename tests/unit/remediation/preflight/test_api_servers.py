@@ -63,7 +63,8 @@ ALL_FAIL = (Answer.READ_ERROR, Answer.READ_ERROR)
         (ALL_FAIL, False, "which API servers there are is not known"),
         *(
             ((Answer.READ_ERROR, other), True, f"https://api-1: {other}")
-            for other in set(Answer) - {Answer.READ_ERROR}
+            for other in Answer
+            if other is not Answer.READ_ERROR
         ),
     ],
 )

@@ -134,6 +134,7 @@ def command(*, backup_or_key: str | None, key_base64: str | None, **options: Any
                 unknown_uid=options["accept_unknown_uid"],
                 value_sha256=named_digest(options["candidate_sha256"]),
                 without_lease=options["without_lease"],
+                again=change.again,
                 **change.request,
             ),
             change.confirmer,

@@ -31,6 +31,7 @@ from etcdfix.rules import Rule, refuse
 from etcdfix.sources.base import Source
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.deletability import IDENTITY
 
 _BY_API = (
@@ -223,6 +224,7 @@ class RestoreRequest(ChangeRequest, frozen=True, kw_only=True):
         unknown_uid: It is accepted that nothing tells the uid of the object at the key.
         value_sha256: ``sha256:<hex>`` that the value to put back must have, "" for any.
         without_lease: Leave the lease out.
+        again: Options that a command in a refusal must repeat.
     """
 
     candidate: Candidate
@@ -231,6 +233,7 @@ class RestoreRequest(ChangeRequest, frozen=True, kw_only=True):
     unknown_uid: bool = False
     value_sha256: str = ""
     without_lease: bool = False
+    again: RepeatedOptions = RepeatedOptions()
 
 
 def identify_file(cluster: Cluster, source: Source) -> ClusterIdentity:

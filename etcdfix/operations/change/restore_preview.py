@@ -57,7 +57,7 @@ def _speaks_for(shown: RestorePreview) -> Iterator[str]:
     for line in candidate.told:
         yield f"             {safe_text(line)}"
     if source.intent is not None:
-        yield "             a true undo: the same bytes at the same key of the same cluster, by this audit log"
+        yield "             a true undo: this audit log lists these bytes at this key"
         return
     if source.listed:
         yield "             a backup that this audit log knows, and NO true undo: the key went on without it"

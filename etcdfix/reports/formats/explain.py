@@ -41,7 +41,7 @@ _RESULTS: Final = {
 _PROOFS: Final = {
     RepairProof.TAG: "its tag fits then",
     RepairProof.DECODES: "a whole object decodes then, of its own etcd key",
-    RepairProof.NONE: "nothing shows it, since AES-CBC has no tag; other bytes may be wrong too",
+    RepairProof.NONE: "nothing proves it: other bytes may be wrong too, or another key may have that name",
 }
 _DOUBTS: Final = {
     "none-opens": "none opens: that points at the key or the configuration, not at this value",

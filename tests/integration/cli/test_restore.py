@@ -261,7 +261,7 @@ def test_undo_needs_no_configuration(registry: Registry) -> None:
     assert registry.etcd.revision() == before + 1
     for words in (
         f"From         backup {backup.path}",
-        "a true undo: the same bytes at the same key of the same cluster, by this audit log",
+        "a true undo: this audit log lists these bytes at this key",
         f"Value        28 bytes, was at mod_revision {backup.content.mod_revision}",
         "Examined     undetermined",
         "There now    nothing",

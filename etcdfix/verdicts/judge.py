@@ -297,9 +297,12 @@ def _ruling(seen: Observation, failure: TransformFailure) -> Ruling:
 def _tells_more(peek: Peek, behind_plugin: Ruling) -> bool:
     """Say whether a look under the right key shows more than an envelope that is broken or unknown.
 
-    One that a newer server may accept is no damage because the object below it is whole.
+    One that a newer server may accept is no damage, whatever a fitting tag covers: no disk changed that.
     """
-    return behind_plugin.cause is not Cause.UNKNOWN_ENVELOPE or (peek.look is not None and peek.look.breaks)
+    if behind_plugin.cause is not Cause.UNKNOWN_ENVELOPE:
+        return True
+    fits = peek.opens or peek.undone is not None
+    return peek.look is not None and peek.look.breaks and not fits
 
 
 def _refused_plaintext(seen: Observation) -> Ruling:

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -225,19 +225,21 @@ def test_eight_of_eight_in_one_unknown_encoding_stay(
 
 @pytest.fixture
 def annotated(registry: Attacked, plugin: KMSPlugin) -> Callable[..., bytes]:
-    """Write a KMS v2 value that opens, with other annotations than its neighbours."""
+    """Write a KMS v2 value whose tag fits, with other annotations or another source type than its neighbours."""
     ground = Ground(registry, "protobuf", KMS, plugin)
 
-    def put(name: str, annotations: dict[str, bytes]) -> bytes:
+    def put(
+        name: str, annotations: dict[str, bytes], *, source_type: int = 1, shape: Shape = lambda value: value
+    ) -> bytes:
         at = ground.key(name)
         assert ground.wrapped is not None
-        data = encoders.kms_v2_seeded_data(secret(name), ground.source, b"i" * 32, b"n" * 12, at)
+        data = encoders.kms_v2_seeded_data(shape(secret(name)), ground.source, b"i" * 32, b"n" * 12, at)
         body = encoders.kms_v2_body(
             data,
             key_id=ground.wrapped.key_id,
             dek_source=ground.wrapped.ciphertext,
             annotations={**ground.wrapped.annotations, **annotations},
-            source_type=1,
+            source_type=source_type,
         )
         registry.etcd.put(at, b"k8s:enc:kms:v2:prov:" + body)
         return at
@@ -261,6 +263,29 @@ def test_annotations_by_a_rule_that_is_not_ours(
     registry.refuses([at], *every_flag_but(AcceptRisk.NEWER_THAN_KNOWN), hint=hint)
     ran = registry.delete(at, "--accept-risk", AcceptRisk.NEWER_THAN_KNOWN.value, "--dry-run")
     assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize("what", ["another magic", "junk", "two states"])
+@pytest.mark.parametrize("envelope", [{"source_type": 2}, {"annotations": {"nodots": b"x"}}], ids=str)
+def test_what_is_unknown_below_an_unknown_envelope(
+    registry: Attacked, annotated: Callable[..., bytes], envelope: dict[str, Any], what: str
+) -> None:
+    """One goes with a word; of two no flag lets any go."""
+    shape = {"another magic": PROTOBUF["another magic"], "junk": lambda value: value + b"junk"}.get(
+        what, ANY["two states"]
+    )
+    envelope = {"annotations": {}} | envelope
+    annotated("before", {})
+    at = annotated("w-0", **envelope, shape=shape)
+    annotated("zz", {})
+    newer = AcceptRisk.NEWER_THAN_KNOWN
+    registry.refuses([at], hint=f"--accept-risk {newer}")
+    registry.refuses([at], *every_flag_but(newer), hint=f"--accept-risk {newer}")
+    ran = registry.delete(at, "--accept-risk", newer.value, "--dry-run")
+    assert ran.code == 0, ran.err
+    keys = [at, *(annotated(f"w-{number}", **envelope, shape=shape) for number in range(1, 8))]
+    for ran in registry.refuses(keys[:2], *EVERY_FLAG, hint="use an etcdfix that knows"):
+        assert json.loads(ran.out)["refusal"]["rule"] == "newer-than-known"
 
 
 REPAIRED: dict[str, Callable[[Ground, bytes], bytes]] = {

@@ -931,6 +931,7 @@ def test_a_newer_cluster_may_read_what_looks_new() -> None:
         "contents in an encoding that the envelope names",
         "noise at both ends under aescbc",
         "noise under aescbc, values around it open",
+        "noise under aescbc, the newest value and the only one",
         "magic nearly right",
         "magic lost, end whole",
         "k8s:enc: too far off",
@@ -1174,6 +1175,20 @@ def test_a_whole_object_under_a_right_key_makes_no_envelope_known() -> None:
     opens = right("kms/v2/prov", look=whole, undone=Found(Undone.DATA_KEY, "the data key of another value"))
     verdict = judge(behind_plugin("kms-envelope-unknown", peek=opens))
     assert (verdict.cause, verdict.maybe_newer, verdict.key_proven) == (Cause.UNKNOWN_ENVELOPE, True, True)
+
+
+@pytest.mark.parametrize(
+    "fits",
+    [
+        {"opens": True},
+        {"undone": Found(Undone.SOURCE_TYPE, "a seed")},
+        {"undone": Found(Undone.DATA_KEY, "k")},
+    ],
+)
+def test_what_breaks_below_a_fitting_tag_makes_no_envelope_known(fits: dict[str, Any]) -> None:
+    opens = right("kms/v2/prov", look=BROKEN, **fits)
+    verdict = judge(behind_plugin("kms-envelope-unknown", same_key=3, any_key=3, peek=opens))
+    assert (verdict.cause, verdict.maybe_newer, verdict.is_damage) == (Cause.UNKNOWN_ENVELOPE, True, False)
 
 
 def test_a_key_that_is_right_tells_more_than_an_envelope_that_nobody_accepts() -> None:

@@ -28,6 +28,12 @@ CBOR_TAG: Final = b"\xd9\xd9\xf7"
 # An intact envelope ends with contentEncoding and contentType, both present and empty.
 ENVELOPE_END: Final = b"\x1a\x00\x22\x00"
 
+_FIELDS: Final = (0x0A, 0x12, 0x1A, 0x22)
+"""Tags of an envelope: its type, the object, and encoding and type of its contents."""
+_LEAST_TAG: Final = 8
+_SIZES: Final = {0: 0, 1: 8, 2: 0, 5: 4}
+"""Of a field, by the last three bits of its tag; 0 where a number follows."""
+
 Decode = Callable[[bytes], DecodedObject]
 
 _SEALED: Final = re.compile(rb"k8s:enc:(?:aescbc|aesgcm|secretbox|kms):v[0-9]+:")
@@ -184,12 +190,27 @@ def whole_start(data: bytes) -> int:
 
 
 def names_encoding(data: bytes) -> bool:
-    """Say whether a protobuf object names an encoding or a type of its contents: no known API server does."""
-    return (
-        data.startswith(PROTOBUF_MAGIC)
-        and fields_end(data, len(PROTOBUF_MAGIC)) == len(data)
-        and not data.endswith(ENVELOPE_END)
-    )
+    """Say whether a protobuf envelope names an encoding or a type of its contents, or has a field beside the four.
+
+    No known API server writes that. Only where its lengths lead to its end exactly, it says anything.
+    """
+    if not data.startswith(PROTOBUF_MAGIC):
+        return False
+    offset, unknown = len(PROTOBUF_MAGIC), False
+    try:
+        while offset < len(data):
+            tag, offset = read_varint(data, offset)
+            size = _SIZES.get(tag & 7)
+            if size is None or tag < _LEAST_TAG:
+                return False
+            if size == 0:
+                number, offset = read_varint(data, offset)
+                size = number if tag & 7 else 0
+            unknown = unknown or tag not in _FIELDS or (tag in _FIELDS[2:] and size > 0)
+            offset += size
+    except ValueError:
+        return False
+    return unknown and offset == len(data)
 
 
 def fields_end(data: bytes, start: int) -> int:
@@ -205,7 +226,7 @@ def fields_end(data: bytes, start: int) -> int:
         ``apimachinery/pkg/runtime/generated.pb.go``, ``Unknown``: after the magic the fields 1 to 4, in order.
     """
     offset = start
-    for tag in b"\x0a\x12\x1a\x22":
+    for tag in _FIELDS:
         if offset == len(data):
             return offset + 1
         if data[offset] != tag:

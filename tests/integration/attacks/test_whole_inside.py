@@ -9,6 +9,7 @@ import base64
 import gzip
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -54,14 +55,26 @@ ANY: dict[str, Shape] = {
     "gzip": lambda value: gzip.compress(value, mtime=0),
     "base64, a zero behind": lambda value: base64.b64encode(value) + b"\0",
 }
+_TYPED: Final = b"k8s\x00\x0a\x0c\x0a\x02v1\x12\x06Secret"
 PROTOBUF: dict[str, Shape] = {
     "another magic": lambda value: b"k8s\x01" + value[4:],
     "another magic of 8 bytes": lambda value: b"K8SPROTO" + value[4:],
     "CR LF": lambda value: value.replace(b"\n", b"\r\n"),
+    "another magic and version": lambda value: b"k8s\x01\n\x0c\n\x02v2\x12\x06Secr" + value[16:],
+    "another first block": lambda value: b"K9T\x02" + bytes(11) + b"\x01" + value[16:],
+    "contents in snappy": lambda _: _TYPED + b"\x12\x05\x12\x7fabc" + b"\x1a\x06snappy",
+    "contents in a field that nobody knows": lambda _: _TYPED + b"\x2a\x04blob",
+    "contents in zstd, in a field that nobody knows": lambda _: _TYPED + b"\x1a\x04zstd\x22\x00\x2a\x04blob",
 }
 JSON: dict[str, Shape] = {
     "a line feed and two documents": lambda value: value + b"\n" + value,
     "an array": lambda value: b"[" + value + b"]",
+    "an array of strings": lambda value: json.dumps([value.decode()]).encode(),
+    "UTF-16": lambda value: value.decode().encode("utf-16-le"),
+    "single quotes": lambda value: value.replace(b'"', b"'") + b"#",
+    "YAML with brackets": lambda value: re.sub(rb'"([a-zA-Z]+)":', rb"\1: ", value) + b" !",
+    "a comment": lambda value: b"{/* c */" + value[1:],
+    "gzip behind a bracket": lambda value: b"{\x00\x01\x02" + gzip.compress(value, mtime=0),
 }
 OBJECTS: Final = ("protobuf", "json", "custom resource")
 _AS_PROTOBUF: Shape = lambda _value: secret("w-0")  # noqa: E731 - as its neighbours

@@ -174,5 +174,25 @@ def test_an_encoding_that_an_envelope_names() -> None:
     assert not names_encoding(secret())
     assert names_encoding(secret()[:-4] + b"\x1a\x04zstd\x22\x00")
     assert names_encoding(secret()[:-2] + b"\x22\x10application/json")
-    for damaged in (secret()[:-3] + b"\x02\x22\x00", secret()[:-4], widget(), secret() + b"x"):
+    typed = PROTOBUF_MAGIC + b"\x0a\x0c\x0a\x02v1\x12\x06Secret"
+    assert names_encoding(typed + b"\x1a\x04zstd\x22\x00")
+    for further in (
+        b"\x2a\x04blob",
+        b"\x28\x07",
+        b"\x29" + bytes(8),
+        b"\x2d" + bytes(4),
+        b"\xa2\x06\x04blob",
+    ):
+        for start in (typed, typed + b"\x1a\x04zstd\x22\x00", secret()):
+            assert names_encoding(start + further)
+            assert not names_encoding(start + further[:-1])
+    for damaged in (
+        typed,
+        secret()[:-4],
+        widget(),
+        secret() + b"x",
+        secret() + bytes(4),
+        secret() + b"\x2b\x2c",
+        secret()[:-4] + bytes(4),
+    ):
         assert not names_encoding(damaged)

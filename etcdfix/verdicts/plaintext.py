@@ -21,6 +21,7 @@ from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, Plain
 from etcdfix.verdicts.whole_inside import (
     CBOR_TAG,
     ENVELOPE_END,
+    JSON_STARTS,
     PROTOBUF_MAGIC,
     holds_whole,
     names_encoding,
@@ -337,6 +338,7 @@ def _may_hold_another(rest: bytes, whole: bytes) -> bool:
     return rest != whole and (
         any(start in rest for start in (PROTOBUF_MAGIC, CBOR_TAG, _ENCRYPTED))
         or _STARTS_TEXT.match(rest) is not None
+        or JSON_STARTS.search(rest) is not None
     )
 
 

@@ -42,15 +42,17 @@ _CR_LF, _LF = b"\r\n", b"\n"
 _TYPE: Final = re.compile(
     rb"\x0a.\x0a.(?:[a-z0-9.-]{1,100}/)?v[0-9][a-z0-9]{0,20}\x12.[A-Z][A-Za-z]{1,100}\x12", re.DOTALL
 )
-_JSON_STARTS: Final = re.compile(rb'\{\s*"(?:apiVersion|kind|metadata)"')
+JSON_STARTS: Final = re.compile(rb'\{[ \t\r\n]*"')
 _SPACE: Final = b" \t\r\n"
 _MEMBERS: Final = ("apiVersion", "kind")
 # Numbers are not looked at; one of many digits would take long.
 _scan = json.JSONDecoder(strict=False, parse_int=len, parse_float=len).raw_decode
 _MOST_STARTS: Final = 64
 """So many starts of one encoding are tried; no object has more of them in it by chance."""
-_MOST_PARSED: Final = 8
-"""JSON is parsed so many times over, objects inside each other."""
+_MOST_PARSED: Final = 16
+"""JSON is parsed so many times over, broken objects inside each other."""
+_MOST_BROKEN: Final = 1_000
+"""So many starts of JSON may lead to none; a damaged object has one for each object around the damage."""
 
 
 def holds_whole(data: bytes, decode: Decode, parse: Decode) -> bool:
@@ -141,18 +143,37 @@ def _json(data: bytes) -> Iterator[bytes | None]:
     if first < 0:
         return
     text = data.decode("latin-1")  # one character a byte
-    starts = [first, *(match.start() for match in _JSON_STARTS.finditer(data) if match.start() > first)]
-    parsed = 0
+    starts = [first, *(match.start() for match in JSON_STARTS.finditer(data) if match.start() > first)]
+    parsed = broken = behind = 0
     for start in starts:
+        if start < behind:
+            continue  # a part of what was parsed
         value, end = _parsed(text, start)
-        parsed += end - start
-        if value is None or parsed > _MOST_PARSED * len(data):
-            yield None
-            return
-        begins = not data[:start].strip(_SPACE)
+        if not isinstance(value, dict):
+            parsed, broken = parsed + end - start, broken + 1
+            if value is None or parsed > _MOST_PARSED * len(data) or broken > _MOST_BROKEN:
+                yield None
+                return
+            continue
+        behind = end
+        begins = start == first and not data[:start].strip(_SPACE)
         alone = begins and not data[end:].strip(_SPACE)
         if _states_kind(value) and not alone and (begins or _has_uid(value)):
             yield data[start:end]
+        if any(_states_kind(part) and _has_uid(part) for part in _parts(value)):
+            yield None
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield all that is inside of what was parsed, and not the whole."""
+    left = [value]
+    while left:
+        within = left.pop()
+        inside = within.values() if isinstance(within, dict) else within
+        for part in inside:
+            if isinstance(part, dict | list):
+                yield part
+                left.append(part)
 
 
 def _parsed(text: str, start: int) -> tuple[Any, int]:

@@ -44,6 +44,7 @@ def as_cbor(**more: object) -> bytes:
 
 
 JSON_SECRET = json_object("v1", "Secret", "web")
+DATA_FIRST = b'{"data":{},' + JSON_SECRET.lstrip()[1:]
 WHOLE: dict[str, tuple[Callable[[bytes], DecodedObject], bytes]] = {
     "behind a cut one": (builtin, CUT + secret()),
     "behind zeroes": (builtin, bytes(1000) + secret()),
@@ -59,6 +60,9 @@ WHOLE: dict[str, tuple[Callable[[bytes], DecodedObject], bytes]] = {
     "JSON, zeroes behind": (custom, widget() + bytes(7)),
     "JSON without a uid, what is left of another": (custom, widget().replace(UID, b"") + b'}}"x"}'),
     "JSON and a form feed": (custom, widget() + b"\x0c"),
+    "JSON that begins with its data, behind a cut one": (builtin, CUT + DATA_FIRST),
+    "JSON that begins with its data, behind cut JSON": (custom, widget()[:-9] + DATA_FIRST),
+    "JSON that begins with its data, inside of JSON": (custom, b'{"all":[{"a":' + DATA_FIRST + b"}]}\0"),
     "JSON behind a mark": (custom, b"\xef\xbb\xbf" + widget()),
     "protobuf, a custom resource's key": (custom, secret()),
     "two of CBOR": (custom, as_cbor() + as_cbor()),
@@ -122,6 +126,8 @@ HOSTILE = {
     "open objects, not too deep": (b'{"kind":' * 600 + b"x,") * 250,
     "open lists": b'{"kind":' + b"[" * 1_000_000,
     "digits": b'{"kind":' + b"9" * 1_000_000,
+    "broken objects": b'{"x' * 300_000,
+    "a member and broken ones": b'{"a":{' * 200_000,
     "empty objects": b'{"kind":{}},' * 100_000,
 }
 
@@ -151,6 +157,10 @@ def test_where_it_would_take_longer_there_may_be_one(monkeypatch: pytest.MonkeyP
     assert not holds_whole(nested, builtin_refuses, builtin_refuses)
     monkeypatch.setattr(whole_inside, "_MOST_PARSED", 1)
     assert holds_whole(nested, builtin_refuses, builtin_refuses)
+    monkeypatch.undo()
+    assert not holds_whole(b'{"x"' * 9, builtin_refuses, builtin_refuses)
+    monkeypatch.setattr(whole_inside, "_MOST_BROKEN", 8)
+    assert holds_whole(b'{"x"' * 9, builtin_refuses, builtin_refuses)
 
 
 @pytest.mark.parametrize(

@@ -491,7 +491,7 @@ class Examiner:
         elif isinstance(problem, DecodeError):
             decode_failure = self._looking.describe(problem, reader)
         if data is not None and (decode_failure is not None or (decoded is not None and decoded.empty)):
-            shape = self._looking.shape(reader, data, plain, heal=decode_failure is not None)
+            shape = self._looking.shape(reader, data, plain, decode_failure)
         empty = decoded is not None and decoded.empty
         peek = None
         if known and (failure is not None or decode_failure is not None or empty):

@@ -27,7 +27,7 @@ from etcdfix.storagekey import (
     under_other_prefixes,
 )
 from etcdfix.verdicts.examination import KeyName
-from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
+from etcdfix.verdicts.observation import GARBLED, DecodeFailure, DecodeFailureKind, PlaintextShape
 from etcdfix.verdicts.plaintext import (
     describe_failure,
     is_in_order,
@@ -77,7 +77,7 @@ class Looking:
         )
 
     def shape(
-        self, reader: ResourceReader, data: bytes, plain: Plaintext | None, *, heal: bool
+        self, reader: ResourceReader, data: bytes, plain: Plaintext | None, failure: DecodeFailure | None
     ) -> PlaintextShape:
         """Measure a plaintext that does not become an object.
 
@@ -85,15 +85,18 @@ class Looking:
             reader: How the resource is read.
             data: The plaintext.
             plain: How it was opened; None for a value that its providers refuse since it is not encrypted.
-            heal: It does not decode; else it does, and nothing comes out.
+            failure: Why it does not decode; None where it does, and nothing comes out.
         """
         blocks: tuple[bytes, ...] = ()
-        if plain is not None and plain.transformer != "identity" and not plain.authenticated:
+        garbled = failure is not None and failure.kind in GARBLED
+        if garbled and plain is not None and plain.transformer != "identity" and not plain.authenticated:
             kind = reader.directory.kind
             blocks = first_blocks(
                 self._custom(reader) or (pair for pair in stored_kinds() if pair[1] == kind)
             )
-        return shape_of(data, reader.decode, self._decoder.parses, heal=heal, first_blocks=blocks)
+        return shape_of(
+            data, reader.decode, self._decoder.parses, heal=failure is not None, first_blocks=blocks
+        )
 
     def in_the_clear(
         self, reader: ResourceReader, data: bytes

@@ -140,6 +140,7 @@ _MAYBE_BESIDE_A_WHOLE_ONE: Final = frozenset(
 # What a look past the tag showed, or an encoding that an envelope names: a newer release may read it.
 _MAYBE_READ_BY_NEWER: Final = MAYBE_NEWER | {
     Cause.CIPHERTEXT_DAMAGED,
+    Cause.EMPTY_OBJECT,
     Cause.IV_DAMAGED,
     Cause.PROTOBUF_DAMAGED,
     Cause.VALUE_TRUNCATED,

@@ -25,6 +25,7 @@ from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.damage import Damage, Ruling, is_right_key, other_key, peek_evidence, rule_on
 from etcdfix.verdicts.kms import envelope_ruling, undetermined_cause, undetermined_message
 from etcdfix.verdicts.observation import (
+    GARBLED,
     TELLING,
     Covered,
     DecodeFailure,
@@ -297,9 +298,12 @@ def _ruling(seen: Observation, failure: TransformFailure) -> Ruling:
 def _tells_more(peek: Peek, behind_plugin: Ruling) -> bool:
     """Say whether a look under the right key shows more than an envelope that is broken or unknown.
 
-    One that a newer server may accept is no damage because the object below it is whole.
+    One that a newer server may accept is no damage, whatever a fitting tag covers: no disk changed that.
     """
-    return behind_plugin.cause is not Cause.UNKNOWN_ENVELOPE or (peek.look is not None and peek.look.breaks)
+    if behind_plugin.cause is not Cause.UNKNOWN_ENVELOPE:
+        return True
+    fits = peek.opens or peek.undone is not None
+    return peek.look is not None and peek.look.breaks and not fits
 
 
 def _refused_plaintext(seen: Observation) -> Ruling:
@@ -402,11 +406,13 @@ def _damage_of(cause: Cause) -> Damage:
 def _maybe_newer(seen: Observation, cause: Cause) -> bool:
     """Say whether a cluster that is newer than this tool, or than the release that was named, may read the value."""
     shape = seen.shape
+    if shape is not None and cause is Cause.EMPTY_OBJECT:
+        return shape.names_encoding
     if shape is not None and seen.decode_failure is not None:
         if cause is Cause.PROTOBUF_DAMAGED:
             return shape.names_encoding
         if cause is Cause.IV_DAMAGED:
-            return shape.heals_magic
+            return not shape.starts_json and shape.magic_bits_off > 0  # another header looks the same
         if cause is Cause.CIPHERTEXT_DAMAGED and _is_unknown_encoding(seen.decode_failure, shape):
             return True  # noise to us, and its padding fits
     if cause in {Cause.CIPHERTEXT_DAMAGED, Cause.VALUE_TRUNCATED}:  # as for a CBOR value whose tag fits
@@ -494,10 +500,6 @@ def _who_knows(seen: Observation, failure: DecodeFailure) -> str:
     return f"which neither {seen.assumed_release} nor any other known release has"
 
 
-# Of a kind or version that is not known, a newer release may be the one that has it.
-_GARBLED = frozenset({DecodeFailureKind.PROTOBUF, DecodeFailureKind.JSON, DecodeFailureKind.UNKNOWN_ENCODING})
-
-
 def _shape_cause(
     seen: Observation, failure: DecodeFailure, shape: PlaintextShape
 ) -> tuple[Cause, Confidence, str] | None:
@@ -523,7 +525,7 @@ def _shape_cause(
             certain,
             f"a whole object of {shape.whole_at} bytes, and {extra} bytes after it",
         )
-    if shape.heals_first_block and failure.kind in _GARBLED:
+    if shape.heals_first_block and failure.kind in GARBLED:
         message = "only the first cipher block is garbled, which is what a damaged initialisation vector does"
         if shape.heals_magic:
             return Cause.IV_DAMAGED, Confidence.POSSIBLE, f"{message}; a magic that is newer looks the same"
@@ -539,7 +541,7 @@ def _shape_cause(
             return Cause.MAGIC_DAMAGED, likely, "ends like a protobuf object, but does not start like one"
         if shape.magic_bits_off <= _MAGIC_BITS:
             return Cause.MAGIC_DAMAGED, Confidence.POSSIBLE, "starts almost like a protobuf object"
-    cut = failure.kind is DecodeFailureKind.PROTOBUF and not shape.ends_envelope
+    cut = failure.kind is DecodeFailureKind.PROTOBUF and not (shape.ends_envelope or shape.names_encoding)
     if cut and failure.message in {"unexpected EOF", "empty body"}:
         return (
             Cause.VALUE_TRUNCATED,
@@ -616,6 +618,7 @@ def _judge_empty(seen: Observation) -> Verdict:
         ServerBehaviour.NOT_ASKED if allocator else ServerBehaviour.SERVES_EMPTY,
         ruling.message,
         damage=ruling.damage,
+        maybe_newer=_maybe_newer(seen, ruling.cause),
         holds_whole=_holds_whole(seen),
         fitting_key=other_key(seen.peek),
         not_asked=seen.peek.not_asked if seen.peek is not None else "",

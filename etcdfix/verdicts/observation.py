@@ -34,6 +34,12 @@ class DecodeFailureKind(StrEnum):
     CONVERSION = "conversion"
 
 
+GARBLED: Final = frozenset(
+    {DecodeFailureKind.PROTOBUF, DecodeFailureKind.JSON, DecodeFailureKind.UNKNOWN_ENCODING}
+)
+"""So fails what is garbled. Of a kind or version that is not known, a newer release may be the one that has it."""
+
+
 class DecodeFailure(msgspec.Struct, frozen=True):
     """Plaintext that did not become an object.
 
@@ -64,8 +70,7 @@ class PlaintextShape(msgspec.Struct, frozen=True):
     Attributes:
         size: Bytes.
         zeroed: Nothing but zero bytes.
-        starts_known: Begins as protobuf, JSON or CBOR does.
-        starts_json: Begins as JSON does, or with one bit of that flipped.
+        starts_json: Begins as a JSON object does.
         starts_encrypted: Begins with ``k8s:enc:``.
         magic_bits_off: Bits in which the first four bytes differ from the protobuf magic.
         ends_envelope: Ends as an intact protobuf envelope ends.
@@ -75,12 +80,11 @@ class PlaintextShape(msgspec.Struct, frozen=True):
         whole_at: Decodes once everything from this byte on is left out; 0 where that does not help.
         holds_whole: A whole object may be found in it, whatever surrounds it; not looked for where no tag or padding
             fits.
-        names_encoding: It is a protobuf envelope that names an encoding or type of its contents.
+        names_encoding: It is a protobuf envelope that names an encoding or type of its contents, or has further fields.
     """
 
     size: int
     zeroed: bool
-    starts_known: bool
     starts_json: bool
     starts_encrypted: bool
     magic_bits_off: int

@@ -21,6 +21,7 @@ from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, Plain
 from etcdfix.verdicts.whole_inside import (
     CBOR_TAG,
     ENVELOPE_END,
+    JSON_STARTS,
     PROTOBUF_MAGIC,
     holds_whole,
     names_encoding,
@@ -35,8 +36,8 @@ _STARTS_TEXT = re.compile(rb"\s*(?:---\s*)?(?:\{|apiVersion|kind|metadata)")
 LONGEST_MESSAGE = 4096
 LONGEST_NAME = 253
 CIPHER_BLOCK = 16
-# As an API server writes JSON; a flipped bit of it is no other encoding.
-_JSON_OBJECT = b'{"'
+# Text in another encoding, YAML and JSON with comments also begin with a bracket, or a bit away from that.
+_JSON_OBJECT = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*(?:["}]|\Z)')
 
 
 def describe_failure(problem: DecodeError, *, known_since: str = "") -> DecodeFailure:
@@ -273,12 +274,11 @@ def shape_of(
     """
     undone = {kind: other for kind, other in _undone(data) if heal and _decodes(other, decode)}
     begins_anew = heal and _heals_first_block(data, decode, tuple(first_blocks))
-    inside = parse is not None and (bool(undone) or (not begins_anew and holds_whole(data, decode, parse)))
+    inside = parse is not None and (bool(undone) or holds_whole(data, decode, parse))
     return PlaintextShape(
         size=len(data),
         zeroed=bool(data) and not data.strip(b"\x00"),
-        starts_known=data.startswith((PROTOBUF_MAGIC, CBOR_TAG)) or data.lstrip().startswith(b"{"),
-        starts_json=data.lstrip().startswith(b"{") or bits_off(data, _JSON_OBJECT) == 1,
+        starts_json=_JSON_OBJECT.match(data) is not None,
         starts_encrypted=data.startswith(_ENCRYPTED),
         magic_bits_off=bits_off(data, PROTOBUF_MAGIC),
         ends_envelope=data.endswith(ENVELOPE_END),
@@ -338,6 +338,7 @@ def _may_hold_another(rest: bytes, whole: bytes) -> bool:
     return rest != whole and (
         any(start in rest for start in (PROTOBUF_MAGIC, CBOR_TAG, _ENCRYPTED))
         or _STARTS_TEXT.match(rest) is not None
+        or JSON_STARTS.search(rest) is not None
     )
 
 

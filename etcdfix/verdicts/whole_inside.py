@@ -28,6 +28,12 @@ CBOR_TAG: Final = b"\xd9\xd9\xf7"
 # An intact envelope ends with contentEncoding and contentType, both present and empty.
 ENVELOPE_END: Final = b"\x1a\x00\x22\x00"
 
+_FIELDS: Final = (0x0A, 0x12, 0x1A, 0x22)
+"""Tags of an envelope: its type, the object, and encoding and type of its contents."""
+_LEAST_TAG: Final = 8
+_SIZES: Final = {0: 0, 1: 8, 2: 0, 5: 4}
+"""Of a field, by the last three bits of its tag; 0 where a number follows."""
+
 Decode = Callable[[bytes], DecodedObject]
 
 _SEALED: Final = re.compile(rb"k8s:enc:(?:aescbc|aesgcm|secretbox|kms):v[0-9]+:")
@@ -36,15 +42,17 @@ _CR_LF, _LF = b"\r\n", b"\n"
 _TYPE: Final = re.compile(
     rb"\x0a.\x0a.(?:[a-z0-9.-]{1,100}/)?v[0-9][a-z0-9]{0,20}\x12.[A-Z][A-Za-z]{1,100}\x12", re.DOTALL
 )
-_JSON_STARTS: Final = re.compile(rb'\{\s*"(?:apiVersion|kind|metadata)"')
+JSON_STARTS: Final = re.compile(rb'\{[ \t\r\n]*"')
 _SPACE: Final = b" \t\r\n"
 _MEMBERS: Final = ("apiVersion", "kind")
 # Numbers are not looked at; one of many digits would take long.
 _scan = json.JSONDecoder(strict=False, parse_int=len, parse_float=len).raw_decode
 _MOST_STARTS: Final = 64
 """So many starts of one encoding are tried; no object has more of them in it by chance."""
-_MOST_PARSED: Final = 8
-"""JSON is parsed so many times over, objects inside each other."""
+_MOST_PARSED: Final = 16
+"""JSON is parsed so many times over, broken objects inside each other."""
+_MOST_BROKEN: Final = 1_000
+"""So many starts of JSON may lead to none; a damaged object has one for each object around the damage."""
 
 
 def holds_whole(data: bytes, decode: Decode, parse: Decode) -> bool:
@@ -135,18 +143,37 @@ def _json(data: bytes) -> Iterator[bytes | None]:
     if first < 0:
         return
     text = data.decode("latin-1")  # one character a byte
-    starts = [first, *(match.start() for match in _JSON_STARTS.finditer(data) if match.start() > first)]
-    parsed = 0
+    starts = [first, *(match.start() for match in JSON_STARTS.finditer(data) if match.start() > first)]
+    parsed = broken = behind = 0
     for start in starts:
+        if start < behind:
+            continue  # a part of what was parsed
         value, end = _parsed(text, start)
-        parsed += end - start
-        if value is None or parsed > _MOST_PARSED * len(data):
-            yield None
-            return
-        begins = not data[:start].strip(_SPACE)
+        if not isinstance(value, dict):
+            parsed, broken = parsed + end - start, broken + 1
+            if value is None or parsed > _MOST_PARSED * len(data) or broken > _MOST_BROKEN:
+                yield None
+                return
+            continue
+        behind = end
+        begins = start == first and not data[:start].strip(_SPACE)
         alone = begins and not data[end:].strip(_SPACE)
         if _states_kind(value) and not alone and (begins or _has_uid(value)):
             yield data[start:end]
+        if any(_states_kind(part) and _has_uid(part) for part in _parts(value)):
+            yield None
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield all that is inside of what was parsed, and not the whole."""
+    left = [value]
+    while left:
+        within = left.pop()
+        inside = within.values() if isinstance(within, dict) else within
+        for part in inside:
+            if isinstance(part, dict | list):
+                yield part
+                left.append(part)
 
 
 def _parsed(text: str, start: int) -> tuple[Any, int]:
@@ -184,12 +211,27 @@ def whole_start(data: bytes) -> int:
 
 
 def names_encoding(data: bytes) -> bool:
-    """Say whether a protobuf object names an encoding or a type of its contents: no known API server does."""
-    return (
-        data.startswith(PROTOBUF_MAGIC)
-        and fields_end(data, len(PROTOBUF_MAGIC)) == len(data)
-        and not data.endswith(ENVELOPE_END)
-    )
+    """Say whether a protobuf envelope names an encoding or a type of its contents, or has a field beside the four.
+
+    No known API server writes that. Only where its lengths lead to its end exactly, it says anything.
+    """
+    if not data.startswith(PROTOBUF_MAGIC):
+        return False
+    offset, unknown = len(PROTOBUF_MAGIC), False
+    try:
+        while offset < len(data):
+            tag, offset = read_varint(data, offset)
+            size = _SIZES.get(tag & 7)
+            if size is None or tag < _LEAST_TAG:
+                return False
+            if size == 0:
+                number, offset = read_varint(data, offset)
+                size = number if tag & 7 else 0
+            unknown = unknown or tag not in _FIELDS or (tag in _FIELDS[2:] and size > 0)
+            offset += size
+    except ValueError:
+        return False
+    return unknown and offset == len(data)
 
 
 def fields_end(data: bytes, start: int) -> int:
@@ -205,7 +247,7 @@ def fields_end(data: bytes, start: int) -> int:
         ``apimachinery/pkg/runtime/generated.pb.go``, ``Unknown``: after the magic the fields 1 to 4, in order.
     """
     offset = start
-    for tag in b"\x0a\x12\x1a\x22":
+    for tag in _FIELDS:
         if offset == len(data):
             return offset + 1
         if data[offset] != tag:

@@ -222,9 +222,12 @@ def test_no_flipped_bit_under_aescbc_is_called_a_wrong_key(key: str, block: int)
         assert (AcceptRisk.ONLY_COPY in risks_of(found)) == magic
         if verdict.outcome is Outcome.DECODE_FAILURE:
             assert deletability_of(found) is Deletability.DELETABLE
-            assert (AcceptRisk.NEWER_THAN_KNOWN in risks_of(found)) == (
-                magic or verdict.cause is Cause.KIND_NOT_REGISTERED
-            )
+            # Another header looks like a first block that begins as nothing that is known; one word lets it go.
+            another_start = verdict.cause is Cause.IV_DAMAGED and (block == 1 or bit < 16)
+            newer = magic or another_start or verdict.cause is Cause.KIND_NOT_REGISTERED
+            # Where a tag is hit, nothing comes out but a field that nobody knows.
+            if verdict.cause is not Cause.EMPTY_OBJECT:
+                assert (AcceptRisk.NEWER_THAN_KNOWN in risks_of(found)) == newer
 
 
 def test_under_aescbc_a_version_that_nobody_knows_may_be_newer_however_near_it_is_to_a_known_one() -> None:

@@ -341,6 +341,11 @@ NEWER = PLAIN.replace(b"never-to-be-shown", b"the-newer-content")
         aesgcm(NEWER, KEY),
         json_object("v1", "Secret", "web", "shop"),
         b"\n---\napiVersion: v1\nkind: Secret\n",
+        *(
+            between + json_object("v1", "Secret", "web", "shop")
+            for between in (b"\0", b",", b"]}", b"\xef\xbb\xbf")
+        ),
+        b'web"}}\n{ "data":{},' + json_object("v1", "Secret", "web", "shop")[1:],
     ],
 )
 @pytest.mark.parametrize("config", [None, configuration(IDENTITY)])

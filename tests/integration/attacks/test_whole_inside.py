@@ -9,9 +9,10 @@ import base64
 import gzip
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -54,14 +55,26 @@ ANY: dict[str, Shape] = {
     "gzip": lambda value: gzip.compress(value, mtime=0),
     "base64, a zero behind": lambda value: base64.b64encode(value) + b"\0",
 }
+_TYPED: Final = b"k8s\x00\x0a\x0c\x0a\x02v1\x12\x06Secret"
 PROTOBUF: dict[str, Shape] = {
     "another magic": lambda value: b"k8s\x01" + value[4:],
     "another magic of 8 bytes": lambda value: b"K8SPROTO" + value[4:],
     "CR LF": lambda value: value.replace(b"\n", b"\r\n"),
+    "another magic and version": lambda value: b"k8s\x01\n\x0c\n\x02v2\x12\x06Secr" + value[16:],
+    "another first block": lambda value: b"K9T\x02" + bytes(11) + b"\x01" + value[16:],
+    "contents in snappy": lambda _: _TYPED + b"\x12\x05\x12\x7fabc" + b"\x1a\x06snappy",
+    "contents in a field that nobody knows": lambda _: _TYPED + b"\x2a\x04blob",
+    "contents in zstd, in a field that nobody knows": lambda _: _TYPED + b"\x1a\x04zstd\x22\x00\x2a\x04blob",
 }
 JSON: dict[str, Shape] = {
     "a line feed and two documents": lambda value: value + b"\n" + value,
     "an array": lambda value: b"[" + value + b"]",
+    "an array of strings": lambda value: json.dumps([value.decode()]).encode(),
+    "UTF-16": lambda value: value.decode().encode("utf-16-le"),
+    "single quotes": lambda value: value.replace(b'"', b"'") + b"#",
+    "YAML with brackets": lambda value: re.sub(rb'"([a-zA-Z]+)":', rb"\1: ", value) + b" !",
+    "a comment": lambda value: b"{/* c */" + value[1:],
+    "gzip behind a bracket": lambda value: b"{\x00\x01\x02" + gzip.compress(value, mtime=0),
 }
 OBJECTS: Final = ("protobuf", "json", "custom resource")
 _AS_PROTOBUF: Shape = lambda _value: secret("w-0")  # noqa: E731 - as its neighbours
@@ -225,19 +238,21 @@ def test_eight_of_eight_in_one_unknown_encoding_stay(
 
 @pytest.fixture
 def annotated(registry: Attacked, plugin: KMSPlugin) -> Callable[..., bytes]:
-    """Write a KMS v2 value that opens, with other annotations than its neighbours."""
+    """Write a KMS v2 value whose tag fits, with other annotations or another source type than its neighbours."""
     ground = Ground(registry, "protobuf", KMS, plugin)
 
-    def put(name: str, annotations: dict[str, bytes]) -> bytes:
+    def put(
+        name: str, annotations: dict[str, bytes], *, source_type: int = 1, shape: Shape = lambda value: value
+    ) -> bytes:
         at = ground.key(name)
         assert ground.wrapped is not None
-        data = encoders.kms_v2_seeded_data(secret(name), ground.source, b"i" * 32, b"n" * 12, at)
+        data = encoders.kms_v2_seeded_data(shape(secret(name)), ground.source, b"i" * 32, b"n" * 12, at)
         body = encoders.kms_v2_body(
             data,
             key_id=ground.wrapped.key_id,
             dek_source=ground.wrapped.ciphertext,
             annotations={**ground.wrapped.annotations, **annotations},
-            source_type=1,
+            source_type=source_type,
         )
         registry.etcd.put(at, b"k8s:enc:kms:v2:prov:" + body)
         return at
@@ -261,6 +276,29 @@ def test_annotations_by_a_rule_that_is_not_ours(
     registry.refuses([at], *every_flag_but(AcceptRisk.NEWER_THAN_KNOWN), hint=hint)
     ran = registry.delete(at, "--accept-risk", AcceptRisk.NEWER_THAN_KNOWN.value, "--dry-run")
     assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize("what", ["another magic", "junk", "two states"])
+@pytest.mark.parametrize("envelope", [{"source_type": 2}, {"annotations": {"nodots": b"x"}}], ids=str)
+def test_what_is_unknown_below_an_unknown_envelope(
+    registry: Attacked, annotated: Callable[..., bytes], envelope: dict[str, Any], what: str
+) -> None:
+    """One goes with a word; of two no flag lets any go."""
+    shape = {"another magic": PROTOBUF["another magic"], "junk": lambda value: value + b"junk"}.get(
+        what, ANY["two states"]
+    )
+    envelope = {"annotations": {}} | envelope
+    annotated("before", {})
+    at = annotated("w-0", **envelope, shape=shape)
+    annotated("zz", {})
+    newer = AcceptRisk.NEWER_THAN_KNOWN
+    registry.refuses([at], hint=f"--accept-risk {newer}")
+    registry.refuses([at], *every_flag_but(newer), hint=f"--accept-risk {newer}")
+    ran = registry.delete(at, "--accept-risk", newer.value, "--dry-run")
+    assert ran.code == 0, ran.err
+    keys = [at, *(annotated(f"w-{number}", **envelope, shape=shape) for number in range(1, 8))]
+    for ran in registry.refuses(keys[:2], *EVERY_FLAG, hint="use an etcdfix that knows"):
+        assert json.loads(ran.out)["refusal"]["rule"] == "newer-than-known"
 
 
 REPAIRED: dict[str, Callable[[Ground, bytes], bytes]] = {

@@ -118,7 +118,6 @@ def shape(**changes: Any) -> PlaintextShape:
         "zeroed": False,
         "starts_encrypted": False,
         "magic_bits_off": 16,
-        "starts_known": False,
         "starts_json": False,
         "ends_envelope": False,
         "heals_magic": False,
@@ -495,7 +494,12 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     ),
     "damage in the first block under aescbc": (
         under_padding(DecodeFailureKind.PROTOBUF, failure={"offset": 9}, peek=right(CBC, wrong_bits=2),
-                      plaintext=shape(starts_known=True, ends_envelope=True, heals_first_block=True)),
+                      plaintext=shape(magic_bits_off=0, ends_envelope=True, heals_first_block=True)),
+        Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, PROVEN,
+    ),
+    "damage in the first block of JSON under aescbc": (
+        under_padding(DecodeFailureKind.JSON, plaintext=shape(starts_json=True, heals_first_block=True),
+                      peek=right(CBC)),
         Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "another start under aescbc, and nothing that shows what stood there": (
@@ -514,8 +518,20 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         undecoded(DecodeFailureKind.PROTOBUF, plaintext=shape(ends_envelope=True, names_encoding=True)),
         Outcome.DECODE_FAILURE, Cause.PROTOBUF_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
+    "contents in an encoding that the envelope names, and no end": (
+        undecoded(DecodeFailureKind.PROTOBUF, "unexpected EOF", plaintext=shape(names_encoding=True)),
+        Outcome.DECODE_FAILURE, Cause.PROTOBUF_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+    ),
+    "nothing comes out, and the envelope names an encoding": (
+        seen(decoded=decoded(empty=True), shape=shape(names_encoding=True)),
+        Outcome.DECODE_FAILURE, Cause.EMPTY_OBJECT, CERTAIN, ServerBehaviour.SERVES_EMPTY, PROVEN,
+    ),
+    "nothing comes out of plaintext that is refused, and the envelope names an encoding": (
+        seen(transform_failure=failed(), decoded=decoded(empty=True), shape=shape(names_encoding=True)),
+        Outcome.DECRYPT_FAILURE, Cause.EMPTY_OBJECT, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+    ),
     "kind garbled under aescbc": (
-        under_padding(DecodeFailureKind.NOT_REGISTERED, plaintext=shape(starts_known=True, starts_json=True),
+        under_padding(DecodeFailureKind.NOT_REGISTERED, plaintext=shape(starts_json=True),
                       peek=right(CBC, wrong_bits=1), assumed_release="1.36"),
         Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
@@ -528,12 +544,12 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.DECODE_FAILURE, Cause.UNKNOWN_ENCODING, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "damage that no place is known of under aescbc": (
-        under_padding(DecodeFailureKind.JSON, plaintext=shape(starts_known=True, starts_json=True),
+        under_padding(DecodeFailureKind.JSON, plaintext=shape(starts_json=True),
                       peek=right(CBC, wrong_bits=1)),
         Outcome.DECODE_FAILURE, Cause.JSON_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "damage further on under aescbc": (
-        under_padding(DecodeFailureKind.PROTOBUF, plaintext=shape(starts_known=True, ends_envelope=True),
+        under_padding(DecodeFailureKind.PROTOBUF, plaintext=shape(ends_envelope=True),
                       failure={"offset": 90}, peek=right(CBC)),
         Outcome.DECODE_FAILURE, Cause.PROTOBUF_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
@@ -928,9 +944,16 @@ def test_a_newer_cluster_may_read_what_looks_new() -> None:
         "another start under aescbc, and nothing that shows what stood there",
         "another magic under aescbc, before a whole object",
         "JSON that begins otherwise",
+        # Another header may be.
+        "iv",
+        "first block noise under aescbc, the end of a JSON object whole",
         "contents in an encoding that the envelope names",
+        "contents in an encoding that the envelope names, and no end",
+        "nothing comes out, and the envelope names an encoding",
+        "nothing comes out of plaintext that is refused, and the envelope names an encoding",
         "noise at both ends under aescbc",
         "noise under aescbc, values around it open",
+        "noise under aescbc, the newest value and the only one",
         "magic nearly right",
         "magic lost, end whole",
         "k8s:enc: too far off",
@@ -957,7 +980,7 @@ def test_plaintext_that_is_refused_may_be_newer_too(plaintext: PlaintextShape) -
 
 
 def test_what_holds_a_whole_object_is_not_proven_damaged() -> None:
-    whole = shape(starts_known=True, starts_json=True, holds_whole=True)
+    whole = shape(starts_json=True, holds_whole=True)
     for observation in (
         undecoded(DecodeFailureKind.JSON, plaintext=whole),
         refused(DecodeFailureKind.JSON, plaintext=whole),
@@ -1031,6 +1054,7 @@ def test_a_key_is_proven_by_a_look_or_a_tag() -> None:
         "nothing known below an intact envelope",
         "iv",
         "damage in the first block under aescbc",
+        "damage in the first block of JSON under aescbc",
         "another start under aescbc, and nothing that shows what stood there",
         "another magic under aescbc, before a whole object",
         "kind garbled under aescbc",
@@ -1174,6 +1198,20 @@ def test_a_whole_object_under_a_right_key_makes_no_envelope_known() -> None:
     opens = right("kms/v2/prov", look=whole, undone=Found(Undone.DATA_KEY, "the data key of another value"))
     verdict = judge(behind_plugin("kms-envelope-unknown", peek=opens))
     assert (verdict.cause, verdict.maybe_newer, verdict.key_proven) == (Cause.UNKNOWN_ENVELOPE, True, True)
+
+
+@pytest.mark.parametrize(
+    "fits",
+    [
+        {"opens": True},
+        {"undone": Found(Undone.SOURCE_TYPE, "a seed")},
+        {"undone": Found(Undone.DATA_KEY, "k")},
+    ],
+)
+def test_what_breaks_below_a_fitting_tag_makes_no_envelope_known(fits: dict[str, Any]) -> None:
+    opens = right("kms/v2/prov", look=BROKEN, **fits)
+    verdict = judge(behind_plugin("kms-envelope-unknown", same_key=3, any_key=3, peek=opens))
+    assert (verdict.cause, verdict.maybe_newer, verdict.is_damage) == (Cause.UNKNOWN_ENVELOPE, True, False)
 
 
 def test_a_key_that_is_right_tells_more_than_an_envelope_that_nobody_accepts() -> None:

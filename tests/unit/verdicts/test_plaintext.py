@@ -88,19 +88,29 @@ def test_kinds_that_are_not_known_keep_their_facts(reason: str) -> None:
 @pytest.mark.parametrize(
     ("data", "facts"),
     [
-        (b"", {"size": 0, "zeroed": False, "starts_known": False}),
-        (b" \n\t ", {"size": 4, "zeroed": False, "starts_known": False}),
+        (b"", {"size": 0, "zeroed": False}),
+        (b" \n\t ", {"size": 4, "zeroed": False}),
         (b"\x00" * 64, {"size": 64, "zeroed": True}),
         (b"\x00" * 63 + b"\x01", {"zeroed": False}),
         (b"k8s:enc:aescbc:v1:key1:xyz", {"starts_encrypted": True}),
         (b"x k8s:enc:", {"starts_encrypted": False}),
-        (PROTOBUF_MAGIC + b"..." + WHOLE, {"magic_bits_off": 0, "ends_envelope": True, "starts_known": True}),
-        (b"k8s\x01" + b"...", {"magic_bits_off": 1, "ends_envelope": False, "starts_known": False}),
+        (PROTOBUF_MAGIC + b"..." + WHOLE, {"magic_bits_off": 0, "ends_envelope": True}),
+        (b"k8s\x01" + b"...", {"magic_bits_off": 1, "ends_envelope": False}),
         (b"\x94\xc7\x8c\xff" + b"...", {"magic_bits_off": 32}),
-        (b' {"kind":"Pod"}\n', {"starts_json": True, "ends_envelope": False, "starts_known": True}),
-        (b'z"kind":"Pod"', {"starts_json": True, "starts_known": False}),
+        (b' {"kind":"Pod"}\n', {"starts_json": True, "ends_envelope": False}),
+        (b'{\r\n\t "kind":"Pod"}', {"starts_json": True}),
+        (b"{ }", {"starts_json": True}),
+        (b"{", {"starts_json": True}),
         (b"[1]", {"starts_json": False}),
-        (b"\xd9\xd9\xf7\xa0", {"starts_known": True}),
+        # A bit away, and what begins with a bracket all the same.
+        (b'z"kind":"Pod"', {"starts_json": False}),
+        (b'["kind"]', {"starts_json": False}),
+        ('{"kind":"Pod"}'.encode("utf-16-le"), {"starts_json": False}),
+        (b"{kind: Pod}", {"starts_json": False}),
+        (b"{'kind': 'Pod'}", {"starts_json": False}),
+        (b'{/* a Pod */"kind":"Pod"}', {"starts_json": False}),
+        (b"{\x00\x00\x01\x1f\x8b", {"starts_json": False}),
+        (b'\x0c{"kind":"Pod"}', {"starts_json": False}),
         (b"k8s", {"magic_bits_off": 8}),
         (b"k", {"magic_bits_off": 24}),
     ],
@@ -280,11 +290,15 @@ def test_no_bit_of_a_large_value_is_tried() -> None:
     assert len(asked) < 10
 
 
-def test_an_object_that_reads_again_once_its_first_block_is_there_holds_no_other() -> None:
-    """What was last applied is a part of it; but a magic that is newer may stand before all of it."""
-    decode, _ = decoder_of(ENVELOPE)
-    for start, holds in ((b"\x91" * 16, False), (b"k8s\x01" + ENVELOPE[4:16], True)):
-        found = shape_of(start + ENVELOPE[16:], decode, decode, heal=True, first_blocks=(BLOCK,))
+def test_a_garbled_first_block_hides_no_whole_object() -> None:
+    sealed = PROTOBUF_MAGIC + b"\x0a\x02hi\x12\x24" + b"." * 13 + b"k8s:enc:aescbc:v1:key1:" + WHOLE
+    for start, whole, holds in (
+        (b"\x91" * 16, ENVELOPE, False),
+        (b"k8s\x01" + ENVELOPE[4:16], ENVELOPE, True),
+        (b"\x91" * 16, sealed, True),
+    ):
+        decode, _ = decoder_of(whole)
+        found = shape_of(start + whole[16:], decode, decode, heal=True, first_blocks=(whole[:16],))
         assert (found.heals_first_block, found.holds_whole) == (True, holds)
 
 

@@ -68,7 +68,7 @@ def of_decoding(shape: PlaintextShape | None = None, **changes: Any) -> set[Caus
 
 def shape(**changes: Any) -> PlaintextShape:
     fields: dict[str, Any] = {
-        "size": 9, "zeroed": False, "starts_known": True, "starts_encrypted": False, "magic_bits_off": 0,
+        "size": 9, "zeroed": False, "starts_encrypted": False, "magic_bits_off": 0,
         "ends_envelope": True, "starts_json": False, "heals_magic": False, "heals_as_text": False,
     }  # fmt: skip
     return PlaintextShape(**(fields | changes))

@@ -44,6 +44,7 @@ def as_cbor(**more: object) -> bytes:
 
 
 JSON_SECRET = json_object("v1", "Secret", "web")
+DATA_FIRST = b'{"data":{},' + JSON_SECRET.lstrip()[1:]
 WHOLE: dict[str, tuple[Callable[[bytes], DecodedObject], bytes]] = {
     "behind a cut one": (builtin, CUT + secret()),
     "behind zeroes": (builtin, bytes(1000) + secret()),
@@ -59,6 +60,9 @@ WHOLE: dict[str, tuple[Callable[[bytes], DecodedObject], bytes]] = {
     "JSON, zeroes behind": (custom, widget() + bytes(7)),
     "JSON without a uid, what is left of another": (custom, widget().replace(UID, b"") + b'}}"x"}'),
     "JSON and a form feed": (custom, widget() + b"\x0c"),
+    "JSON that begins with its data, behind a cut one": (builtin, CUT + DATA_FIRST),
+    "JSON that begins with its data, behind cut JSON": (custom, widget()[:-9] + DATA_FIRST),
+    "JSON that begins with its data, inside of JSON": (custom, b'{"all":[{"a":' + DATA_FIRST + b"}]}\0"),
     "JSON behind a mark": (custom, b"\xef\xbb\xbf" + widget()),
     "protobuf, a custom resource's key": (custom, secret()),
     "two of CBOR": (custom, as_cbor() + as_cbor()),
@@ -122,6 +126,8 @@ HOSTILE = {
     "open objects, not too deep": (b'{"kind":' * 600 + b"x,") * 250,
     "open lists": b'{"kind":' + b"[" * 1_000_000,
     "digits": b'{"kind":' + b"9" * 1_000_000,
+    "broken objects": b'{"x' * 300_000,
+    "a member and broken ones": b'{"a":{' * 200_000,
     "empty objects": b'{"kind":{}},' * 100_000,
 }
 
@@ -151,6 +157,10 @@ def test_where_it_would_take_longer_there_may_be_one(monkeypatch: pytest.MonkeyP
     assert not holds_whole(nested, builtin_refuses, builtin_refuses)
     monkeypatch.setattr(whole_inside, "_MOST_PARSED", 1)
     assert holds_whole(nested, builtin_refuses, builtin_refuses)
+    monkeypatch.undo()
+    assert not holds_whole(b'{"x"' * 9, builtin_refuses, builtin_refuses)
+    monkeypatch.setattr(whole_inside, "_MOST_BROKEN", 8)
+    assert holds_whole(b'{"x"' * 9, builtin_refuses, builtin_refuses)
 
 
 @pytest.mark.parametrize(
@@ -174,5 +184,25 @@ def test_an_encoding_that_an_envelope_names() -> None:
     assert not names_encoding(secret())
     assert names_encoding(secret()[:-4] + b"\x1a\x04zstd\x22\x00")
     assert names_encoding(secret()[:-2] + b"\x22\x10application/json")
-    for damaged in (secret()[:-3] + b"\x02\x22\x00", secret()[:-4], widget(), secret() + b"x"):
+    typed = PROTOBUF_MAGIC + b"\x0a\x0c\x0a\x02v1\x12\x06Secret"
+    assert names_encoding(typed + b"\x1a\x04zstd\x22\x00")
+    for further in (
+        b"\x2a\x04blob",
+        b"\x28\x07",
+        b"\x29" + bytes(8),
+        b"\x2d" + bytes(4),
+        b"\xa2\x06\x04blob",
+    ):
+        for start in (typed, typed + b"\x1a\x04zstd\x22\x00", secret()):
+            assert names_encoding(start + further)
+            assert not names_encoding(start + further[:-1])
+    for damaged in (
+        typed,
+        secret()[:-4],
+        widget(),
+        secret() + b"x",
+        secret() + bytes(4),
+        secret() + b"\x2b\x2c",
+        secret()[:-4] + bytes(4),
+    ):
         assert not names_encoding(damaged)

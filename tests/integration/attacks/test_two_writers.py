@@ -8,7 +8,17 @@ import pytest
 
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.verdicts.deletability import AcceptRisk
-from tests.support.attacks import EVERY_FLAG, LOCAL, TRUE, WRONG, Attacked, every_flag_but, seal, secret
+from tests.support.attacks import (
+    EVERY_FLAG,
+    LOCAL,
+    TRUE,
+    WRONG,
+    Attacked,
+    declared,
+    every_flag_but,
+    seal,
+    secret,
+)
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.objects import KUBE_SYSTEM_UID
 
@@ -78,7 +88,11 @@ def test_two_that_write_in_turns(registry: Attacked, kind: str) -> None:
         registry.keyed(kind, own)
         registry.refuses(
             written[other], *EVERY_FLAG,
-            says=["can cure this (wrong-key: ", "two API servers seem to write"], hint="fix the configuration",
+            says=["can cure this (wrong-key: ", "two API servers seem to write"], hint="etcdfix encryption diff",
+        )  # fmt: skip
+        registry.refuses(
+            written[other], *EVERY_FLAG, *declared(f"{kind}/v1/key1"),
+            says=["does not name a key", "that could be lost"], hint="etcdfix encryption diff",
         )  # fmt: skip
 
 

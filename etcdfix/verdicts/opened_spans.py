@@ -174,7 +174,7 @@ class OpenedSpans:
         return taken
 
     def hold(self, opened: Mapping[tuple[KeyName, str], Sequence[int]]) -> None:
-        """Let encryption keys have opened what is said here, and nothing else; what does not open stays as it was noted.
+        """Let encryption keys have opened what is said here, and nothing else; what does not open stays as noted.
 
         Args:
             opened: By key and resource: mod revisions, in order.

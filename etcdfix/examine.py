@@ -56,7 +56,7 @@ from etcdfix.storagekey import StorageCodec, StorageLayout
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage, is_right_key
-from etcdfix.verdicts.deletability import FAILED
+from etcdfix.verdicts.deletability import FAILED, rests_on_others
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.judge import Verdict, judge
 from etcdfix.verdicts.observation import Neighbours, Observation, OwnKey
@@ -665,8 +665,8 @@ class Examiner:
 
 def _may_be_shown_by_itself(verdict: Verdict) -> bool:
     """Say whether an earlier revision that opens would say more of a value under the right key than others do."""
-    rests_on_others = verdict.damage is Damage.LIKELY and verdict.key_proven and not verdict.shown_by_itself
-    return verdict.cause is Cause.ASSOCIATED_DATA_UNKNOWN or rests_on_others
+    under_its_key = verdict.key_proven and rests_on_others(verdict)
+    return verdict.cause is Cause.ASSOCIATED_DATA_UNKNOWN or under_its_key
 
 
 def _is_whole_but_unfitting(peek: Peek) -> bool:

@@ -452,8 +452,11 @@ class Examining:
 
     def worth_a_look(self, pages: Iterable[Page]) -> Iterator[Page]:
         """Yield pages without the values of KMS providers that decide about none that waits: no plugin is asked."""
+        # What the look over these pages finds may not decide about them: how far ahead they are read is another in
+        # every run.
+        all_of_them = self._plugins is None or bool(self._misspelt)
         for page in pages:
-            if self._plugins is None or self._misspelt:
+            if all_of_them:
                 yield page
                 continue
             values = [

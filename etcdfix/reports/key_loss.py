@@ -236,7 +236,7 @@ class KeyLosses:
                 f"The command is that of the first; etcdfix explain KEY has another. {members.first_kept.note}",
             )
             yield Way(kept, WayKind.SAVE)
-        for way in from_memory(["--from-report", _REPORT], again, lost=True):
+        for way in from_memory(["--from-report", _REPORT], again, lost=not members.two_writers):
             note = f"{way.remedy.note} {_REPORT} is a scan of everything, saved with -o json --output-file."
             yield way._replace(remedy=msgspec.structs.replace(way.remedy, note=note))
         yield other_copies(again.copies_of_report(_REPORT, *again.other_places), many=True)

@@ -296,7 +296,7 @@ class TransformerSummary(msgspec.Struct):
     A key's name is local to its rule: one name in two rules gives two entries. ``resources`` are those of the rule,
     empty for none. ``key_fingerprint`` is null under KMS, unencrypted, and where no key of that name is configured.
     ``failures`` do not open or do not decode; of ``damaged`` it is proven that the value is wrong, not the key, and
-    ``likely_damaged`` are called so only for what opens before and after them; ``likely_doubts`` says what that rests
+    ``likely_damaged`` are called so only for what other values do; ``likely_doubts`` says what that rests
     on: ``in-between`` where the key may have had other bytes for a time, ``unfitting`` where the values may have been
     written with other associated data.
     """

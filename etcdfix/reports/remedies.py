@@ -21,7 +21,14 @@ from etcdfix.text.commands import GRANTED, RepeatedOptions, piped
 from etcdfix.text.safetext import is_plain, key_arguments, quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import LOST_KEY, AcceptRisk, Deletability, deletability_of
+from etcdfix.verdicts.deletability import (
+    LOST_KEY,
+    AcceptRisk,
+    Deletability,
+    deletability_of,
+    key_may_be_lost,
+    rests_on_others,
+)
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
 
@@ -195,7 +202,7 @@ def ways_out(
     if readable is not None:
         ways.append(readable_way(found, readable, again, breaking=breaking))
     if cause in _MAY_BE_CACHED:
-        ways += _from_memory(found, again, lost=cause in LOST_KEY)
+        ways += _from_memory(found, again, lost=cause in LOST_KEY and key_may_be_lost(found))
     ways += _other_sources(found, cause, again)
     if cause in {Cause.ALLOCATOR_DAMAGED, Cause.ENVELOPE_DAMAGED}:
         return ways
@@ -484,12 +491,12 @@ def _deletions(found: Examination, again: RepeatedOptions, beside: Beside, *, br
     lost = "Skips finalizers and graceful termination, and the garbage collector then deletes what it owned."
     granted = "" if again.told_of_encryption else GRANTED
     damage = found.verdict.damage
-    unproven = damage in {Damage.LIKELY, Damage.POSSIBLE}
+    unproven = damage.is_unproven
     if damage is Damage.POSSIBLE:
         needs = (
             f"Only if no API server reads it: each is asked, since one with a new key looks the same. {needs}"
         )
-    elif unproven and not found.verdict.shown_by_itself:
+    elif rests_on_others(found.verdict):
         needs = (
             f"Only if no other value under its key fails like this: the key may have had other bytes. {needs}"
         )

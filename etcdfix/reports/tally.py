@@ -21,7 +21,6 @@ from etcdfix.reports.model import (
     TransformerSummary,
 )
 from etcdfix.storagekey import ResourcePrefix, display
-from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
 from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
 from etcdfix.verdicts.key_loss import KeyCounter, KeyDoubt, doubt_about_likely
@@ -219,11 +218,11 @@ class Tally:
             if outcome is Outcome.READABLE:
                 pass
             elif outcome in FAILED:
-                if found.verdict.damage is Damage.LIKELY:
+                if found.verdict.damage.is_unproven:
                     self._note_likely(entry, found)
                 entry.failures += times
                 entry.damaged += times * found.verdict.is_damage
-                entry.likely_damaged += times * (found.verdict.damage is Damage.LIKELY)
+                entry.likely_damaged += times * found.verdict.damage.is_unproven
             elif outcome is Outcome.UNDETERMINED:
                 entry.undetermined += times
             if not entry.first_mod_revision <= revision <= entry.last_mod_revision:

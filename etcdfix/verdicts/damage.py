@@ -28,6 +28,11 @@ class Damage(StrEnum):
     """It rests on other values, or on earlier ones of its etcd key; a deletion needs a person's word."""
     PROVEN = "proven"
 
+    @property
+    def is_unproven(self) -> bool:
+        """Whether there is damage, and it is not proven."""
+        return self in {Damage.LIKELY, Damage.POSSIBLE}
+
 
 class Ruling(NamedTuple):
     """Why a value does not open.

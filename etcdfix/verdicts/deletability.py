@@ -10,7 +10,7 @@ from etcdfix.model import Outcome, RepairKind
 from etcdfix.verdicts.causes import CATALOGUE, CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.judge import MAY_BE_WHOLE, MAYBE_NEWER
+from etcdfix.verdicts.judge import MAY_BE_WHOLE, MAYBE_NEWER, Verdict
 
 IDENTITY: Final = "identity"
 """The transformer of unencrypted values, which have no key that could be lost."""
@@ -180,12 +180,13 @@ def risks_of(found: Examination) -> tuple[AcceptRisk, ...]:
     """Return what has to be accepted before a value may go, whatever others say.
 
     What can be had back whole from its own bytes, or holds a whole object, is the only copy of that; what may be,
-    because not every data key was tried, counts as that.
+    because not every data key was tried, counts as that. What is never deleted asks for no such word.
     """
     verdict = found.verdict
     only_copy = is_repairable(found) or verdict.holds_whole or found.keys_untried
-    risks = [AcceptRisk.ONLY_COPY] if only_copy else []
-    if verdict.damage in {Damage.LIKELY, Damage.POSSIBLE}:
+    gone = only_copy and deletability_of(found) is not Deletability.NEVER
+    risks = [AcceptRisk.ONLY_COPY] if gone else []
+    if verdict.damage.is_unproven:
         risks.append(AcceptRisk.UNPROVEN_DAMAGE)
     if verdict.maybe_newer:
         risks.append(AcceptRisk.NEWER_THAN_KNOWN)
@@ -201,13 +202,19 @@ def is_repairable(found: Examination) -> bool:
     return found.repair is not None and (found.repair.proven or found.repair.kind in _WHOLE_BELOW)
 
 
+def rests_on_others(verdict: Verdict) -> bool:
+    """Say whether a value is called damaged only for what other values do."""
+    return verdict.damage.is_unproven and not verdict.shown_by_itself
+
+
 def key_may_be_lost(found: Examination) -> bool:
     """Say whether there is a key whose loss could be declared.
 
     An unencrypted value has none, an envelope that nobody knows has none that could be named, and a key of the
-    configuration that wrote the value is not lost, wherever it stands. Nor may one be that could not be asked.
+    configuration that wrote the value is not lost, wherever it stands. Nor may one be that could not be asked, or
+    that two API servers seem to write with, each with other bytes.
     """
     verdict = found.verdict
     return found.transformer not in {IDENTITY, ""} and not (
-        verdict.fitting_key or verdict.key_proven or verdict.not_asked
+        verdict.fitting_key or verdict.key_proven or verdict.not_asked or verdict.two_writers
     )

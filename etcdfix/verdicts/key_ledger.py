@@ -7,7 +7,7 @@ that, it takes values back.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from typing import NamedTuple
 
@@ -108,10 +108,17 @@ class KeyLedger:
             target_counts: It is counted under this key, as one that does not open.
         """
         of_key = self._of_key.get(name) or _OfKey()
-        others = list(of_key.unread[-2:])
+        written = bisect_right(of_key.unread, target.mod_revision)
+        others = of_key.unread[max(0, written - 2) : written]
         if target_counts and target.mod_revision in others:
             others.remove(target.mod_revision)
         before = bisect_left(of_key.opened, target.mod_revision)
+        later, opened_later = (
+            revisions[(at := bisect_right(revisions, target.mod_revision)) : at + 1]
+            for revisions in (of_key.unread, of_key.opened)
+        )
+        if later and not (opened_later and opened_later < later):
+            others = later
         return KeyCounts(
             opened=len(of_key.opened),
             failed=of_key.failed,

@@ -14,13 +14,13 @@ import msgspec
 
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION
-from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
     FAILED,
     AcceptRisk,
     Deletability,
     deletability_of,
     key_may_be_lost,
+    rests_on_others,
     risks_of,
 )
 from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
@@ -65,7 +65,8 @@ class KeyCounts(msgspec.Struct):
         failed: Proven not to be.
         damaged: Of those, how many are proven damaged.
         undetermined: Neither.
-        last_failing: Newest mod_revision among those that do not open, the target left out.
+        last_failing: Newest mod_revision among those that do not open. With a target, of the others: that of the next
+            one written after it, where none opens in between, else the newest one that was not written after it.
         last_opened: Newest mod_revision among those that open; with a target, among those written before it.
         unexplained: How many do not open, and nothing proves that they are damaged or that their key is right; under
             this key in any rule, since here it is what fails that counts.
@@ -98,15 +99,14 @@ class KeyCounts(msgspec.Struct):
             if target is None or revision < target.mod_revision:
                 self.last_opened = max(self.last_opened, revision)
             return
-        if target is None or found.stored.key != target.key:
+        if target is None or (found.stored.key != target.key and revision <= target.mod_revision):
             self.last_failing = max(self.last_failing, revision)
 
 
 def doubt_about(counts: KeyCounts, verdict: Verdict) -> KeyDoubt:
     """Say whether the failures under an encryption key point at the key or the configuration, for one that fails."""
     doubt = doubt_by_numbers(opened=counts.opened, failed=counts.failed, damaged=counts.damaged)
-    rests_on_others = verdict.damage in {Damage.LIKELY, Damage.POSSIBLE} and not verdict.shown_by_itself
-    if doubt is not KeyDoubt.NONE or not rests_on_others:
+    if doubt is not KeyDoubt.NONE or not rests_on_others(verdict):
         return doubt
     return doubt_about_likely(counts, key_proven=verdict.key_proven)
 
@@ -174,6 +174,9 @@ MOST_KEYS: Final = 10_000
 """So many encryption keys are counted one by one; in hostile data every value can name a new one."""
 
 
+_EVER: Final = 1 << 63
+
+
 class KeyCounter:
     """Counts values under their encryption keys as they pass; past :data:`MOST_KEYS`, all others as one.
 
@@ -189,6 +192,8 @@ class KeyCounter:
         self._others = KeyCounts()
         self._anywhere = None if only is None else {_anywhere(name) for name in only}
         self._unproven: Counter[tuple[str, str, bool]] = Counter()
+        # Written after the target: the first one that does not open, and the first one that does.
+        self._after: dict[KeyName, tuple[int, int]] = {}
 
     def add(self, found: Examination, times: int = 1) -> None:
         """Count one value; or several that came to the same, of which it is the newest."""
@@ -198,8 +203,19 @@ class KeyCounter:
         for name in found.encryption_keys:
             if self._only is None or name in self._only:
                 self._of(name).add(found, target=self._target, times=times)
+                if self._target is not None and found.stored.mod_revision > self._target.mod_revision:
+                    self._note_after(name, found)
             if unproven and (self._anywhere is None or _anywhere(name) in self._anywhere):
                 self._count_unproven((*_anywhere(name), found.verdict.key_proven), times)
+
+    def _note_after(self, name: KeyName, found: Examination) -> None:
+        failing, opened = self._after.get(name, (_EVER, _EVER))
+        revision = found.stored.mod_revision
+        if found.verdict.outcome in FAILED or found.verdict.outcome is Outcome.UNDETERMINED:
+            failing = min(failing, revision)
+        else:
+            opened = min(opened, revision)
+        self._after[name] = failing, opened
 
     def unproven(self) -> list[tuple[str, str, bool, int]]:
         """Return what fails under keys in any rule, and nothing proves why: transformer, key, key proven, how many."""
@@ -232,7 +248,11 @@ class KeyCounter:
             self._unproven.get((*_anywhere(name), proven), self._unproven[(*_OTHERS, proven)])
             for proven in (False, True)
         )
-        return msgspec.structs.replace(counts, unexplained=unexplained, unfitting=unfitting)
+        failing, opened = self._after.get(name, (_EVER, _EVER))
+        last = failing if failing != _EVER and failing <= opened else counts.last_failing
+        return msgspec.structs.replace(
+            counts, last_failing=last, unexplained=unexplained, unfitting=unfitting
+        )
 
     def doubts_about(self, found: Examination) -> frozenset[KeyDoubt]:
         """Return what the values under each encryption key of one that fails say, see :func:`doubt_about`."""
@@ -259,5 +279,4 @@ def is_unproven(found: Examination) -> bool:
     verdict = found.verdict
     if verdict.outcome is Outcome.UNDETERMINED:
         return not found.opened
-    rests_on_others = verdict.damage in {Damage.LIKELY, Damage.POSSIBLE} and not verdict.shown_by_itself
-    return rests_on_others or verdict.cause in CURABLE_BY_CONFIGURATION
+    return rests_on_others(verdict) or verdict.cause in CURABLE_BY_CONFIGURATION

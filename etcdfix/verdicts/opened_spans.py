@@ -31,7 +31,8 @@ class OpenedSpan:
         first: Lowest mod revision that opened; above all others until there is one.
         last: Highest mod revision that opened, 0 until there is one.
         newest: Mod revisions of the newest values that opened, as a heap; several may have one.
-        failing: The newest values that do not open although the key may be theirs, as a heap: mod revision, etcd key.
+        failing: The newest values that do not open although the key may be theirs, as a heap: mod revision, etcd key;
+            of each etcd key the newest.
         elsewhere: A value opens only with the associated data of another etcd key.
         unbound: What opened may have had no associated data.
         first_unfitting: Lowest mod revision of a whole object that the key does not open; above all others until there
@@ -76,8 +77,15 @@ class OpenedSpan:
 
     def note_failing(self, mod_revision: int, key: bytes) -> None:
         """Take note of a value that does not open although the key may be its own."""
-        if (mod_revision, key) not in self.failing:  # a value is looked at more than once
+        # A value is looked at more than once, and earlier revisions of it are too.
+        if all(of != key or revision < mod_revision for revision, of in self.failing):
+            self.forget(key)
             _keep_newest(self.failing, ((mod_revision, key),))
+
+    def forget(self, key: bytes) -> None:
+        """Forget that a value did not open."""
+        if any(of == key for _, of in self.failing):
+            self.failing = sorted(entry for entry in self.failing if entry[1] != key)
 
     @property
     def is_blank(self) -> bool:
@@ -166,7 +174,7 @@ class OpenedSpans:
         return taken
 
     def hold(self, opened: Mapping[tuple[KeyName, str], Sequence[int]]) -> None:
-        """Let encryption keys have opened what is said here, and nothing else.
+        """Let encryption keys have opened what is said here, and nothing else; what does not open stays as noted.
 
         Args:
             opened: By key and resource: mod revisions, in order.
@@ -183,8 +191,7 @@ class OpenedSpans:
         """Forget that a value did not open: it is gone, or another one stands there."""
         for found in self._places.values():
             for span in found.values():
-                if any(key == failing for _, failing in span.failing):
-                    span.failing = [entry for entry in span.failing if entry[1] != key]
+                span.forget(key)
 
     def _under(self, name: KeyName) -> list[OpenedSpan]:
         place = name.transformer, name.key

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import pytest
 
@@ -302,6 +303,26 @@ def test_an_interruption_between_taking_and_dropping_counts_nothing_twice() -> N
         list(run.first([value("a", b"1"), value("b", b"2")]))
         run._window.append((run._waiting.peek(), None))
         assert verdicts(run.drain()) == [("a", None), ("b", None)]
+
+
+def test_what_is_worth_a_look_does_not_depend_on_what_was_looked_at_already() -> None:
+    """Pages are read ahead of the look at them, in one run more than in another."""
+    misspelt = stored("/registry/secrets/shop/a", b"k8s:enc:kms:v2:prow:" + b"x" * 40)
+    other = stored("/registry/secrets/shop/b", b"k8s:enc:kms:v2:another:" + b"x" * 40)
+    plain = stored("/registry/secrets/shop/c", b"x")
+    given = [[misspelt, plain], [other, plain]]
+
+    def looked(*, ahead: bool) -> list[list[StoredValue]]:
+        run = examining(SlowPlugin(lambda _wrapped: SEED))
+        look = partial(run._examiner.examine_each, [misspelt])
+        worth = run.worth_a_look(pages.ValuesPage(values) for values in given)
+        found = []
+        for page in list(worth) if ahead else worth:
+            found.append(list(page.values()))
+            run.look_beyond([look], lambda _key: False)
+        return found
+
+    assert looked(ahead=True) == looked(ahead=False) == [[plain], [plain]]
 
 
 def test_later_is_nothing_without_plugins() -> None:

@@ -22,7 +22,7 @@ from etcdfix.graph.model import Action
 from etcdfix.graph.recreation import Neighbours, Place, who_recreates
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.maybe_newer import SimilarValues
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.model import Outcome
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.plan_drawing import PLAN_DRAWING, PlanDrawn, setup_of
 from etcdfix.operations.look.plan_gather import Broken, Gathered
@@ -56,6 +56,7 @@ from etcdfix.sources.base import Divisible, Source
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command, safe_text
 from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
     IDENTITY,
     AcceptRisk,
@@ -374,7 +375,7 @@ class _Writer(msgspec.Struct, frozen=True):
             reasons=list(assessment.reasons[:_MOST_REASONS]),
             needs=terms.needs,
             refused=terms.refused,
-            command=self._command(stored),
+            command=self._command(found),
             repair=found.repair.words if found.repair is not None and is_repairable(found) else "",
         )
         if is_breaking(entry):
@@ -403,9 +404,13 @@ class _Writer(msgspec.Struct, frozen=True):
         revision = self.readable.of(found).revision
         return revision.at if revision is not None and revision.same_object else 0
 
-    def _command(self, stored: StoredValue) -> str:
-        command = self.delete(stored.key)
-        return f"{command} --expect-mod-revision {stored.mod_revision}{self.naming_plan}" if command else ""
+    def _command(self, found: Examination) -> str:
+        command = self.delete(found.stored.key)
+        if not command:
+            return ""
+        possible = found.verdict.damage is Damage.POSSIBLE
+        asking = f" {quote_command(self.request.same_again.asking)}" if possible else ""
+        return f"{command} --expect-mod-revision {found.stored.mod_revision}{asking}{self.naming_plan}"
 
 
 class _Group(msgspec.Struct):

@@ -6,6 +6,7 @@ What nobody misses is deleted first, what the cluster depends on last. Beside it
 from __future__ import annotations
 
 import base64
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -218,7 +219,13 @@ def _earlier_revisions(kept: int, worst: PlanEntry, again: RepeatedOptions) -> P
         )
     waits = deletion_waits(worst) or bool(worst.repair)  # a repair brings back what is newer
     risks = [flag.removeprefix(_ACCEPT) for flag in worst.needs if flag.startswith(_ACCEPT)]
-    put_back = again.restore(key, worst.readable_revision, replacing=worst.mod_revision, accepting=risks)
+    put_back = again.restore(
+        key,
+        worst.readable_revision,
+        replacing=worst.mod_revision,
+        accepting=risks,
+        asking="--kubeconfig" in shlex.split(worst.command),
+    )
     return PlanStep(
         f"{'Save' if waits else 'Put back'} earlier revisions before etcd compacts them",
         f"Of {counted(kept, 'object')} etcd kept a readable revision (readable_revision in the plan). To put one back "

@@ -53,7 +53,7 @@ from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import FAILED, AcceptRisk, Deletability, deletability_of
+from etcdfix.verdicts.deletability import FAILED, AcceptRisk, Deletability, deletability_of, risks_of
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
 
@@ -248,15 +248,23 @@ def check_plugin_again(examiner: Examiner, found: Examination) -> None:
     """
     if not found.transformer.startswith("kms/") or found.verdict.outcome not in FAILED:
         return
-    again = look_last(examiner, found.stored).verdict
-    if (again.outcome, again.cause) == (found.verdict.outcome, found.verdict.cause):
+    last, first = look_last(examiner, found.stored), found.verdict
+    again = last.verdict
+    same = (again.outcome, again.cause, again.damage) == (first.outcome, first.cause, first.damage)
+    if same and set(risks_of(last)) <= set(risks_of(found)):
         return
     raise refuse(
         Rule.UNDETERMINED,
-        f"{display(found.stored.key)} was {found.verdict.outcome} ({found.verdict.cause}), and is {again.outcome} once "
-        f"its KMS plugin is asked a second time: {again.message}",
+        f"{display(found.stored.key)} was {_said(found)}, and is {_said(last)} once its KMS plugin is asked a second "
+        f"time: {again.message}",
         hint="the plugin does not always give the same answer: look at it, and at the KMS behind it",
     )
+
+
+def _said(found: Examination) -> str:
+    verdict = found.verdict
+    words = [str(verdict.cause), f"damage {verdict.damage}", *risks_of(found)]
+    return f"{verdict.outcome} ({', '.join(words)})"
 
 
 def _look_around(

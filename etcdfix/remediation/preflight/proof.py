@@ -61,9 +61,11 @@ def check_proof(
     Raises:
         RefusedByRule: With what would convince us.
     """
-    if is_repairable(found) and AcceptRisk.ONLY_COPY not in risks:
+    # Of what no flag lets go, none is offered.
+    asks_for_copy = AcceptRisk.ONLY_COPY not in risks and deletability_of(found) in _LIFTABLE
+    if asks_for_copy and is_repairable(found):
         raise _repairable(found, again)
-    if found.verdict.holds_whole and AcceptRisk.ONLY_COPY not in risks:
+    if asks_for_copy and found.verdict.holds_whole:
         raise refuse(
             Rule.RISK,
             f"{display(found.stored.key)}: a whole object may be found in it, so it is not proven damaged "
@@ -71,7 +73,7 @@ def check_proof(
             hint=f"get --raw saves it; {_accept(AcceptRisk.ONLY_COPY)}",
         )
     lost = _declaration_fits(found, alike, declared)
-    _check_own_verdict(found, lost=lost)
+    _check_own_verdict(found, again, lost=lost)
     if deletability_of(found) is Deletability.DECLARABLE:
         return True
     _check_newer(found, alike, release_proven=release_proven)
@@ -88,15 +90,24 @@ def check_proof(
     return needed
 
 
+_LIFTABLE: Final = frozenset({Deletability.DELETABLE, Deletability.DECLARABLE, Deletability.MOVED})
+
+
 def _repairable(found: Examination, again: RepeatedOptions) -> RefusedByRule:
     assert found.repair is not None  # else it is not
     can, how = _BACK[found.repair.proof]
-    risks = repair_risks(found, found.repair)
     return refuse(
         Rule.REPAIRABLE,
         f"{display(found.stored.key)} {can} be had back whole: {found.repair.words}, {how}",
-        hint=f"repair it: {again.repair(found.stored.key, risks)}; {_accept(AcceptRisk.ONLY_COPY)}",
+        hint=f"{_repair_it(found, again)}{_accept(AcceptRisk.ONLY_COPY)}",
     )
+
+
+def _repair_it(found: Examination, again: RepeatedOptions) -> str:
+    """Return how a value is repaired, in front of what else can be done; "" where it cannot be."""
+    if found.repair is None or not is_repairable(found):
+        return ""
+    return f"repair it: {again.repair(found.stored.key, repair_risks(found, found.repair))}; "
 
 
 _BACK: Final = {
@@ -149,7 +160,7 @@ _INSTEAD: Final[dict[Outcome, tuple[Rule, str, str]]] = {
 }  # fmt: skip
 
 
-def _check_own_verdict(found: Examination, *, lost: bool) -> None:
+def _check_own_verdict(found: Examination, again: RepeatedOptions, *, lost: bool) -> None:
     """Refuse what the value's own verdict forbids, whatever others do."""
     verdict = found.verdict
     key = display(found.stored.key)
@@ -169,16 +180,18 @@ def _check_own_verdict(found: Examination, *, lost: bool) -> None:
             )
         case Deletability.CURABLE:
             there = f"; the key is there: {verdict.fitting_key}" if verdict.fitting_key else ""
+            if verdict.two_writers:
+                there = f"; {_not_lost(found)}"
             raise refuse(
                 Rule.CURABLE_BY_CONFIGURATION,
                 f"{key}: the configuration alone can cure this ({cause})",
-                hint=f"fix the configuration{there}",
+                hint=f"{_repair_it(found, again)}fix the configuration{there}",
             )
         case Deletability.NEVER:
             raise refuse(
                 Rule.NEVER_DELETABLE,
                 f"{key}: {verdict.cause} is never a reason to delete ({verdict.message})",
-                hint="see every way out: "
+                hint=f"{_repair_it(found, again)}see every way out: "
                 + quote_command(["etcdfix", "explain", *key_arguments(found.stored.key)]),
             )
 
@@ -262,6 +275,8 @@ def _not_lost(found: Examination) -> str:
     """Say why the key of a value is not lost; "" where nothing shows that."""
     if found.verdict.fitting_key:
         return f"it was written under {found.verdict.fitting_key}: fix the configuration"
+    if found.verdict.two_writers:
+        return "compare the files of all API servers: etcdfix encryption diff FILE FILE"
     if found.verdict.not_asked:
         return f"the plugin of {found.verdict.not_asked} did not answer whether it opens it: start it, and try again"
     return (
@@ -293,7 +308,7 @@ def _declaration_fits(found: Examination, alike: Alike, declared: str) -> bool:
     for tally in alike.counts.values():
         if doubt_about(tally, found.verdict) is KeyDoubt.IN_BETWEEN:
             continue  # what is declared is that the bytes are lost which the key had for a time
-        # A key that opens what was written between the last failure and this value was not lost when this was written.
+        # A key that opens what was written between another failure and this value was not lost when this was written.
         if tally.last_failing < tally.last_opened:
             last = (
                 f"the last one is from mod_revision {tally.last_failing}"

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.verdicts.deletability import AcceptRisk
-from tests.support.attacks import EVERY_FLAG, LOCAL, TRUE, WRONG, Attacked, every_flag_but, seal, secret
+from tests.support.attacks import (
+    EVERY_FLAG,
+    LOCAL,
+    TRUE,
+    WRONG,
+    Attacked,
+    declared,
+    every_flag_but,
+    seal,
+    secret,
+)
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.objects import KUBE_SYSTEM_UID
 
@@ -78,7 +91,11 @@ def test_two_that_write_in_turns(registry: Attacked, kind: str) -> None:
         registry.keyed(kind, own)
         registry.refuses(
             written[other], *EVERY_FLAG,
-            says=["can cure this (wrong-key: ", "two API servers seem to write"], hint="fix the configuration",
+            says=["can cure this (wrong-key: ", "two API servers seem to write"], hint="etcdfix encryption diff",
+        )  # fmt: skip
+        registry.refuses(
+            written[other], *EVERY_FLAG, *declared(f"{kind}/v1/key1"),
+            says=["does not name a key", "that could be lost"], hint="etcdfix encryption diff",
         )  # fmt: skip
 
 
@@ -98,6 +115,43 @@ def test_a_kept_revision_goes_over_the_newest_value_only_with_the_word_of_every_
     ran = registry.restore(*words, at.decode(), *risk, *asking)
     assert ran.code == 0, ran.err
     assert registry.stored(at) == seal("aesgcm", secret("web"), at)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_scan_explain_and_plan_print_the_same_way_out(registry: Attacked, *, kept: bool) -> None:
+    """Each with the word of every API server: without it, the command is refused."""
+    registry.keyed("aesgcm")
+    at = registry.key("shop/web")
+    if kept:
+        registry.secrets("aesgcm", ["web"])
+    registry.secrets("aesgcm", OLDER)
+    registry.etcd.put(at, seal("aesgcm", secret("web"), at, WRONG))
+    common = registry.common(places=False, reason=None)
+    report = registry.folder / "report.json"
+    report.write_text(registry.run("scan", *common, "-o", "json").out)
+    documents = {
+        "scan": report.read_text(),
+        "explain": registry.run("explain", at.decode(), *common, "-o", "json").out,
+        "plan": registry.run("plan", "--from-report", str(report), *common, "-o", "json").out,
+    }
+    for verb in ("delete", "restore"):
+        for which, document in documents.items():
+            ours = [each for each in commands_in(json.loads(document)) if each[:2] == ["etcdfix", verb]]
+            assert bool(ours) is (verb == "delete" or kept), (which, verb)
+            for words in ours:
+                assert words[words.index("--kubeconfig") + 1] == "FILE", (which, words)
+
+
+def commands_in(document: Any) -> Iterator[list[str]]:
+    """Yield the words of every command that stands anywhere in a document."""
+    if isinstance(document, str):
+        if document.startswith("etcdfix ") and "\n" not in document:
+            yield shlex.split(document)
+        return
+    if isinstance(document, dict):
+        document = list(document.values())
+    for inner in document if isinstance(document, list) else ():
+        yield from commands_in(inner)
 
 
 @pytest.mark.parametrize("older", [0, 3])

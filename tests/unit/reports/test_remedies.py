@@ -700,3 +700,8 @@ def test_what_two_writers_leave_begins_with_their_configurations() -> None:
         second.command
         == "etcdfix encryption try --snapshot s.db --candidate-config FILE /registry/secrets/shop/web"
     )
+    # No command is offered that then says that the key is not lost.
+    live = RepeatedOptions(source=("--endpoints", "https://a:2379"))
+    for two, heals in ((True, False), (False, True)):
+        one = msgspec.structs.replace(found, verdict=msgspec.structs.replace(found.verdict, two_writers=two))
+        assert any("etcdfix heal" in way.command for way in remedies_for(one, live)) is heals

@@ -229,11 +229,10 @@ def test_one_line_for_each_rule_and_key() -> None:
     ]
 
 
-def test_what_is_only_likely_damaged_is_not_counted_as_damaged() -> None:
-    (entry,) = (
-        tally_of([examination(cause=Cause.NONCE_DAMAGED, damage=Damage.LIKELY)]).summary().by_transformer
-    )
-    assert (entry.failures, entry.damaged) == (1, 0)
+@pytest.mark.parametrize("damage", [Damage.LIKELY, Damage.POSSIBLE])
+def test_what_is_only_likely_damaged_is_not_counted_as_damaged(damage: Damage) -> None:
+    (entry,) = tally_of([examination(cause=Cause.NONCE_DAMAGED, damage=damage)]).summary().by_transformer
+    assert (entry.failures, entry.damaged, entry.likely_damaged) == (1, 0, 1)
 
 
 def test_values_in_the_clear_have_no_rule() -> None:

@@ -103,6 +103,7 @@ def test_a_loss_can_be_declared_for_what_the_configuration_could_cure_by_that_ke
         ({"transformer": ""}, False),
         ({"fitting_key": "aesgcm/v1/b of secrets"}, False),
         ({"key_proven": True}, False),
+        ({"cause": Cause.WRONG_KEY, "two_writers": True}, False),
     ],
 )
 def test_only_a_key_that_nothing_shows_to_be_there_can_be_declared_lost(
@@ -115,6 +116,14 @@ def test_a_key_that_could_not_be_asked_is_not_declared_lost() -> None:
     found = examination(KEY)
     verdict = msgspec.structs.replace(found.verdict, not_asked="kms/v2/other of configmaps")
     assert not key_may_be_lost(msgspec.structs.replace(found, verdict=verdict))
+
+
+def test_of_what_is_never_deleted_no_copy_can_be_given_up() -> None:
+    never = examination(
+        KEY, outcome=Outcome.DECODE_FAILURE, cause=Cause.DOUBLE_ENCRYPTED, holds_whole=True, opened=True
+    )
+    assert deletability_of(never) is Deletability.NEVER
+    assert risks_of(never) == ()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,6 +109,40 @@ def test_which_values_do_not_open_between_two_revisions() -> None:
     assert [ledger.has_unread(name, *span) for span in ((1, 4), (1, 5), (5, 9), (6, 9))] == [
         False, True, True, False,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("failing", "opened", "last_failing"),
+    [
+        ((3,), (), 3),
+        ((), (7,), 0),
+        ((3, 9), (), 9),
+        ((3, 9), (7,), 3),
+        ((9,), (7,), 0),
+        ((3, 6, 9), (7,), 6),
+        ((9,), (4, 10), 9),
+    ],
+)
+def test_what_fails_later_counts_only_where_none_opens_in_between(
+    failing: tuple[int, ...], opened: tuple[int, ...], last_failing: int
+) -> None:
+    def failed(number: int) -> Examination:
+        lost = Outcome.DECRYPT_FAILURE, Cause.WRONG_KEY, Damage.NONE
+        return examination(number, *lost, ("fp:1",), proven=False)
+
+    def reads(number: int) -> Examination:
+        return examination(number, Outcome.READABLE, None, Damage.NONE, ("fp:1",), proven=False)
+
+    target = failed(5)
+    counter, ledger = KeyCounter(target.stored, only=target.encryption_keys), KeyLedger()
+    for each in (*map(reads, opened), target, *map(failed, failing)):
+        counter.add(each)
+        counted = Counted.of(each)
+        assert counted is not None
+        ledger.add(counted, each.stored.mod_revision)
+    (name,) = target.encryption_keys
+    assert counter.of(name).last_failing == last_failing
+    assert ledger.of(name, target.stored, target_counts=True) == counter.of(name)
 
 
 def test_values_that_one_transaction_wrote() -> None:

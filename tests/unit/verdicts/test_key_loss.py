@@ -184,9 +184,11 @@ def test_the_target_says_nothing_of_when_others_failed_or_opened_last() -> None:
         # In the same transaction is not before.
         readable("/registry/secrets/shop/c", mod_revision=50),
         readable("/registry/secrets/shop/d", mod_revision=60),
+        # What fails later says nothing of when this one was written.
+        examination("/registry/secrets/shop/e", mod_revision=70),
     ):
         counts.add(found, target=target.stored)
-    assert (counts.failed, counts.last_failing, counts.opened, counts.last_opened) == (2, 20, 3, 40)
+    assert (counts.failed, counts.last_failing, counts.opened, counts.last_opened) == (3, 20, 3, 40)
 
 
 def under(rule: str, *fingerprints: str, opens: bool = False, name: str = "web") -> Examination:

@@ -45,6 +45,26 @@ def around(spans: OpenedSpans, revision: int, *names: KeyName) -> Neighbours:
     return spans.around(names or (key(),), revision, KEY)
 
 
+@pytest.mark.parametrize("order", [(12, 21), (21, 12), (12, 21, 12)])
+def test_an_earlier_revision_of_a_value_is_no_other_value(order: Sequence[int]) -> None:
+    spans = opened(10, 15, 20)
+    for revision in order:
+        span(spans).note_failing(revision, KEY)
+    assert spans.around((key(),), 21, KEY) is Neighbours.NEWEST
+    # Of another etcd key it is one.
+    span(spans).note_failing(12, KEY + b"-other")
+    assert spans.around((key(),), 21, KEY) is Neighbours.NONE
+
+
+def test_what_is_left_after_one_is_forgotten_is_still_in_order() -> None:
+    rest = range(6, MOST_NEWEST + 3)
+    one = failing(OpenedSpans(), 1, 5, 2, *rest)
+    one.forget(KEY + b"-1")
+    failing(one, 100, 4)
+    (reach,) = one.take()
+    assert [revision for revision, _ in reach.failing] == [4, 5, *rest, 100]
+
+
 @pytest.mark.parametrize(
     ("revisions", "mod_revision", "neighbours"),
     [
@@ -164,8 +184,7 @@ def test_many_come_to_the_same_in_any_order_and_in_parts() -> None:
         for revision in chance.sample(revisions, len(revisions)):
             for spans in (whole, parts):
                 span(spans).reach((revision,))
-                span(spans).note_failing(revision, KEY)
-                span(spans).note_failing(revision, KEY)
+                failing(spans, revision, revision)
             if not revision % 50:
                 span(whole).elsewhere = span(parts).elsewhere = True
                 span(whole).first_unfitting = span(parts).first_unfitting = 50
@@ -178,7 +197,8 @@ def test_many_come_to_the_same_in_any_order_and_in_parts() -> None:
     assert reach == other
     newest = tuple(range(300 - MOST_NEWEST, 300))
     assert reach == OpenedReach(
-        RULE, "secrets", TRANSFORMER, "fp:a", ("fp:a",), 1, 299, newest, tuple((one, KEY) for one in newest),
+        RULE, "secrets", TRANSFORMER, "fp:a", ("fp:a",), 1, 299, newest,
+        tuple((one, KEY + b"-%d" % one) for one in newest),
         elsewhere=True, unbound=True, first_unfitting=50,
     )  # fmt: skip
 

@@ -186,6 +186,10 @@ def test_an_earlier_revision_is_put_back_by_a_command_that_works_as_it_is() -> N
         "etcdfix restore --from-revision 5 /registry/secrets/shop/web-1 --replace-mod-revision 7"
     )
     assert "--accept" not in command
+    assert "--kubeconfig" not in command
+    # Where every API server has to be asked before it may go, that holds before it is replaced too.
+    asking = entry(1, readable_revision=5, command="etcdfix delete /registry/x --kubeconfig FILE --dry-run")
+    assert "--kubeconfig FILE" in earlier(asking)
     breaking = entry(1, readable_revision=5, needs=[acceptance(AcceptRisk.CLUSTER_BREAKING)])
     assert "--accept-risk cluster-breaking" in earlier(breaking)
     # Where its key may turn up, a value makes no room: another one comes first, or it is saved.

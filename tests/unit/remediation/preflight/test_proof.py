@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+import msgspec
 import pytest
 
 from etcdfix.errors import RefusedByRule
 from etcdfix.maybe_newer import SimilarCounts, Similarity
-from etcdfix.model import Outcome
+from etcdfix.model import Outcome, Repair, RepairKind, RepairProof
 from etcdfix.remediation.preflight.proof import check_proof, not_deletable
 from etcdfix.remediation.preflight.similar_values import Alike
 from etcdfix.rules import Rule
@@ -120,6 +121,18 @@ def test_a_key_that_stands_elsewhere_is_not_lost(cause: Cause, declared: str) ->
     error = refusal(found, alike(found, KeyCounts(failed=12)), declared=declared, risks=ALL_RISKS)
     assert error.rule == (Rule.DECLARATION if declared else Rule.CURABLE_BY_CONFIGURATION)
     assert elsewhere in error.hint
+
+
+@pytest.mark.parametrize("cause", [Cause.WRONG_KEY, Cause.AUTHENTICATION_FAILED])
+@pytest.mark.parametrize("declared", ["", KEY1])
+def test_a_key_that_two_servers_write_with_is_not_lost(cause: Cause, declared: str) -> None:
+    """What one of them opens, the other does not: their configurations are to be compared."""
+    found = broken(cause, two_writers=True)
+    around = alike(found, KeyCounts(opened=20, failed=20, last_failing=49))
+    error = refusal(found, around, declared=declared, risks=ALL_RISKS)
+    assert error.rule == (Rule.DECLARATION if declared else Rule.CURABLE_BY_CONFIGURATION)
+    assert "etcdfix encryption diff" in error.hint
+    assert "--declare-key-lost" not in error.hint
 
 
 def test_a_key_that_could_not_be_asked_for_is_not_lost() -> None:
@@ -616,6 +629,46 @@ def test_a_whole_object_that_may_be_found_is_the_only_copy(cause: Cause) -> None
     assert refused.rule == Rule.RISK
     assert f"--accept-risk {AcceptRisk.ONLY_COPY}" in refused.hint
     assert not proven(found, risks={AcceptRisk.ONLY_COPY})
+
+
+NOT_EVEN_THEN = {
+    "double-encrypted": (
+        broken(Cause.DOUBLE_ENCRYPTED, outcome=Outcome.DECODE_FAILURE, opened=True),
+        Rule.NEVER_DELETABLE,
+    ),
+    "allocator": (
+        broken(Cause.ALLOCATOR_DAMAGED, outcome=Outcome.DECODE_FAILURE, transformer="identity"),
+        Rule.NEVER_DELETABLE,
+    ),
+    "renamed": (broken(Cause.KEY_RENAMED), Rule.CURABLE_BY_CONFIGURATION),
+    "its key stands elsewhere": (
+        broken(Cause.KEY_NAME_MISSING, fitting_key="aesgcm/v1/b of secrets"),
+        Rule.CURABLE_BY_CONFIGURATION,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOT_EVEN_THEN)
+@pytest.mark.parametrize("repairable", [True, False])
+def test_a_flag_that_would_not_help_is_not_offered(case: str, *, repairable: bool) -> None:
+    """What is never deleted is refused for that, whether it can be put right or not; the repair is named still."""
+    found, rule = NOT_EVEN_THEN[case]
+    repair = Repair(RepairKind.BIT, "one bit", RepairProof.TAG) if repairable else None
+    verdict = msgspec.structs.replace(found.verdict, holds_whole=True)
+    found = msgspec.structs.replace(found, repair=repair, verdict=verdict)
+    for risks in ((), ALL_RISKS):
+        error = refusal(found, risks=risks)
+        assert error.rule == rule
+        assert "--accept-risk" not in error.hint
+        assert ("etcdfix repair" in error.hint) is repairable
+
+
+def test_a_repair_comes_before_the_declaration_of_a_key() -> None:
+    found = broken(Cause.KEY_NAME_MISSING)
+    found = msgspec.structs.replace(found, repair=Repair(RepairKind.NAME, "one bit", RepairProof.NONE))
+    error = refusal(found)
+    assert error.rule == Rule.REPAIRABLE
+    assert "--accept-risk only-copy" in error.hint
 
 
 def test_whole_objects_that_are_all_of_a_key_are_no_proven_damage() -> None:

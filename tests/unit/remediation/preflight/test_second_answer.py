@@ -10,13 +10,14 @@ import pytest
 from etcdfix.apiserver.authorization import Authorization
 from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.errors import RefusedByRule
-from etcdfix.model import Outcome
+from etcdfix.model import Outcome, Repair, RepairKind, RepairProof
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.preflight.deletion import check_outage, check_plugin_again
 from etcdfix.rules import Rule
 from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
-from tests.support.examinations import examination, readable
+from tests.support.examinations import examination, readable, with_verdict
 
 SILENT = examination(outcome=Outcome.UNDETERMINED, cause=Cause.KMS_UNREACHABLE, transformer="kms/v1/prov")
 DAMAGED = examination(cause=Cause.KMS_ENVELOPE_DAMAGED, transformer="kms/v2/prov")
@@ -29,7 +30,7 @@ ANSWERED = ServerAnswers(
 class SaysNext:
     """Says of every value what it was given."""
 
-    plugins = None
+    plugins = kept = None
 
     def __init__(self, found: Examination) -> None:
         self.found = found
@@ -62,6 +63,10 @@ def test_of_a_key_that_is_no_longer_there_the_rule_does_not_speak() -> None:
         readable(),
         examination(outcome=Outcome.UNDETERMINED, cause=Cause.KMS_UNPROVEN, transformer="kms/v2/prov"),
         examination(cause=Cause.CIPHERTEXT_DAMAGED, transformer="kms/v2/prov"),
+        with_verdict(DAMAGED, damage=Damage.POSSIBLE),
+        with_verdict(DAMAGED, holds_whole=True),
+        msgspec.structs.replace(DAMAGED, repair=Repair(RepairKind.BIT, "one bit", RepairProof.TAG)),
+        msgspec.structs.replace(DAMAGED, keys_untried=True),
     ],
 )
 def test_another_answer_is_no_proof(again: Examination) -> None:
@@ -74,6 +79,14 @@ def test_the_same_answer_is() -> None:
     same = SaysNext(DAMAGED)
     check_plugin_again(same, DAMAGED)  # type: ignore[arg-type]  # examines like one
     assert same.asked == 1
+
+
+def test_what_was_accepted_already_is_not_asked_for_by_its_absence() -> None:
+    """Only a look at everything finds the repair of a prefix: one value alone has none."""
+    repairable = msgspec.structs.replace(
+        DAMAGED, repair=Repair(RepairKind.PREFIX, "one bit", RepairProof.TAG)
+    )
+    check_plugin_again(SaysNext(DAMAGED), repairable)  # type: ignore[arg-type]  # examines like one
 
 
 @pytest.mark.parametrize("found", [SILENT, examination(cause=Cause.CIPHERTEXT_DAMAGED)])

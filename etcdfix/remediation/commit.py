@@ -54,7 +54,7 @@ from etcdfix.remediation.durable import (
     probe,
 )
 from etcdfix.remediation.landmarks import Landmarks, find_elsewhere, sight
-from etcdfix.remediation.places import RecordPaths, lasting_warnings
+from etcdfix.remediation.places import RecordPaths, require_lasting
 from etcdfix.remediation.reconcile import judge_reading, open_intents_of, predict, reconcile_intent
 from etcdfix.remediation.sending import Sender
 from etcdfix.remediation.writer import Expected, TxnAnswer, Writer, evaluate_compare
@@ -272,7 +272,7 @@ def _open_log(
         log = stack.enter_context(open_log(places, operator, step))
     else:
         stack.callback(log.release)  # room that no outcome has used
-    lasting_warnings(path.parent, named=places.audit_log is not None)  # the preview has told them
+    require_lasting(path.parent, named=places.audit_log is not None)
     warnings = [f"a torn last line of the audit log was set aside: {path}" for path in log.recovered]
     return log, [*warnings, *(places.anchor.warnings if places.anchor is not None else ())]
 
@@ -301,7 +301,7 @@ def _open_directories(
     directories: list[SafeDirectory] = []
     for path in places.directories:
         directory = stack.enter_context(open_directory(path, create=not named, step=step))
-        lasting_warnings(directory.path, named=named)  # the preview has told them
+        require_lasting(directory.path, named=named)
         directories.append(directory)
     return directories
 

@@ -47,6 +47,19 @@ class RecordPaths(msgspec.Struct, frozen=True):
         return self.audit_log if self.audit_log is not None else default_audit_log()
 
 
+def require_lasting(path: Path, *, named: bool) -> None:
+    """Refuse a default directory that is empty after a restart of this machine; one that was named may be.
+
+    Args:
+        path: The directory.
+        named: The operator chose it.
+
+    Raises:
+        UnsafePlace: It is such a directory, or it cannot be looked at.
+    """
+    lasting_warnings(path, named=named)
+
+
 def lasting_warnings(path: Path, *, named: bool) -> tuple[str, ...]:
     """Return a warning where an existing directory is empty after a restart of this machine.
 

@@ -29,7 +29,13 @@ from etcdfix.remediation.backup.file import BackupCluster, read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, confirm_backups
 from etcdfix.remediation.datastore import Datastore
 from etcdfix.remediation.preflight.members import KeyReading
-from etcdfix.remediation.same_etcd import Recorded, differing_id, hold_against_history, other_etcd
+from etcdfix.remediation.same_etcd import (
+    Recorded,
+    differing_id,
+    has_same_id,
+    hold_against_history,
+    other_etcd,
+)
 from etcdfix.text.safetext import quote_command
 
 
@@ -154,15 +160,18 @@ def predict(
     result, detail = judge_reading(
         intent, reading, nothing_was_sent=_is_unconfirmed(intent), was_healed=was_healed
     )
-    other = (
-        differing_id(recorded, cluster, reading)
-        or held.contradiction
-        or (detail if result is Result.ANOMALY else "")
-    )
+    other = differing_id(recorded, cluster, reading)
+    contradiction = held.contradiction or (detail if result is Result.ANOMALY else "")
+    if contradiction and not other:
+        if has_same_id(recorded, cluster, reading) and not held.is_older:
+            # Members disagree, or it is a copy of that etcd's data: what stands here says nothing of the outcome.
+            result, detail = Result.ANOMALY, contradiction
+        else:
+            other = contradiction
     if other and not accept_other_cluster_id:
         raise other_etcd(f"intent {intent.link.sequence}, which stays open,", other)
     own = (
-        result is not Result.NOT_APPLIED
+        result not in {Result.NOT_APPLIED, Result.ANOMALY}
         and reading.stored is not None
         and _is_its_write(intent, reading.stored)
     )

@@ -1,9 +1,10 @@
 """Is this the etcd that a record is about, or one that only shares its past?
 
 An etcd that was restored from another one's snapshot has the same kube-system, with the same uid. So what a record says
-is held against what answers here: etcd's cluster id, which a restore makes anew; the revision, which only grows; and,
-as long as etcd keeps it, how the key stood at the revisions that the record names. A copied data directory keeps the
-cluster id too: then only the revision and the key can tell.
+is held against what answers here: etcd's cluster id; the revision, which only grows; and, as long as etcd keeps it, how
+the key stood at the revisions that the record names. A restore makes the id from the members' peer URLs and the cluster
+token: two restores with the same ones share it, and a copied data directory keeps it. Then only the revision and the
+key can tell.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 
 ACCEPT: Final = "--accept-other-cluster-id"
+_UNKNOWN_IDS: Final = frozenset({"", "0"})  # no etcd has the id 0
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,10 +79,12 @@ class Held(NamedTuple):
     Attributes:
         contradiction: Why this is another etcd, a clause; "" where nothing says so.
         unseen: What could not be compared because it is compacted, a sentence; "" for nothing.
+        is_older: It stands before the revision to which the etcd of the record had come.
     """
 
     contradiction: str = ""
     unseen: str = ""
+    is_older: bool = False
 
 
 def differing_id(recorded: Recorded, identity: ClusterIdentity, reading: KeyReading) -> str:
@@ -91,12 +95,34 @@ def differing_id(recorded: Recorded, identity: ClusterIdentity, reading: KeyRead
         identity: Of the cluster that answers here.
         reading: The linearizable read of the key.
     """
-    there, here = recorded.cluster_id, f"{reading.cluster_id:x}"
     if recorded.identity.has_other_id(identity):
-        there, here = recorded.identity.cluster_id, identity.cluster_id
-    unknown = {"", "0"}  # no etcd has the id 0
-    differ = there != here and not unknown & {there, here}
+        return other_id(recorded.identity.cluster_id, identity.cluster_id)
+    return other_id(recorded.cluster_id, f"{reading.cluster_id:x}")
+
+
+def other_id(there: str, here: str) -> str:
+    """Say that two cluster ids differ, a clause; "" where they do not, or one of them is not known."""
+    differ = there != here and not _UNKNOWN_IDS & {there, here}
     return f"its etcd has the cluster id {there}, and this one has {here}" if differ else ""
+
+
+def has_same_id(recorded: Recorded, identity: ClusterIdentity, reading: KeyReading) -> bool:
+    """Say whether the etcd of the key is known to have the id that the record names."""
+    if recorded.cluster_id not in _UNKNOWN_IDS:
+        return recorded.cluster_id == f"{reading.cluster_id:x}"
+    then = recorded.identity
+    elsewhere = then.main_endpoints or identity.main_endpoints  # that id is of another etcd than the key's
+    return bool(then.cluster_id) and then.cluster_id == identity.cluster_id and not elsewhere
+
+
+def older_state(reached: int, now: int) -> str:
+    """Say that an etcd stands before a revision to which it had come, a clause; "" where it does not.
+
+    Args:
+        reached: To which the etcd of the record had come.
+        now: To which this one has come; 0 for unknown.
+    """
+    return f"its etcd had come to revision {reached}, and this one is at {now}" if 0 < now < reached else ""
 
 
 def hold_against_history(now: Datastore, recorded: Recorded, reading: KeyReading) -> Held:
@@ -110,9 +136,10 @@ def hold_against_history(now: Datastore, recorded: Recorded, reading: KeyReading
     Raises:
         SourceError: etcd could not be asked.
     """
-    reached, present = max(recorded.revision, recorded.mod_revision), reading.stored
-    if reading.revision < reached:
-        return Held(f"its etcd had come to revision {reached}, and this one is at {reading.revision}")
+    older = older_state(max(recorded.revision, recorded.mod_revision), reading.revision)
+    if older:
+        return Held(older, is_older=True)
+    present = reading.stored
     asked = [(recorded.mod_revision, True)] if recorded.mod_revision else []
     if recorded.deleted_at:
         asked = [(recorded.deleted_at, False), (recorded.deleted_at - 1, True), *asked]
@@ -122,10 +149,8 @@ def hold_against_history(now: Datastore, recorded: Recorded, reading: KeyReading
             is_present = present is not None and present.mod_revision == revision
             found = present if is_present else now.read_at(recorded.key, revision)
         except RevisionCompacted:
-            unseen = (
-                unseen
-                or f"revision {asked[0][0]} is compacted, so it cannot be seen whether this is its etcd"
-            )
+            if now.file is None and not unseen:  # a file is not asked about the past
+                unseen = f"revision {asked[0][0]} is compacted, so it cannot be seen whether this is its etcd"
             continue
         if not (_is_recorded(found, recorded) if stood else found is None):
             return Held(f"{display(recorded.key)} {_stood(found, recorded)} at revision {revision} here")
@@ -133,18 +158,18 @@ def hold_against_history(now: Datastore, recorded: Recorded, reading: KeyReading
     return Held(unseen=unseen)
 
 
-def other_etcd(what: str, why: str) -> RefusedByRule:
+def other_etcd(what: str, why: str, *, instead: str = "name its etcd with --endpoints") -> RefusedByRule:
     """Return the refusal to raise for a record of another etcd.
 
     Args:
         what: What the record is, as the subject of a sentence.
         why: What tells.
+        instead: What to do where this etcd is not to take the other one's place.
     """
     return refuse(
         Rule.OTHER_CLUSTER_ID,
         f"{what} is of another etcd: {why}",
-        hint="name its etcd with --endpoints; if this one was made from its snapshot or its data, and is to take its "
-        f"place: {ACCEPT}",
+        hint=f"{instead}; if this etcd was made from its snapshot or its data, and is to take its place: {ACCEPT}",
     )
 
 

@@ -120,6 +120,7 @@ def run_delete(
             etcd_prefix=cluster.examiner.layout.prefix,
             config_sha256=cluster.config_sha256,
             assumed_release=cluster.examiner.assumed_release,
+            accept_other_cluster_id=request.accepted.other_cluster_id,
             flags=request.accepted.as_flags(),
             again=request.again.plan(plan.report.path, request.plan_file),
             now=datetime.now(UTC),

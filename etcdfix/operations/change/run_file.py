@@ -149,6 +149,10 @@ class RunFile(Closing):
         self._lines[line.order] = line
         self._append(line)
 
+    def forget(self, order: int) -> None:
+        """Take an entry as one on which nothing came yet, until something is written down."""
+        self._lines[order] = RunLine(order=order)
+
     def finish(self) -> None:
         """Make what was written down part of the plan.
 

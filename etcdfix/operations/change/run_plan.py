@@ -47,7 +47,7 @@ from etcdfix.remediation.preflight.expectation import (
     refuse_plan,
 )
 from etcdfix.remediation.reconcile import open_intents_of, reconcile_intent
-from etcdfix.reports.plan_model import Decision, DeletionPlan, PlanDecision
+from etcdfix.reports.plan_model import Decision, DeletionPlan, PlanDecision, PlanEntry
 from etcdfix.reports.planfile import plan_key
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
@@ -309,6 +309,7 @@ class _Work:
 
         Raises:
             RefusedByRule: What became of a key is not known, or the plan says of one what the log does not.
+            SourceError: etcd could not be asked.
         """
         request = self._request
         decisions = {plan_key(decision): decision for decision in self._run.decisions()}
@@ -319,9 +320,6 @@ class _Work:
             with open_log(request.record_paths, operator, self._step) as log:
                 self._settle_intents(log, decisions, operator, identity)
                 recorded = self._recorded(log.records(), decisions)
-            for key, line in recorded.items():
-                if not decisions[key].outcome:
-                    self._run.note(line)
         elif path.exists() and any(decision.outcome for decision in decisions.values()):
             recorded = self._recorded(read_records(path), decisions)
         for key, decision in decisions.items():
@@ -333,6 +331,27 @@ class _Work:
                     hint="put the audit log of the plan's runs back; if the outcome was edited, make it empty, and the "
                     "key is looked at live",
                 )
+        for entry in self._run.plan.entries if recorded else ():
+            key = plan_key(entry)
+            if key not in recorded:
+                continue
+            if self._stands_again(entry, recorded[key]):
+                self._run.forget(entry.order)
+                self._told.say(
+                    f"{display(key)} stands there as the plan has it, although it was {recorded[key].outcome} (record "
+                    f"{recorded[key].record}): etcd was put back to an older state, or this is another one; it is "
+                    "dealt with again"
+                )
+            elif not decisions[key].outcome and not request.dry_run:
+                self._run.note(recorded[key])
+
+    def _stands_again(self, entry: PlanEntry, done: RunLine) -> bool:
+        """Say whether the key is what it was before that outcome: revisions and ids repeat in a restored etcd."""
+        stored = self._cluster.now.read_key(plan_key(entry)).stored
+        if stored is None:
+            return False
+        gone = done.outcome in {Result.DELETED, Result.APPLIED_OR_GONE}
+        return (stored.create_revision if gone else stored.mod_revision) <= entry.mod_revision
 
     def _settle_intents(
         self, log: AuditLog, keys: Container[bytes], operator: Operator, identity: ClusterIdentity
@@ -356,11 +375,16 @@ class _Work:
                 continue
             became = f"was settled: {settled.result}" if settled.settled else "stays open"
             self._told.say(f"the open intent {intent.link.sequence} {became}, {settled.detail}")
-            if not settled.settled:
+            if not settled.settled or settled.result is Result.ANOMALY:
+                hint = (
+                    "look at it, then run this again"
+                    if settled.settled
+                    else "run this again when etcd answers"
+                )
                 raise refuse(
                     Rule.PLAN,
                     f"what became of {display(intent.subject.key)} is not known: {settled.detail}",
-                    hint="run this again when etcd answers",
+                    hint=hint,
                 )
 
     def _recorded(

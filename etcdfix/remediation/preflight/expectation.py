@@ -12,7 +12,7 @@ import msgspec
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.same_etcd import ACCEPT
+from etcdfix.remediation.same_etcd import older_state, other_etcd, other_id
 from etcdfix.reports.plan_model import DECLARE_KEY_LOST, DeletionPlan, PlanEntry, meaning
 from etcdfix.reports.planfile import plan_key, time_of
 from etcdfix.rules import Rule, refuse
@@ -108,6 +108,7 @@ def expectation_of(
     etcd_prefix: str,
     config_sha256: str,
     assumed_release: str,
+    accept_other_cluster_id: bool,
     flags: Collection[str],
     again: str,
     now: datetime,
@@ -122,6 +123,7 @@ def expectation_of(
         etcd_prefix: Storage prefix.
         config_sha256: ``sha256:<hex>`` of the EncryptionConfiguration in use.
         assumed_release: ``1.36``, or "" for every known release.
+        accept_other_cluster_id: As for :func:`check_fits`.
         flags: What the operator accepts and declares, as given.
         again: The command that makes a new plan.
         now: With a time zone.
@@ -136,7 +138,7 @@ def expectation_of(
         etcd_prefix=etcd_prefix,
         config_sha256=config_sha256,
         assumed_release=assumed_release,
-        accept_other_cluster_id=ACCEPT in flags,
+        accept_other_cluster_id=accept_other_cluster_id,
         again=again,
         now=now,
     )
@@ -213,26 +215,13 @@ def check_fits(
     if why:
         raise refuse_plan(why, again)
     # The uid of kube-system came along when the snapshot of one was restored into the other.
-    other = _other_etcd(plan, cluster_id, revision)
+    other = other_id(plan.source.cluster_id or "unknown", cluster_id or "unknown") or older_state(
+        plan.source.revision, revision
+    )
     if other and not plan.kube_system_uid:
-        raise refuse_plan(other, again)
+        raise refuse_plan(f"the plan is of another etcd: {other}", again)
     if other and not accept_other_cluster_id:
-        raise refuse(
-            Rule.OTHER_CLUSTER_ID,
-            other,
-            hint=f"make a new plan: {again}; if this etcd was made from the other one's snapshot or data: {ACCEPT}",
-        )
-
-
-def _other_etcd(plan: DeletionPlan, cluster_id: str | None, revision: int) -> str:
-    """Return why a plan is of another etcd, a sentence; "" where nothing says so."""
-    if plan.source.cluster_id != cluster_id:
-        return f"the plan is of etcd {plan.source.cluster_id}, this one is {cluster_id}"
-    if 0 < revision < plan.source.revision:
-        return (
-            f"the etcd of the plan had come to revision {plan.source.revision}, and this one is at {revision}"
-        )
-    return ""
+        raise other_etcd("the plan", other, instead=f"make a new plan: {again}")
 
 
 def _misfit(

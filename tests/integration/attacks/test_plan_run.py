@@ -309,7 +309,7 @@ def test_another_etcd_with_the_same_cluster(planned: Planned, etcd_servers: Etcd
             other.put_all((stored.key, stored.value) for stored in source.current(planned.prefix.encode()))
         planned.endpoints = other.endpoint
         before = other.revision()
-        refused(planned.work(*DECLARED, count=2), "the plan is of etcd")
+        refused(planned.work(*DECLARED, count=2), "the plan is of another etcd")
         assert other.revision() == before
     finally:
         other.stop()

@@ -224,7 +224,10 @@ def test_what_was_put_back_and_not_recorded(
     assert planned.work("--leave-out", key.decode()).code == 0
 
 
-def test_an_intent_that_cannot_be_settled(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("result", [Result.UNKNOWN, Result.ANOMALY])
+def test_an_intent_that_cannot_be_settled(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch, result: Result
+) -> None:
     keys = planned.furnish("a", "b")
     planned.make_plan(all="delete")
     not_written(monkeypatch, 2)
@@ -234,14 +237,15 @@ def test_an_intent_that_cannot_be_settled(planned: Planned, monkeypatch: pytest.
 
     def unsettled(*arguments: object, **named: object) -> object:
         found = settle(*arguments, **named)  # type: ignore[arg-type]
-        return msgspec.structs.replace(found, result=Result.UNKNOWN, detail="etcd does not answer")
+        return msgspec.structs.replace(found, result=result, detail="etcd does not answer")
 
     monkeypatch.setattr(module, "reconcile_intent", unsettled)
     with planned.nothing_changes():
         ran = planned.work(*DECLARED, count=1)
     assert ran.code == 4, ran
     assert f"what became of {keys[0].decode()} is not known: etcd does not answer" in ran.err
-    assert "the open intent 1 stays open" in ran.err
+    became = "stays open" if result is Result.UNKNOWN else "was settled: anomaly"
+    assert f"the open intent 1 {became}" in ran.err
     assert "To do" not in ran.err
 
 

@@ -301,7 +301,7 @@ def test_a_clone_of_the_cluster(registry: Registry) -> None:
     """An etcd restored from the cluster's snapshot has the same kube-system, and nothing else in common."""
     plan = planned(registry)
     rewrite(plan, lambda p: {"source": replace(p.source, cluster_id="abc")})
-    not_fitting(registry, dry(registry, plan), "the plan is of etcd abc, this one is")
+    not_fitting(registry, dry(registry, plan), "the plan is of another etcd: its etcd has the cluster id abc")
     assert "--accept-other-cluster-id" in dry(registry, plan).err
     assert dry(registry, plan, None, "--accept-other-cluster-id").code == 0
 

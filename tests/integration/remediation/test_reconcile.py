@@ -28,7 +28,7 @@ from etcdfix.remediation.audit.record import Intent, RecordType, Result, Subject
 from etcdfix.remediation.audit.search import wrote
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.backup.file import read_backup
-from etcdfix.remediation.backup.write import MARKER_SUFFIX, anchor_of, record_intent
+from etcdfix.remediation.backup.write import MARKER_SUFFIX, anchor_of, confirm_backups, record_intent
 from etcdfix.remediation.datastore import Datastore, EtcdNow
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.preflight.members import KeyReading, read_key
@@ -86,11 +86,16 @@ def open_intent(
 
 
 def reconciled(
-    etcd: EtcdServer, path: Path, intent: Intent, *, accept_other_cluster_id: bool = False
+    etcd: EtcdServer,
+    path: Path,
+    intent: Intent,
+    *,
+    accept_other_cluster_id: bool = False,
+    cluster: ClusterIdentity | None = None,
 ) -> Result:
     """Reconcile, and check what every reconciliation has in common."""
     before = etcd.revision()
-    cluster, other = ClusterIdentity.by_uid(UID), accept_other_cluster_id
+    cluster, other = cluster or ClusterIdentity.by_uid(UID), accept_other_cluster_id
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
         expected = predict(EtcdNow(client), intent, cluster=cluster, accept_other_cluster_id=other)
         found = reconcile_intent(
@@ -191,6 +196,54 @@ def test_another_cluster_id(etcd: EtcdServer, path: Path, key: bytes, by: str) -
         "the cluster id abc" if by == "grounds" else "the cluster id cdf818194e3a8c32",
         cluster_id="def",
     )
+
+
+@pytest.mark.parametrize(
+    "case", ["other bytes", "never there", "another revision", "gone since", "moved since"]
+)
+@pytest.mark.parametrize("accept", [False, True])
+@pytest.mark.parametrize("by", ["grounds", "backup"])
+def test_what_contradicts_the_record_under_the_same_id_is_an_anomaly(
+    etcd: EtcdServer, path: Path, key: bytes, case: str, accept: bool, by: str
+) -> None:
+    """Members that disagree, or a copied data directory that went on: nobody can say what became of the intent."""
+    revision = etcd.put(key if case != "never there" else key + b"-other", VALUE)
+    if case == "another revision":
+        revision = etcd.put(key + b"-other", VALUE)
+    examined = b"other bytes" if case in {"other bytes", "gone since", "moved since"} else VALUE
+    if case == "gone since":
+        etcd.delete(key)
+    if case == "moved since":
+        etcd.put(key, VALUE)
+    with connected(etcd.endpoint) as client:
+        here = ClusterIdentity(uid=UID, known_by=KnownBy.VALUE, cluster_id=f"{client.cluster_id:x}")
+    intent = open_intent(
+        path, key, mod_revision=revision, value_sha256=digest(examined), grounds=Grounds(cluster=here)
+    )
+    if by == "backup":
+        backups = own_directory(path.parent / "backups")
+        made = msgspec.structs.replace(CLUSTER, cluster_id=here.cluster_id)
+        with AuditLog.open(path) as log, open_directory(backups) as directory:
+            log.append(intent.closed_by(Result.NOT_APPLIED, operator=OPERATOR))
+            held = content(StoredValue(key, examined, revision, revision, 1, 0), cluster=made)
+            wanted = entry(subject=about(key, revision), header_revision=revision)
+            intent = record_intent(log, wanted, held, [directory])
+        confirm_backups(intent)
+    assert reconciled(etcd, path, intent, accept_other_cluster_id=accept, cluster=here) is Result.ANOMALY
+
+
+def test_an_older_state_under_the_same_id_is_refused(etcd: EtcdServer, path: Path, key: bytes) -> None:
+    with connected(etcd.endpoint) as client:
+        number = f"{client.cluster_id:x}"
+    here = ClusterIdentity(uid=UID, known_by=KnownBy.VALUE, cluster_id=number)
+    intent = open_intent(
+        path,
+        key,
+        mod_revision=etcd.put(key, VALUE),
+        header_revision=etcd.revision() + 1000,
+        grounds=Grounds(cluster=here),
+    )
+    stays_open(etcd, path, intent, "had come to revision", cluster_id=number)
 
 
 def test_what_is_compacted_is_said(etcd: EtcdServer, path: Path, key: bytes) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,7 @@ def test_flags_that_are_not_set_stay_open(tmp_path: Path) -> None:
         "command: [bash, -o, pipefail, -euo, pipefail, -c, 'kube-apiserver --etcd-servers https://a:2379 | tee l']",
         "command: [tini, --, busybox, sh, -c, 'sleep 1; kube-apiserver >>/log --etcd-servers=\"https://a:2379\"']",
         "command: [sh, -c, 'exec kube-apiserver \"$@\"', --], args: ['--etcd-servers=https://a:2379']",
-        "command: [sh, -c, 'kube-apiserver --etcd-servers=$(URL) --v=$LEVEL'], env: [{name: URL, value: 'https://a:2379'}]",
+        "command: [sh, -c, 'kube-apiserver --etcd-servers=$(URL) --v=2'], env: [{name: URL, value: 'https://a:2379'}]",
         "command: [sh, -c, 'kube-apiserver --version && exec kube-apiserver --etcd-servers=https://a:2379']",
     ],
 )
@@ -120,12 +121,105 @@ def test_version_is_that_of_the_image(tmp_path: Path, image: str, version: str |
     assert found.kubernetes_version == version
 
 
-def test_the_apiserver_is_found_by_its_image_behind_a_wrapper(tmp_path: Path) -> None:
+def test_the_apiserver_is_found_by_its_image_where_no_command_is_named(tmp_path: Path) -> None:
     container = (
-        "{name: a, image: 'example.com/kube-apiserver:v1.30.0', command: [/run.sh], "
-        "args: [--etcd-servers=a:1, --etcd-prefix=/x]}"
+        "{name: a, image: 'example.com/kube-apiserver:v1.30.0', args: [--etcd-servers=a:1, --etcd-prefix=/x]}"
     )
     assert load(tmp_path, pod(container)).etcd_prefix == "/x"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "command: [/usr/local/bin/start.sh], args: [--etcd-servers=a:1]",
+        "command: [/run], args: [--etcd-servers=a:1]",
+        "command: [/start.sh, kube-apiserver, --etcd-servers=a:1]",
+        "command: [bash, /start.sh, kube-apiserver], args: [--etcd-servers=a:1]",
+        "command: [bash, /start.sh], args: [--etcd-servers=a:1]",
+        "command: [tini, --, sh, -e, /start.sh, kube-apiserver, --etcd-servers=a:1]",
+        "command: [sh, -c, 'bash /start.sh kube-apiserver --etcd-servers=a:1']",
+        "command: [sh, -c, 'eval exec kube-apiserver --etcd-servers=a:1']",
+        "command: [sh, -c, 'xargs kube-apiserver --etcd-servers=a:1 < /flags']",
+        "command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --v=2$EXTRA']",
+        "command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --v=${EXTRA}']",
+        "command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --v=2$$(more)']",
+        "command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --v=$$(one)$$(more)']",
+        "command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --v=2$(MORE)']",
+        "command: [sh, -c, '$NICE kube-apiserver --etcd-servers=a:1']",
+        "command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --v=2 $@', --], args: [--etcd-prefix=/x]",
+        "command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --v=\"2$@\"', --], args: [--etcd-prefix=/x]",
+        "command: [sh, -c, 'sh -c \"kube-apiserver --etcd-servers=a:1\"$MORE']",
+    ],
+)
+def test_what_may_give_more_flags_is_refused(tmp_path: Path, words: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(tmp_path, pod(f"{{image: kube-apiserver, {words}}}"))
+    assert "--encryption-config" in caught.value.hint
+
+
+BEHIND = "--etcd-prefix=/kubernetes.io --encryption-provider-config=/enc.yaml"
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "--advertise-address=$$(hostname -i)",
+        "--advertise-address=$(hostname -i)",
+        "--advertise-address=$(hostname)",
+        '--advertise-address="$$(hostname -i)"',
+        "--advertise-address=$$(getip $$(hostname))",
+        "--advertise-address=$(getip $(hostname))",
+        "--advertise-address=$$(ip a | awk '/inet /{print $2}' | cut -d \"/\" -f 1)",
+        '--advertise-address=$$(echo ")")',
+        "--advertise-address=$(POD_IP)",
+        "--v=$$((1+1))",
+        '--v="$V"',
+        '--v="${V}"',
+        '--v="a $V | b"',
+        '--sep "|"',
+        '--sep ";"',
+        '--sep "&"',
+        "--sep '|'",
+        "--sep \\|",
+        '--sep ">"',
+        "--sep a\\ \\#",
+        "--sep a#b",
+        '--sep "\\""',
+        "2>/log",
+        "2>&1",
+        "# not here --etcd-prefix=/no\n",
+    ],
+)
+def test_nothing_in_a_script_hides_the_flags_behind_it(tmp_path: Path, word: str) -> None:
+    script = f"exec kube-apiserver --etcd-servers=a:1 {word} {BEHIND}"
+    script = script if not word.startswith("#") else f"{word}exec kube-apiserver --etcd-servers=a:1 {BEHIND}"
+    found = load(tmp_path, pod(json.dumps({"command": ["sh", "-c", script], "image": "x"})))
+    assert (found.etcd_prefix, found.encryption_config) == ("/kubernetes.io", Path("/enc.yaml"))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"exec kube-apiserver --etcd-servers=a:1 --v=$$(case x in a) echo 1;; esac) {BEHIND}",
+        f"exec kube-apiserver --etcd-servers=a:1 --v=$$(cat <<E\n)\nE\n) {BEHIND}",
+        f"exec kube-apiserver --etcd-servers=a:1 --v=$$(echo 1 {BEHIND}",
+        f"exec kube-apiserver --etcd-servers=a:1 --v=$$(echo \\)) {BEHIND}",
+        f"exec kube-apiserver --etcd-servers=a:1 --v=`hostname;` {BEHIND}",
+        f"exec kube-apiserver --etcd-servers=a:1 --v=$'\\';' {BEHIND}",
+        f'exec kube-apiserver --etcd-servers=a:1 --v="${{A:-";"}}" {BEHIND}',
+        f"exec kube-apiserver --etcd-servers=a:1 --v=<(a;) {BEHIND}",
+        f'exec kube-apiserver --etcd-servers=a:1 --v="2 {BEHIND}',
+        f"exec kube-apiserver --etcd-servers=a:1 --v='2 {BEHIND}",
+        f"exec kube-apiserver --etcd-servers=a:1 {BEHIND} \\",
+        'run() { exec kube-apiserver --etcd-servers=a:1 "$@"; }; run --encryption-provider-config=/e',
+        "run ( ) { exec kube-apiserver --etcd-servers=a:1; }; run --encryption-provider-config=/e",
+        'function run { kube-apiserver --etcd-servers=a:1 "$@"; }; run --encryption-provider-config=/e',
+    ],
+)
+def test_a_script_that_cannot_be_taken_apart_is_refused_in_our_words(tmp_path: Path, script: str) -> None:
+    with pytest.raises(ConfigurationError, match="flags cannot be read: its script") as caught:
+        load(tmp_path, pod(json.dumps({"command": ["sh", "-c", script], "image": "x"})))
+    assert "--encryption-config" in caught.value.hint
 
 
 CASES = Path(__file__).parents[3] / "fixtures/cases"
@@ -152,7 +246,7 @@ spec:
         exec /usr/local/bin/kube-apiserver \\
           --etcd-servers 'http://a:1,http://b:1' \\
           --etcd-servers-overrides="/events#http://c:1;http://d:1" 1>>/var/log/k.log \\
-          --etcd-prefix=/x --feature-gates=$GATES 2>&1 \\
+          --etcd-prefix=/x --feature-gates="$GATES" 2>&1 \\
           --encryption-provider-config=/etc/enc.yaml
       fi
       --etcd-prefix=/no
@@ -221,7 +315,6 @@ def test_a_manifest_without_etcd_servers_is_refused(tmp_path: Path, container: s
         '{command: [sh, -c, "kube-apiserver --etcd-servers=a:1 --etcd-prefix=\'/x"]}',
         "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 <<EOF\n--etcd-prefix=/x\nEOF']}",
         "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --etcd-prefix=/{x,y}']}",
-        "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 \\\\ # --etcd-prefix=/x']}",
         "{command: [sh, -c, 'F=\"--etcd-servers=a:1\"; kube-apiserver $F']}",
         "{command: [sh, -c, 'set -- --etcd-servers=a:1; exec kube-apiserver \"$@\"']}",
         "{command: [kube-apiserver, --etcd-servers=$(ETCD)], env: [{name: ETCD, valueFrom: {fieldRef: {}}}]}",

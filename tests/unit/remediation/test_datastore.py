@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from etcdfix.errors import RevisionCompacted, SourceError
+from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.datastore import KineNow
 from etcdfix.remediation.landmarks import Landmark, Landmarks, find_elsewhere
 from etcdfix.remediation.preflight.members import KeyReading
+from etcdfix.remediation.same_etcd import Held, Recorded, hold_against_history
 from etcdfix.remediation.writer import Expected, evaluate_compare
 from etcdfix.rules import Rule
 from etcdfix.sources.kine import KineSource
@@ -58,6 +61,16 @@ def test_of_the_past_it_tells_nothing(k3s: KineWriter, now: KineNow) -> None:
     """A record of another file is told by its path."""
     with pytest.raises(RevisionCompacted):
         now.read_at(KEY, k3s.newest)
+
+
+def test_a_record_is_not_said_to_be_compacted(k3s: KineWriter, now: KineNow) -> None:
+    """Nothing is: the past is not asked. What can be held against the record still is."""
+    recorded = Recorded(
+        key=KEY, mod_revision=1, value_sha256="", revision=1, cluster_id="0", identity=ClusterIdentity()
+    )
+    assert hold_against_history(now, recorded, now.read_key(KEY)) == Held()
+    later = msgspec.structs.replace(recorded, revision=k3s.newest + 1)
+    assert hold_against_history(now, later, now.read_key(KEY)).is_older
 
 
 def test_it_is_a_file(k3s: KineWriter, now: KineNow) -> None:

@@ -72,6 +72,7 @@ def asked(plan: DeletionPlan, key: bytes, **other: Any) -> Expectation:
         "etcd_prefix": "/registry",
         "config_sha256": CONFIGURATION.sha256,
         "assumed_release": "",
+        "accept_other_cluster_id": False,
         "flags": (f"--declare-key-lost {LOST}",),
         "again": "etcdfix plan AGAIN",
         "now": NOON + timedelta(minutes=15),
@@ -177,20 +178,20 @@ def test_a_plan_does_not_fit_elsewhere_or_later(
 
 
 @pytest.mark.parametrize(
-    ("other", "reason"), [({"cluster_id": "abc"}, "this one is abc"), ({"revision": 1}, "this one is at 1")]
+    ("other", "reason"), [({"cluster_id": "abc"}, "this one has abc"), ({"revision": 1}, "this one is at 1")]
 )
 def test_a_plan_of_another_etcd(made: tuple[Path, StoredValue], other: dict[str, Any], reason: str) -> None:
     """It may be accepted where the plan names the cluster, which the live read then has to be of."""
     path, value = made
-    plan, accepted = load_plan(path), (f"--declare-key-lost {LOST}", "--accept-other-cluster-id")
+    plan = load_plan(path)
     with pytest.raises(RefusedByRule, match=reason) as caught:
         asked(plan, value.key, **other)
     assert caught.value.rule == Rule.OTHER_CLUSTER_ID
     assert "etcdfix plan AGAIN; " in caught.value.hint
     assert "--accept-other-cluster-id" in caught.value.hint
-    assert asked(plan, value.key, flags=accepted, **other)
+    assert asked(plan, value.key, accept_other_cluster_id=True, **other)
     nameless = rewritten(path, lambda _: {"kube_system_uid": None})
-    assert reason in refused(nameless, value.key, flags=accepted, **other).message
+    assert reason in refused(nameless, value.key, accept_other_cluster_id=True, **other).message
 
 
 def test_a_revision_that_is_not_known_says_nothing(made: tuple[Path, StoredValue]) -> None:

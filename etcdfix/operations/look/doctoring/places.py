@@ -14,7 +14,7 @@ from etcdfix.operations.look.doctoring.members import mib
 from etcdfix.remediation.audit.search import is_there
 from etcdfix.remediation.audit.verify import LOG_IS_GONE, NO_HEAD_FILE, ChainState, verify, without_head
 from etcdfix.remediation.durable import open_directory, probe, refuse_foreign_file
-from etcdfix.remediation.places import RecordPaths, lasting_warnings, same_disk_warning
+from etcdfix.remediation.places import RecordPaths, lasting_warnings, require_lasting, same_disk_warning
 from etcdfix.reports.doctor_model import Check, State
 from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
@@ -83,7 +83,7 @@ def _check_directory(name: str, path: Path, *, named: bool, option: str) -> Iter
 def _check_default(name: str, path: Path, option: str) -> Check:
     """Say whether the first change could make a default directory; a look makes none."""
     above = next(parent for parent in path.parents if parent.exists())
-    lasting_warnings(above, named=False)
+    require_lasting(above, named=False)
     if not os.access(above, os.W_OK | os.X_OK):
         return fail(
             name,

@@ -28,16 +28,8 @@ _LONGEST_OBJECT = 8 << 20
 # Of the Status of a read error; a decoder's error has none without the gate.
 _READ_ERROR_REASONS: Final = frozenset({"StorageReadError", "InternalError", ""})
 _READ_ERRORS: Final = ("StorageError: corrupt object", "unable to transform key")
+_OUTAGE: Final = ("code = Unavailable", "code = DeadlineExceeded")
 _WITHHELD: Final = re.compile(r"<\d+ bytes withheld>")
-_OTHER_ERROR: Final = "it answered 500, and not that it cannot read this value"
-# These groups every server has, so a bare 404 for one comes from something else.
-_EVERYWHERE: Final = frozenset(
-    {
-        "", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "autoscaling",
-        "batch", "certificates.k8s.io", "coordination.k8s.io", "networking.k8s.io", "policy",
-        "rbac.authorization.k8s.io", "scheduling.k8s.io", "storage.k8s.io",
-    }
-)  # fmt: skip
 
 
 class Answer(StrEnum):
@@ -57,10 +49,12 @@ class Foretold(NamedTuple):
     Attributes:
         message: Its words for why it cannot read it, data withheld; "" where they are not known.
         empty: It makes an empty object of it.
+        plugin_silent: Its KMS plugin does not answer here, so that a server whose plugin is silent too says nothing.
     """
 
     message: str
     empty: bool = False
+    plugin_silent: bool = False
 
     def is_read_error(self, body: bytes | None) -> bool:
         """Say whether an answer at 500 is a Status that says that etcd holds a value which cannot be read.
@@ -73,6 +67,8 @@ class Foretold(NamedTuple):
         except NOT_UNDERSTOOD:
             return False
         if (found.kind, found.code) != ("Status", 500) or (found.reason or "") not in _READ_ERROR_REASONS:
+            return False
+        if self.plugin_silent and any(code in found.message for code in _OUTAGE):
             return False
         if any(sign in found.message for sign in _READ_ERRORS):
             return True
@@ -113,12 +109,14 @@ class Said(msgspec.Struct, frozen=True):
         detail: Why, or what exactly; "" where the word says it all.
         resource_version: Of what it read; "" where it read nothing, or that does not say it.
         again_after: Seconds after which it may say something else; None where asking again helps nothing.
+        failed: It answered 500, so that another version of the object may fare better.
     """
 
     answer: Answer
     detail: str = ""
     resource_version: str = ""
     again_after: int | None = None
+    failed: bool = False
 
 
 class _Metadata(msgspec.Struct):
@@ -181,7 +179,7 @@ def look_for(server: Server, thing: APIObject, *, certain: bool, foretold: Foret
     failed = None
     if thing.version:
         said = _look_in(server, thing, thing.version, certain=certain, foretold=foretold)
-        if said is not None and not _is_failure(said):
+        if said is not None and not said.failed:
             return said
         failed = said
     others = other_versions(server, thing)
@@ -189,18 +187,12 @@ def look_for(server: Server, thing: APIObject, *, certain: bool, foretold: Foret
         return failed or others
     for version in others:
         said = _look_in(server, thing, version, certain=certain, foretold=foretold)
-        if said is not None and not _is_failure(said):
+        if said is not None and not said.failed:
             return said
         if failed is None or (said is not None and said.answer is Answer.READ_ERROR):
             failed = said or failed
-    if failed is None and thing.group in _EVERYWHERE and not (thing.group and others):
-        return Said(Answer.NO_ANSWER, f"it answered 404, and every API server has {thing.group or 'v1'}")
-    return failed or Said(Answer.NOT_FOUND, f"it does not serve {GroupResource(thing.group, thing.resource)}")
-
-
-def _is_failure(said: Said) -> bool:
-    """Say whether another version of the object may fare better."""
-    return said.answer is Answer.READ_ERROR or said.detail == _OTHER_ERROR
+    # A page that is not there says nothing: what stands before a server answers so too.
+    return failed or Said(Answer.NO_ANSWER, "it answered 404, and no Status that names the object")
 
 
 def _look_in(
@@ -225,7 +217,9 @@ def _look_in(
         return Said(Answer.DENIED, "it does not let the kubeconfig's user get the object (403)")
     if reply.status == 500:
         fails = foretold is None or foretold.is_read_error(reply.body)
-        return Said(Answer.READ_ERROR) if fails else Said(Answer.NO_ANSWER, _OTHER_ERROR)
+        if fails:
+            return Said(Answer.READ_ERROR, failed=True)
+        return Said(Answer.NO_ANSWER, "it answered 500, and not that it cannot read this value", failed=True)
     return _no_answer(reply, "it answered")
 
 

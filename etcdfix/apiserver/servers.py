@@ -259,7 +259,7 @@ class _Inquiry:
             return []
         found = listed_by(server, min(self._request_seconds, self.left()))
         self.warnings += filter(None, [found.warning])
-        self.all_known = not found.warning
+        self.all_known = bool(found.urls) and not found.warning
         return list(found.urls)
 
     def refuse_readable(self) -> None:

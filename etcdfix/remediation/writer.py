@@ -99,8 +99,9 @@ _REFUSALS = (
 )
 
 
-# Codes of gRPC that are an answer, and not given before the transaction ended. The others can mean that it goes on
-# (etcd: "request timed out" is UNAVAILABLE), or are what gRPC itself says of a connection.
+# Codes with which etcd answers, and not before the transaction ended. The others can mean that it goes on (etcd:
+# "request timed out" is UNAVAILABLE). In other words than etcd's they are a proxy's: gRPC makes UNAUTHENTICATED,
+# PERMISSION_DENIED and UNIMPLEMENTED of its 401, 403 and 404, and RESOURCE_EXHAUSTED of a stream that it ended.
 _ANSWERS = frozenset(
     {
         "ALREADY_EXISTS",
@@ -384,11 +385,12 @@ class Writer(Closing):
                 # What the reads ahead needed, this user has.
                 hint=_MAY_WRITE if failure.kind is FailureKind.DENIED else failure.hint,
             )
-        if error.status in {"UNAVAILABLE", "CANCELLED"} and not error.details.startswith("etcdserver: "):
+        etcds_own = error.details.startswith("etcdserver: ")
+        if error.status in {"UNAVAILABLE", "CANCELLED"} and not etcds_own:
             # This very channel had just answered a read, so it is no matter of addresses or TLS.
             text = f"{endpoint.text}: the connection was lost after the transaction was sent"
             return _unanswered(text, error.status, endpoint, read_revision)
-        answered = error.status in _ANSWERS
+        answered = etcds_own and error.status in _ANSWERS
         return _unanswered(failure.message, error.status, endpoint, read_revision, answered=answered)
 
 
@@ -403,6 +405,24 @@ def evaluate_compare(now: Datastore, expected: Expected) -> CompareOutlook:
     """
     seen = now.sight(expected.key, expected.landmarks)
     return CompareOutlook(difference=find_difference(expected, seen), revision=seen.reading.revision)
+
+
+def probe_connection(client: EtcdClient) -> None:
+    """Make the connection that would carry a transaction, and end it again; nothing is sent.
+
+    Raises:
+        TransactionNotSent: It cannot be made to any endpoint.
+    """
+    failures: list[Failure] = []
+    endpoints = client.endpoints()
+    for endpoint in endpoints:
+        try:
+            Relay(endpoint, timeout_seconds=client.connection.dial_timeout_seconds).close()
+        except CallFailed as failed:
+            failures.append(failed.failure)
+        else:
+            return
+    raise _not_sent(failures, endpoints[0])
 
 
 def find_difference(expected: Expected, seen: Sighting) -> Difference | None:
@@ -450,7 +470,7 @@ class _TxnChannel(ReadOnlyChannel):
         self.relay = Relay(endpoint, timeout_seconds=connection.dial_timeout_seconds)
         try:
             super().__init__(open_transport(endpoint, material, connection, self.relay), endpoint)
-        except CallFailed:
+        except BaseException:
             self.relay.close()
             raise
 

@@ -15,6 +15,7 @@ from etcdfix.remediation.commit import Change, ChangeOutcome, commit, preview_on
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import RecordPaths, disk_of_etcd
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, grounds_of
+from etcdfix.remediation.writer import probe_connection
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 
@@ -166,6 +167,9 @@ def execute_change(
     change = _change(cluster, request, checked)
     operator, paths = change.entry.operator, request.record_paths
     if request.dry_run:
+        if sender is None:
+            step("preview only: probe connection")
+            probe_connection(cluster.client)
         return preview_only(cluster.now, change, paths, operator=operator, log=request.log, step=step)
     step("confirm")
     if checked.declared_lost and not confirmer.confirm_lost(request.accepted.key_lost):

@@ -236,7 +236,10 @@ class HealSender:
         else:
             self.answer = reply.body
         doubts: list[str] = []
-        warnings += self._compare(holder, found, stored, doubts)
+        written, document = self._as_patched(found, stored)
+        if written is not found:
+            warnings.append(f"it was written again since, at mod_revision {found.stored.mod_revision}")
+        warnings += self._compare(holder, written, document, doubts)
         if self.differs:
             return Sent(
                 result=Result.ANOMALY,
@@ -279,6 +282,28 @@ class HealSender:
             and not (said.answer in SILENT and said.server in self._ground.unchecked_servers)
         ]
 
+    def _as_patched(self, found: Examination, stored: dict[str, Any]) -> tuple[Examination, dict[str, Any]]:
+        """Return what etcd held at the revision of the PATCH, which its answer names; the newest where it is gone.
+
+        A controller may write the object again at once. Only a value that carries the annotation of this heal counts.
+        """
+        told = _metadata(_parsed(self.answer) or {}).get("resourceVersion")
+        newest = found.stored.mod_revision
+        revision = int(told) if isinstance(told, str) and told.isdecimal() and len(told) < 20 else newest
+        if not self._healable.mod_revision < revision < newest:
+            return found, stored
+        try:
+            then = self._now.read_at(found.stored.key, revision)
+        except SourceError:
+            return found, stored
+        if then is None or then.mod_revision != revision:
+            return found, stored
+        examiner = self._ground.cluster.examiner
+        written = examiner.examine(then)
+        document = _document(examiner, written)
+        ours = _annotation(document) == self._at and _metadata(document).get("uid") == self._healable.uid
+        return (written, document) if ours else (found, stored)
+
     def _compare(
         self, holder: Holder, found: Examination, stored: dict[str, Any], doubts: list[str]
     ) -> list[str]:
@@ -288,22 +313,25 @@ class HealSender:
             return ["no saved copy is of this very write, so what admission may have changed is not known"]
         before: dict[str, Any] | None = None
         after: dict[str, Any] | None = stored
-        why, told = "one of the two cannot be read as JSON", []
+        why = "one of the two cannot be read as JSON"
         try:
             before = _parsed(read_saved(self._ground.saved, saved))
         except ConfigurationError as exc:
             why = exc.message
         if before is not None and before.get("apiVersion") != stored.get("apiVersion"):
             # Fields of two versions have other names: the rest is only as that server converts it.
-            shown = self._as_answered(holder)
+            shown = self._read_back(holder)
             after = None if shown is None else {**shown, "metadata": _metadata(stored)}
+            why = f"{holder.server.address} does not give what it wrote"
+            if shown and _metadata(shown).get("resourceVersion") != str(found.stored.mod_revision):
+                after, why = None, f"{holder.server.address} gives another write of it"
             version = safe_text(str(stored.get("apiVersion")))
-            told = [
-                f"etcd holds it as {version}: only its metadata were compared there, the rest in the answer"
-            ]
+            doubts.append(
+                f"etcd holds it as {version}: only its metadata were compared there, the rest as the server reads it"
+            )
         if before is None or after is None:
             doubts.append(f"it could not be compared with the saved copy: {why}")
-            return told
+            return []
         masked = Viewer(self._ground.cluster.examiner).show(found).document
         changes, more = field_changes(
             Comparable.of(_comparable(before), masked),
@@ -314,18 +342,16 @@ class HealSender:
             (f"{more} more",) if more else ()
         )
         if all(_is_label(each) for each in changes) and not more:
-            return told + ["admission changed it: " + ", ".join(self.changed)] * bool(changes)
+            return ["admission changed it: " + ", ".join(self.changed)] * bool(changes)
         self.differs = True
-        return told
+        return []
 
-    def _as_answered(self, holder: Holder) -> dict[str, Any] | None:
-        """Return the object as the server shows it, in the version in which it was saved."""
-        if self.answer is None:
-            reply = self._ground.fleet.within(
-                partial(holder.server.send, "GET", holder.path, longest=LONGEST_ANSWER)
-            )
-            self.answer = reply.body if isinstance(reply, Reply) and reply.status == 200 else None
-        return _parsed(self.answer)
+    def _read_back(self, holder: Holder) -> dict[str, Any] | None:
+        """Return the object as the server reads it from etcd, in the version in which it was saved."""
+        reply = self._ground.fleet.within(
+            partial(holder.server.send, "GET", holder.path, longest=LONGEST_ANSWER)
+        )
+        return _parsed(reply.body) if isinstance(reply, Reply) and reply.status == 200 else None
 
 
 def _is_label(change: FieldChange) -> bool:
@@ -371,12 +397,31 @@ def _parsed(raw: bytes | None) -> dict[str, Any] | None:
 
 
 def _comparable(document: dict[str, Any]) -> dict[str, Any]:
-    """Return an object without what every heal changes, and what servers before 1.20 only add to an answer."""
-    left_out = {"managedFields", "selfLink"}
+    """Return an object without what every heal changes, what servers before 1.20 only add to an answer, and nulls.
+
+    A change of an annotation counts as a new generation with some kinds. Nulls say nothing; older servers write them.
+    """
+    left_out = {"managedFields", "selfLink", "generation"}
     metadata = {name: value for name, value in _metadata(document).items() if name not in left_out}
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict):
         metadata["annotations"] = {name: value for name, value in annotations.items() if name != HEALED_AT}
         if not metadata["annotations"]:
             del metadata["annotations"]
-    return {**document, "metadata": metadata}
+    return _without_nulls({**document, "metadata": metadata})
+
+
+def _without_nulls(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy without members that are null; not by recursion, since strangers decide how deep it is."""
+    whole: dict[str, Any] = dict(document)
+    waiting: list[Any] = [whole]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            for name in [name for name, value in item.items() if value is None]:
+                del item[name]
+        for at, value in item.items() if isinstance(item, dict) else enumerate(item):
+            if isinstance(value, dict | list):
+                item[at] = value.copy()
+                waiting.append(item[at])
+    return whole

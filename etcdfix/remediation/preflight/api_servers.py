@@ -9,6 +9,7 @@ from etcdfix.model import ClusterIdentity, ServerBehaviour
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
+from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 
 
@@ -59,7 +60,7 @@ def require_read_errors(found: Examination, api: APIAccess | None, servers: Serv
         if asked.answer is not Answer.READ_ERROR
     ]
     if missing or not servers.all_known:
-        why = "; ".join(missing) or "which API servers there are is not known"
+        why = "; ".join(missing or servers.warnings) or "service default/kubernetes lists no API server"
         raise refuse(
             Rule.NO_API_SERVER,
             f"{key}: its damage is only possible, and not every API server said that it cannot read it ({why})",
@@ -126,4 +127,8 @@ def check_api_servers(
 def foretold_of(found: Examination) -> Foretold:
     """Return what an API server that has our configuration says of a value."""
     verdict = found.verdict
-    return Foretold(verdict.upstream_message, empty=verdict.apiserver is ServerBehaviour.SERVES_EMPTY)
+    return Foretold(
+        verdict.upstream_message,
+        empty=verdict.apiserver is ServerBehaviour.SERVES_EMPTY,
+        plugin_silent=verdict.cause is Cause.KMS_UNREACHABLE,
+    )

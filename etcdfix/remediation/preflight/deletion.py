@@ -235,7 +235,7 @@ def check_outage(found: Examination, servers: ServerAnswers, accepted: Acceptanc
     raise refuse(
         Rule.NO_API_SERVER,
         f"the KMS plugin of {display(found.stored.key)} does not answer, which is what an outage looks like, and no "
-        "API server was asked whether it reads the object",
+        "API server said whether it reads the object",
         hint="--kubeconfig FILE; only if there is no API server: declare the key lost at a terminal, and type it there",
     )
 

@@ -25,6 +25,7 @@ from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, clas
 
 _CHUNK_BYTES = 1 << 16
 _CLOSING_SECONDS = 5.0
+_BACKLOG = 128  # strangers who connect are sent away, and must not fill it meanwhile
 
 
 class Relay(Closing):
@@ -39,7 +40,7 @@ class Relay(Closing):
         """Connect to the endpoint, and listen.
 
         Raises:
-            CallFailed: The endpoint cannot be reached, or there is no thread to be had.
+            CallFailed: The endpoint cannot be reached, or there is no socket or thread to be had.
         """
         try:
             upstream = endpoint.dial(timeout_seconds)
@@ -51,17 +52,25 @@ class Relay(Closing):
             raise CallFailed(
                 classify("UNAVAILABLE", text, endpoint, timeout_seconds=timeout_seconds)
             ) from exc
-        upstream.settimeout(None)
-        if endpoint.port:
-            upstream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         name = f"etcdfix-{secrets.token_hex(16)}"
         self.target = f"unix-abstract:{name}"
         self.passed = 0
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(f"\0{name}")
-        self._listener.listen(1)
+        self._sockets = [upstream]
+        try:
+            upstream.settimeout(None)
+            if endpoint.port:
+                upstream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._listener = socket.socket(socket.AF_UNIX)
+            self._sockets.append(self._listener)
+            self._listener.bind(f"\0{name}")
+            self._listener.listen(_BACKLOG)
+        except OSError as exc:
+            self._close_all()
+            text = (
+                f"{endpoint.text}: the system gives this process no socket of its own ({exc.strerror or exc})"
+            )
+            raise CallFailed(Failure(FailureKind.UNREACHABLE, text)) from exc
         self._upstream = upstream
-        self._sockets = [self._listener, upstream]
         self._thread = threading.Thread(target=self._run, daemon=True)
         try:
             self._thread.start()

@@ -722,6 +722,42 @@ def test_other_data_than_was_saved_stands_there_afterwards(cluster: LostKeyClust
     ]
 
 
+@on_etcd
+@pytest.mark.parametrize("what", ["good", "another password", "compacted", "an answer about another write"])
+def test_a_controller_writes_right_after_the_patch(cluster: LostKeyCluster, what: str) -> None:
+    """What etcd held at the revision of the PATCH is compared; where that is not told or kept, the newest."""
+    key = cluster.key("shop/one")
+    saved = copy.deepcopy(cluster.p1.process.caches[SECRETS].memory[key].value)
+    path = "/api/v1/namespaces/shop/secrets/one?fieldManager=etcdfix"
+
+    def write(request: Request) -> None:
+        if request.method != "PATCH":
+            return
+        written = copy.deepcopy(saved)
+        before = cluster.mod_revision(key)
+        written["metadata"].setdefault("annotations", {}).update(request.body["metadata"]["annotations"])
+        if what == "another password":
+            written["data"]["password"] = base64.b64encode(b"never-shown-1").decode()
+        cluster.place(key, aescbc(json.dumps(written).encode(), KEY_2, "key2"))
+        revision = cluster.mod_revision(key) if what != "an answer about another write" else before + 9999
+        written["metadata"]["resourceVersion"] = str(revision)
+        cluster.p1.behaviour.instead[path] = Answer(200, json.dumps(written).encode())
+        later = copy.deepcopy(written)
+        later["data"] = {"renewed": DATA}
+        cluster.place(key, aescbc(json.dumps(later).encode(), KEY_2, "key2"))
+        if what == "compacted":
+            cluster.etcd.etcdctl("compact", str(cluster.mod_revision(key)))
+
+    cluster.p1.before.append(write)
+    told = cluster.told("one", code=0 if what == "good" else 3)
+    (one,) = told["objects"]
+    assert one["result"] == ("healed" if what == "good" else "anomaly")
+    assert any("written again" in warning for warning in one["warnings"]) == (
+        what in {"good", "another password"}
+    )
+    assert "never-shown-1" not in json.dumps(told) + cluster.log.read_text()
+
+
 def test_the_saved_copy_is_gone_afterwards(cluster: LostKeyCluster) -> None:
     """It is healed, and nothing shows that what etcd holds now is what was saved."""
 

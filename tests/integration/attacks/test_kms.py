@@ -19,7 +19,7 @@ from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support import encoders
 from tests.support.attacks import EVERY_FLAG, Attacked, declared, every_flag_but, secret
 from tests.support.kms_plugin import ANNOTATION, V1, V2, KMSPlugin, Refusal
-from tests.support.kubernetes_api import KubernetesAPI
+from tests.support.kubernetes_api import KubernetesAPI, read_error
 from tests.support.objects import IDENTITY, KUBE_SYSTEM_UID
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
@@ -233,6 +233,26 @@ def test_plugin_that_is_down_and_nobody_to_contradict(
     monkeypatch.setattr(safety, "is_terminal", lambda: True)
     with registry.nothing_changes():
         assert registry.delete(at, *EVERY_FLAG, *lost(plugin), "--dry-run").code == 0
+
+
+@pytest.mark.parametrize("words", ["Unavailable", "DeadlineExceeded"])
+def test_plugin_that_is_down_for_the_servers_too(
+    registry: Attacked, plugin: KMSPlugin, api: KubernetesAPI, words: str
+) -> None:
+    """What a server says of its own plugin's outage contradicts nobody."""
+    (at, _) = store(registry, plugin, "web", "db")
+    plugin.stop()
+    asking = ("--kubeconfig", str(api.kubeconfig(registry.folder)))
+    path = "/api/v1/namespaces/shop/secrets/web"
+    error = f"rpc error: code = {words} desc = connection refused"
+    api.instead[path] = read_error(f'Internal error occurred: unable to transform key "/registry/x": {error}')
+    with registry.nothing_changes():
+        ran = registry.delete(at, *EVERY_FLAG, *lost(plugin), *asking, "-o", "json")
+    assert (ran.code, json.loads(ran.out)["refusal"]["rule"]) == (4, "no-api-server"), ran
+    api.instead[path] = read_error(
+        f'unable to transform key "/registry/x": {error}'.replace(words, "NotFound")
+    )
+    assert registry.delete(at, *EVERY_FLAG, *lost(plugin), *asking, "--dry-run").code == 0
 
 
 def test_plugin_that_is_not_asked(registry: Attacked, plugin: KMSPlugin) -> None:

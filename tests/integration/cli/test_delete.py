@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -199,6 +200,28 @@ def test_dry_run_changes_nothing_and_is_recorded(registry: Registry) -> None:
     (event,) = registry.events()
     assert event.annotations.type == RecordType.DRY_RUN
     assert event.annotations.value_sha256 == digest_of(BROKEN)
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_no_socket_for_the_connection_that_writes(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, *, dry: bool
+) -> None:
+    """A dry run finds it; without one the intent is closed, since nothing was sent."""
+
+    def deny(*_given: Any) -> NoReturn:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    key, revision = registry.key("shop/broken"), registry.etcd.revision()
+    with monkeypatch.context() as patched:
+        patched.setattr(socket.socket, "bind", deny)
+        ran = registry.delete(key, *(["--dry-run"] if dry else []))
+    assert ran.code == 5, ran
+    assert "no transaction was sent" in ran.err
+    assert registry.etcd.revision() == revision
+    kinds = [event.annotations.type for event in registry.events()] if registry.log.exists() else []
+    assert kinds == ([] if dry else [RecordType.INTENT, RecordType.OUTCOME])
+    if not dry:
+        assert registry.events()[-1].annotations.outcome == "not-applied"
 
 
 def digest_of(value: bytes) -> str:

@@ -40,6 +40,7 @@ from etcdfix.remediation.writer import (
     describe_move,
     evaluate_compare,
     find_difference,
+    probe_connection,
 )
 from etcdfix.rules import Rule
 from etcdfix.sources.connection import EtcdConnection
@@ -47,6 +48,7 @@ from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.etcd.failures import CallFailed, classify
+from etcdfix.sources.etcd.relay import Relay
 from etcdfix.sources.etcd.tls import TLSMaterial
 from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.certificates import CertificateAuthority
@@ -558,6 +560,13 @@ def test_a_connection_that_ends_while_the_landmarks_are_read(etcd: EtcdServer, p
         # Said at the door, but also by the applier, of a transaction that it has carried out.
         Refusal("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded"),
         Refusal("UNKNOWN", "not etcdserver: permission denied"),
+        # What gRPC makes of a proxy's HTTP 401, 403 and 404, and of a stream that it ended.
+        Refusal("UNAUTHENTICATED", "Received http2 header with status: 401"),
+        Refusal("PERMISSION_DENIED", "Received http2 header with status: 403"),
+        Refusal("UNIMPLEMENTED", "Received http2 header with status: 404"),
+        Refusal("RESOURCE_EXHAUSTED", "Stream removed"),
+        Refusal("FAILED_PRECONDITION", ""),
+        Refusal("FAILED_PRECONDITION", "etcdserver: some words of a newer one"),
         Refusal("INTERNAL", ""),
     ],
 )
@@ -573,7 +582,8 @@ def test_a_no_that_proves_nothing(
         pytest.raises(TransactionUnanswered) as caught,
     ):
         delete(through, key, expected)
-    assert (caught.value.status, caught.value.ended) == (refusal.code, refusal.code == "RESOURCE_EXHAUSTED")
+    ended = refusal.details.startswith("etcdserver: ") and refusal.code != "UNAVAILABLE"
+    assert (caught.value.status, caught.value.ended) == (refusal.code, ended)
     # Not asked again: neither there nor at the other endpoint.
     assert proxy.calls.count(TXN) == 1
     assert stored(client, key) is not None
@@ -607,6 +617,50 @@ def test_a_no_that_etcd_gives_before_it_writes(
     ):
         delete(through, key, expected)
     assert caught.value.sent
+
+
+def test_what_goes_wrong_as_the_channel_is_made_ends_the_connection(
+    etcd: EtcdServer, client: EtcdClient, prefix: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Relay] = []
+
+    def fail(*given: Any) -> None:
+        made.append(given[-1])
+        raise MemoryError
+
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    expected = examined(client, key)
+    monkeypatch.setattr(writer_module, "open_transport", fail)
+    with pytest.raises(MemoryError):
+        delete(client, key, expected)
+    (relay,) = made
+    assert all(each.fileno() == -1 for each in relay._sockets)
+
+
+@pytest.mark.parametrize("call", ["bind", "listen"])
+def test_without_a_socket_of_its_own_nothing_is_sent(
+    etcd: EtcdServer, client: EtcdClient, prefix: bytes, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """No file descriptors are left, or abstract sockets are denied: that is certain, and known ahead."""
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    expected = examined(client, key)
+    probe_connection(client)
+
+    class Denied(socket.socket):
+        pass
+
+    def deny(*_given: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    setattr(Denied, call, deny)
+    monkeypatch.setattr(socket, "socket", Denied)
+    for attempt in (lambda: delete(client, key, expected), lambda: probe_connection(client)):
+        with pytest.raises(TransactionNotSent, match="no socket of its own"):
+            attempt()
+    monkeypatch.undo()
+    assert examined(client, key) == expected
 
 
 def test_an_error_without_words(client: EtcdClient) -> None:

@@ -27,10 +27,10 @@ NO_READ_ERROR = "it answered 500, and not that it cannot read this value"
             object_answer(),
             Said(Answer.NO_ANSWER, "it answered with an empty object, and etcd holds more than that"),
         ),
-        (read_error(), Said(Answer.READ_ERROR)),
-        (status_answer(500), Said(Answer.NO_ANSWER, NO_READ_ERROR)),
+        (read_error(), Said(Answer.READ_ERROR, failed=True)),
+        (status_answer(500), Said(Answer.NO_ANSWER, NO_READ_ERROR, failed=True)),
         (status_answer(404, name="db"), Said(Answer.NOT_FOUND)),
-        (status_answer(404), Said(Answer.NO_ANSWER, "it answered 404, and every API server has v1")),
+        (status_answer(404), Said(Answer.NO_ANSWER, "it answered 404, and no Status that names the object")),
         (
             status_answer(403),
             Said(Answer.DENIED, "it does not let the kubeconfig's user get the object (403)"),
@@ -91,6 +91,25 @@ def test_what_each_answer_means(
 )
 def test_what_a_read_error_is(foretold: str, sent: Sent, *, is_one: bool) -> None:
     assert Foretold(foretold).is_read_error(sent.body) == is_one
+
+
+@pytest.mark.parametrize("code", ["Unavailable", "DeadlineExceeded"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "{}",
+        "failed to decrypt DEK, error: {}",
+        'unable to transform key "/registry/secrets/shop/db": failed to decrypt DEK, error: {}',
+        "StorageError: corrupt object, {}",
+    ],
+)
+def test_an_outage_of_a_plugin_is_no_read_error_where_ours_is_silent_too(words: str, code: str) -> None:
+    message = words.format(f"rpc error: code = {code} desc = no plugin")
+    sent = read_error(message)
+    assert not Foretold(message, plugin_silent=True).is_read_error(sent.body)
+    assert Foretold(message).is_read_error(sent.body)  # of a value that is proven damaged here
+    known = message.replace(code, "NotFound")
+    assert Foretold(known, plugin_silent=True).is_read_error(read_error(known).body)
 
 
 def test_an_answer_too_long_to_be_read_is_no_read_error() -> None:

@@ -247,11 +247,6 @@ def test_a_version_whose_webhook_fails_is_not_the_last_word(api: KubernetesAPI, 
     refused_by("configuration-wrong", api.kubeconfig(tmp_path), foretold=foretold, **CUSTOM)
 
 
-def test_a_group_that_every_server_has(api: KubernetesAPI, tmp_path: Path) -> None:
-    api.versions.clear()
-    assert one(ask(api.kubeconfig(tmp_path), **DEPLOYMENTS))[0] is Answer.NO_ANSWER
-
-
 @pytest.mark.parametrize(
     ("instead", "answer", "detail"),
     [
@@ -513,6 +508,23 @@ def test_a_server_that_cannot_be_verified_is_told_nothing(
         assert somebody.requests == elsewhere.requests == []
 
 
+@pytest.mark.parametrize(
+    ("body", "all_known"),
+    [
+        ({"subsets": []}, False),
+        ({}, False),
+        ({"subsets": [{"addresses": [], "ports": [{"port": 6443}]}]}, False),
+        ({"subsets": [{"addresses": [{"ip": "127.0.0.1"}], "ports": [{"port": 1}]}]}, True),
+    ],
+)
+def test_a_list_without_a_server_is_no_list_of_all(
+    api: KubernetesAPI, tmp_path: Path, body: dict[str, Any], *, all_known: bool
+) -> None:
+    api.instead[ENDPOINTS] = Played(200, json.dumps({"kind": "Endpoints", **body}).encode())
+    found = ask(api.kubeconfig(tmp_path))
+    assert found.all_known == all_known
+
+
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 @pytest.mark.parametrize(("status", "answer"), [(None, Answer.NOT_FOUND), (403, Answer.DENIED)])
 def test_a_certificate_with_its_address_or_the_name_of_the_kubeconfigs_server(
@@ -678,10 +690,29 @@ def test_a_known_version_that_fails_is_not_the_last_word(api: KubernetesAPI, tmp
     assert api.asked(failing) == [failing] * 3  # once each time
 
 
-def test_a_group_that_is_not_served(api: KubernetesAPI, tmp_path: Path) -> None:
-    found = ask(api.kubeconfig(tmp_path), **CUSTOM)
-    assert one(found) == (Answer.NOT_FOUND, "it does not serve widgets.example.com")
-    assert found.authorization is not None
+@pytest.mark.parametrize(
+    ("group", "resource"),
+    [
+        ("example.com", "widgets"),
+        ("autoscaling", "horizontalpodautoscalers"),
+        ("discovery.k8s.io", "endpointslices"),
+        ("apps", "deployments"),
+    ],
+)
+@pytest.mark.parametrize("served", [(), ("v1",), ("v1", "v2")])
+@pytest.mark.parametrize("page", [NO_PAGE, status_answer(404), status_answer(404, name="other")])
+def test_a_404_that_does_not_name_the_object_is_no_answer(
+    api: KubernetesAPI, tmp_path: Path, group: str, resource: str, served: tuple[str, ...], page: Played
+) -> None:
+    """A load balancer answers so as well as a server that does not serve the resource."""
+    api.versions.clear()
+    if served:
+        api.versions[group] = list(served)
+    for version in ("v1", "v2"):
+        api.instead[f"/apis/{group}/{version}/namespaces/shop/{resource}/web"] = page
+    for version in ("", "v1"):
+        found = ask(api.kubeconfig(tmp_path), group=group, version=version, resource=resource)
+        assert (one(found)[0], found.authorization) == (Answer.NO_ANSWER, None)
 
 
 @pytest.mark.parametrize(

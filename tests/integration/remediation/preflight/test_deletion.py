@@ -579,6 +579,7 @@ def test_damage_that_is_only_possible_needs_every_api_server(
             with pytest.raises(RefusedByRule) as caught:
                 check_deletion(cluster, key, accepted, api=api)
             assert caught.value.rule == Rule.NO_API_SERVER
+            assert ("lists no API server" in caught.value.message) != all_known
         with pytest.raises(RefusedByRule) as caught:
             check_deletion(cluster, key, accepted)
         assert caught.value.rule == Rule.NO_API_SERVER

@@ -36,6 +36,11 @@ def stored(**fields: Any) -> dict[str, Any]:
     return {**SAVED, "metadata": metadata, **fields}
 
 
+def answered(version: str = "9", **fields: Any) -> dict[str, Any]:
+    """Return the object as a server reads it from etcd."""
+    return stored(metadata={**stored()["metadata"], "resourceVersion": version}, **fields)
+
+
 @pytest.fixture
 def compare(monkeypatch: pytest.MonkeyPatch) -> Compare:
     monkeypatch.setattr(heal_sender, "read_saved", lambda _folder, _saved: json.dumps(SAVED).encode())
@@ -51,8 +56,10 @@ def compare(monkeypatch: pytest.MonkeyPatch) -> Compare:
         )
         healable: Any = SimpleNamespace(saved="one")
         sender = HealSender(ground, healable, "now")
-        holder: Any = SimpleNamespace(server=SimpleNamespace(send=print), path="/x")
-        found: Any = None
+        holder: Any = SimpleNamespace(server=SimpleNamespace(send=print, address="https://p1"), path="/x")
+        # What the PATCH was answered with proves nothing.
+        sender.answer = json.dumps(answered()).encode()
+        found: Any = SimpleNamespace(stored=SimpleNamespace(mod_revision=9))
         doubts: list[str] = []
         return sender, sender._compare(holder, found, now, doubts), doubts
 
@@ -70,7 +77,7 @@ def test_what_every_heal_changes_is_no_difference(compare: Compare) -> None:
         ({"spec": {"maxReplicas": 4}}, "spec.maxReplicas (changed)"),
         ({"spec": {"maxReplicas": 3, "minReplicas": 1}}, "spec.minReplicas (added)"),
         ({"spec": {}}, "spec"),
-        ({"metadata": {**stored()["metadata"], "generation": 4}}, "metadata.generation (changed)"),
+        ({"spec": {"maxReplicas": 3, "template": {"generation": 4}}}, "spec.template (added)"),
         ({"metadata": {**stored()["metadata"], "labels": {"app": "other"}}}, "metadata.labels.app (changed)"),
         ({"metadata": {**stored()["metadata"], "labels": {}}}, "metadata.labels"),
         (
@@ -97,17 +104,39 @@ def test_labels_that_admission_adds_are_told(compare: Compare) -> None:
     assert compare(stored(metadata=metadata))[0].differs
 
 
-def test_another_version_is_compared_in_the_answer(compare: Compare) -> None:
-    """Its metadata are those in etcd all the same."""
+def test_what_a_server_counts_is_no_difference(compare: Compare) -> None:
+    """With workloads, a change of an annotation makes another generation."""
+    sender, told, doubts = compare(stored(metadata={**stored()["metadata"], "generation": 4}))
+    assert (sender.differs, sender.changed, told, doubts) == (False, (), [], [])
+
+
+@pytest.mark.parametrize("older", ["saved", "stored"])
+def test_a_null_is_no_difference(compare: Compare, monkeypatch: pytest.MonkeyPatch, older: str) -> None:
+    nulls = {"maxReplicas": 3, "list": [{"creationTimestamp": None, "a": 1}, None], "x": None}
+    without = {"maxReplicas": 3, "list": [{"a": 1}, None]}
+    saved, now = (nulls, without) if older == "saved" else (without, nulls)
+    monkeypatch.setitem(SAVED, "spec", saved)
+    document = stored(spec=now)
+    sender, _, _ = compare(document)
+    assert (sender.differs, sender.changed) == (False, ())
+    assert document["spec"] == now  # what is shown elsewhere stays whole
+    # A null among others is one of them.
+    sender, _, _ = compare(stored(spec={"maxReplicas": 3, "list": [{"a": 1}]}))
+    assert sender.differs
+
+
+def test_another_version_is_read_back(compare: Compare) -> None:
+    """Its metadata are those in etcd all the same, and the answer to the PATCH proves nothing."""
     in_etcd = stored(apiVersion="autoscaling/v1", spec={"maxReplicas": 3, "targetCPU": 80})
-    sender, told, doubts = compare(in_etcd, json.dumps(stored()).encode())
-    assert (sender.differs, len(told), doubts) == (False, 1, [])
-    sender, _, _ = compare(in_etcd, json.dumps(stored(spec={"maxReplicas": 4})).encode())
+    sender, told, doubts = compare(in_etcd, json.dumps(answered()).encode())
+    assert (sender.differs, told, len(doubts)) == (False, [], 1)
+    assert "autoscaling/v1" in doubts[0]
+    sender, _, _ = compare(in_etcd, json.dumps(answered(spec={"maxReplicas": 4})).encode())
     assert sender.differs
     other = {**in_etcd["metadata"], "uid": "other"}
-    sender, _, _ = compare({**in_etcd, "metadata": other}, json.dumps(stored()).encode())
+    sender, _, _ = compare({**in_etcd, "metadata": other}, json.dumps(answered()).encode())
     assert sender.differs
-    # Without an answer there is nothing to compare.
-    for answer in (None, b"<html>"):
+    # Without this very write there is nothing to compare.
+    for answer in (None, b"<html>", json.dumps(answered("8")).encode(), json.dumps(stored()).encode()):
         sender, _, doubts = compare(in_etcd, answer)
-        assert (sender.differs, len(doubts)) == (False, 1)
+        assert (sender.differs, len(doubts)) == (False, 2)

@@ -11,8 +11,14 @@ from etcdfix.apiserver.servers import APIAccess, ServerAnswer, ServerAnswers
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.preflight import api_servers
-from etcdfix.remediation.preflight.api_servers import check_api_servers, require_api, require_read_errors
+from etcdfix.remediation.preflight.api_servers import (
+    check_api_servers,
+    foretold_of,
+    require_api,
+    require_read_errors,
+)
 from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.verdicts.causes import Cause
 from tests.support.examinations import examination
 
 
@@ -60,7 +66,7 @@ ALL_FAIL = (Answer.READ_ERROR, Answer.READ_ERROR)
     [
         (ALL_FAIL, True, ""),
         (ALL_FAIL[:1], True, ""),
-        (ALL_FAIL, False, "which API servers there are is not known"),
+        (ALL_FAIL, False, "lists no API server"),
         *(
             ((Answer.READ_ERROR, other), True, f"https://api-1: {other}")
             for other in Answer
@@ -89,3 +95,8 @@ def test_possible_damage_where_nobody_was_to_be_asked() -> None:
         require_read_errors(examination(), None, ServerAnswers())
     assert caught.value.rule == "no-api-server"
     assert "--kubeconfig FILE" in caught.value.hint
+
+
+@pytest.mark.parametrize("cause", [Cause.KMS_UNREACHABLE, Cause.KMS_DENIED, Cause.WRONG_KEY])
+def test_an_outage_counts_for_nothing_where_the_plugin_is_silent_here(cause: Cause) -> None:
+    assert foretold_of(examination(cause=cause)).plugin_silent == (cause is Cause.KMS_UNREACHABLE)

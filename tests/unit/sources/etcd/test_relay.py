@@ -146,3 +146,40 @@ def test_no_thread_to_be_had(listener: socket.socket, monkeypatch: pytest.Monkey
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(CallFailed, match="too few threads"):
         to(listener)
+
+
+@pytest.mark.parametrize("call", ["socket", "bind", "listen"])
+def test_no_socket_to_be_had(listener: socket.socket, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """Nothing is left open: whoever listens sees the end at once."""
+
+    class Denied(socket.socket):
+        def __init__(self, family: int = -1, *given: Any, **named: Any) -> None:
+            if call == "socket" and family == socket.AF_UNIX:
+                raise OSError(24, "Too many open files")
+            super().__init__(family, *given, **named)
+
+    def deny(*_given: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    if call != "socket":
+        setattr(Denied, call, deny)
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "socket", Denied)
+        with pytest.raises(CallFailed, match="no socket of its own"):
+            to(listener)
+    etcd, _ = listener.accept()
+    with etcd:
+        etcd.settimeout(5)
+        assert etcd.recv(9) == b""
+
+
+def test_strangers_do_not_fill_the_queue(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as come before the first of them was sent away."""
+    monkeypatch.setattr(threading.Thread, "start", lambda _thread: None)
+    monkeypatch.setattr(threading.Thread, "join", lambda *_given: None)
+    with to(listener) as relay:
+        waiting = [socket.socket(socket.AF_UNIX) for _ in range(50)]
+        for each in waiting:
+            each.setblocking(False)
+            each.connect(f"\0{name_of(relay)}")
+            each.close()

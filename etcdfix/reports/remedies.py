@@ -327,7 +327,7 @@ def repair_way(found: Examination, again: RepeatedOptions, *, breaking: bool = F
         )
         return Way(kept, WayKind.SAVE)
     risks = repair_risks(found, repair, breaking=breaking)
-    proof = "nothing proves the name" if repair.kind is RepairKind.NAME else _PROOFS[repair.proof]
+    proof = "no proof of the name" if repair.kind is RepairKind.NAME else _PROOFS[repair.proof]
     granted = "" if again.told_of_encryption else GRANTED
     accepts = f"It accepts what must be accepted: {', '.join(risks)}. " if risks else ""
     return Way(

@@ -141,9 +141,9 @@ WAYS: Final[Mapping[Damage, Way]] = {
     ),
     Damage.BOUND_ELSEWHERE: Way(
         "bound to an etcd key that nothing names",
-        Cause.ASSOCIATED_DATA_UNKNOWN,
+        Cause.CIPHERTEXT_DAMAGED,  # where an earlier revision opens
         doing.bound_elsewhere,
-        (Cause.CIPHERTEXT_DAMAGED,),
+        (Cause.ASSOCIATED_DATA_UNKNOWN,),
         "of aesgcm",
     ),
     Damage.MOVED: Way(

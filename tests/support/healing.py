@@ -157,7 +157,11 @@ class LostKeyCluster(Registry):
             key=stored.key, group="", api_version="v1", resource="secrets", namespace="shop", name="one",
             mod_revision=stored.mod_revision,
         )  # fmt: skip
-        held = content(stored, purpose="restore", cluster=BackupCluster(uid, "1", (self.where[-1],), 77))
+        with self.source() as source:
+            cluster_id = source.describe().cluster_id or "1"
+        held = content(
+            stored, purpose="restore", cluster=BackupCluster(uid, cluster_id, (self.where[-1],), 77)
+        )
         with AuditLog.open(self.log) as log, open_directory(self.backups) as directory:
             intent = record_intent(
                 log, entry(verb=Verb.RESTORE, subject=about, cluster_uid=uid), held, [directory]

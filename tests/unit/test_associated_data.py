@@ -389,7 +389,7 @@ def test_earlier_revisions_are_looked_at_within_bounds_and_of_the_target_always(
     ]
     assert damaged == names[: len(damaged)]
     assert 0 < len(damaged) < len(names)
-    last = look(Kept(now, kept), target=key_of("w5"))["w5"]
+    last = look(Kept(now, kept), targets=(key_of("w5"),))["w5"]
     assert last.verdict.cause is Cause.CIPHERTEXT_DAMAGED
 
 

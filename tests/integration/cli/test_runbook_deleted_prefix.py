@@ -92,12 +92,10 @@ def test_each_command_does_what_the_page_says(
     told = run(history)
     assert "deleted, certain" in told
     assert "READABLE, certain" in told
-    refused = run(restore, 4)
-    assert "--accept-unknown-uid" in refused
-    run(f"{restore} --accept-unknown-uid")
+    run(restore)
     for key, value in values.items():
         line = restore.replace("/registry/secrets/shop/db", key.decode()).replace("--dry-run", "--yes")
-        run(f"{line} --accept-unknown-uid")
+        run(line)
         held = store.get(key)
         assert held is not None
         assert held.value == value

@@ -169,7 +169,7 @@ def test_two_nights(command: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("today", "new", "code"),
-    [("rotated", "rotated", 0), ("lost", "rotated", 1), ("lost", "lost", 0), ("rotated", "lost", 0)],
+    [("rotated", "rotated", 0), ("lost", "rotated", 1), ("lost", "lost", 0), ("rotated", "lost", 1)],
 )
 def test_what_a_new_configuration_would_do(command: Run, today: str, new: str, code: int) -> None:
     configurations = [

@@ -244,7 +244,7 @@ def test_what_a_baseline_knows_counts_and_the_new_comes_first(tmp_path: Any) -> 
     last_night.write_bytes(scan(known))
     new = {"/registry/configmaps/shop/b": config_map("b")[:20]}
     lines = head(known | new, baseline=load_baseline(last_night))
-    assert lines[0] == "2 of 3 keys in the snapshot cannot be read, 1 known from the baseline."
+    assert lines[0] == "1 NEW: /registry/configmaps/shop/b (1 known) in the snapshot."
     assert lines[1].startswith("BREAKS-NOW")
     assert "/registry/configmaps/shop/b" in lines[4].split()
 

@@ -158,10 +158,9 @@ class LostKeyCluster(Registry):
             mod_revision=stored.mod_revision,
         )  # fmt: skip
         with self.source() as source:
-            cluster_id = source.describe().cluster_id or "1"
-        held = content(
-            stored, purpose="restore", cluster=BackupCluster(uid, cluster_id, (self.where[-1],), 77)
-        )
+            now = source.describe()
+        cluster = BackupCluster(uid, now.cluster_id or "1", (self.where[-1],), now.revision)
+        held = content(stored, purpose="restore", cluster=cluster)
         with AuditLog.open(self.log) as log, open_directory(self.backups) as directory:
             intent = record_intent(
                 log, entry(verb=Verb.RESTORE, subject=about, cluster_uid=uid), held, [directory]

@@ -42,7 +42,7 @@ CAUSES: Final = (
     ("decode-failure", "magic-damaged", "repair"),
     ("decode-failure", "protobuf-damaged", "restore"),
     ("decode-failure", "trailing-bytes", "repair"),
-    ("decode-failure", "unknown-encoding", "restore"),
+    ("decode-failure", "unknown-encoding", ""),
     ("decode-failure", "value-truncated", "restore"),
     ("decode-failure", "wrong-kind-for-key", ""),
     ("decode-failure", "zeroed-value", "restore"),

@@ -35,6 +35,7 @@ KEY = bytes(range(32))
 KINDS = ("aesgcm", "aescbc", "secretbox")
 WITHHELD = b"never-to-be-shown"
 NOT_PLANTED = {
+    Cause.ASSOCIATED_DATA_UNKNOWN,
     Cause.NO_CONFIGURATION,
     Cause.AUTHENTICATION_FAILED,
     Cause.CONVERSION_FAILED,

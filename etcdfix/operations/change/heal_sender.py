@@ -314,6 +314,7 @@ class HealSender:
         before: dict[str, Any] | None = None
         after: dict[str, Any] | None = stored
         why = "one of the two cannot be read as JSON"
+        notes: list[str] = []
         try:
             before = _parsed(read_saved(self._ground.saved, saved))
         except ConfigurationError as exc:
@@ -326,12 +327,12 @@ class HealSender:
             if shown and _metadata(shown).get("resourceVersion") != str(found.stored.mod_revision):
                 after, why = None, f"{holder.server.address} gives another write of it"
             version = safe_text(str(stored.get("apiVersion")))
-            doubts.append(
+            notes.append(
                 f"etcd holds it as {version}: only its metadata were compared there, the rest as the server reads it"
             )
         if before is None or after is None:
             doubts.append(f"it could not be compared with the saved copy: {why}")
-            return []
+            return notes
         masked = Viewer(self._ground.cluster.examiner).show(found).document
         changes, more = field_changes(
             Comparable.of(_comparable(before), masked),
@@ -341,10 +342,10 @@ class HealSender:
         self.changed = tuple(f"{each.path} ({each.change})" for each in changes) + (
             (f"{more} more",) if more else ()
         )
-        if all(_is_label(each) for each in changes) and not more:
-            return ["admission changed it: " + ", ".join(self.changed)] * bool(changes)
-        self.differs = True
-        return []
+        self.differs = bool(more) or not all(_is_label(each) for each in changes)
+        if changes and not self.differs:
+            notes.append(f"admission changed it: {', '.join(self.changed)}")
+        return notes
 
     def _read_back(self, holder: Holder) -> dict[str, Any] | None:
         """Return the object as the server reads it from etcd, in the version in which it was saved."""

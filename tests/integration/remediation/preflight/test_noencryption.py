@@ -143,7 +143,8 @@ def test_a_manifest_that_names_one_contradicts_it(plain: Registry) -> None:
     manifest = plain.folder / "manifest.yaml"
     manifest.write_text(
         "spec: {containers: [{image: kube-apiserver, command: "
-        f"[kube-apiserver, --encryption-provider-config={plain.config}]}}]}}\n"
+        f"[kube-apiserver, --etcd-servers=http://{plain.etcd.endpoint}, "
+        f"--encryption-provider-config={plain.config}]}}]}}\n"
     )
     ran = delete(plain, "--manifest", str(manifest))
     assert ran.code == 2

@@ -95,7 +95,7 @@ def test_a_repair_that_nothing_proves_is_only_possible() -> None:
     assert report is not None
     assert report.repair is not None
     assert (report.repair.proof, report.repair.confidence) == ("none", "possible")
-    assert "(possible: nothing shows it" in table(report)
+    assert "(possible: nothing proves it" in table(report)
 
 
 def test_a_lost_key_is_not_the_value() -> None:

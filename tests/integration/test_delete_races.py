@@ -229,7 +229,7 @@ def test_error_that_etcd_answers(
     *,
     done: bool,
 ) -> None:
-    """It is told as it came, and the key says whether anything was done. After etcd's own word nothing is on its way."""
+    """It is told as it came; the key says whether anything was done. After etcd's own word nothing is on its way."""
     ground = lay()
     key = put_broken(etcd, ground)
     with LossyProxy(etcd.endpoint) as proxy:

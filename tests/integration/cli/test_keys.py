@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.errors import UnsafePlace
 from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Registry
 
 ODD = b"/secrets/shop/odd\x1b\xff"
@@ -58,18 +59,17 @@ def test_a_dry_run_without_its_backup_directory_begins_no_log(registry: Registry
 def test_what_is_put_where_nothing_is_needs_no_backup_directory(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The default one lies on etcd's disk."""
+    """The default one would not last."""
 
-    def _doubts(path: Path, **_: object) -> tuple[str, ...]:
-        return ("lies on etcd's own disk",) if "nowhere" in str(path) else ()
+    def _refuses(path: Path, **_: object) -> None:
+        if "nowhere" in str(path):
+            raise UnsafePlace(f"directory {path}: is on tmpfs", path=path)
 
     backup = registry.deleted()
     monkeypatch.setenv("XDG_STATE_HOME", str(registry.folder / "state"))
     monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: registry.folder / "nowhere")
-    monkeypatch.setattr(
-        "etcdfix.remediation.durable.doubts",
-        _doubts,
-    )
+    monkeypatch.setattr("etcdfix.remediation.places.require_lasting", _refuses)
+    monkeypatch.setattr("etcdfix.remediation.commit.require_lasting", _refuses)
     common = [*registry.common(places=False, configured=False), "--audit-log", str(registry.log)]
     for arguments in (["--dry-run"], []):
         ran = registry.run("restore", str(backup.path), "--yes", *arguments, *common)

@@ -357,6 +357,10 @@ def free_port() -> int:
 
 
 def clean_environment() -> dict[str, str]:
-    """Without the variables that etcd and etcdctl take flags from."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ETCD_", "ETCDCTL_"))}
+    """Without the variables that etcd and etcdctl take flags or a proxy from."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("ETCD_", "ETCDCTL_")) and not name.lower().endswith("_proxy")
+    }
     return {**kept, "ETCDCTL_API": "3"}

@@ -244,10 +244,10 @@ def test_a_renamed_key_is_no_damaged_prefix(registry: Attacked) -> None:
         registry, keys[0], "risk-not-accepted", "nothing proves that its name is damaged",
         hint="--accept-risk unproven-repair",
     )  # fmt: skip
-    for flags in ([], EVERY_FLAG):
-        refused = ["the configuration alone can cure this"]
-        registry.refuses([keys[0]], *flags, says=refused, hint="etcdfix repair ")
-        registry.refuses([keys[0]], *flags, says=refused, hint="the key is there")
+    refused = ["the configuration alone can cure this"]
+    for hint in ("etcdfix repair ", "the key is there"):
+        registry.refuses([keys[0]], says=refused, hint=hint)
+        registry.refuses([keys[0]], *EVERY_FLAG, says=refused, hint=hint)
     for word in (
         ["scan"],
         ["scan", keys[0].decode()],

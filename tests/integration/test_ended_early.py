@@ -25,7 +25,7 @@ from etcdfix.testing.servers import EtcdServer, EtcdServers
 from etcdfix.wire.etcd import WATCH, message
 from tests.support.collecting import ALPHA, REPOSITORY
 from tests.support.etcd_proxy import RANGE, EtcdProxy
-from tests.support.job_runs import process_of
+from tests.support.job_runs import process_of, stop_process
 
 pytestmark = pytest.mark.etcd
 
@@ -95,7 +95,7 @@ def finish(process: subprocess.Popen[bytes], seconds: float = 60) -> tuple[int, 
 def stops(full: EtcdServer, proxy: EtcdProxy) -> Iterator[EtcdProxy]:
     """etcd is stopped as by ``kill -STOP`` when a scan is in the middle."""
     pid = process_of(full)
-    proxy.before = at_second_page(lambda: os.kill(pid, signal.SIGSTOP))
+    proxy.before = at_second_page(lambda: stop_process(pid))
     yield proxy
     os.kill(pid, signal.SIGCONT)
 
@@ -139,7 +139,7 @@ def test_an_etcd_that_is_stopped_while_it_is_watched(
     def stop(path: str, _first: bytes) -> None:
         if path == WATCH.path:
             stopped.set()
-            os.kill(pid, signal.SIGSTOP)
+            stop_process(pid)
 
     full.compact()
     proxy.before = stop

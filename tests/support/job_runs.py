@@ -219,6 +219,26 @@ def process_of(server: EtcdServer) -> int:
     return found
 
 
+def stop_process(pid: int) -> None:
+    """Stop a process as by ``kill -STOP``, and wait until each of its threads stands still.
+
+    The signal goes to one thread, which stops the others once it gets a CPU; on a busy machine they go on
+    answering until then.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + 30
+    while not all(state_of(task) == "T" for task in Path(f"/proc/{pid}/task").iterdir()):
+        assert time.monotonic() < deadline, f"process {pid} still runs 30 s after SIGSTOP"
+        time.sleep(0.001)
+
+
+def state_of(process: Path) -> str:
+    """Return the letter of the state in ``/proc/PID/stat``; ``""`` where there is no such process any more."""
+    with contextlib.suppress(OSError):
+        return (process / "stat").read_text().rpartition(")")[2].split()[0]
+    return ""
+
+
 def children_of(parent: int) -> list[int]:
     """Return the process ids of all children, zombies among them."""
     found = []

@@ -35,8 +35,6 @@ SECOND_PAGE = re.escape(BELOW) + b"shop/.*\0$"
 SHOW_CURSOR = b"\x1b[?25h"
 HIDE_CURSOR = b"\x1b[?25l"
 LIMITS = ["--command-timeout", "500ms", "--dial-timeout", "1s"]
-WIDE_LIMITS = ["--command-timeout", "2s", "--dial-timeout", "10s"]
-"""Where nothing is measured: a busy machine may take half a second for what is no fault."""
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +122,7 @@ def test_a_scan_of_an_etcd_that_is_stopped_midway(stops: EtcdProxy) -> None:
 
 @pytest.mark.parametrize("arguments", [["get", "configmaps", "-n", "shop", "-o", "name"], ["orphans"]])
 def test_other_readers_of_an_etcd_that_is_stopped_midway(stops: EtcdProxy, arguments: list[str]) -> None:
-    code, _out, err = finish(start(*arguments, "--endpoints", stops.endpoint, *WIDE_LIMITS))
+    code, _out, err = finish(start(*arguments, "--endpoints", stops.endpoint, *LIMITS))
     assert code == 3, err
     assert "no answer for" in err
 

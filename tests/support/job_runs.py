@@ -227,27 +227,22 @@ def stop_process(pid: int) -> None:
     """
     os.kill(pid, signal.SIGSTOP)
     deadline = time.monotonic() + 30
-    while not all(state_of(task) == "T" for task in Path(f"/proc/{pid}/task").iterdir()):
+    while any(stat_of(task)[:1] != ["T"] for task in Path(f"/proc/{pid}/task").iterdir()):
         assert time.monotonic() < deadline, f"process {pid} still runs 30 s after SIGSTOP"
         time.sleep(0.001)
 
 
-def state_of(process: Path) -> str:
-    """Return the letter of the state in ``/proc/PID/stat``; ``""`` where there is no such process any more."""
-    with contextlib.suppress(OSError):
-        return (process / "stat").read_text().rpartition(")")[2].split()[0]
-    return ""
-
-
 def children_of(parent: int) -> list[int]:
     """Return the process ids of all children, zombies among them."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            after_name = (entry / "stat").read_text().rpartition(")")[2].split()
-            if int(after_name[1]) == parent:
-                found.append(int(entry.name))
-    return sorted(found)
+    processes = Path("/proc").glob("[0-9]*")
+    return sorted(int(entry.name) for entry in processes if stat_of(entry)[1:2] == [str(parent)])
+
+
+def stat_of(process: Path) -> list[str]:
+    """Return the fields of ``/proc/PID/stat`` from the state on; none where the process is gone."""
+    with contextlib.suppress(OSError):
+        return (process / "stat").read_text().rpartition(")")[2].split()
+    return []
 
 
 def moments(count: int, seed: int, *, few: int) -> list[float]:

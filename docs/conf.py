@@ -57,8 +57,7 @@ _COMMANDS: Final = re.compile(
 _TAG_OR_HYPHENED: Final = re.compile(r"<[^>]*>|[^\s<]*-[^\s<]*")
 
 _INDEX: Final = "docs/README"
-_MAN_PAGES: Final = "docs/reference/man-pages"
-_FOLDER_OF_MAN_PAGES: Final = "man1"
+_COMMANDS_PAGE: Final = "docs/reference/commands"
 # To draw it would take a script of another host, or a browser that runs while the site is built.
 _NOT_DRAWN: Final = "*A diagram in the words of Mermaid; where the repository is shown, it is drawn.*"
 
@@ -121,14 +120,8 @@ def _complete(_app: Sphinx, name: str, source: list[str]) -> None:
         ]
         source[0] += "\n\n```{toctree}\n" + "\n".join(lines) + "\n```\n"
     source[0] = source[0].replace("```mermaid", f"{_NOT_DRAWN}\n\n```mermaid")
-    if name == _MAN_PAGES:
-        up = "../" * name.count("/")
-        links = [f'<a href="{up}{_FOLDER_OF_MAN_PAGES}/{file}">{file}</a>' for file, _ in _man_pages()]
-        source[0] += "\n\n" + "\n".join(f"- {link}" for link in links) + "\n"
-
-
-def _man_pages() -> list[tuple[str, str]]:
-    return list(runpy.run_path(str(_DOCS / "reference" / "manpages.py"))["pages"]())
+    if name == _COMMANDS_PAGE:
+        source[0] += f"\n{runpy.run_path(str(_DOCS / 'reference' / 'generate.py'))['commands']()}"
 
 
 def _keep_words_whole(
@@ -144,15 +137,10 @@ def _word(found: re.Match[str]) -> str:
 
 
 def _finish(app: Sphinx, problem: Exception | None) -> None:
-    """Write what is no page of Sphinx: the start page under the name that servers look for, and the man pages."""
-    if problem is not None or app.builder.name != "html":
-        return
-    out = Path(app.outdir)
-    shutil.copyfile(out / f"{root_doc}.html", out / "index.html")
-    folder = out / _FOLDER_OF_MAN_PAGES
-    folder.mkdir(exist_ok=True)
-    for file, text in _man_pages():
-        (folder / file).write_text(text, encoding="utf-8")
+    """Write the start page under the name that servers look for."""
+    if problem is None and app.builder.name == "html":
+        out = Path(app.outdir)
+        shutil.copyfile(out / f"{root_doc}.html", out / "index.html")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -1,15 +1,18 @@
-"""Make the reference pages from the code: called by cog inside each page, so that lint can tell a stale one."""
+"""Make the reference pages from the code.
+
+Called by cog inside each page, so that lint can tell a stale one; the commands by ``docs/conf.py``, for the site alone.
+"""
 
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import click
 
 from etcdfix import errors
 from etcdfix.cli.exit_codes import MEANINGS
 from etcdfix.cli.root import cli
-from etcdfix.verdicts.causes import CATALOGUE
 
 
 def commands() -> str:
@@ -31,17 +34,10 @@ def _help_pages(command: click.Command, name: str, parent: click.Context | None,
 
 
 def causes() -> str:
-    """Return the catalogue of causes."""
-    parts = []
-    for info in CATALOGUE.values():
-        outcomes = ", ".join(f"`{outcome.value}`" for outcome in info.outcomes)
-        curable = " Curable by configuration alone." if info.curable_by_configuration else ""
-        parts.append(
-            f"## `{info.cause.value}`\n\n*{info.title}* · {outcomes}\n\n{info.meaning}{curable}\n\n"
-            f"**How it is proven:** {info.proof}\n\n"
-            f"[What you see, and what to do](../causes/{info.cause.value}.md)\n"
-        )
-    return "\n".join(parts)
+    """Return a list of the cause pages, each with what stands there first."""
+    pages = sorted((Path(__file__).parents[1] / "causes").glob("*.md"))
+    titles = {page: page.read_text(encoding="utf-8").split("*", 2)[1].replace("\n", " ") for page in pages}
+    return "\n".join(f"- [`{page.stem}`](../causes/{page.name}): {title}" for page, title in titles.items())
 
 
 def error_table() -> str:

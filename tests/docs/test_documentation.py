@@ -18,14 +18,12 @@ from etcdfix.verdicts.causes import Cause
 REPOSITORY = Path(__file__).parents[2]
 
 
-def test_every_command_has_help_and_is_in_the_reference() -> None:
-    reference = (REPOSITORY / "docs" / "reference" / "commands.md").read_text()
+def test_every_command_and_every_option_has_help() -> None:
     context = click.Context(cli, info_name="etcdfix", **cli.context_settings)
     for name in COMMANDS:
         command = cli.get_command(context, name)
         assert command is not None
         assert command.help
-        assert f"etcdfix {name}" in reference
         for option in command.params:
             if isinstance(option, click.Option):
                 assert option.help, f"{name} {option.opts}"
@@ -34,7 +32,7 @@ def test_every_command_has_help_and_is_in_the_reference() -> None:
 def test_every_cause_is_in_the_reference() -> None:
     reference = (REPOSITORY / "docs" / "reference" / "causes.md").read_text()
     for cause in Cause:
-        assert f"## `{cause.value}`" in reference
+        assert f"- [`{cause}`](../causes/{cause}.md): " in reference
 
 
 def test_the_readme_opens_with_its_two_commands() -> None:

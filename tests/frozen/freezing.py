@@ -1,7 +1,8 @@
-"""What a command came to, without its sentences: outputs that changes of the structure may not change.
+"""What a command came to: outputs that changes of the structure may not change.
 
-A text with a blank in it is free text, and ``*`` stands for it; a code, a key, a digest or a name stays. What API
-servers say stays too. Stored outputs are looked at and then accepted with::
+Of JSON a text with a blank in it is free text, and ``*`` stands for it; a code, a key, a digest or a name stays, and so
+does what API servers say. Of the text that a person reads the first lines stay, word for word. Stored outputs are
+looked at and then accepted with::
 
     ETCDFIX_UPDATE_SNAPSHOTS=1 pytest tests/frozen
 """
@@ -18,6 +19,7 @@ from typing import Any
 
 import click
 
+from etcdfix import __version__
 from etcdfix.cli.root import cli
 from etcdfix.errors import EtcdfixError
 
@@ -34,6 +36,9 @@ _VOLATILE = frozenset(
 _OF_WORDS = frozenset({"shared", "id"})
 _BLANK = re.compile(r"\s")
 _LONGEST_LINE = 120
+_FIRST_LINES = 5
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_AGE = re.compile(r"(?<=\d   ) *(\d+[smhdy]){1,2}$")
 
 
 def came_to(arguments: Sequence[str]) -> dict[str, Any]:
@@ -81,6 +86,12 @@ def in_order(objects: Any) -> Any:
     if isinstance(objects, dict) and isinstance(objects.get("items"), list):
         objects["items"].sort(key=lambda found: json.dumps(found.get("metadata"), sort_keys=True))
     return objects
+
+
+def first_lines(text: str) -> list[str]:
+    """Return the first lines of a text, without what differs from run to run, or with a release of ours."""
+    lines = text.replace(f"etcdfix {__version__}", "etcdfix VERSION").splitlines()[:_FIRST_LINES]
+    return [_AGE.sub("AGE", _TIME.sub("TIME", line)).rstrip() for line in lines]
 
 
 class Chance:

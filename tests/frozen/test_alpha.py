@@ -1,4 +1,4 @@
-"""The JSON of every command that reads, on the damaged cluster of the fixtures, under three configurations."""
+"""What every command that reads says of the damaged cluster: its JSON, and the first lines of its text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.frozen.freezing import came_to, in_order, is_frozen, stripped
+from etcdfix.cli.root import run
+from tests.frozen.freezing import came_to, first_lines, in_order, is_frozen, stripped
 from tests.support.collecting import ALPHA, REPOSITORY
 from tests.support.kms_plugin import KMSPlugin, load_keks
 
@@ -33,6 +34,30 @@ COMMANDS: dict[str, list[str]] = {
     "get-damaged-pod": ["get", "/registry/pods/infra/dep-0-abc-1"],
     "get-namespaces": ["get", "namespaces"],
     "get-gone": ["get", "/registry/secrets/shop/nobody"],
+}
+LOST = ["--encryption-config", "fixtures/snapshots/alpha/config-lost.yaml", "--no-kms"]
+DAMAGED = "/registry/secrets/pay/tls-gcm-7"
+INVALID = "fixtures/configs/invalid/kms-everything-wrong.yaml"
+OTHER = "fixtures/snapshots/alpha/write-gcm.yaml"
+# Of these the text alone.
+TEXTS: dict[str, list[str]] = {
+    **{name: [*arguments, "--snapshot", SNAPSHOT, *LOST] for name, arguments in COMMANDS.items()},
+    "get-wide": ["get", "pods", "-n", "infra", "-o", "wide", "--snapshot", SNAPSHOT, *LOST],
+    "explain-causes": ["explain"],
+    "explain-cause": ["explain", "kms-denied"],
+    "explain-damaged": ["explain", DAMAGED, "--snapshot", SNAPSHOT, *LOST],
+    "explain-readable": ["explain", "/registry/configmaps/infra/cm-1", "--snapshot", SNAPSHOT, *LOST],
+    "history": ["history", DAMAGED, "--snapshot", SNAPSHOT, *LOST],
+    "copies": ["copies", DAMAGED, "--snapshot", SNAPSHOT, *LOST],
+    "compare": ["compare", "--with-snapshot", SNAPSHOT, "--snapshot", SNAPSHOT, "--revision", "560", *LOST],
+    "encryption-usage": ["encryption", "usage", "--snapshot", SNAPSHOT, *LOST],
+    "encryption-try": ["encryption", "try", "--snapshot", SNAPSHOT, *LOST, "--candidate-config", OTHER],
+    "encryption-what-if": ["encryption", "what-if", "--snapshot", SNAPSHOT, *LOST, "--new", OTHER],
+    "encryption-lint": ["encryption", "lint", INVALID],
+    "encryption-diff": ["encryption", "diff", OTHER, "fixtures/snapshots/alpha/config-lost.yaml"],
+    "no-snapshot": ["scan", "--snapshot", "README.md"],
+    "no-configuration": ["scan", "--snapshot", SNAPSHOT],
+    "unknown-resource": ["scan", "--snapshot", SNAPSHOT, "secrt"],
 }
 # These show objects, whose texts are no free text.
 _OBJECTS = ("get",)
@@ -89,3 +114,12 @@ def test_what_is_planned(
     found = came_to(["plan", *common, "--from-report", str(report)])
     found["output"] = stripped(json.loads(capfd.readouterr().out))
     is_frozen(f"{configuration}/plan", found)
+
+
+@pytest.mark.usefixtures("no_variables")
+@pytest.mark.parametrize("command", TEXTS)
+def test_what_a_person_reads_first(command: str, capfd: pytest.CaptureFixture[str]) -> None:
+    code = run(TEXTS[command])
+    printed = capfd.readouterr()
+    found = {"exit_code": code, "out": first_lines(printed.out), "err": first_lines(printed.err)}
+    is_frozen(f"text/{command}", found)

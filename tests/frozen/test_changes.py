@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from etcdfix.cli.root import run
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer
-from tests.frozen.freezing import Chance, came_to, is_frozen, stripped
+from tests.frozen.freezing import Chance, came_to, first_lines, is_frozen, stripped
 from tests.support.attacks import EVERY_FLAG, OTHER, TRUE, WRONG, Attacked, config_map, declared, seal, secret
 from tests.support.change_runs import ACKNOWLEDGED, candidate_config
 from tests.support.kubernetes_api import KubernetesAPI
@@ -352,3 +354,39 @@ def test_what_the_audit_log_says(registry: Freezing, capfd: pytest.CaptureFixtur
         came = came_to(["audit", command, str(registry.log), "-o", "json"])
         found[command] = {**came, "output": chance.without(stripped(json.loads(capfd.readouterr().out)))}
     is_frozen("changes/audit", found)
+
+
+# How wide a column is depends on who runs the tests, and revisions on what else was written.
+_BY_CHANCE = re.compile(r"(?<=revision )\d+|(?<= {2})\S+@\S+| {2,}|\d+(?= bytes in all)")
+
+
+def test_what_a_person_reads_first(registry: Freezing, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of a deletion, of putting it back, and of what both leave behind."""
+    at = registry.cut()
+    common = registry.common()
+    found: dict[str, Any] = {}
+
+    def reads(name: str, *arguments: str) -> None:
+        code = run([*arguments])
+        printed = capfd.readouterr()
+        told = {"out": printed.out, "err": printed.err}
+        found[name] = {
+            "exit_code": code,
+            **{
+                where: [_BY_CHANCE.sub("*", line) for line in first_lines(text)]
+                for where, text in told.items()
+            },
+        }
+
+    deletion = ["delete", at.decode(), ACKNOWLEDGED, "--yes", *common]
+    reads("delete-dry-run", *deletion, "--dry-run")
+    reads("delete", *deletion)
+    backup = str(registry.kept()[0].path)
+    reads("restore-dry-run", "restore", backup, "--yes", "--dry-run", *common)
+    reads("restore", "restore", backup, "--yes", *common)
+    for command in ("show", "verify"):
+        reads(f"audit-{command}", "audit", command, str(registry.log))
+    for command in ("list", "verify"):
+        places = ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log)]
+        reads(f"backup-{command}", "backup", command, *places)
+    is_frozen("text/changes", registry.chance().without(found))

@@ -100,13 +100,3 @@ def test_the_page_of_licences_lists_what_is_pinned() -> None:
     )
     listed = {same_name(name): version for name, version in rows[1:] if name != "---"}
     assert listed == {name: version for name, (version, _, _) in pins(RUNTIME).items()}
-
-
-def test_every_entry_of_the_changelog_is_of_a_kind_that_is_collected() -> None:
-    """Without its table in pyproject.toml, towncrier finds no entry at all, and says so as if there were none."""
-    towncrier = pyproject()["tool"]["towncrier"]
-    folder = REPOSITORY / towncrier["directory"]
-    kinds = {kind["directory"] for kind in towncrier["type"]}
-    entries = {path.name for path in folder.iterdir()} - {Path(towncrier["template"]).name}
-    assert [name for name in entries if not re.fullmatch(rf"[a-z0-9-]+\.({'|'.join(kinds)})\.md", name)] == []
-    assert "<!-- towncrier release notes start -->" in (REPOSITORY / towncrier["filename"]).read_text()

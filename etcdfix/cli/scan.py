@@ -31,7 +31,6 @@ from etcdfix.operations.look.shards import ShardRequest
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
 from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
-from etcdfix.reports.redaction import RedactingReporter, Redactor, load_redaction_key
 
 _SHARD: Final = re.compile(r"([1-9][0-9]{0,3})/([1-9][0-9]{0,3})")
 
@@ -82,26 +81,6 @@ def _shard(_context: click.Context, _parameter: click.Parameter, text: str | Non
     help="Look at part I of N of the keys in scope, I counted from 1; of a --snapshot alone. Save each report with "
     "-o json or -o jsonl, then: etcdfix report merge.",
 )
-@click.option(
-    "--redact-names",
-    is_flag=True,
-    envvar="ETCDFIX_REDACT_NAMES",
-    help="Replace names of objects and namespaces, addresses and paths by keyed digests: for a report that others get. "
-    "Evidence and remedies are left out.",
-)
-@click.option(
-    "--redact-key-file",
-    type=FILE,
-    metavar="FILE",
-    envvar="ETCDFIX_REDACT_KEY_FILE",
-    help="Key for --redact-names, at least 16 bytes: the same name is the same word in every report made with it.  "
-    "[default: a new one for each report]",
-)
-@click.option(
-    "--reveal-key-ids",
-    is_flag=True,
-    help="Show KMS key ids in the summary, not only their SHA-256 digests.",
-)
 def command(
     *,
     scope: tuple[str, ...],
@@ -114,9 +93,6 @@ def command(
     baseline: Path | None,
     fail_on: tuple[Outcome, ...],
     shard: ShardRequest | None,
-    redact_names: bool,
-    redact_key_file: Path | None,
-    reveal_key_ids: bool,
     jobs: Jobs,
     attempt: Attempt,
     **options: Any,
@@ -128,10 +104,6 @@ def command(
     --snapshot or --kine a live etcd is read; ETCDCTL_* variables are understood, and each option but those that hide
     findings has an ETCDFIX_* variable of its own.
     """  # fmt: skip
-    if redact_key_file is not None and not redact_names:
-        raise click.UsageError("--redact-key-file needs --redact-names")
-    if reveal_key_ids and redact_names:
-        raise click.UsageError("--redact-names and --reveal-key-ids contradict each other")
     filters = wanted_filters(options)
     if filters:
         _check_filtered(output, shard, of_list=options.get("clusters") is not None)
@@ -140,28 +112,22 @@ def command(
     if inputs.each_from_its_own:
         _check_revisions(filters)
     if shard is not None:
-        _check_divisible(inputs, redact_names=redact_names)
+        _check_divisible(inputs)
     request = ScanRequest(
         **inputs.reading_fields(configuration),
         scope=wanted,
         max_causes=max_causes,
         baseline=load_baseline(baseline) if baseline is not None else None,
-        reveal_key_ids=reveal_key_ids,
         shard=shard,
         filters=filters,
     )
-    inputs_used = (*read_files(inputs), options.get("clusters"), baseline, redact_key_file)
-    redactor = None
-    if redact_names:
-        redactor = Redactor(load_redaction_key(redact_key_file), request.layout)
+    inputs_used = (*read_files(inputs), options.get("clusters"), baseline)
     with (
         open_source(inputs, say=say) as source,
-        report_place(output_file, inputs_used, output, private=reveal_key_ids) as place,
+        report_place(output_file, inputs_used, output) as place,
     ):
         reporter = place.listening(SCAN_FORMATS[output](place.stream, max_causes))
         reporter.heed(fail_on)
-        if redactor is not None:
-            reporter = RedactingReporter(reporter, redactor)
         with open_plugins(inputs, configuration) as plugins:
             result = run_scan(
                 source,
@@ -211,7 +177,7 @@ def _check_revisions(filters: ScanFilters) -> None:
         )
 
 
-def _check_divisible(inputs: Inputs, *, redact_names: bool) -> None:
+def _check_divisible(inputs: Inputs) -> None:
     """Refuse what shards cannot be made of.
 
     Raises:
@@ -224,8 +190,4 @@ def _check_divisible(inputs: Inputs, *, redact_names: bool) -> None:
     if inputs.salvage:
         raise click.UsageError(
             "--shard and --salvage do not go together: a salvaged file is never whole, and no merge of its parts is"
-        )
-    if redact_names:
-        raise click.UsageError(
-            "--shard and --redact-names do not go together: shards are merged by the names of their keys"
         )

@@ -109,9 +109,8 @@ class Filters(msgspec.Struct, frozen=True, omit_defaults=True):
 class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was asked for; empty lists mean everything.
 
-    ``redaction_key_id`` is there where names were replaced by digests, and tells two keys of these apart. ``shard`` is
-    there where only a part of it was looked at, see ``report merge``. ``filters`` is there where not all findings stand
-    in the report: all of the scope was looked at, and all of it is counted.
+    ``shard`` is there where only a part of it was looked at, see ``report merge``. ``filters`` is there where not all
+    findings stand in the report: all of the scope was looked at, and all of it is counted.
     """
 
     etcd_prefix: str
@@ -119,7 +118,6 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
     resources: list[str]
     namespaces: list[str]
     kubernetes_version: str | None
-    redaction_key_id: str = ""
     shard: Shard | None = None
     filters: Filters | None = None
 
@@ -359,11 +357,10 @@ class LostKey(msgspec.Struct, frozen=True):
     shared: list[SharedWords] = []
 
 
-class KMSKeySummary(msgspec.Struct, omit_defaults=True):
+class KMSKeySummary(msgspec.Struct):
     """How many keys were written under a KMS key id, and how many of them opened; KMS v1 has no key ids.
 
-    ``key_id_sha256`` is null where there were too many to count one by one. ``key_id`` is there only with
-    ``--reveal-key-ids``.
+    ``key_id_sha256`` is null where there were too many to count one by one.
     """
 
     transformer: str
@@ -372,7 +369,6 @@ class KMSKeySummary(msgspec.Struct, omit_defaults=True):
     opened: int
     first_mod_revision: int
     last_mod_revision: int
-    key_id: str | None = None
 
 
 class KMSPluginSummary(msgspec.Struct, frozen=True):

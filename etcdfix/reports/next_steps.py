@@ -216,10 +216,9 @@ def next_for_undetermined(
         )
     for cause, (action, note) in KMS_ADVICE.items():
         if cause in causes:
-            shown = ["--reveal-key-ids"] if cause is Cause.KMS_KEY_UNKNOWN else []
             # Only what else its plugin opens shows what an answer is worth.
             scope = [] if cause is Cause.KMS_UNPROVEN else words
-            return Remedy(action, again.scan_of([*scope, *shown]), note)
+            return Remedy(action, again.scan_of(scope), note)
     if not causes:
         return None
     if example is not None:

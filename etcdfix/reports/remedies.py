@@ -124,8 +124,8 @@ KMS_ADVICE: Final[dict[Cause, tuple[str, str]]] = {
     Cause.KMS_KEY_UNKNOWN: (
         "Find the KMS key, cancel its deletion if one is scheduled, delete nothing",
         (
-            "It may be disabled, or in another region or account. The key id is in the summary, in plain with "
-            "--reveal-key-ids."
+            "It may be disabled, or in another region or account. The summary has the SHA-256 digest of its key id, as "
+            "the metrics of API servers have."
         ),
     ),
     Cause.KMS_DENIED: (

@@ -55,7 +55,6 @@ class _Shard(msgspec.Struct, frozen=True):
 
 
 class _Part(msgspec.Struct, frozen=True):
-    redaction_key_id: str = ""
     shard: _Shard | None = None
     filters: Filters | None = None
 
@@ -238,21 +237,6 @@ def open_report(path: Path, versions: Collection[str] = (API_VERSION,)) -> Itera
     """
     with mapped_input(path, most_bytes=MAX_REPORT_BYTES) as raw:
         yield ReportFile(raw, versions)
-
-
-def require_whole(report: ReportFile) -> None:
-    """Refuse a report from which nobody can go on.
-
-    Raises:
-        msgspec.ValidationError: Its names were replaced, it is a part of a whole, or it was filtered.
-    """
-    scope = report.head(_Scope).scope
-    if scope.redaction_key_id:
-        raise _NotToGoOnFrom(
-            "its names were replaced (--redact-names), so that no etcd key can be found by it",
-            "name the report that was written without --redact-names",
-        )
-    require_all_findings(report)
 
 
 def require_all_findings(report: ReportFile) -> None:

@@ -20,7 +20,7 @@ from etcdfix.reports.report_file import (
     ReportFile,
     open_report,
     refused,
-    require_whole,
+    require_all_findings,
 )
 from etcdfix.storagekey import display
 
@@ -248,7 +248,7 @@ def load_report(path: Path, *, most_findings: int = MOST_FINDINGS) -> SavedRepor
     """
     try:
         with open_report(path, READ_VERSIONS) as report:
-            require_whole(report)
+            require_all_findings(report)
             header = report.head(_Header)
             findings = SavedFindings(report, most_findings)
             problems = tuple(_problems(report, findings))

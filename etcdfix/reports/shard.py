@@ -96,12 +96,6 @@ class ShardFile(msgspec.Struct, frozen=True):
     shard: Shard
     part: ShardPart
 
-    @property
-    def reveals_key_ids(self) -> bool:
-        """Whether it was made with ``--reveal-key-ids``, and there were any."""
-        kms = self.end.summary.kms
-        return kms is not None and any(key.key_id is not None for key in kms.keys)
-
     def findings(self) -> Iterator[Finding]:
         """Yield its findings in the order of the file.
 
@@ -126,8 +120,6 @@ def open_shard(path: Path) -> ShardFile:
     """
     with open_report(path) as report:
         head = report.head(Header)
-        if head.scope.redaction_key_id:
-            raise msgspec.ValidationError("its names were replaced (--redact-names)")
         require_unfiltered(head.scope.filters)
         if head.scope.shard is None:
             raise msgspec.ValidationError("it is of a whole scan (for many clusters name --fleet)")

@@ -69,7 +69,6 @@ class Tally:
     Args:
         max_causes: The cap of each Status; 100 in the KEP.
         list_prefix: Gives the etcd prefix that a LIST of a directory reads, as display text.
-        reveal_key_ids: Show KMS key ids themselves beside their digests.
         past: A snapshot or a past revision is read: what the cluster holds now is not known.
     """
 
@@ -78,7 +77,6 @@ class Tally:
         *,
         max_causes: int,
         list_prefix: Callable[[ResourcePrefix], str],
-        reveal_key_ids: bool = False,
         past: bool = False,
     ) -> None:
         self._past = past
@@ -88,7 +86,6 @@ class Tally:
         self.not_objects = 0
         self.known_findings = 0
         self._resources: dict[tuple[str, str], ResourceSummary] = {}
-        self._reveal_key_ids = reveal_key_ids
         self._kms_keys: dict[tuple[str, str], KMSKeySummary] = {}
         self._transformers: dict[tuple[str, str, str], TransformerSummary] = {}
         self._failing = KeyCounter()
@@ -285,15 +282,13 @@ class Tally:
             place = (OTHERS, "")
         entry = self._kms_keys.get(place)
         if entry is None:
-            key_id = place[1]
             entry = self._kms_keys[place] = KMSKeySummary(
                 place[0],
-                key_id_digest(key_id) or None,
+                key_id_digest(place[1]) or None,
                 keys=0,
                 opened=0,
                 first_mod_revision=revision,
                 last_mod_revision=revision,
-                key_id=key_id if key_id and self._reveal_key_ids else None,
             )
         return entry
 
@@ -412,7 +407,6 @@ class Tally:
                 counted,
                 transformer=place[0],
                 key_id_sha256=place[1] or None,
-                key_id=counted.key_id if place[1] else None,
             )
             return
         entry.keys += counted.keys

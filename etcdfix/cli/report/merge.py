@@ -113,8 +113,7 @@ def _merge_shards(
     if STANDARD_INPUT in files:
         raise click.UsageError("a shard is read twice, and standard input only once: save it to a file")
     shards, problems = open_shards(files)
-    private = any(shard.reveals_key_ids for shard in shards)
-    with report_place(output_file, files, output, private=private) as place:
+    with report_place(output_file, files, output) as place:
         reporter = place.listening(SCAN_FORMATS[output](place.stream, max_rows))
         reporter.heed(fail_on)
         result = merge_shards(shards, problems, reporter, max_causes=max_rows)

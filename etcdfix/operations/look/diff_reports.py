@@ -64,7 +64,6 @@ class _Scope(msgspec.Struct):
     resources: list[str] = []
     namespaces: list[str] = []
     kubernetes_version: str | None = None
-    redaction_key_id: str = ""
 
 
 class _Head(msgspec.Struct):
@@ -208,7 +207,6 @@ def diff_reports(earlier: Path, later: Path) -> ReportDiff:
     """
     with ExitStack() as stack:
         sides = [_opened(path, stack) for path in (earlier, later)]
-        _refuse_unlike_names(*sides)
         _refuse_unlike_scopes(*sides)
         return _Comparison(*sides).made()
 
@@ -220,26 +218,6 @@ def _opened(path: Path, stack: ExitStack) -> _Side:
         return _Side(path, report)
     except (OSError, *SPOILED) as exc:
         raise refused("report", path, exc) from exc
-
-
-def _refuse_unlike_names(earlier: _Side, later: _Side) -> None:
-    """Refuse two reports in which one key has two names.
-
-    Raises:
-        ConfigurationError: They are that.
-    """
-    keys = [side.head.scope.redaction_key_id for side in (earlier, later)]
-    if keys[0] == keys[1]:
-        return
-    if "" in keys:
-        side = later if keys[1] else earlier
-        why = f"names were replaced in {shown_word(str(side.path))} alone (--redact-names)"
-    else:
-        why = "their names were replaced under different keys (--redact-key-file)"
-    raise ConfigurationError(
-        f"these reports cannot be compared: {safe_text(why)}",
-        hint="scan with --redact-names and the same --redact-key-file for both, or without it for both",
-    )
 
 
 def _refuse_unlike_scopes(earlier: _Side, later: _Side) -> None:

@@ -280,12 +280,6 @@ def _check_listed(head: ReportHead, listed: ListedCluster) -> None:
     named = head.source.cluster_name
     if named and named != listed.name:
         raise _LeftOutError("other-scan", f"it is of the cluster {fit(named)}")
-    if head.paths is None:
-        if not named:
-            raise _LeftOutError(
-                "other-scan", "its names were replaced, and it does not say of which cluster it is"
-            )
-        return
     wanted = (listed.snapshot, listed.configuration, listed.baseline)
     for what, has, path in zip(("snapshot", "configuration", "baseline"), head.paths, wanted, strict=True):
         want = shown_word(str(path)) if path is not None else ""

@@ -58,7 +58,6 @@ class _Scope(msgspec.Struct):
     prefixes: list[str] = []
     resources: list[str] = []
     namespaces: list[str] = []
-    redaction_key_id: str = ""
     shard: msgspec.Raw = msgspec.Raw(b"null")
     filters: Filters | None = None
 
@@ -95,10 +94,8 @@ class ReportHead(msgspec.Struct):
         return made_at
 
     @property
-    def paths(self) -> tuple[str, str, str] | None:
-        """Snapshot, configuration and baseline of the scan, "" for none; None where names were replaced."""
-        if self.scope.redaction_key_id:
-            return None
+    def paths(self) -> tuple[str, str, str]:
+        """Snapshot, configuration and baseline of the scan, "" for none."""
         configuration, baseline = self.encryption_config, self.baseline
         return (
             self.source.path or "",
@@ -248,8 +245,7 @@ def read_row(
     summary = end.summary
     kms = summary.kms or _KMS()
     reasons = list(end.incomplete_reasons)
-    # The names that stand for those of the keys have another order.
-    elsewhere = head.scope.redaction_key_id or head.scope.filters is not None  # --sort-by: others have no row
+    elsewhere = head.scope.filters is not None  # --sort-by: others have no row
     in_order = not elsewhere and not any(one.endswith(OUT_OF_ORDER) for one in reasons)
     doubts = [*found.seen.contradictions(summary, in_order=in_order), *_more_doubts(found, head, end)]
     if not end.complete and not reasons:

@@ -115,7 +115,6 @@ class Gathering:
             past=request.same_again.of_the_past or source.describe().type != "etcd",
             max_causes=request.max_causes,
             list_prefix=_list_prefix(request.layout, namespace),
-            reveal_key_ids=request.reveal_key_ids,
         )
         self.not_object_sample: list[bytes] = []
         self.elsewhere: Counter[str] = Counter()

@@ -70,7 +70,6 @@ class ScanRequest(Reading, frozen=True, kw_only=True):
         scope: Resources, prefixes, namespaces.
         max_causes: Cap of each Status.
         baseline: Findings that are known already.
-        reveal_key_ids: Show KMS key ids themselves beside their digests.
         shard: Only this part of it, for ``report merge``; None for all of it.
         filters: Which findings to report; what is counted stays everything.
     """
@@ -78,7 +77,6 @@ class ScanRequest(Reading, frozen=True, kw_only=True):
     scope: ScopeRequest = msgspec.field(default_factory=ScopeRequest)
     max_causes: int = CAP
     baseline: Baseline | None = None
-    reveal_key_ids: bool = False
     shard: ShardRequest | None = None
     filters: ScanFilters = msgspec.field(default_factory=ScanFilters)
 

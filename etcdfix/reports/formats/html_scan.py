@@ -446,7 +446,7 @@ def _kms(summary: Summary) -> Iterator[Table]:
             "KMS key ids",
             ("Provider", "Key id", "Values", "Opened", "First mod revision", "Last"),
             [
-                (shown_transformer(k.transformer), k.key_id or k.key_id_sha256 or "(many)",
+                (shown_transformer(k.transformer), k.key_id_sha256 or "(many)",
                  *_numbers(k.keys, k.opened, k.first_mod_revision, k.last_mod_revision))
                 for k in summary.kms.keys
             ],

@@ -208,9 +208,8 @@ class TableReporter(Reporter):
                 ("KMS KEY ID", "PROVIDER", "KEYS", "OPENED", "FIRST MOD REVISION", "LAST"),
                 [
                     (
-                        safe_text(k.key_id) if k.key_id is not None else k.key_id_sha256 or "",
-                        shown_transformer(k.transformer), str(k.keys), _number(k.opened), str(k.first_mod_revision),
-                        str(k.last_mod_revision),
+                        k.key_id_sha256 or "", shown_transformer(k.transformer), str(k.keys), _number(k.opened),
+                        str(k.first_mod_revision), str(k.last_mod_revision),
                     )
                     for k in keys
                 ],

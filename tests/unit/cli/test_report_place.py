@@ -117,14 +117,6 @@ def test_a_log_of_json_lines_has_it_too(etcdfix: Run, tmp_path: Path) -> None:
     assert told["message"].startswith(f"wrote {target} (json): 9 of 24 keys in scope")
 
 
-def test_names_that_the_report_hides_are_not_told(etcdfix: Run, tmp_path: Path) -> None:
-    target = tmp_path / "report.json"
-    words = ("scan", *SOURCE, "-n", "shop", "--redact-names", "-o", "json", "--output-file", str(target))
-    _out, lines = etcdfix(*words)
-    assert lines[0].startswith(f"etcdfix: wrote {target} (json): ")
-    assert "shop" not in lines[0].removeprefix(f"etcdfix: wrote {target}")
-
-
 @pytest.mark.parametrize("where", ["-", "/dev/stdout", "/dev/null"])
 def test_what_is_no_file_is_not_told_of(etcdfix: Run, where: str) -> None:
     _out, lines = etcdfix("scan", *SOURCE, "pods", "-o", "name", "--output-file", where)

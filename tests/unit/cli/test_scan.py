@@ -228,7 +228,7 @@ def test_every_command_explains_itself(name: str) -> None:
 
 # What is no option of a run as such, but of one question, what reveals and what hides: no variable.
 WITHOUT_VARIABLE = {
-    "--key-base64", "--version", "--help", "--reveal-key-ids", "--clusters", "--index", "--reports",
+    "--key-base64", "--version", "--help", "--clusters", "--index", "--reports",
     "--outcome", "--cause", "--severity", "--newer-than", "--older-than", "--stale", "--sort-by", "--limit",
     "--all-namespaces", "--profile", "--config-file",
 }  # fmt: skip

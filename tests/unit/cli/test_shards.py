@@ -82,7 +82,6 @@ def test_what_is_no_shard(run: Run, snapshot: Path, word: str) -> None:
         (("--endpoints", "127.0.0.1:1"), "--shard needs --snapshot FILE"),
         (("--kine", "state.db"), "--shard needs --snapshot FILE"),
         (("--snapshot", "etcd.db", "--salvage"), "--shard and --salvage do not go together"),
-        (("--snapshot", "etcd.db", "--redact-names"), "--shard and --redact-names do not go together"),
     ],
 )
 def test_what_cannot_be_divided(run: Run, more: tuple[str, ...], said: str) -> None:
@@ -129,21 +128,6 @@ def test_a_merge_names_the_plugin_that_was_not_there(
     merged = run("report", "merge", *shards(run, snapshot, 2, *under_kms), "-o", "name")
     assert (merged.exit_code, merged.err) == (3, run("scan", *under_kms, "-o", "name").err)
     assert merged.err.startswith("etcdfix: KMS plugin of kms/v2/prov at unix:///run/kms.sock: ")
-
-
-@pytest.mark.parametrize("revealing", [(1,), (2,), ()])
-def test_a_merge_that_reveals_a_key_id_is_for_its_owner_alone(
-    run: Run, snapshot: Path, under_kms: tuple[str, ...], revealing: tuple[int, ...]
-) -> None:
-    files = [snapshot.with_name(f"shard-{n}.json") for n in (1, 2)]
-    for n, file in enumerate(files, 1):
-        reveal = ["--reveal-key-ids"] if n in revealing else []
-        run("scan", *under_kms, "--shard", f"{n}/2", "-o", "json", "--output-file", file, *reveal)
-    target = snapshot.with_name("merged.json")
-    target.touch(0o644)
-    run("report", "merge", *files, "-o", "json", "--output-file", target)
-    assert revealing or "key-1" not in target.read_text()
-    assert target.stat().st_mode & 0o777 == (0o600 if revealing else 0o644)
 
 
 def test_a_shard_alone_where_nothing_was_examined_is_incomplete(run: Run, snapshot: Path) -> None:

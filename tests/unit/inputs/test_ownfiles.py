@@ -258,13 +258,6 @@ class TestOnTheCommandLine:
         assert "is a file that this command reads" in capsys.readouterr().err
         assert report.read_bytes() == before
 
-    def test_revealed_key_ids_are_for_their_owner(self, tmp_path: Path) -> None:
-        report = tmp_path / "report"
-        report.touch(mode=0o644)
-        words = ["scan", "--snapshot", SNAPSHOT, "pods", "--reveal-key-ids", "--output-file", str(report)]
-        assert run(words) == 1
-        assert report.stat().st_mode & 0o777 == 0o600
-
 
 def test_what_was_saved_from_api_servers_is_never_written_over(tmp_path: Path) -> None:
     with RescueStore.open(own_directory(tmp_path / "saved")) as store:

@@ -155,7 +155,6 @@ def test_what_is_not_alike_is_said(
             Scope("/registry", [], [], [], None, filters=Filters(limit=3)),
             "findings may be missing from it: --limit 3",
         ),
-        (Scope("/registry", [], [], [], None, redaction_key_id="abc"), "names were replaced in"),
         (Scope("/other", [], [], [], None), "other.json of everything below /other"),
         (
             Scope("/registry", [], ["secrets"], ["shop"], None),
@@ -163,7 +162,7 @@ def test_what_is_not_alike_is_said(
         ),
         (Scope("/registry", ["/registry/pods"], [], [], None), "other.json of /registry/pods below"),
     ],
-    ids=["shard", "filtered", "redacted", "storage prefix", "resource", "key prefix"],
+    ids=["shard", "filtered", "storage prefix", "resource", "key prefix"],
 )
 def test_what_cannot_be_compared_is_refused(
     diff: Diff, two: tuple[Path, Path], tmp_path: Path, scope: Scope, said: str
@@ -198,23 +197,8 @@ def test_scopes_that_are_the_same_in_other_words(
     assert "Not the same" not in out
 
 
-def test_names_under_two_keys(diff: Diff, tmp_path: Path) -> None:
-    paths = [
-        write(
-            tmp_path / key,
-            [one("a")],
-            head={"scope": Scope("/registry", [], [], [], None, redaction_key_id=key)},
-        )
-        for key in ("k1", "k2")
-    ]
-    code, out, err = diff(*paths)
-    assert (code, out) == (2, "")
-    assert "under different keys" in err
-    assert diff(paths[0], paths[0])[0] == 0
-
-
 def test_findings_in_another_order(diff: Diff, tmp_path: Path) -> None:
-    """Redacted, sorted, or written without room to wait; keys of any bytes."""
+    """Sorted, or written without room to wait; keys of any bytes."""
     names = [b"a", b"a\x00", b"a\x00\xff", b"a/b", b"b\xff", "café".encode(), b"z"]
     found = [one(name) for name in names]
     ordered = write(tmp_path / "ordered", sorted(found, key=lambda f: f.key))

@@ -67,14 +67,6 @@ def test_a_cap_is_taken_for_a_table(command: Run, tmp_path: Path) -> None:
     assert "shown: 7 of 73 findings" in out
 
 
-def test_a_redacted_report(command: Run, tmp_path: Path) -> None:
-    path = str(tmp_path / "saved")
-    command("scan", *READ, "-o", "json", "--redact-names", "--output-file", path)
-    _code, out, _err = command("report", "render", path, "-o", "name")
-    assert "n-" in out.splitlines()[0]
-    assert len(out.splitlines()) == 73
-
-
 @pytest.mark.parametrize(
     ("words", "forms"),
     [

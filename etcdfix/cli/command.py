@@ -14,7 +14,6 @@ import click
 from etcdfix.cli.examples import EXAMPLES
 from etcdfix.cli.group import NearestGroup
 from etcdfix.cli.output import HABITS, say, say_exchange
-from etcdfix.cli.profiles import use_profile
 from etcdfix.cli.program import CalledContext, in_context, words_below
 from etcdfix.cli.variables import HEEDED_BY_CHANGES, variable_of
 from etcdfix.sources.etcd.trace import listening
@@ -107,13 +106,6 @@ class Command(click.Command):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Do as any command, and fill in what a profile says."""
-        rest = super().parse_args(ctx, args)
-        if not ctx.resilient_parsing:
-            use_profile(ctx, changing=self.changing)
-        return rest
 
 
 class ChangingCommand(Command):

@@ -99,26 +99,13 @@ def causes(_context: click.Context) -> Iterable[tuple[str, str]]:
 
 
 @_completer
-def profiles(context: click.Context) -> Iterable[tuple[str, str]]:
-    """Complete profiles of the file that is named, or of the default one."""
-    from etcdfix.inputs.profiles import default_file, load_profiles  # noqa: PLC0415 - needs YAML
-
-    found = load_profiles(context.params.get("config_file") or default_file())
-    return [(name, str(profile.values.get("cluster-name", ""))) for name, profile in found.items()]
-
-
-@_completer
 def transformers(context: click.Context) -> Iterable[tuple[str, str]]:
-    """Complete transformers of the encryption configuration that is named, by option, variable or profile."""
+    """Complete transformers of the encryption configuration that is named, by option or variable."""
     from etcdfix.encryption.config import KeyedProvider, KMSProvider, load_configuration  # noqa: PLC0415 - ciphers
     from etcdfix.encryption.envelope import transformer_name  # noqa: PLC0415 - same
     from etcdfix.encryption.redaction import may_hold_key  # noqa: PLC0415 - same
-    from etcdfix.inputs.profiles import default_file, load_profile  # noqa: PLC0415 - needs YAML
 
-    path, name = context.params.get("encryption_config"), context.params.get("profile")
-    if name and not path:
-        profile = load_profile(name, context.params.get("config_file") or default_file())
-        path = profile.values.get("encryption-config")
+    path = context.params.get("encryption_config")
     if not path:
         return []
     found = []

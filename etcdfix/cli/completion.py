@@ -16,7 +16,7 @@ _VARIABLE = "_ETCDFIX_COMPLETE"  # click's own: it answers the shell when this i
 def command(*, shell: str) -> int:
     """Print the script that has a shell complete commands, options and names.
 
-    Resources, causes, profiles, backups, and the transformers of the --encryption-config that was typed before. It
+    Resources, causes, backups, and the transformers of the --encryption-config that was typed before. It
     reads the files that the command line names; no etcd and no API server is asked.
 
     \b

@@ -204,14 +204,6 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ("Also what the kubeconfig's user may do",
          "etcdfix doctor --encryption-config enc.yaml --kubeconfig admin.conf"),
     ),
-    "profile list": (
-        ("Which profiles there are", "etcdfix profile list"),
-        ("Those of another file", "etcdfix profile list --config-file /srv/clusters.yaml"),
-    ),
-    "profile show": (
-        ("What one of them says, as options", "etcdfix profile show prod-eu-1"),
-        ("The same, for a program", "etcdfix profile show prod-eu-1 -o json"),
-    ),
     "completion": (
         ("For this bash, until it ends", 'eval "$(etcdfix completion bash)"'),
         ("For every fish", "etcdfix completion fish > ~/.config/fish/completions/etcdfix.fish"),

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from etcdfix.cli.completing import files, profiles
+from etcdfix.cli.completing import files
 from etcdfix.cli.ending import end_after
 from etcdfix.cli.origins import origin_of, origins_of
 from etcdfix.cli.output import say
 from etcdfix.cli.presets import with_preset
-from etcdfix.cli.profiles import heeded_variables, profile_in_use
 from etcdfix.cli.variables import variable_of
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.overrides import Overrides, parse_overrides, servers_of
@@ -121,11 +120,6 @@ _source_options = (
                  "/events#https://10.0.0.1:2381. scan, get, impact, namespace, orphans, plan and encryption usage, try "
                  "and what-if read each from its own etcd; the others ask the etcd of the one resource that is "
                  "named. A manifest says it too."),
-    click.option("--profile", metavar="NAME", shell_complete=profiles,
-                 help="Take what is not named here from a profile (etcdfix profile list); variables that say the same "
-                      "are not heeded."),
-    click.option("--config-file", type=FILE, metavar="FILE",
-                 help="Where profiles stand.  [default: $XDG_CONFIG_HOME/etcdfix/config.yaml, or below ~/.config]"),
     _option("--etcd-prefix", metavar="PREFIX", help="The API server's --etcd-prefix.  [default: /registry]"),
     _option("--revision", type=click.IntRange(min=0), default=0, metavar="N",
             help="Read at this revision instead of the newest."),
@@ -179,7 +173,7 @@ def gather_inputs(
     key: bytes | None = None,
     each_from_its_own: bool = False,
 ) -> Inputs:
-    """Combine flags, profile, variables, what is found on this machine, and the manifest.
+    """Combine flags, variables, what is found on this machine, and the manifest.
 
     Args:
         options: What click collected for :func:`source_options` and :func:`reading_options`.
@@ -192,8 +186,6 @@ def gather_inputs(
     """
     options = with_preset(options)
     connection = {name: options.get(name) for name in _CONNECTION}
-    if profile_in_use() is not None:
-        connection["environ"] = heeded_variables()
     snapshot: Path | None = options.get("snapshot")
     kine: Path | None = options.get("kine")
     if snapshot is not None and kine is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -9,7 +10,6 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from etcdfix.cli.profiles import heeded_variables, profile_in_use
 from etcdfix.cli.variables import variable_of
 from etcdfix.inputs.manifest import Manifest
 from etcdfix.sources.connection import DEFAULT_ENDPOINT
@@ -68,7 +68,7 @@ def _origin(
     if named and path is not None:
         return f"{path} ({origin_of('--manifest', 'manifest')})"
     variable = "ETCDCTL_" + flag.removeprefix("--").upper()
-    return f"variable {variable}" if etcdctl and heeded_variables().get(variable) else ""
+    return f"variable {variable}" if etcdctl and os.environ.get(variable) else ""
 
 
 def origin_of(flag: str, name: str) -> str:
@@ -80,7 +80,4 @@ def origin_of(flag: str, name: str) -> str:
     """
     context = click.get_current_context(silent=True)
     source = context.get_parameter_source(name) if context is not None else None
-    profile = profile_in_use()
-    if source is ParameterSource.DEFAULT_MAP and profile is not None:
-        return profile.where
     return f"variable {variable_of(flag)}" if source is ParameterSource.ENVIRONMENT else flag

@@ -15,7 +15,7 @@ import click
 from etcdfix import machine
 from etcdfix.cli.command import Command
 from etcdfix.cli.output import say
-from etcdfix.cli.profiles import OF_ETCDCTL, PARAMETERS, PROFILE_PARAMETER
+from etcdfix.cli.variables import OF_ETCDCTL
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.presets import find_presets
 
@@ -29,7 +29,6 @@ _NAMING: Final = (
     "key_file",
     "user",
     "etcd_servers_overrides",
-    PROFILE_PARAMETER,
 )
 
 
@@ -52,12 +51,16 @@ def with_preset(options: dict[str, Any]) -> dict[str, Any]:
         raise ConfigurationError(f"both {both} are on this machine: name the one that is meant, {flags}")
     preset = found[0]
     say(f"{preset.distribution} found by {preset.file}: reading {preset.flags}")
-    typed = {PARAMETERS.get(field, field): value for field, value in preset.values.items()}
+    typed = {_parameter_of(field): value for field, value in preset.values.items()}
     given = {name: Path(value) if name in _PATHS else value for name, value in typed.items()}
     return {**options, **{name: value for name, value in given.items() if not options.get(name)}}
 
 
 _PATHS: Final = frozenset({"manifest", "kine", "encryption_config"})
+
+
+def _parameter_of(field: str) -> str:
+    return "key_file" if field == "key" else field.replace("-", "_")
 
 
 def _is_named(options: Mapping[str, Any], environ: Mapping[str, str]) -> bool:

@@ -92,7 +92,6 @@ COMMANDS: Commands = {
         "etcdfix.cli.report",
         "Show saved reports in another form, compare two of them, or make one of several.",
     ),
-    "profile": ("etcdfix.cli.profile", "Show the profiles: how clusters are reached and read, under a name."),
     "completion": ("etcdfix.cli.completion", "Print the script that has a shell complete what is typed."),
     "doctor": (
         "etcdfix.cli.doctor",
@@ -111,7 +110,7 @@ SECTIONS = {
     "Decide what to do, and save what can be saved": ("copies", "rescue", "plan"),
     "Change something": ("heal", "repair", "restore", "reencrypt", "delete"),
     "Prove what was done": ("audit", "backup", "report"),
-    "Get ready": ("doctor", "profile", "completion", "schema", "version"),
+    "Get ready": ("doctor", "completion", "schema", "version"),
 }
 """The commands by what somebody wants to do, the least destructive first."""
 

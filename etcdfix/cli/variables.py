@@ -14,6 +14,10 @@ HEEDED_BY_CHANGES: Final = frozenset(
 """All variables of ours that a command which changes something listens to: where etcd is, and how it is encrypted."""
 
 
+OF_ETCDCTL: Final = ("ETCDCTL_ENDPOINTS", "ETCDCTL_CACERT", "ETCDCTL_CERT", "ETCDCTL_KEY")
+"""Variables of etcdctl that say which etcd is meant."""
+
+
 def variable_of(option: str) -> str:
     """Return the variable of a long option, ``ETCDFIX_ETCD_PREFIX`` for ``--etcd-prefix``."""
     return "ETCDFIX_" + option.removeprefix("--").replace("-", "_").upper()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from contextlib import ExitStack
 from typing import Final
-from unittest.mock import patch
 
 import click
 
@@ -162,7 +161,6 @@ def _take_apart(words: list[str]) -> None:
     words = list(words)
     with ExitStack() as stack:
         stack.enter_context(own_habits())
-        stack.enter_context(patch("etcdfix.cli.command.use_profile"))  # profiles are files of the reader
         context = click.Context(cli, info_name="etcdfix", **cli.context_settings)
         while isinstance(command, click.Group):
             if not words or words[0].startswith("-"):

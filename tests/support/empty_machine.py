@@ -20,13 +20,12 @@ _NOWHERE: Final = "/nonexistent"
 
 
 def forget_machine(environ: MutableMapping[str, str]) -> None:
-    """Take away the variables of etcd, etcdctl and etcdfix, the user's settings, and the time zone."""
+    """Take away the variables of etcd, etcdctl and etcdfix, and the time zone."""
     for name in list(environ):
         if name.startswith("ETCD") and not name.startswith(FOR_TESTS):
             del environ[name]
     environ.update(
         KUBECONFIG=f"{_NOWHERE}/kubeconfig",
         TZ="UTC",
-        XDG_CONFIG_HOME=_NOWHERE,
         XDG_STATE_HOME=_NOWHERE,
     )

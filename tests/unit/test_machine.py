@@ -10,7 +10,6 @@ import pytest
 
 from etcdfix import machine
 from etcdfix.inputs.presets import find_presets
-from etcdfix.inputs.profiles import default_file
 from etcdfix.remediation.durable import default_directory
 from tests.support.empty_machine import FOR_TESTS, forget_machine
 
@@ -20,7 +19,6 @@ PACKAGE = Path(machine.__file__).parent
 def test_variables_of_this_machine_are_gone() -> None:
     there = {name for name in os.environ if name.startswith("ETCD") and not name.startswith(FOR_TESTS)}
     assert there == set()
-    assert not default_file().exists()
     assert not Path(os.environ["KUBECONFIG"]).exists()
 
 

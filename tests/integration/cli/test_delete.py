@@ -1607,30 +1607,9 @@ def test_run_is_what_the_command_line_runs() -> None:
 
 
 def test_the_preview_says_where_everything_was_named(
-    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At night nobody remembers what was exported, or what stands in which file."""
-    folder = own_directory(tmp_path / "profiles")
-    path = folder / "config.yaml"
-    path.write_text(json.dumps({"profiles": {"here": {"endpoints": [registry.endpoints],
-                                                      "encryption-config": str(registry.config)}}}))  # fmt: skip
-    path.chmod(0o600)
-    monkeypatch.setenv("ETCDFIX_ENCRYPTION_CONFIG", "/other/cluster.yaml")
-    words = ["--dry-run", "--etcd-prefix", registry.prefix, "--reason", "x", "--audit-log", str(registry.log)]
-    words += [
-        "--backup-dir",
-        str(registry.backups),
-        "--profile",
-        "here",
-        "--config-file",
-        str(path),
-        ACKNOWLEDGED,
-    ]
-    ran = registry.run("delete", registry.key("shop/broken").decode(), *words)
-    assert ran.code == 0, ran.err
-    assert f"Named by     endpoints: profile here of {path}\n" in ran.err
-    assert f"             configuration: profile here of {path}\n" in ran.err
-    assert "not heeded: ETCDFIX_ENCRYPTION_CONFIG;" in ran.err
+    """At night nobody remembers what was exported."""
     monkeypatch.setenv("ETCDFIX_ENCRYPTION_CONFIG", str(registry.config))
     ran = registry.delete(registry.key("shop/broken"), "--dry-run", configured=False)
     assert ran.code == 0, ran.err

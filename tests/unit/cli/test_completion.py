@@ -57,7 +57,7 @@ def test_values_of_filters() -> None:
 
 
 def test_transformers_of_the_configuration_that_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = ["delete", "/k", "--declare-key-lost", "aes"]
     assert offered(*words) == []
@@ -66,11 +66,6 @@ def test_transformers_of_the_configuration_that_is_named(
     assert all(name.startswith("aes") for name in found)
     monkeypatch.setenv("ETCDFIX_ENCRYPTION_CONFIG", CONFIG)
     assert offered(*words) == found
-    monkeypatch.delenv("ETCDFIX_ENCRYPTION_CONFIG")
-    profiles = tmp_path / "p.yaml"
-    profiles.write_text(f"profiles: {{a: {{endpoints: 'x:1', encryption-config: {CONFIG}}}}}")
-    named = ["--profile", "a", "--config-file", str(profiles)]
-    assert offered("delete", "/k", *named, "--declare-key-lost", "aes") == found
 
 
 def test_no_key_material_is_offered(tmp_path: Path) -> None:
@@ -95,22 +90,10 @@ def test_backups_the_newest_first(tmp_path: Path) -> None:
     assert found == [str(tmp_path / "new.json"), str(tmp_path / "old.json")]
 
 
-def test_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "etcdfix").mkdir()
-    (tmp_path / "etcdfix" / "config.yaml").write_text(
-        'profiles: {prod: {endpoints: "a:1"}, pre: {endpoints: "b:1"}}'
-    )
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    assert offered("scan", "--profile", "p") == ["pre", "prod"]
-    assert offered("profile", "show", "pro") == ["prod"]
-
-
 def test_what_cannot_be_read_offers_nothing_and_says_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("ETCDFIX_PLAN", "set in vain")
-    assert offered("delete", "--profile", "") == []
     assert offered("delete", "--encryption-config", "/none", "--declare-key-lost", "") == []
     assert capfd.readouterr().err == ""
 

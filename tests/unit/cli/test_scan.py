@@ -230,7 +230,7 @@ def test_every_command_explains_itself(name: str) -> None:
 WITHOUT_VARIABLE = {
     "--key-base64", "--version", "--help", "--clusters", "--index", "--reports",
     "--outcome", "--cause", "--severity", "--newer-than", "--older-than", "--stale", "--sort-by", "--limit",
-    "--all-namespaces", "--profile", "--config-file",
+    "--all-namespaces",
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -221,3 +222,37 @@ def test_a_release_that_was_exported_makes_nothing_deletable(
     monkeypatch.setenv("ETCDFIX_ENDPOINTS", "127.0.0.1:1")
     assert run(["delete", *NEEDED["delete"]]) == 5
     assert "1.99" not in capfd.readouterr().err
+
+
+def origins_of(name: str, *words: str) -> tuple[str, ...]:
+    with context_of(name, *words) as context:
+        return gather_inputs(context.params).origins
+
+
+def test_origins_of_flags_variables_and_a_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = tmp_path / "m.yaml"
+    flags = [
+        "kube-apiserver",
+        "--etcd-servers=https://m:1",
+        "--etcd-cafile=/m/ca",
+        "--encryption-provider-config=/m/e",
+    ]
+    manifest.write_text(json.dumps({"spec": {"containers": [{"command": flags}]}}))
+    monkeypatch.setenv("ETCDCTL_CERT", "/v/cert")
+    monkeypatch.setenv("ETCDCTL_KEY", "/v/key")
+    monkeypatch.setenv("ETCDFIX_MANIFEST", str(manifest))
+    assert origins_of("delete", "--endpoints", "https://a:1") == (
+        "endpoints: --endpoints",
+        f"certificates: {manifest} (variable ETCDFIX_MANIFEST), variable ETCDCTL_CERT, variable ETCDCTL_KEY",
+        f"configuration: {manifest} (variable ETCDFIX_MANIFEST)",
+    )
+    assert origins_of("heal", "--kine", "/k")[0] == "data: --kine"
+
+
+def test_an_etcd_of_its_own_is_named_by_what_says_so() -> None:
+    words = ("--endpoints", "https://a:1", "--etcd-servers-overrides", "/events#http://own:2381")
+    with context_of("delete", *words) as context:
+        inputs = gather_inputs(context.params, key=b"/registry/events/a/b")
+    assert inputs.connection["endpoints"] == "http://own:2381"
+    first = inputs.origins[0]
+    assert first == "endpoints: --etcd-servers-overrides; those of the main etcd: --endpoints"

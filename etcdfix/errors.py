@@ -48,8 +48,7 @@ pipeline catches them, in one place, and nowhere else::
     │       └── BackupNotDurable
     ├── AuditError                  a record could not be made durable                      exit 4
     │   ├── AuditLogBroken          the chain is broken
-    │   ├── AuditLogLocked          another process writes
-    │   └── AnchorUnreachable       the anchor outside does not take the log's head
+    │   └── AuditLogLocked          another process writes
     ├── AuditLogUnreadable          nothing can be said about the log                       exit 5
     └── TransactionError            no answer that can be used                              exit 3
         ├── TransactionNotSent      nothing has happened                                    exit 5
@@ -551,12 +550,6 @@ class AuditLogLocked(AuditError):
     """Raised when another process holds the log for longer than we wait."""
 
     code = "audit-log-locked"
-
-
-class AnchorUnreachable(AuditError):
-    """Raised when the anchor of an audit log, outside of it, does not take its head; so nothing is done."""
-
-    code = "anchor-unreachable"
 
 
 class AuditLogUnreadable(EtcdfixError):

@@ -12,7 +12,6 @@ from typing import Any, Final
 import click
 import msgspec
 
-from etcdfix.cli.anchor import anchor_option, named_anchor
 from etcdfix.cli.command import ChangingCommand, Group
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
@@ -25,9 +24,9 @@ from etcdfix.cli.options import (
 )
 from etcdfix.cli.output import require_output, say
 from etcdfix.cli.output_options import form_option
+from etcdfix.cli.places import syslog_option
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.audit import (
-    AnchorFiles,
     record_row,
     verification_document,
     verification_lines,
@@ -44,13 +43,13 @@ VERIFY_EXIT_CODES = {
     0: "whole",
     1: "tampered",
     2: "usage or configuration error",
-    3: "open intents, a torn last line, no head file, or an anchor file that says nothing of this log",
+    3: "open intents, a torn last line, or no head file",
     5: "unreadable",
 }
 RECONCILE_EXIT_CODES = {
     0: "every open intent is settled (or there is none)",
     2: "usage or configuration error",
-    3: "an intent stays open, ended in an anomaly, or was not told to the --audit-anchor",
+    3: "an intent stays open, or ended in an anomaly",
     4: "refused: another cluster, or a log whose chain is broken (wins over 3)",
     5: "etcd or the log cannot be read",
 }
@@ -121,7 +120,7 @@ def _event_list(events: Iterable[Event]) -> None:
 @click.option(
     "--expect-head",
     metavar="SEQ:SHA256",
-    help="A head that was written down elsewhere: every deletion prints one.",
+    help="A head that was written down elsewhere: every change prints one, --audit-syslog sends them.",
 )
 @click.option(
     "--backup",
@@ -139,25 +138,6 @@ def _event_list(events: Iterable[Event]) -> None:
     metavar="DIR",
     help="The same for every backup in a directory that names this log (may be repeated).",
 )
-@click.option(
-    "--anchor-file",
-    "anchor_files",
-    type=FILE,
-    multiple=True,
-    metavar="FILE",
-    help="What --audit-anchor has told to an anchor outside: the output of journalctl -o json -t etcdfix, or a file "
-    "of a syslog daemon; - for standard input (may be repeated).",
-)
-@click.option(
-    "--anchor-log", metavar="PATH", help="Path of the log on the machine that wrote it.  [default: of FILE]"
-)
-@click.option(
-    "--anchor-host",
-    "anchor_hosts",
-    multiple=True,
-    metavar="NAME",
-    help="Name of the machine that wrote it (may be repeated).  [default: this one]",
-)
 @timeout_option
 @form_option(("table", "json"), help_text=_FORM)
 def verify_command(
@@ -166,15 +146,12 @@ def verify_command(
     expect_head: str | None,
     backups: tuple[Path, ...],
     backup_directories: tuple[Path, ...],
-    anchor_files: tuple[Path, ...],
-    anchor_log: str | None,
-    anchor_hosts: tuple[str, ...],
     output: str,
 ) -> int:
     """Check that an audit log is what was written: nothing edited, dropped, reordered, or cut off its end.
 
-    A chain does not show by itself that it once went on. The head file beside the log, backups, an anchor outside, and
-    a head that somebody wrote down remember its records; what none of them remembers cannot be missed.
+    A chain does not show by itself that it once went on. The head file beside the log, backups, and a head that
+    somebody wrote down or a syslog kept remember its records; what none of them remembers cannot be missed.
     """
     require_output()
     verified = verify_log(
@@ -182,7 +159,6 @@ def verify_command(
         expect_head=expect_head,
         backups=backups,
         backup_directories=backup_directories,
-        anchor_files=AnchorFiles(paths=anchor_files, log=anchor_log, hosts=anchor_hosts),
     )
     for warning in verified.warnings:
         say(warning)
@@ -191,7 +167,7 @@ def verify_command(
     else:
         for text in verification_lines(verified):
             click.echo(safe_text(text))
-    return verified.exit_code
+    return verified.found.exit_code
 
 
 @command.command("reconcile", cls=ChangingCommand, epilog=epilog(RECONCILE_EXIT_CODES))
@@ -210,7 +186,7 @@ def verify_command(
     is_flag=True,
     help="Go on where an intent is of another etcd: this one was made from its snapshot or its data.",
 )
-@anchor_option
+@syslog_option
 @form_option(("table", "json"), help_text=_FORM)
 def reconcile(
     *,
@@ -218,6 +194,7 @@ def reconcile(
     dry_run: bool,
     accept_unknown_cluster: bool,
     accept_other_cluster_id: bool,
+    syslog: str | None,
     output: str,
     **options: Any,
 ) -> int:
@@ -227,7 +204,6 @@ def reconcile(
     etcd, or from the file that --kine names; nothing is written there.
     """
     require_output()
-    anchor = named_anchor(options)
     inputs = gather_inputs(options)
     if inputs.snapshot is not None or inputs.revision:
         raise ConfigurationError(
@@ -251,7 +227,7 @@ def reconcile(
         dry_run=dry_run,
         accept_unknown_cluster=accept_unknown_cluster,
         accept_other_cluster_id=accept_other_cluster_id,
-        anchor=anchor,
+        syslog=syslog,
         was_healed=heal_proof(inputs),
     )
     if output == "json":

@@ -8,14 +8,13 @@ from typing import Any, Final
 
 import click
 
-from etcdfix.cli.anchor import anchor_option
 from etcdfix.cli.command import ChangingCommand, Group
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import FILE, option_group, timeout_option
 from etcdfix.cli.output import require_output, say, say_lines, show_outcome
 from etcdfix.cli.output_options import form_option
-from etcdfix.cli.places import record_paths
+from etcdfix.cli.places import record_paths, syslog_option
 from etcdfix.errors import EtcdfixError
 from etcdfix.operations.look.backups import (
     list_backups,
@@ -42,7 +41,7 @@ VERIFY_EXIT_CODES = {
 PRUNE_EXIT_CODES = {
     0: "removed, or the dry run would; or none was old enough",
     2: "usage or configuration error",
-    3: "unfinished: a file could not be removed, an outcome not be recorded or not be told to the --audit-anchor",
+    3: "unfinished: a file could not be removed, or an outcome not be recorded",
     4: "refused: a rule keeps a backup that is old enough (the others are removed), or nothing was removed at all",
     5: "a directory or the audit log cannot be read; nothing was removed",
 }
@@ -115,7 +114,7 @@ def verify_command(*, output: str, **options: Any) -> int:
     is_flag=True,
     help="Remove backups too of changes that the log calls refused or not-applied.",
 )
-@anchor_option
+@syslog_option
 def prune_command(*, output: str, older_than: str | None, before: str | None, **options: Any) -> int:
     """Remove old backups, with a record of each in the audit log.
 

@@ -53,7 +53,7 @@ from etcdfix.storagekey import display
 EXIT_CODES = {
     0: "everything that could be healed is, or would be (dry run); keys that are left alone are told",
     2: "usage or configuration error; nothing was changed",
-    3: "an outcome is unknown, anomalous or doubtful: the run stopped there; or not told to the --audit-anchor; "
+    3: "an outcome is unknown, anomalous or doubtful: the run stopped there; "
     "or --timeout was over before all were healed",
     4: "refused by a safety rule or by an API server; what is told as healed before that stays healed",
     5: "etcd could not be asked, or not one API server, or not before --timeout was over; "

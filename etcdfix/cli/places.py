@@ -1,11 +1,26 @@
-"""Where the options say that backups and the audit log go."""
+"""Where the options say that backups, the audit log, and its head go."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from etcdfix.cli.anchor import named_anchor
+import click
+
+from etcdfix.remediation.audit.syslog import parse_address
 from etcdfix.remediation.places import RecordPaths
+
+
+def _checked(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        parse_address(value)
+    return value
+
+
+syslog_option: Final = click.option(
+    "--audit-syslog", "syslog", metavar="ADDRESS", callback=_checked,
+    help="Also send the number and hash of each audit record to syslog: /dev/log, or HOST:PORT with TCP. A syslog that "
+    "cannot be reached stops nothing; a warning says so.",
+)  # fmt: skip
 
 
 def record_paths(options: dict[str, Any]) -> RecordPaths:
@@ -13,5 +28,5 @@ def record_paths(options: dict[str, Any]) -> RecordPaths:
     return RecordPaths(
         tuple(dict.fromkeys(path.absolute() for path in options.get("backup_dirs") or ())),
         options["audit_log"].absolute() if options.get("audit_log") is not None else None,
-        anchor=named_anchor(options),
+        syslog=options.get("syslog"),
     )

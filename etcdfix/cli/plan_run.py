@@ -51,7 +51,7 @@ from etcdfix.verdicts.deletability import AcceptRisk
 EXIT_CODES = {
     0: "everything that the plan decides on is done, or would be (dry run)",
     2: "usage or configuration error, or a decision that its entry does not allow; nothing was changed",
-    3: "an outcome is unknown, anomalous or doubtful: the run stopped there; or not told to the --audit-anchor; "
+    3: "an outcome is unknown, anomalous or doubtful: the run stopped there; "
     "or --timeout was over before all was done",
     4: "refused by a safety rule, or not confirmed; what is told as done before that stays done",
     5: "etcd could not be asked, or its watch broke; what is told as done before that stays done",

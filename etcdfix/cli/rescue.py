@@ -9,13 +9,13 @@ import click
 
 from etcdfix.apiserver.fleet import open_fleet, require_servers
 from etcdfix.apiserver.servers import APIAccess, parse_server_url
-from etcdfix.cli.anchor import anchor_option, named_anchor
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import decoded_key, is_key, named_key
 from etcdfix.cli.options import FILE, timeout_option
 from etcdfix.cli.output import require_output, say
 from etcdfix.cli.output_options import form_option, output_file_option
+from etcdfix.cli.places import syslog_option
 from etcdfix.cli.progress import with_progress
 from etcdfix.cli.report_place import report_place
 from etcdfix.errors import ConfigurationError
@@ -84,7 +84,7 @@ MEANINGS: dict[int, str] = {
     help="Where the rescue and the digests are recorded.  [default: audit.jsonl in /var/lib/etcdfix for root, else in "
     "$XDG_STATE_HOME/etcdfix]",
 )  # fmt: skip
-@anchor_option
+@syslog_option
 @click.option(
     "--rate", type=click.FloatRange(min=0.1, max=1000), default=DEFAULT_PER_SECOND, show_default=True, metavar="N",
     help="Most requests a second, all servers together.",
@@ -108,7 +108,7 @@ def command(
     save_dir: Path,
     reveal: bool,
     audit_log: Path | None,
-    anchor: str | None,
+    syslog: str | None,
     rate: float,
     etcd_prefix: str,
     output: str,
@@ -146,7 +146,7 @@ def command(
     cluster = ClusterIdentity.by_uid((report.source.kube_system_uid if report is not None else None) or "")
     places = RecordPaths(
         audit_log=audit_log.absolute() if audit_log is not None else None,
-        anchor=named_anchor({"anchor": anchor}),
+        syslog=syslog,
     )
     with RescueStore.open(save_dir) as store:
         kept = {"the saved objects": (store.path,), "the audit log": (places.log_path.parent,)}

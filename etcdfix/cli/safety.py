@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from etcdfix.apiserver.servers import APIAccess, parse_server_url
-from etcdfix.cli.anchor import anchor_option
 from etcdfix.cli.completing import transformers
 from etcdfix.cli.confirm import is_terminal
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import FILE, option_group
+from etcdfix.cli.places import syslog_option
 from etcdfix.errors import ConfigurationError
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.commit import ChangeOutcome
@@ -29,7 +29,7 @@ from etcdfix.verdicts.deletability import RISK_MEANINGS, AcceptRisk
 EXIT_CODES = {
     0: "done, or the dry run would be",
     2: "usage or configuration error",
-    3: "outcome unknown or anomalous, or not told to the --audit-anchor",
+    3: "outcome unknown or anomalous",
     4: "refused by a safety rule; nothing was changed",
     5: "etcd could not be asked; nothing was changed",
 }
@@ -52,7 +52,7 @@ place_options = option_group(
         "--audit-log", type=FILE, metavar="FILE",
         help="The hash-chained record.  [default: audit.jsonl in the default directory]",
     ),
-    anchor_option,
+    syslog_option,
 )  # fmt: skip
 """Where a change is kept."""
 

@@ -20,7 +20,6 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import msgspec
 
@@ -133,8 +132,6 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
             log is lost restores only for whoever brings the digest.
         audit_log: The log.
         head: Its head afterwards, for ``--expect-head``; None where the outcome could not be recorded.
-        anchor: Where the head is told, outside; "" for nowhere.
-        anchored: The anchor took the last record; None without an anchor.
         warnings: What a person should know, one sentence each.
         doubtful: It was made and recorded, and what etcd holds then is not known to be what was written.
         unknown_cluster: Nothing named the cluster, as accepted; whatever follows up on it needs that accepted as well.
@@ -148,8 +145,6 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     values: tuple[str, ...] = ()
     audit_log: Path
     head: Link | None = None
-    anchor: str = ""
-    anchored: bool | None = None
     warnings: tuple[str, ...] = ()
     doubtful: bool = False
     unknown_cluster: bool = False
@@ -157,8 +152,8 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def certain(self) -> bool:
-        """What etcd holds then is known, recorded, and told to the anchor, where there is one."""
-        return not self.doubtful and self.head is not None and self.anchored is not False
+        """What etcd holds then is known and recorded."""
+        return not self.doubtful and self.head is not None
 
 
 def preview_only(
@@ -212,8 +207,7 @@ def preview_only(
             revision=outlook.revision,
             audit_log=log.path,
             head=head,
-            **_anchored(log),
-            warnings=(*warnings, *anchor_warnings(log)),
+            warnings=(*warnings, *log.take_warnings()),
         )
 
 
@@ -274,21 +268,21 @@ def _open_log(
         stack.callback(log.release)  # room that no outcome has used
     require_lasting(path.parent, named=places.audit_log is not None)
     warnings = [f"a torn last line of the audit log was set aside: {path}" for path in log.recovered]
-    return log, [*warnings, *(places.anchor.warnings if places.anchor is not None else ())]
+    return log, warnings
 
 
 def open_log(places: RecordPaths, operator: Operator, step: Step = no_step) -> AuditLog:
     """Open the audit log of changes, locked until it is closed.
 
     Raises:
-        AuditError: It is broken, somebody else writes to it, or its anchor cannot be told.
+        AuditError: It is broken, or somebody else writes to it.
     """
     return AuditLog.open(
         places.log_path,
         step=step,
         create_directory=places.audit_log is None,
         operator=operator,
-        anchor=places.anchor,
+        syslog=places.syslog,
     )
 
 
@@ -442,7 +436,6 @@ def _close(
         warnings.append(
             f"the outcome could not be recorded: {exc.message}; etcdfix audit reconcile will do so later"
         )
-    warnings += anchor_warnings(log)
     return ChangeOutcome(
         result=result,
         detail=detail,
@@ -451,27 +444,9 @@ def _close(
         values=(*([intent.value_sha256] if intent.backups else []), *(plan.value_sha256 for plan in second)),
         audit_log=log.path,
         head=head,
-        **_anchored(log),
-        warnings=tuple(warnings),
+        warnings=(*warnings, *log.take_warnings()),
         unknown_cluster=not intent.cluster.is_known,
     )
-
-
-def _anchored(log: AuditLog) -> dict[str, Any]:
-    if log.anchor is None:
-        return {}
-    return {"anchor": log.anchor.named, "anchored": not log.anchor_problem}
-
-
-def anchor_warnings(log: AuditLog) -> tuple[str, ...]:
-    """Return what there is to know where the anchor did not take the last record of a log; nothing else."""
-    if not log.anchor_problem:
-        return ()
-    told = (
-        f"{log.anchor_problem}; the record stands in the log, write its head down: {log.head}; the next change with "
-        "this --audit-anchor tells it the head again"
-    )
-    return (told,)
 
 
 def _after_silence(

@@ -9,7 +9,6 @@ import msgspec
 
 from etcdfix import machine
 from etcdfix.errors import UnsafePlace, why
-from etcdfix.remediation.audit.outside import OutsideAnchor
 from etcdfix.remediation.durable import default_audit_log, default_directory, filesystem_kind, same_disk
 from etcdfix.text.commands import KeptOptions
 
@@ -20,12 +19,12 @@ class RecordPaths(msgspec.Struct, frozen=True):
     Attributes:
         backup_directories: All must take the backup; empty for the default.
         audit_log: None for the default.
-        anchor: Is told the head of the audit log; None for nowhere.
+        syslog: Where each new head of the audit log is sent; None for nowhere.
     """
 
     backup_directories: tuple[Path, ...] = ()
     audit_log: Path | None = None
-    anchor: OutsideAnchor | None = None
+    syslog: str | None = None
 
     @property
     def directories(self) -> tuple[Path, ...]:
@@ -38,7 +37,7 @@ class RecordPaths(msgspec.Struct, frozen=True):
         return KeptOptions(
             backups=tuple(word for path in self.backup_directories for word in ("--backup-dir", str(path))),
             log=("--audit-log", str(self.audit_log)) if self.audit_log is not None else (),
-            anchor=("--audit-anchor", self.anchor.named) if self.anchor is not None else (),
+            syslog=("--audit-syslog", self.syslog) if self.syslog is not None else (),
         )
 
     @property

@@ -193,7 +193,6 @@ class BackupPruning(Document, frozen=True, kw_only=True):
         younger: How many were not old enough.
         stopped: Why it ended before all were done, "" where it did not.
         audit_log_head: For ``--expect-head``; null in a dry run.
-        anchored: Whether the anchor outside took that head; null without ``--audit-anchor``.
         warnings: One sentence each.
         exit_code: Of the command.
     """
@@ -209,6 +208,5 @@ class BackupPruning(Document, frozen=True, kw_only=True):
     younger: int
     stopped: str
     audit_log_head: str | None
-    anchored: bool | None
     warnings: list[str]
     exit_code: int

@@ -74,7 +74,6 @@ class HealReport(Document, frozen=True, kw_only=True):
         refusal: Why the run stopped, or did not begin; null where it came to its end.
         audit_log: Path; null where no record was made.
         audit_log_head: For ``--expect-head``; null where the last outcome could not be recorded.
-        anchored: Whether the anchor outside took that head; null without ``--audit-anchor``.
         follow_ups: Commands for afterwards.
         exit_code: Of the command.
     """
@@ -88,6 +87,5 @@ class HealReport(Document, frozen=True, kw_only=True):
     refusal: Refusal | None = None
     audit_log: str | None = None
     audit_log_head: str | None = None
-    anchored: bool | None = None
     follow_ups: list[FollowUp] = msgspec.field(default_factory=list)
     exit_code: int

@@ -578,7 +578,6 @@ class ChangeReport(Document, frozen=True, kw_only=True):
         value_sha256s: Digests of the values that these hold, each once: to be written down.
         audit_log: Path; null where no record was made.
         audit_log_head: For ``--expect-head``; null where the outcome could not be recorded.
-        anchored: Whether the anchor outside took that head; null without ``--audit-anchor``.
         warnings: One sentence each.
         follow_ups: Commands for afterwards.
         exit_code: Of the command.
@@ -598,7 +597,6 @@ class ChangeReport(Document, frozen=True, kw_only=True):
     value_sha256s: list[str] = []
     audit_log: str | None = None
     audit_log_head: str | None = None
-    anchored: bool | None = None
     warnings: list[str] = []
     follow_ups: list[FollowUp] = []
     exit_code: int

@@ -22,12 +22,12 @@ class KeptOptions(msgspec.Struct, frozen=True):
     Attributes:
         backups: ``--backup-dir``, as often as it was given.
         log: ``--audit-log``.
-        anchor: ``--audit-anchor``.
+        syslog: ``--audit-syslog``.
     """
 
     backups: tuple[str, ...] = ()
     log: tuple[str, ...] = ()
-    anchor: tuple[str, ...] = ()
+    syslog: tuple[str, ...] = ()
 
     @property
     def of_change(self) -> tuple[str, ...]:
@@ -37,7 +37,7 @@ class KeptOptions(msgspec.Struct, frozen=True):
     @property
     def record(self) -> tuple[str, ...]:
         """Of a command that keeps no backup, and a record."""
-        return (*self.log, *self.anchor)
+        return (*self.log, *self.syslog)
 
     @property
     def of_search(self) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
             known_cluster: Something named the cluster of the change; else that has to be accepted again.
         """
         accepted = () if known_cluster else ("--accept-unknown-cluster",)
-        return (*self.source, *self.layout, *self.reading, *self.changing, *accepted)
+        return (*self.source, *self.layout, *self.reading, *self.changing, *accepted, *self.kept.syslog)
 
     def _change(self, words: Sequence[str]) -> str:
         """Return a command that writes to etcd; "" for kine, to which nothing is ever written."""

@@ -303,7 +303,7 @@ def follow_ups(
 def settling(outcome: ChangeOutcome, again: RepeatedOptions) -> Iterator[FollowUp]:
     """Yield how to settle what is open of a change, where something is."""
     if outcome.result is Result.UNKNOWN or outcome.head is None:
-        words = [*_same(outcome, again), *_anchor(outcome), str(outcome.audit_log)]
+        words = [*_same(outcome, again), str(outcome.audit_log)]
         settle = quote_command(["etcdfix", "audit", "reconcile", *words])
         yield FollowUp(f"Settle it {again.when_it_answers}", settle)
 
@@ -312,13 +312,9 @@ def _same(outcome: ChangeOutcome, again: RepeatedOptions) -> tuple[str, ...]:
     return again.after_change(known_cluster=not outcome.unknown_cluster)
 
 
-def _anchor(outcome: ChangeOutcome) -> list[str]:
-    return ["--audit-anchor", outcome.anchor] if outcome.anchor else []
-
-
 def _undo(done: Result, outcome: ChangeOutcome, same: Sequence[str]) -> Iterator[FollowUp]:
     """Yield how each backup goes back to where it was."""
-    log = ["--audit-log", str(outcome.audit_log), *_anchor(outcome), "--reason", "REASON"]
+    log = ["--audit-log", str(outcome.audit_log), "--reason", "REASON"]
     replace: list[str] = []
     if done is not Result.DELETED:
         if outcome.result is not done:

@@ -141,7 +141,6 @@ def _report(
         younger=survey.younger,
         stopped=unicode_text(pruning.stopped) if pruning is not None else "",
         audit_log_head=str(pruning.head) if pruning is not None and pruning.head is not None else None,
-        anchored=pruning.anchored if pruning is not None else None,
         warnings=[unicode_text(text) for text in pruning.warnings] if pruning is not None else [],
         exit_code=_exit_code(survey, pruning),
     )
@@ -151,7 +150,7 @@ def _exit_code(survey: Survey, pruning: Pruning | None) -> int:
     """Return 3 where something is unfinished, 4 where a rule keeps a backup that is old enough, else 0."""
     if pruning is not None:
         unfinished = any(one.problem or one.record is None for one in pruning.done)
-        if pruning.stopped or unfinished or pruning.anchored is False:
+        if pruning.stopped or unfinished:
             return 3
     return 4 if survey.kept else 0
 

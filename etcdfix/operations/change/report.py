@@ -90,7 +90,6 @@ def audit_fields(outcome: ChangeOutcome) -> dict[str, Any]:
     return {
         "audit_log": unicode_text(str(outcome.audit_log)),
         "audit_log_head": str(outcome.head) if outcome.head is not None else None,
-        "anchored": outcome.anchored,
     }
 
 

@@ -437,6 +437,7 @@ class _Work:
                     self._step("run: outcome written down")
                 if not ran.well:
                     return False
+                self._warn(ran.outcome)
                 if ran.outcome.result is not None and ran.outcome.revision:
                     look.note_change(ran.outcome.revision)
                 if ran.outcome.signals:

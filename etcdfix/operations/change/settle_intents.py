@@ -11,10 +11,8 @@ import msgspec
 from etcdfix.errors import RemediationRefused
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.outside import OutsideAnchor
 from etcdfix.remediation.audit.record import Intent, Operator, Result, Verb, unicode_text
 from etcdfix.remediation.backup.prune import judge_prune, settle_prune
-from etcdfix.remediation.commit import anchor_warnings
 from etcdfix.remediation.datastore import Datastore
 from etcdfix.remediation.reconcile import (
     Reconciliation,
@@ -39,22 +37,22 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
         dry_run: Nothing was recorded.
         found: What became of each.
         refused: Those about which nothing may be said here, and why.
-        unanchored: What the anchor outside did not take, one sentence each.
+        warnings: What a person should know, one sentence each.
     """
 
     log: Path
     dry_run: bool
     found: list[Reconciliation]
     refused: list[tuple[Intent, RemediationRefused]]
-    unanchored: list[str] = msgspec.field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
-        """4 where something was refused, 3 where an intent stays open, ended in an anomaly, or was not anchored."""
+        """4 where something was refused, 3 where an intent stays open, or ended in an anomaly."""
         if self.refused:
             return 4
         open_or_odd = any(item.result in {Result.UNKNOWN, Result.ANOMALY} for item in self.found)
-        return 3 if open_or_odd or self.unanchored else 0
+        return 3 if open_or_odd else 0
 
 
 def settle_intents(
@@ -65,7 +63,7 @@ def settle_intents(
     dry_run: bool,
     accept_unknown_cluster: bool,
     accept_other_cluster_id: bool = False,
-    anchor: OutsideAnchor | None = None,
+    syslog: str | None = None,
     was_healed: WasHealed | None = None,
 ) -> Settled:
     """Work through the open intents of a log.
@@ -77,11 +75,11 @@ def settle_intents(
         dry_run: Record nothing.
         accept_unknown_cluster: Go on where nothing tells whether an intent is about this cluster.
         accept_other_cluster_id: Go on where an intent is of another etcd, from which this one was made.
-        anchor: Is told the head of the log; None for nowhere.
+        syslog: Where each new head of the log is sent; None for nowhere.
         was_healed: Tells of a value that an API server was to write; None where nothing here can open it.
 
     Raises:
-        AuditError: The log cannot be written, or the anchor not be reached.
+        AuditError: The log cannot be written.
         SourceError: etcd could not be asked.
     """
     settled = Settled(log=log, dry_run=dry_run, found=[], refused=[])
@@ -121,7 +119,7 @@ def settle_intents(
         )
         return settled
     operator = Operator.of_this_process(etcd_user=etcd_user)
-    with AuditLog.open(log, operator=operator, anchor=anchor) as opened:
+    with AuditLog.open(log, operator=operator, syslog=syslog) as opened:
         prunes = [intent for intent in opened.open_intents() if intent.verb is Verb.PRUNE]
         settled.found.extend(settle_prune(opened, intent, operator) for intent in prunes)
         work_through(
@@ -137,8 +135,7 @@ def settle_intents(
                 was_healed=was_healed,
             ),
         )
-        # The last head covers all before it.
-        settled.unanchored.extend(anchor_warnings(opened))
+        settled.warnings.extend(opened.take_warnings())
     return settled
 
 
@@ -166,7 +163,7 @@ def settled_document(settled: Settled) -> dict[str, Any]:
             for item in settled.found
         ],
         "refused": [{**_intent_fields(intent), "reason": exc.message} for intent, exc in settled.refused],
-        "unanchored": [unicode_text(text) for text in settled.unanchored],
+        "warnings": [unicode_text(text) for text in settled.warnings],
     }
 
 
@@ -205,7 +202,7 @@ def settled_lines(settled: Settled, again: RepeatedOptions) -> Iterator[str]:
         yield f"  {exc.message}"
         if exc.hint:
             yield f"  next: {exc.hint}"
-    yield from settled.unanchored
+    yield from settled.warnings
 
 
 def _next_steps(log: Path, item: Reconciliation, again: RepeatedOptions) -> Iterator[str]:

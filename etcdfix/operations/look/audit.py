@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -38,23 +37,6 @@ _HEAD_FILE_ALONE: Final = (
 )
 
 
-class AnchorFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Files that anchors outside have kept, and whose lines in them count.
-
-    Attributes:
-        paths: The files; ``-`` is standard input.
-        log: Path of the log where it was written, None for where it is now.
-        hosts: Names of the machines that wrote it, none for this one.
-    """
-
-    paths: tuple[Path, ...] = ()
-    log: str | None = None
-    hosts: tuple[str, ...] = ()
-
-
-_NO_ANCHOR_FILES: Final = AnchorFiles()
-
-
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
     """What verifying a log came to.
 
@@ -63,8 +45,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
         found: The result.
         compared: With what it was compared.
         in_short: The same for a person, who needs no list of backups.
-        warnings: Backups and anchor files that proved nothing, one sentence each.
-        unanchored: An anchor file was named that says nothing about this log.
+        warnings: Backups that proved nothing, one sentence each.
     """
 
     log: Path
@@ -72,12 +53,6 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     compared: list[str]
     in_short: list[str]
     warnings: list[str]
-    unanchored: bool = False
-
-    @property
-    def exit_code(self) -> int:
-        """What ``audit verify`` returns; 3 where what was to be compared with said nothing."""
-        return 3 if self.unanchored and self.found.state is ChainState.WHOLE else self.found.exit_code
 
 
 def verify_log(
@@ -86,78 +61,25 @@ def verify_log(
     expect_head: str | None,
     backups: Sequence[Path],
     backup_directories: Sequence[Path],
-    anchor_files: AnchorFiles = _NO_ANCHOR_FILES,
 ) -> Verified:
-    """Compare a log with itself, its head file, backups, anchors outside, and a head that somebody wrote down.
+    """Compare a log with itself, its head file, backups, and a head that somebody wrote down.
 
     Raises:
-        ConfigurationError: The head is none, or a directory or an anchor file cannot be read.
+        ConfigurationError: The head is none, or a directory cannot be read.
         BackupUnreadable: A backup that was named cannot be read.
         AuditLogUnreadable: Nothing can be said about the log.
     """
     anchors, warnings = _gather_anchors(log, expect_head, backups, backup_directories)
-    kept = [_read_kept(path, log, anchor_files) for path in anchor_files.paths]
-    outside = [anchor for one in kept for anchor in one.anchors]
-    found = verify(log, anchors=[*anchors, *outside])
-    lines = [one.compared for one in kept if one.anchors]
-    compared = [*_compared_with(log, anchors), *lines]
-    if compared and not anchors and not outside and found.state is not ChainState.TAMPERED:
+    found = verify(log, anchors=anchors)
+    compared = _compared_with(log, anchors)
+    if compared and not anchors and found.state is not ChainState.TAMPERED:
         found = msgspec.structs.replace(found, warnings=(*found.warnings, _HEAD_FILE_ALONE))
     return Verified(
         log=log,
         found=found,
         compared=compared,
-        in_short=[*_in_short(log, anchors), *lines],
-        warnings=[*warnings, *(warning for one in kept for warning in one.warnings(found))],
-        unanchored=any(not one.anchors for one in kept),
-    )
-
-
-class _Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """What one anchor file says."""
-
-    path: Path
-    whose: str
-    anchors: tuple[Anchor, ...]
-    newest: int
-    others: int
-    unusable: int
-
-    @property
-    def compared(self) -> str:
-        return f"{counted(len(self.anchors), 'head')} in {self.path}"
-
-    def warnings(self, found: Verification) -> Iterator[str]:
-        """Yield what to know about what it says, or does not say."""
-        if not self.anchors:
-            yield (
-                f"{self.path} says nothing about {self.whose}, so nothing was compared with it; --anchor-log and "
-                "--anchor-host name what the log was called where it was written"
-            )
-        elif self.newest < found.head.sequence and not found.findings:
-            yield (
-                f"{self.path} names records up to {self.newest}, the log goes on to {found.head.sequence}: the last "
-                "ones are borne out by nothing in it"
-            )
-        if self.others:
-            yield f"{self.path}: {counted(self.others, 'line')} about other logs or hosts left out"
-        if self.unusable:
-            yield f"{self.path}: {counted(self.unusable, 'line')} cut short, too long or damaged: not compared"
-
-
-def _read_kept(path: Path, log: Path, files: AnchorFiles) -> _Kept:
-    from etcdfix.remediation.audit.anchor_file import read_anchor_file  # noqa: PLC0415 - only where one is named
-
-    name = files.log if files.log is not None else os.path.realpath(log)
-    hosts = files.hosts or (socket.gethostname(),)
-    read = read_anchor_file(path, log=name, hosts=hosts)
-    return _Kept(
-        path=path,
-        whose=f"{name} on {', '.join(hosts)}",
-        anchors=read.anchors,
-        newest=read.newest,
-        others=read.others,
-        unusable=read.malformed + read.too_long,
+        in_short=_in_short(log, anchors),
+        warnings=warnings,
     )
 
 

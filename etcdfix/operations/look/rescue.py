@@ -308,7 +308,6 @@ class _Rescue:
         steps = next_steps(
             self._request.afterwards, by_key, str(self._store.path), all_asked=not self._fleet.absent
         )
-        anchor = [self._record.anchor_problem] if self._record.anchor_problem else []
         return RescueReport(
             tool=TOOL,
             generated_at=self._began,
@@ -329,8 +328,8 @@ class _Rescue:
                 *self._warnings,
                 *self._record.warnings,
             ],
-            complete=not reasons and not anchor,
-            incomplete_reasons=[*reasons, *anchor],
+            complete=not reasons,
+            incomplete_reasons=reasons,
             finished_at=timestamp(),
         )
 

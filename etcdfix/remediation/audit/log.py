@@ -17,9 +17,8 @@ An append is: write the line, fsync, read it back, then replace the head file (w
 Room for the record of an outcome is kept from before its intent on (:meth:`AuditLog.reserve`): what was done must be
 told although the disk is full by then.
 
-Where an anchor outside is named, it is told the head before anything is recorded, and each record once that is durable.
-An intent that it does not take is closed as refused, and nothing is done. Any other record stands all the same, and
-:attr:`AuditLog.anchor_problem` says so.
+Where a syslog is named, each record's sequence and hash are sent there once the record is durable. A syslog that
+cannot be reached stops nothing, since the log on disk is the record: :meth:`AuditLog.take_warnings` says so.
 
 A call that fails (a full disk) takes its own partial line back, and leaves the log object unusable: open it again.
 """
@@ -37,7 +36,6 @@ from typing import Final
 
 from etcdfix.closing import Closing
 from etcdfix.errors import (
-    AnchorUnreachable,
     AuditError,
     AuditLogBroken,
     AuditLogLocked,
@@ -46,7 +44,6 @@ from etcdfix.errors import (
     why,
 )
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX, MAX_RECORD_SIZE
-from etcdfix.remediation.audit.outside import OutsideAnchor, failure, head_line, record_line
 from etcdfix.remediation.audit.record import (
     BEGINNING,
     Entry,
@@ -54,10 +51,10 @@ from etcdfix.remediation.audit.record import (
     Link,
     Operator,
     RecordType,
-    Result,
     Verb,
 )
 from etcdfix.remediation.audit.record_line import Draft, Event, draft_entry, hash_of, parse_intent
+from etcdfix.remediation.audit.syslog import send_head
 from etcdfix.remediation.audit.verify import (
     LOG_IS_GONE,
     NO_HEAD_FILE,
@@ -86,7 +83,6 @@ RESERVE_SUFFIX: Final = ".reserve"
 RESERVE_SIZE: Final = MAX_RECORD_SIZE + (64 << 10)
 """Bytes that it keeps: the longest record, and what a new head file takes."""
 
-_ANCHOR_HINT: Final = "nothing was changed; see that it runs, or leave out --audit-anchor"
 _MAX_HEAD_SIZE: Final = 256
 _MAX_FRAGMENT_SIZE: Final = 16 << 20
 _CREATE: Final = os.O_CREAT | os.O_EXCL
@@ -104,8 +100,6 @@ class AuditLog(Closing):
         path: The log.
         head: Its last record.
         recovered: Path of each fragment that opening it set aside.
-        anchor: Where its head is told, outside; None for nowhere.
-        anchor_problem: Why the anchor did not take the last record, "" where it did.
     """
 
     def __init__(
@@ -116,17 +110,17 @@ class AuditLog(Closing):
         *,
         step: Step,
         clock: Callable[[], datetime],
-        anchor: OutsideAnchor | None,
+        syslog: str | None,
     ) -> None:
         self.path = path
-        self.anchor = anchor
-        self.anchor_problem = ""
         self.head: Link = BEGINNING
         self.recovered: tuple[Path, ...] = ()
         self._directory = directory
         self._descriptor = descriptor
         self._step = step
         self._clock = clock
+        self._syslog = syslog
+        self._warnings: tuple[str, ...] = ()
         self._size = 0
         self._open: dict[int, tuple[int, int]] = {}
         self._reserved = False
@@ -142,7 +136,7 @@ class AuditLog(Closing):
         create_directory: bool = False,
         operator: Operator | None = None,
         clock: Callable[[], datetime] = _now,
-        anchor: OutsideAnchor | None = None,
+        syslog: str | None = None,
     ) -> AuditLog:
         """Open a log for appending, making it where it is not there; put right what a crash left.
 
@@ -153,11 +147,10 @@ class AuditLog(Closing):
             create_directory: Make the directory too: for the default one only.
             operator: Who stands in the record of a torn line; default: who runs this process.
             clock: Tells the time.
-            anchor: Is told the head, now and with each record.
+            syslog: Address that each new head is sent to.
 
         Raises:
             UnsafePlace: The directory or the file is not ours alone, or a link.
-            AnchorUnreachable: The anchor does not take the head.
             AuditLogBroken: The chain is broken.
             AuditLogLocked: Somebody else is writing.
             AuditError: It cannot be opened, read, or put right.
@@ -172,7 +165,7 @@ class AuditLog(Closing):
         try:
             descriptor = _open_locked(directory, path.name, step, wait_seconds)
             log = cls(
-                directory.path / path.name, directory, descriptor, step=step, clock=clock, anchor=anchor
+                directory.path / path.name, directory, descriptor, step=step, clock=clock, syslog=syslog
             )
             log._begin(operator)
         except BaseException:
@@ -245,7 +238,6 @@ class AuditLog(Closing):
         """Write a record that was drafted; the log must not have grown since.
 
         Raises:
-            AnchorUnreachable: The anchor does not take an intent, which is closed as refused then.
             AuditError: See :meth:`append`.
         """
         self._require_usable()
@@ -263,28 +255,24 @@ class AuditLog(Closing):
             self._open[draft.link.sequence] = (self._size - len(draft.line), len(draft.line))
         elif entry.intent is not None and entry.closes:
             del self._open[entry.intent]
-        self._tell_anchor(record_line(draft, self.path))
-        if self.anchor_problem and entry.type is RecordType.INTENT:
-            self._refuse_unanchored(draft)
+        self._send_head()
         return draft.link
 
-    def _tell_anchor(self, line: str) -> None:
-        if self.anchor is None:
+    def _send_head(self) -> None:
+        if self._syslog is None:
             return
         try:
-            with announced(self._step, "audit anchor", "send head"):
-                self.anchor.send(line)
+            with announced(self._step, "audit syslog", "send head"):
+                send_head(self._syslog, self.head, self.path)
         except OSError as exc:
-            self.anchor_problem = failure(self.anchor, exc)
-        else:
-            self.anchor_problem = ""
+            lost = f"syslog at {self._syslog} did not take the head of the audit log: {why(exc)}"
+            self._warnings = (f"{lost}; the record is on disk, write its head down: {self.head}",)
+            self._syslog = None
 
-    def _refuse_unanchored(self, draft: Draft) -> None:
-        problem = self.anchor_problem
-        intent = self.intent(draft.link.sequence)
-        with suppress(AuditError):  # then it stays open, and reconciling finds that nothing was done
-            self.append(intent.closed_by(Result.REFUSED, operator=draft.entry.operator, detail=problem))
-        raise AnchorUnreachable(problem, path=self.path, hint=_ANCHOR_HINT)
+    def take_warnings(self) -> tuple[str, ...]:
+        """Return, once, that the syslog did not take a head; none is sent there afterwards."""
+        taken, self._warnings = self._warnings, ()
+        return taken
 
     def records(self) -> Iterator[tuple[Link, Event]]:
         """Yield what it holds, oldest first.
@@ -332,9 +320,6 @@ class AuditLog(Closing):
     def _begin(self, operator: Operator | None) -> None:
         try:
             found, head = self._check()
-            self._tell_anchor(head_line(found.head, self.path))
-            if self.anchor_problem:
-                raise AnchorUnreachable(self.anchor_problem, path=self.path, hint=_ANCHOR_HINT)
             self.head, self._size, self._open = found.head, found.size, dict(found.open_intents)
             self._reserved = _exists(self._directory, self.path.name + RESERVE_SUFFIX)
             self.release()  # what a crash left takes the room that the next records need

@@ -53,7 +53,7 @@ from etcdfix.remediation.backup.directory import (
     look_at,
     look_through,
 )
-from etcdfix.remediation.commit import anchor_warnings, signals_held
+from etcdfix.remediation.commit import signals_held
 from etcdfix.remediation.durable import (
     SafeDirectory,
     Step,
@@ -158,7 +158,6 @@ class Pruning(msgspec.Struct, frozen=True, kw_only=True):
         survey: What was to go and what stays.
         stopped: Why it ended before all were done, "" where it did not.
         head: Of the log afterwards; None where nothing was recorded.
-        anchored: The anchor took that head; None without an anchor.
         warnings: One sentence each.
     """
 
@@ -166,7 +165,6 @@ class Pruning(msgspec.Struct, frozen=True, kw_only=True):
     survey: Survey
     stopped: str
     head: Link | None
-    anchored: bool | None
     warnings: tuple[str, ...]
 
 
@@ -213,13 +211,14 @@ def prune_backups(
         BackupUnreadable: A directory cannot be listed; nothing was removed.
     """
     names = {backup.listed.content_sha256 for backup in agreed.prunable}
-    path, anchor = request.places.log_path, request.places.anchor
+    path = request.places.log_path
     done: list[PrunedBackup] = []
     with ExitStack() as stack:
         directories = _open_directories(stack, request)
-        log = stack.enter_context(AuditLog.open(path, step=step, operator=operator, anchor=anchor))
+        log = stack.enter_context(
+            AuditLog.open(path, step=step, operator=operator, syslog=request.places.syslog)
+        )
         warnings = [f"a torn last line of the audit log was set aside: {torn}" for torn in log.recovered]
-        warnings += anchor.warnings if anchor is not None else ()
         for intent in log.open_intents():
             if intent.verb is Verb.PRUNE:
                 settled = settle_prune(log, intent, operator)
@@ -250,8 +249,7 @@ def prune_backups(
             survey=survey,
             stopped=stopped,
             head=log.head,
-            anchored=None if anchor is None else not log.anchor_problem,
-            warnings=(*warnings, *anchor_warnings(log)),
+            warnings=(*warnings, *log.take_warnings()),
         )
 
 

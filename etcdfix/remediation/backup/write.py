@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.errors import AnchorUnreachable, AuditError, BackupNotDurable, BackupUnreadable, NotDurable, why
+from etcdfix.errors import AuditError, BackupNotDurable, BackupUnreadable, NotDurable, why
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import (
@@ -169,7 +169,6 @@ def record_intent(
 
     Raises:
         BackupNotDurable: A backup is not durable. The log has no open intent of it.
-        AnchorUnreachable: The anchor outside does not take the intent, which is closed as refused.
         AuditError: The intent is not durable. The backups keep their markers.
     """
     plan = BackupPlan(resting_on(content, entry), directories, sequence=log.head.sequence + 1)
@@ -183,13 +182,7 @@ def record_intent(
         )
     )
     plan.write(draft.link, audit_log=log.path, step=step)
-    try:
-        log.append_draft(draft)
-    except AnchorUnreachable:
-        # The intent is in the log, and closed there: nothing was sent.
-        with suppress(BackupNotDurable):
-            plan.confirm(step=step)
-        raise
+    log.append_draft(draft)
     intent = log.intent(draft.link.sequence)
     try:
         plan.confirm(step=step)

@@ -28,7 +28,6 @@ class RescueRecord:
     Attributes:
         log: Path of the audit log.
         warnings: What speaks against it, one sentence each.
-        anchor_problem: Why the anchor did not take the last record, "" where it did.
     """
 
     def __init__(
@@ -36,7 +35,6 @@ class RescueRecord:
     ) -> None:
         self.log = places.log_path
         self.warnings: list[str] = []
-        self.anchor_problem = ""
         self._places = places
         self._directory = directory
         self._cluster_uid = cluster_uid
@@ -80,7 +78,7 @@ class RescueRecord:
                     self.log,
                     operator=self._operator,
                     create_directory=self._places.audit_log is None,
-                    anchor=self._places.anchor,
+                    syslog=self._places.syslog,
                 )
             )
             if kind is RecordType.REVEAL:
@@ -96,4 +94,4 @@ class RescueRecord:
                     saved=digests,
                 )
             )
-            self.anchor_problem = log.anchor_problem
+            self.warnings += log.take_warnings()

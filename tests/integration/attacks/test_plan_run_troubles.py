@@ -1,4 +1,4 @@
-"""Runs whose surroundings fail in the middle: full disks, an anchor that goes away, API servers that change, rivals."""
+"""Runs whose surroundings fail in the middle: full disks, a syslog that goes away, API servers that change, rivals."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from etcdfix.remediation.audit import log as log_module
 from etcdfix.remediation.backup.file import digest
 from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.planfile import load_plan, sealed
 from etcdfix.testing.certificates import CertificateAuthority
-from tests.support.anchors import PlayedAnchor
 from tests.support.attacks import TRUE, seal
 from tests.support.attacks import secret as sealed_secret
 from tests.support.audit_logs import mounted
@@ -24,6 +22,7 @@ from tests.support.change_runs import Ran
 from tests.support.kubernetes_api import KubernetesAPI, status_answer
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, KUBE_SYSTEM_UID, aescbc, provider, secret
 from tests.support.plan_runs import DECLARED, LOST, Planned, at_object, not_written
+from tests.support.syslogs import PlayedSyslog
 
 pytestmark = pytest.mark.etcd
 
@@ -111,49 +110,16 @@ def test_an_outcome_that_the_log_does_not_take(
     assert verified(planned) == 0
 
 
-@pytest.mark.parametrize("when", ["before the object", "before its outcome"])
-def test_an_anchor_that_goes_away_in_the_middle(
-    planned: Planned, monkeypatch: pytest.MonkeyPatch, when: str
+def test_a_syslog_that_goes_away_in_the_middle_stops_nothing(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = planned.furnish("a", "b", "c")
+    planned.furnish("a", "b", "c")
     planned.make_plan(all="delete")
-    with PlayedAnchor(planned.folder / "anchor") as anchor:
-        anchored = (*DECLARED, "--audit-anchor", anchor.target)
-        if when == "before the object":
-            at_object(monkeypatch, 2, anchor.close)
-        else:
-            told = log_module.AuditLog._tell_anchor
-            lines = 0
-
-            def tell(self: log_module.AuditLog, line: str) -> None:
-                nonlocal lines
-                lines += 1
-                if lines == 5:
-                    anchor.close()
-                told(self, line)
-
-            monkeypatch.setattr(log_module.AuditLog, "_tell_anchor", tell)
-        ran = planned.work(*anchored, "-o", "json", count=3)
-        document = json.loads(ran.out)
-        assert document["stopped_at"] == keys[1].decode()
-        if when == "before the object":
-            assert ran.code == 4, ran
-            assert planned.there(keys) == [False, True, True]
-        else:
-            assert ran.code == 3, ran
-            assert planned.there(keys) == [False, False, True]
-            assert document["anchored"] is False
-        assert document["left"] == planned.there(keys).count(True)
-        monkeypatch.undo()
-        planned.agree()
-        left = planned.there(keys).count(True)
-        ran = planned.work(*anchored, count=left)
-        assert ran.code != 0, ran
-        assert planned.there(keys).count(True) == left
-    with PlayedAnchor(planned.folder / "anchor") as anchor:
-        ran = planned.work(*anchored, count=left)
-        assert ran.code == 0, ran
-        assert anchor.lines()
+    with PlayedSyslog(planned.folder / "syslog") as syslog:
+        at_object(monkeypatch, 2, syslog.close)
+        ran = planned.work(*DECLARED, "--audit-syslog", str(syslog.path), count=3)
+    assert ran.code == 0, ran
+    assert (ran.out + ran.err).count("did not take the head of the audit log") == 1
     planned.agree()
     assert planned.outcomes() == dict.fromkeys("abc", "deleted")
     assert verified(planned) == 0

@@ -12,11 +12,11 @@ import pytest
 
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer
-from tests.support.anchors import PlayedAnchor
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import ACKNOWLEDGED, BROKEN, UID, Registry, candidate_config
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, provider, secret
+from tests.support.syslogs import PlayedSyslog
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
@@ -35,8 +35,8 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def anchor(tmp_path: Path) -> Iterator[PlayedAnchor]:
-    with PlayedAnchor(tmp_path / "socket") as played:
+def syslog(tmp_path: Path) -> Iterator[PlayedSyslog]:
+    with PlayedSyslog(tmp_path / "socket") as played:
         yield played
 
 
@@ -100,15 +100,15 @@ def undone(registry: Registry, prepared: Prepared, *more: str) -> list[str]:
 
 
 @pytest.mark.parametrize("prepared", CHANGES)
-def test_places(registry: Registry, anchor: PlayedAnchor, prepared: Prepared) -> None:
+def test_places(registry: Registry, syslog: PlayedSyslog, prepared: Prepared) -> None:
     """What the undo replaces is kept where the change kept what it replaced: in each directory."""
     second = own_directory(registry.folder / "second one")
-    words = undone(registry, prepared, "--backup-dir", str(second), "--audit-anchor", anchor.target)
+    words = undone(registry, prepared, "--backup-dir", str(second), "--audit-syslog", str(syslog.path))
     number = 1 if prepared is delete else 2
     assert [len(list(folder.glob("*.json"))) for folder in (registry.backups, second)] == [number, number]
     assert words.count("--backup-dir") == (0 if prepared is delete else 2)
     assert words[words.index("--audit-log") + 1] == str(registry.log)
-    assert len(registry.events()) == len(anchor.lines()) - 2  # and the head, by each of the two commands
+    assert len(registry.events()) == len(syslog.heads())
 
 
 def test_a_place_that_is_named_once_more(registry: Registry) -> None:

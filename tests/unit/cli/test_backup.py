@@ -16,16 +16,15 @@ from etcdfix.cli.root import run
 from etcdfix.errors import NotDurable
 from etcdfix.operations.change.settle_intents import settle_intents
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.outside import OutsideAnchor, parse_outside
 from etcdfix.remediation.audit.record import Intent, Result, Verb
 from etcdfix.remediation.audit.verify import verify
 from etcdfix.remediation.backup import prune
 from etcdfix.remediation.backup.file import encode_content, encode_document, read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX
 from etcdfix.reports.schema import SCHEMAS
-from tests.support.anchors import PlayedAnchor
 from tests.support.audit_logs import GROUNDS, own_directory
 from tests.support.backups import PLAINTEXT, Ground
+from tests.support.syslogs import PlayedSyslog
 
 Captured = pytest.CaptureFixture[str]
 
@@ -387,16 +386,17 @@ class TestPrune:
         assert out.count("the disk is gone") == 2
         assert "stays: " in out
 
-    def test_an_anchor(self, capfd: Captured, ground: Ground, tmp_path: Path) -> None:
+    def test_a_syslog(self, capfd: Captured, ground: Ground, tmp_path: Path) -> None:
         ground.change()
-        words = ["prune", *AGED, "--accept-only-copy", "--yes", "--audit-anchor"]
-        code, _, err = backup(capfd, ground, *words, f"syslog:{tmp_path}/nothing")
-        assert code == 4
-        assert "does not take the head of the audit log" in err
-        assert len(ground.files()) == 2
-        with PlayedAnchor(tmp_path / "socket") as anchor:
-            code, _, _ = backup(capfd, ground, *words, anchor.target)
-            assert (code, len(anchor.lines())) == (0, 3)
+        words = ["prune", *AGED, "--accept-only-copy", "--yes", "--audit-syslog"]
+        with PlayedSyslog(tmp_path / "socket") as syslog:
+            code, _, _ = backup(capfd, ground, *words, str(syslog.path))
+            assert (code, len(syslog.heads())) == (0, 2)
+        ground.change()
+        code, out, _ = backup(capfd, ground, *words, str(syslog.path))
+        assert code == 0
+        assert "did not take the head of the audit log: No such file or directory" in out
+        assert ground.files() == set()
 
     @pytest.mark.parametrize(
         "words",
@@ -405,7 +405,7 @@ class TestPrune:
             ["--older-than", "1m", "--reason", "x"], ["--older-than", "0d", "--reason", "x"],
             ["--older-than", "999999w", "--reason", "x"], ["--before", "yesterday", "--reason", "x"],
             ["--before", "2999-01-01", "--reason", "x"], ["--before", "2026-03-01"],
-            [*AGED, "--audit-anchor", "nowhere"],
+            [*AGED, "--audit-syslog", "nowhere"],
         ],
     )  # fmt: skip
     def test_usage(self, capfd: Captured, ground: Ground, words: list[str]) -> None:
@@ -445,36 +445,24 @@ class TestReconcile:
         assert not verify(ground.log).open_intents
         assert document(capfd, ground, "backup-verification", "verify")[0] == 0
 
-    def test_told_to_an_anchor(self, ground: Ground, intent: Intent, tmp_path: Path) -> None:
-        with PlayedAnchor(tmp_path / "socket") as anchor:
+    def test_told_to_syslog(self, ground: Ground, intent: Intent, tmp_path: Path) -> None:
+        with PlayedSyslog(tmp_path / "socket") as syslog:
 
             def connect(_: object) -> Any:
                 raise AssertionError("etcd is not asked")
 
             settled = settle_intents(
                 ground.log, connect, etcd_user="", dry_run=False, accept_unknown_cluster=False,
-                anchor=parse_outside(anchor.target),
+                syslog=str(syslog.path),
             )  # fmt: skip
             assert (settled.exit_code, settled.found[0].result) == (0, Result.PRUNED)
-            assert [line.split()[4] for line in anchor.lines()] == ["type=head", "type=reconciled"]
+            assert syslog.heads() == [str(verify(ground.log).head)]
 
-    def test_an_anchor_that_does_not_take_it(
-        self, capfd: Captured, ground: Ground, intent: Intent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    def test_a_syslog_that_cannot_be_reached(
+        self, capfd: Captured, ground: Ground, intent: Intent, tmp_path: Path
     ) -> None:
-        words = ["audit", "reconcile", str(ground.log), "--audit-anchor"]
-        assert run([*words, f"syslog:{tmp_path}/nothing"]) == 4
-        assert list(verify(ground.log).open_intents) == [intent.link.sequence]
-        real, told = OutsideAnchor.send, []
-
-        def send(self: OutsideAnchor, line: str) -> None:
-            told.append(line)
-            if len(told) > 1:
-                raise OSError(111, "Connection refused")
-            real(self, line)
-
-        monkeypatch.setattr(OutsideAnchor, "send", send)
-        with PlayedAnchor(tmp_path / "socket") as anchor:
-            assert run([*words, anchor.target, "-o", "json"]) == 3
-        (warning,) = json.loads(capfd.readouterr().out)["unanchored"]
-        assert "Connection refused; the record stands in the log, write its head down" in warning
+        words = ["audit", "reconcile", str(ground.log), "--audit-syslog", f"{tmp_path}/nothing"]
+        assert run([*words, "-o", "json"]) == 0
+        (warning,) = json.loads(capfd.readouterr().out)["warnings"]
+        assert f"write its head down: {verify(ground.log).head}" in warning
         assert not verify(ground.log).open_intents

@@ -10,7 +10,6 @@ import pytest
 from etcdfix import machine
 from etcdfix.errors import UnsafePlace
 from etcdfix.remediation import places
-from etcdfix.remediation.audit.outside import parse_outside
 from etcdfix.remediation.durable import Filesystem, default_audit_log, default_directory, filesystem_kind
 from etcdfix.remediation.places import RecordPaths, disk_of_etcd, lasting_warnings, place_warnings
 from etcdfix.text.commands import KeptOptions
@@ -26,10 +25,10 @@ def test_what_was_not_named_is_the_default(tmp_path: Path) -> None:
 
 def test_what_was_named_is_repeated_and_no_default(tmp_path: Path) -> None:
     assert RecordPaths().again == KeptOptions()
-    named = RecordPaths((tmp_path, tmp_path / "b"), tmp_path / "log", anchor=parse_outside("journald"))
+    named = RecordPaths((tmp_path, tmp_path / "b"), tmp_path / "log", syslog="/dev/log")
     assert named.again.of_change == (
         "--backup-dir", str(tmp_path), "--backup-dir", f"{tmp_path}/b", "--audit-log", f"{tmp_path}/log",
-        "--audit-anchor", "journald",
+        "--audit-syslog", "/dev/log",
     )  # fmt: skip
 
 

@@ -71,9 +71,9 @@ def test_every_command_names_the_places_that_it_has_options_for() -> None:
     key, report = b"/registry/secrets/shop/web", ("--from-report", "scan.json")
     again = RepeatedOptions(
         source=("--endpoints", "one:1"),
-        kept=KeptOptions(("--backup-dir", "B"), ("--audit-log", "L"), ("--audit-anchor", "journald")),
+        kept=KeptOptions(("--backup-dir", "B"), ("--audit-log", "L"), ("--audit-syslog", "/dev/log")),
     )
-    change = "--backup-dir B --audit-log L --audit-anchor journald --reason REASON"
+    change = "--backup-dir B --audit-log L --audit-syslog /dev/log --reason REASON"
     of_file = msgspec.structs.replace(again, source=("--snapshot", "old.db"))
     for command in (
         again.delete(key), again.repair(key), again.reencrypt(key, "c.yaml"), again.restore(key, 5),
@@ -82,15 +82,16 @@ def test_every_command_names_the_places_that_it_has_options_for() -> None:
     ):  # fmt: skip
         assert command.count(change) == 1, command
         assert command.count("--audit-log") == 1
-    assert again.rescue(report).endswith(" --reveal --audit-log L --audit-anchor journald")
+    assert again.rescue(report).endswith(" --reveal --audit-log L --audit-syslog /dev/log")
     for command in (again.copies(key), again.copies_of_report("scan.json")):
         assert "--backup-dir B --audit-log L" in command
-        assert "--audit-anchor" not in command
+        assert "--audit-syslog" not in command
     assert again.recover(["T"], "--save-dir", "D").endswith("--audit-log L --save-dir D")
     assert "--audit-log L" in again.get(key, "--reveal")
     for command in (
         again.get(key), again.scan(key), again.explain(key), again.history(key), again.impact(key), again.orphans(),
         again.plan("scan.json", "plan.json"),
     ):  # fmt: skip
-        assert not {"--backup-dir", "--audit-log", "--audit-anchor"} & set(command.split())
-    assert not {"--backup-dir", "--audit-log", "--audit-anchor"} & set(again.after_change())
+        assert not {"--backup-dir", "--audit-log", "--audit-syslog"} & set(command.split())
+    assert again.after_change()[-2:] == ("--audit-syslog", "/dev/log")
+    assert not {"--backup-dir", "--audit-log"} & set(again.after_change())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ import msgspec
 import pytest
 
 from etcdfix.errors import (
-    AnchorUnreachable,
     AuditError,
     AuditLogBroken,
     AuditLogLocked,
@@ -25,7 +23,6 @@ from etcdfix.errors import (
     UnsafePlace,
 )
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.outside import parse_outside
 from etcdfix.remediation.audit.record import Intent, Result, Verb
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.backup import prune
@@ -34,9 +31,9 @@ from etcdfix.remediation.backup.file import encode_content, encode_document, rea
 from etcdfix.remediation.backup.prune import judge_prune
 from etcdfix.remediation.backup.write import MARKER_SUFFIX
 from etcdfix.rules import Rule
-from tests.support.anchors import PlayedAnchor
 from tests.support.audit_logs import OPERATOR, own_directory
 from tests.support.backups import AFTER, OLD, Ground
+from tests.support.syslogs import PlayedSyslog
 
 OTHER = b"/registry/pods/shop/web"
 
@@ -75,7 +72,7 @@ class TestWhatGoes:
             records(ground)[4:] == [("prune-backup", "intent", ""), ("prune-backup", "outcome", "pruned")] * 2
         )
         assert done.head == verify(ground.log).head
-        assert (done.stopped, done.warnings, done.anchored) == ("", (), None)
+        assert (done.stopped, done.warnings) == ("", ())
         assert verify(ground.log).state is ChainState.WHOLE
 
     def test_the_record_says_what_and_why(self, ground: Ground) -> None:
@@ -464,41 +461,16 @@ class TestWhatGoesWrong:
         assert ground.files() == {f"one/{second}", f"two/{second}"}
         assert verify(ground.log).state is ChainState.WHOLE
 
-    def test_an_anchor_is_told_and_one_that_is_gone_refuses(self, ground: Ground, tmp_path: Path) -> None:
+    def test_a_syslog_that_goes_before_the_outcome(self, ground: Ground, tmp_path: Path) -> None:
         ground.change()
-        with PlayedAnchor(tmp_path / "socket") as anchor:
-            target = parse_outside(anchor.target)
-            places = type(ground.places)(ground.directories, ground.log, anchor=target)
-            done = ground.prune(places=places)
-            assert done.anchored is True
-            assert [line.split()[4] for line in anchor.lines()] == [
-                "type=head",
-                "type=intent",
-                "type=outcome",
-            ]
-        ground.change()
-        with pytest.raises(AnchorUnreachable):
-            ground.prune(places=places)
-        assert len(ground.files()) == 2
-
-    def test_an_anchor_that_cannot_say_whether_a_line_arrived(self, ground: Ground) -> None:
-        ground.change()
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
-            listening.bind(("127.0.0.1", 0))
-            target = parse_outside(f"syslog:udp://127.0.0.1:{listening.getsockname()[1]}")
-            done = ground.prune(places=type(ground.places)(ground.directories, ground.log, anchor=target))
-        assert "UDP does not say" in done.warnings[0]
-
-    def test_an_anchor_that_goes_before_the_outcome(self, ground: Ground, tmp_path: Path) -> None:
-        ground.change()
-        with PlayedAnchor(tmp_path / "socket") as anchor:
-            places = type(ground.places)(ground.directories, ground.log, anchor=parse_outside(anchor.target))
+        with PlayedSyslog(tmp_path / "socket") as syslog:
+            places = type(ground.places)(ground.directories, ground.log, syslog=str(syslog.path))
             done = ground.prune(
-                places=places, step=Once("backup pruned: after fsync directory", anchor.close)
+                places=places, step=Once("backup pruned: after fsync directory", syslog.close)
             )
-        assert done.anchored is False
-        assert "does not take the head" in done.warnings[-1]
+        assert "did not take the head" in done.warnings[-1]
         assert ground.files() == set()
+        assert verify(ground.log).state is ChainState.WHOLE
 
     def test_a_directory_that_cannot_be_listed(self, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
         ground.change()

@@ -1,16 +1,16 @@
-"""Anchors outside: sockets that take what is sent to them, as journald and syslog daemons do."""
+"""Syslog daemons: sockets that keep what is sent to them."""
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 
 from etcdfix.closing import Closing
-from etcdfix.remediation.audit.outside import WORD
 
 
-class PlayedAnchor(Closing):
-    """A datagram socket at a path that keeps what it was sent."""
+class PlayedSyslog(Closing):
+    """A datagram socket at a path, as ``/dev/log`` is."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -18,24 +18,21 @@ class PlayedAnchor(Closing):
         self._socket.bind(str(path))
         self._socket.setblocking(False)
 
-    @property
-    def target(self) -> str:
-        return f"syslog:{self.path}"
-
     def close(self) -> None:
         """Go away, as a daemon that is stopped."""
         self._socket.close()
         self.path.unlink(missing_ok=True)
 
-    def received(self) -> list[bytes]:
+    def lines(self) -> list[str]:
         """Return what came since the last time."""
         found = []
         while True:
             try:
-                found.append(self._socket.recv(1 << 16))
+                found.append(self._socket.recv(1 << 16).decode("ascii"))
             except BlockingIOError:
                 return found
 
-    def lines(self) -> list[str]:
-        """Return the lines of ours that came since the last time, without what stands before them."""
-        return [WORD + message.decode("ascii").partition(WORD)[2] for message in self.received()]
+    def heads(self) -> list[str]:
+        """Return the heads that came since the last time."""
+        found = [re.fullmatch(r"<86>etcdfix: audit head (\S+) of \S+\n", line) for line in self.lines()]
+        return [match[1] if match is not None else "?" for match in found]

@@ -1,0 +1,115 @@
+"""The head of the audit log, sent to syslog over real sockets."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from etcdfix.errors import ConfigurationError
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Link, Result
+from etcdfix.remediation.audit.syslog import parse_address, send_head
+from etcdfix.remediation.audit.verify import ChainState, read_records, verify
+from tests.support.audit_logs import OPERATOR, entry, own_directory
+from tests.support.syslogs import PlayedSyslog
+
+HEAD = Link(7, "ab" * 32)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return own_directory(tmp_path / "log") / "audit.jsonl"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "log", "host", "host:", ":514", "host:0", "host:70000", "host:x", "[::1", "a@host:1", "host:1/a",
+             f"{'a' * 70}:1", "/a\0b", "host:1?a"],
+)  # fmt: skip
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="--audit-syslog"):
+        parse_address(text)
+
+
+def test_addresses() -> None:
+    assert parse_address("/dev/log") == "/dev/log"
+    assert parse_address("logs.example:6514") == ("logs.example", 6514)
+    assert parse_address("[::1]:514") == ("::1", 514)
+
+
+def test_each_record_is_sent_once_it_is_durable(path: Path, tmp_path: Path) -> None:
+    with PlayedSyslog(tmp_path / "socket") as syslog:
+        with AuditLog.open(path, syslog=str(syslog.path)) as log:
+            assert syslog.lines() == []
+            intent = log.intent(log.append(entry()).sequence)
+            assert syslog.heads() == [str(named_head(path))]
+            log.append(intent.closed_by(Result.DELETED, operator=OPERATOR))
+            assert log.take_warnings() == ()
+        assert syslog.heads() == [str(verify(path).head)]
+
+
+def named_head(path: Path) -> str:
+    """Return what the head file says while a writer holds the log."""
+    return path.with_name("audit.jsonl.head").read_text().strip()
+
+
+def test_a_line_is_one_line_and_names_nothing_but_the_log(tmp_path: Path) -> None:
+    with PlayedSyslog(tmp_path / "socket") as syslog:
+        send_head(str(syslog.path), HEAD, Path("/var/a\n\x1b[31m\udcff.jsonl"))
+        (line,) = syslog.lines()
+    assert line.startswith(f"<86>etcdfix: audit head 7:{'ab' * 32} of /var/a")
+    assert line.count("\n") == 1
+    assert "\x1b" not in line
+
+
+def test_over_tcp() -> None:
+    received: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def take() -> None:
+            connection, _ = server.accept()
+            with connection, connection.makefile("rb") as stream:
+                received.append(stream.read())
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        send_head(f"127.0.0.1:{server.getsockname()[1]}", HEAD, Path("/log"))
+        thread.join(10)
+    assert received == [f"<86>etcdfix: audit head {HEAD} of /log\n".encode()]
+
+
+def closed_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("where", ["socket", "port"])
+def test_one_that_cannot_be_reached_is_said_and_stops_nothing(path: Path, tmp_path: Path, where: str) -> None:
+    address = str(tmp_path / "nothing") if where == "socket" else closed_port()
+    with AuditLog.open(path, syslog=address) as log:
+        intent = log.intent(log.append(entry()).sequence)
+        log.append(intent.closed_by(Result.DELETED, operator=OPERATOR))
+        (warning,) = log.take_warnings()
+        assert log.take_warnings() == ()
+    assert f"syslog at {address} " in warning
+    assert verify(path).state is ChainState.WHOLE
+    assert len(list(read_records(path))) == 2
+
+
+def test_one_that_does_not_answer_holds_nobody_up(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etcdfix.remediation.audit.syslog.TIMEOUT_SECONDS", 0.1)
+    with PlayedSyslog(tmp_path / "socket") as syslog:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:  # until nothing more goes in
+            other.setblocking(False)
+            with suppress(BlockingIOError):
+                while True:
+                    other.sendto(b"x", str(syslog.path))
+        with AuditLog.open(path, syslog=str(syslog.path)) as log:
+            log.append(entry())
+            assert log.take_warnings()
+    assert socket.getdefaulttimeout() is None

@@ -26,7 +26,6 @@ _PAGES: Final = (
     "docs/*.md",
     "docs/*.yaml",
     ":!docs/changelog.d",
-    ":!docs/screenshots",
 )
 
 

@@ -47,7 +47,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     ),
     "impact": (
         ("Who depends on one object, and who uses it", f"etcdfix impact {_KEY} --encryption-config enc.yaml"),
-        ("The same as a picture", f"etcdfix impact {_KEY} --snapshot snapshot.db -o dot | dot -Tsvg > impact.svg"),
+        ("The same as a page", f"etcdfix impact {_KEY} --snapshot snapshot.db -o html --output-file impact.html"),
     ),
     "namespace": (
         ("Why a namespace does not end", "etcdfix namespace shop --encryption-config enc.yaml"),

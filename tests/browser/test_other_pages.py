@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,12 +82,3 @@ def test_a_wide_screen_has_room_for_every_column(show: Open, pages: Callable[...
     page = show(pages(name))
     lists = page.locator(".rows").all()
     assert all(one.evaluate("list => list.scrollWidth <= list.clientWidth + 1") for one in lists)
-
-
-@pytest.mark.skipif(
-    os.environ.get("ETCDFIX_WRITE_SCREENSHOTS") != "1", reason="ETCDFIX_WRITE_SCREENSHOTS is not set"
-)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_screenshot_of_impact(show: Open, pages: Callable[..., Path], scheme: str) -> None:
-    page = show(pages("impact"), color_scheme=scheme, viewport={"width": 1280, "height": 1300})
-    page.screenshot(path=Path("docs/screenshots") / f"impact-{scheme}.png")

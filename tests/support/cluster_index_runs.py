@@ -16,7 +16,7 @@ from tests.support.impact_objects import Cluster
 from tests.support.memory_source import MemorySource
 
 HOSTILE = 'x"];<script>alert(1)</script>\x1b[31m\u202e\x07&amp;\\N'
-"""A name that would act upon a terminal, a browser and Graphviz."""
+"""A name that would act upon a terminal and a browser."""
 
 
 class Ran(NamedTuple):

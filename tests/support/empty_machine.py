@@ -12,7 +12,6 @@ FOR_TESTS: Final = (
     "ETCDFIX_REQUIRE_",
     "ETCDFIX_TEST_",
     "ETCDFIX_UPDATE_SNAPSHOTS",
-    "ETCDFIX_WRITE_SCREENSHOTS",
 )
 """How the variables begin that the tests themselves read."""
 

@@ -8,7 +8,6 @@ from typing import BinaryIO, Final
 from etcdfix.graph.model import Blocker, Decision, ObjectRef, User
 from etcdfix.reports.formats import namespace as words
 from etcdfix.reports.formats.deletion_forecast import heading, state, verb, wait_cells
-from etcdfix.reports.formats.graph_page import impact_graph
 from etcdfix.reports.formats.impact_table import ABSENT, BASIS, STOPS, UNSEEN, grade, protection
 from etcdfix.reports.formats.page import Column, Facts, Grid, Page, Section, Table, Text, ways, write_page
 from etcdfix.reports.formats.text import introduction, shown
@@ -58,9 +57,6 @@ def _impact(report: ImpactReport) -> Iterator[Section]:
         yield Section("Why", [Table("Reasons for the grade, the worst first", ("Risk", "Because"), rows)])
     else:
         yield Section("Why", [Text(["No reference that etcdfix follows leads to it."])])
-    graph = impact_graph(report)
-    if graph is not None:
-        yield Section("The graph", [graph])
     yield Section("What it is", [Facts(list(_facts(report)))])
     deletion = report.deletion
     if deletion is not None:

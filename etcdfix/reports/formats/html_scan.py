@@ -9,12 +9,10 @@ from typing import BinaryIO, Final
 from etcdfix.model import Outcome
 from etcdfix.reports.base import Reporter, fit
 from etcdfix.reports.filter_words import hidden_lines
-from etcdfix.reports.formats.charts import Bars, Revisions, Span, Timeline, stacked
 from etcdfix.reports.formats.page import (
     MOST_ROWS,
     SEVERITIES,
     Block,
-    Charts,
     Column,
     Fold,
     Grid,
@@ -31,19 +29,14 @@ from etcdfix.reports.formats.text import scan_introduction, shown_transformer
 from etcdfix.reports.head import counts_as_incomplete, found_line
 from etcdfix.reports.model import (
     Conclusion,
-    Counts,
     Finding,
     Header,
     LostKey,
-    ReportSource,
-    ResourceSummary,
     SharedWords,
     Summary,
-    TransformerSummary,
     ValueKind,
 )
 from etcdfix.reports.next_steps import next_steps
-from etcdfix.sources.base import of_several_etcds
 from etcdfix.text.words import counted
 
 _COLUMNS: Final = (
@@ -61,8 +54,6 @@ _FACTS: Final = (
 _OUTCOMES: Final = (
     "Readable", "Stale", "Decrypt failures", "Decode failures", "Inconsistent", "Undetermined",
 )  # fmt: skip
-_MOST_BARS: Final = 15
-_MOST_SPANS: Final = 12
 _MOST_KINDS: Final = 500
 _RESERVED_ROWS: Final = 1_000
 """So many more find a place, each of a kind that the page has not enough of yet."""
@@ -79,8 +70,7 @@ _APISERVER: Final = {
 class HTMLReporter(Reporter):
     """Writes a page of its own.
 
-    Findings stop at :data:`~etcdfix.reports.formats.page.MOST_ROWS`, but for a few of each kind; counts and charts
-    never do.
+    Findings stop at :data:`~etcdfix.reports.formats.page.MOST_ROWS`, but for a few of each kind; counts never do.
 
     Args:
         stream: Binary output.
@@ -95,7 +85,6 @@ class HTMLReporter(Reporter):
         )
         self._kinds: Counter[tuple[str | None, str, str]] = Counter()
         self._outcomes: Counter[str] = Counter()
-        self._revisions = Revisions()
         self._left_out = 0
         self._header: Header | None = None
 
@@ -122,8 +111,6 @@ class HTMLReporter(Reporter):
     def _take(self, finding: Finding) -> bool:
         """Count a finding, and say whether the page takes it."""
         self._outcomes[finding.outcome] += 1
-        if finding.outcome != "readable":
-            self._revisions.add(finding.mod_revision)
         kind = (finding.cause, finding.group, finding.resource)
         known = kind in self._kinds or len(self._kinds) < _MOST_KINDS
         few = known and self._kinds[kind] < _ENOUGH
@@ -148,9 +135,9 @@ class HTMLReporter(Reporter):
         summary = conclusion.summary
         if self._left_out:
             self._grid.notes.append(
-                f"{self._left_out} of {counted(sum(self._outcomes.values()), 'finding')} are not in this page: it "
-                f"has {self._grid.shown}, the first by etcd key and of each cause and resource some. Counts and charts "
-                "are of all; -o json has every one."
+                f"{self._left_out} of {counted(sum(self._outcomes.values()), 'finding')} are not in this page. It has "
+                f"{self._grid.shown}: the first by etcd key, and some of each cause and resource. Counts are of "
+                "all; -o json has every finding."
             )
         filters = self._header.scope.filters
         if filters is not None and conclusion.hidden is not None:
@@ -184,8 +171,6 @@ class HTMLReporter(Reporter):
         summary = conclusion.summary
         if summary.key_loss:
             yield _losses(summary.key_loss)
-        if any(self._outcomes[outcome] for outcome in self._outcomes if outcome != "readable"):
-            yield Section("Where, why, and since when", [self._charts(conclusion)])
         if self._grid.count:
             yield Section("Findings", [self._grid])
         steps = next_steps(summary, of_kine=conclusion.source.type == "kine")
@@ -193,40 +178,7 @@ class HTMLReporter(Reporter):
             yield Section(
                 "What to do, in this order", [Text([f"{n}. {step}" for n, step in enumerate(steps, start=1)])]
             )
-        yield Section("All counts", [Fold("Tables of all counts", list(_tables(summary)))])
-
-    def _charts(self, conclusion: Conclusion) -> Charts:
-        summary = conclusion.summary
-        return Charts(
-            [_by_resource(summary), _by_cause(summary), _by_key(summary)],
-            self._timeline(summary, conclusion.source),
-        )
-
-    def _timeline(self, summary: Summary, source: ReportSource) -> Timeline | None:
-        keys = [entry for entry in summary.by_transformer if entry.keys]
-        first = min([entry.first_mod_revision for entry in keys] + [self._revisions.first])
-        last = max([entry.last_mod_revision for entry in keys] + [self._revisions.last])
-        if not self._revisions.last or first == last or of_several_etcds(source.segments):
-            return None
-        columns, tallest = self._revisions.columns(first, last)
-        shown = sorted(keys, key=lambda entry: (-entry.failures, entry.first_mod_revision))[:_MOST_SPANS]
-        note = (
-            "etcd keeps no time of a write, only its revision: further right is later. Columns count findings, a line "
-            "reaches from the first to the last value under an encryption key; of a red one at least one value fails."
-        )
-        if source.file_modified_at:
-            note += f" The snapshot, at revision {source.revision}, was last written at {source.file_modified_at}."
-        if len(keys) > len(shown):
-            note += f" {counted(len(keys) - len(shown), 'more encryption key')} in the tables below."
-        return Timeline(
-            "When it was last written, by mod_revision",
-            first,
-            last,
-            columns,
-            tallest,
-            [_span(entry, first, last) for entry in shown],
-            note,
-        )
+        yield Section("All counts", list(_tables(summary)))
 
 
 _OF_A_LOST_KEY: Final = (
@@ -294,93 +246,6 @@ def _losses(losses: Sequence[LostKey]) -> Section:
         else f"{len(losses)} encryption keys are lost, or the configuration lacks them: delete none of their values"
     )
     return Section(title, parts, "loss")
-
-
-# ------------------------------------------------------------------------------------------------------ charts
-
-
-def _failing(counts: Counts | ResourceSummary) -> list[tuple[str, int]]:
-    return [
-        ("decrypt-failure", counts.decrypt_failures),
-        ("decode-failure", counts.decode_failures),
-        ("inconsistent", counts.inconsistent),
-        ("undetermined", counts.undetermined),
-    ]
-
-
-def _by_resource(summary: Summary) -> Bars:
-    rows = [(row, sum(count for _, count in _failing(row))) for row in summary.by_resource]
-    rows = sorted((pair for pair in rows if pair[1]), key=lambda pair: -pair[1])
-    most = rows[0][1] if rows else 0
-    bars = [
-        stacked(
-            _resource(row.group, row.resource),
-            _failing(row),
-            most,
-            f"{number} of {counted(row.keys, 'key')}",
-            _resource(row.group, row.resource),
-        )
-        for row, number in rows[:_MOST_BARS]
-    ]
-    return Bars("By resource", bars, "Resource", _more(len(rows), "resource"))
-
-
-def _by_cause(summary: Summary) -> Bars:
-    rows: dict[str, list[tuple[str, int]]] = {}
-    for entry in summary.by_cause:
-        rows.setdefault(entry.cause, []).append((entry.outcome, entry.count))
-    totals = {cause: sum(count for _, count in parts) for cause, parts in rows.items()}
-    causes = sorted(rows, key=lambda cause: -totals[cause])
-    most = totals[causes[0]] if causes else 0
-    bars = [stacked(cause, rows[cause], most, str(totals[cause]), cause) for cause in causes[:_MOST_BARS]]
-    return Bars("By cause", bars, "Cause", _more(len(causes), "cause"))
-
-
-def _by_key(summary: Summary) -> Bars:
-    rows = sorted(summary.by_transformer, key=lambda entry: (-entry.failures, -entry.undetermined))
-    bars = [
-        stacked(
-            _encryption_key(entry),
-            [
-                ("decrypt-failure", entry.failures),
-                ("undetermined", entry.undetermined),
-                ("readable", entry.keys - entry.failures - entry.undetermined),
-            ],
-            entry.keys,
-            f"{entry.failures + entry.undetermined} of {counted(entry.keys, 'value')}",
-        )
-        for entry in rows[:_MOST_BARS]
-    ]
-    note = " ".join(
-        ["Each bar is all of its values; red ones do not open or do not decode.", _more(len(rows), "key")]
-    )
-    return Bars("By encryption key", bars, note=note.strip())
-
-
-def _more(count: int, noun: str) -> str:
-    return f"{counted(count - _MOST_BARS, f'more {noun}')} in the tables below." if count > _MOST_BARS else ""
-
-
-def _encryption_key(entry: TransformerSummary) -> str:
-    rule = ", ".join(entry.resources[:3]) + (", …" if len(entry.resources) > 3 else "")
-    return shown_transformer(entry.transformer) + (f" ({rule})" if rule else "")
-
-
-def _span(entry: TransformerSummary, first: int, last: int) -> Span:
-    whole = last - first
-    start = 100 * (entry.first_mod_revision - first) / whole
-    width = 100 * (entry.last_mod_revision - entry.first_mod_revision) / whole
-    shade = "failing" if entry.failures else "undetermined" if entry.undetermined else "readable"
-    revisions = (
-        f"{entry.first_mod_revision} to {entry.last_mod_revision}" if width else str(entry.first_mod_revision)
-    )
-    return Span(
-        _encryption_key(entry),
-        round(min(start, 99.2), 2),
-        round(max(width, 0.8), 2),
-        f"{revisions}, {entry.failures} fail" if entry.failures else revisions,
-        shade,
-    )
 
 
 # ------------------------------------------------------------------------------------------------------ tables

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import BinaryIO
 
 from etcdfix.reports.formats import namespace, orphans
-from etcdfix.reports.formats.dot import write_dot
 from etcdfix.reports.formats.html_impact import write_impact, write_namespace
 from etcdfix.reports.formats.impact_table import write_table
 from etcdfix.reports.formats.machine import write_document
@@ -15,7 +14,6 @@ from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansR
 IMPACT_FORMATS: Mapping[str, Callable[[ImpactReport, BinaryIO, int], None]] = {
     "table": write_table,
     "json": write_document,
-    "dot": write_dot,
     "html": write_impact,
 }
 NAMESPACE_FORMATS: Mapping[str, Callable[[NamespaceReport, BinaryIO, int], None]] = {

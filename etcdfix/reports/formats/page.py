@@ -18,7 +18,6 @@ from typing import Any, BinaryIO, ClassVar, Final, NamedTuple
 import msgspec
 
 from etcdfix.reports.base import fit
-from etcdfix.reports.formats.charts import SHADES, Bars, Timeline
 from etcdfix.reports.model import Remedy
 from etcdfix.spool import Spool
 from etcdfix.text.safetext import safe_text
@@ -280,15 +279,6 @@ class Table(msgspec.Struct, frozen=True):
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     numbers: Sequence[int] = ()
-
-
-class Charts(msgspec.Struct, frozen=True):
-    """Charts beside one another."""
-
-    kind: ClassVar = "charts"
-    shades: ClassVar = SHADES
-    bars: Sequence[Bars]
-    timeline: Timeline | None = None
 
 
 class Fold(msgspec.Struct, frozen=True):

@@ -40,7 +40,7 @@ def etcdfix(capfd: pytest.CaptureFixture[str]) -> Run:
         (("scan", *SOURCE, "services"), "table"),
         (("orphans", *SOURCE), "json"),
         (("namespace", "default", *SOURCE), "json"),
-        (("impact", KEY, *SOURCE), "dot"),
+        (("impact", KEY, *SOURCE), "html"),
         (("history", KEY, *SOURCE), "yaml"),
         (("explain", KEY, *SOURCE), "json"),
         (("explain", "wrong-key"), "json"),

@@ -141,15 +141,6 @@
       return el("label", {}, column.title, choice);
     }
 
-    choose(title, value) {
-      const at = this.columns.findIndex((column) => column.title === title);
-      const found = this.choices.get(at);
-      if (!found) return;
-      this.form.reset();
-      found.choice.value = String(found.values.indexOf(value));
-      setTimeout(() => { this.apply(); this.box.scrollIntoView(); this.input.focus({ preventScroll: true }); });
-    }
-
     ranks(column) {
       const order = new Map((column.order || []).map((value, number) => [value, number]));
       return (value) => order.has(value) ? order.get(value) : order.size;
@@ -329,10 +320,6 @@
     const data = document.getElementById(`data-${box.id}`);
     grids.set(box.id, new Grid(box, JSON.parse(data.textContent)));
     data.remove();
-  }
-
-  for (const button of document.querySelectorAll("[data-column]")) {
-    button.addEventListener("click", () => grids.values().next().value.choose(button.dataset.column, button.dataset.value));
   }
 
   document.addEventListener("keydown", (event) => {

@@ -17,7 +17,6 @@ from etcdfix.model import Evidence, Outcome
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.formats.html_scan import HTMLReporter
 from etcdfix.reports.model import Finding, FindingEvidence, LostKey, Remedy, SharedWords, Summary
-from etcdfix.sources.base import Segment
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination, readable
@@ -68,7 +67,7 @@ def test_the_worst_and_what_to_do_stand_first() -> None:
 def test_what_is_incomplete_is_prominent() -> None:
     found = page([examination()], complete=False, incomplete_reasons=["etcd went away"], interrupted=True)
     assert "Incomplete: not everything was seen or could be decided It was interrupted" in found.words
-    assert found.words.index("etcd went away") < found.words.index("Where, why")
+    assert found.words.index("etcd went away") < found.words.index("Findings")
 
 
 def test_a_row_has_all_that_is_known() -> None:
@@ -185,7 +184,6 @@ def test_warnings_count_as_no_damage() -> None:
     (row,) = found.rows()
     assert row.cells["Outcome"] == "readable"
     assert row.cells["Severity"] == ""
-    assert "Where, why" not in found.words
 
 
 def test_a_key_as_long_as_etcd_allows_makes_no_long_page() -> None:
@@ -228,12 +226,3 @@ def test_memory_does_not_grow_with_the_findings() -> None:
 
     few, many = peak(5_000), peak(10_000)
     assert many < few + 300_000
-
-
-def test_revisions_of_several_etcds_are_not_one_time_line() -> None:
-    found = [examination("/registry/events/x/a", mod_revision=9), examination(mod_revision=700)]
-    steps = [Segment("", 1000), Segment("/registry/events/", 70), Segment("/registry/events0", 1000)]
-    several = source(single_revision=False, segments=steps)
-    compacted = source(single_revision=False, segments=[steps[0], Segment("/registry/pods/a", 1100)])
-    assert "further right is later" in page(found, source=compacted).source
-    assert "further right is later" not in page(found, source=several).source

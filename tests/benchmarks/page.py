@@ -1,4 +1,4 @@
-"""The measured part of ``docs/performance.md``, and the plot beside it."""
+"""The measured part of ``docs/performance.md``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.benchmarks.measure import Spread, straight_line
-from tests.benchmarks.plot import Group, Row, svg
 from tests.benchmarks.results import Bar, Comparison, Series, judge
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-PLOTTED = ("live", "offline", "lost", "work")
-"""The other comparisons have too many rows."""
 
 
 class NoPlaceError(Exception):
@@ -19,7 +16,7 @@ class NoPlaceError(Exception):
 
 
 def write_page(page: Path, comparisons: Sequence[Comparison], bars: Sequence[Bar]) -> None:
-    """Put what was measured between the two marks of a page, and the plot beside the page.
+    """Put what was measured between the two marks of a page.
 
     Raises:
         NoPlaceError: The marks do not stand there, each once and in order.
@@ -29,29 +26,12 @@ def write_page(page: Path, comparisons: Sequence[Comparison], bars: Sequence[Bar
     _, end, after = rest.partition(END)
     if not begin or not end or BEGIN in rest or END in after:
         raise NoPlaceError(f"{page}: {BEGIN} and {END} must stand there once, in this order")
-    picture = page.with_suffix(".svg")
-    picture.write_text(plot(comparisons))
-    page.write_text(f"{before}{BEGIN}\n\n{measured(comparisons, bars, picture.name)}\n{END}{after}")
+    page.write_text(f"{before}{BEGIN}\n\n{measured(comparisons, bars)}\n{END}{after}")
 
 
-def plot(comparisons: Iterable[Comparison]) -> str:
-    """Draw the wall times of each command."""
-    return svg(
-        [
-            Group(one.title, [Row(each.name, Spread.of(each.wall), each.ours) for each in one.series])
-            for one in comparisons
-            if one.name.partition("-")[0] in PLOTTED
-        ]
-    )
-
-
-def measured(comparisons: Sequence[Comparison], bars: Sequence[Bar], picture: str) -> str:
+def measured(comparisons: Sequence[Comparison], bars: Sequence[Bar]) -> str:
     """Return all tables, as Markdown."""
-    parts = [
-        f"![Seconds of each command: median, and from the smallest to the largest run]({picture})",
-        *held(comparisons, bars),
-        *(section(comparison) for comparison in comparisons),
-    ]
+    parts = [*held(comparisons, bars), *(section(comparison) for comparison in comparisons)]
     return "\n\n".join(parts) + "\n"
 
 

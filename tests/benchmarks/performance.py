@@ -64,7 +64,7 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
         default=[],
         help="measure nothing; take the figures from these files",
     )
-    add("--write", type=Path, help="page to put tables into; a plot is written beside it")
+    add("--write", type=Path, help="page to put tables into")
     add(
         "--keys",
         type=whole_numbers,
@@ -193,7 +193,6 @@ def comparison_of(
                 name=command.name,
                 runs=tuple(runs[command.name]),
                 keys=command.keys,
-                ours=command.ours,
                 line=command.line,
             )
             for command in commands

@@ -18,14 +18,12 @@ class Series(msgspec.Struct, frozen=True):
         name: What it is called in tables.
         runs: At least one.
         keys: How many etcd keys it looks at.
-        ours: It is a command of etcdfix.
         line: Series with one word here do the same with ever more keys: how their time grows is of interest.
     """
 
     name: str
     runs: tuple[Run, ...]
     keys: int
-    ours: bool = False
     line: str = ""
 
     @property

@@ -88,7 +88,7 @@ def test_columns_sort(show: Open, alpha: Path) -> None:
         cells = page.locator("#findings td.number").all_inner_texts()
         return [int(cell.replace(",", "")) for cell in cells]
 
-    head = page.get_by_role("columnheader", name="Mod revision")
+    head = page.locator("#findings").get_by_role("columnheader", name="Mod revision")
     head.get_by_role("button").click()
     assert head.get_attribute("aria-sort") == "ascending"
     assert revisions() == sorted(revisions())

@@ -7,20 +7,18 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.comparisons import GROUPS, bars
-from tests.benchmarks.page import BEGIN, END, measured, plot
+from tests.benchmarks.page import BEGIN, END, measured
 from tests.benchmarks.performance import arguments_of
 from tests.benchmarks.results import load
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE, FIGURES, PLOT = (DOCS / f"performance.{kind}" for kind in ("md", "json", "svg"))
+PAGE, FIGURES = DOCS / "performance.md", DOCS / "performance.json"
 
 
-def test_the_tables_and_the_plot_are_those_of_the_kept_figures() -> None:
+def test_the_tables_are_those_of_the_kept_figures() -> None:
     """``python -m tests.benchmarks.performance --from-json docs/performance.json --write docs/performance.md``."""
-    comparisons = load(FIGURES)
     part = PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
-    assert part == f"\n\n{measured(comparisons, bars(), PLOT.name)}\n"
-    assert PLOT.read_text() == plot(comparisons)
+    assert part == f"\n\n{measured(load(FIGURES), bars())}\n"
 
 
 def test_every_option_and_every_table_is_on_the_page() -> None:

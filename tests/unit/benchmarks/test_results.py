@@ -18,7 +18,7 @@ def runs(*walls: float, memory: float = 10.0) -> tuple[Run, ...]:
 def comparison(
     name: str = "live-10", finished: str = "2026-01-02T00:00:00+00:00", wall: float = 2.0
 ) -> Comparison:
-    ours = Series("ours", runs(wall, wall * 2, memory=60.0), 10, ours=True)
+    ours = Series("ours", runs(wall, wall * 2, memory=60.0), 10)
     return Comparison(
         name, "Live", "theirs", (ours, Series("theirs", runs(4.0, 4.0), 10)), "a machine", finished
     )

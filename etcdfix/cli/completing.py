@@ -85,17 +85,12 @@ def causes_or_types(
     return [*causes(context, parameter, incomplete), *types(context, parameter, incomplete)]
 
 
-def catalogue() -> list[tuple[str, str]]:
-    """Return every cause of the catalogue, with its title."""
-    from etcdfix.verdicts.causes import CATALOGUE  # noqa: PLC0415 - only here
-
-    return [(info.cause.value, info.title) for info in CATALOGUE.values()]
-
-
 @_completer
 def causes(_context: click.Context) -> Iterable[tuple[str, str]]:
     """Complete causes of the catalogue."""
-    return catalogue()
+    from etcdfix.verdicts.causes import CATALOGUE  # noqa: PLC0415 - only here
+
+    return [(info.cause.value, info.title) for info in CATALOGUE.values()]
 
 
 @_completer

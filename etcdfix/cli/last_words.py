@@ -7,8 +7,6 @@ from collections.abc import Collection
 from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.model import Outcome
 from etcdfix.operations.look.scan import ScanResult
-from etcdfix.reports.filter_words import hidden_lines
-from etcdfix.reports.model import Filters, HiddenFindings
 from etcdfix.reports.next_steps import plugin_troubles
 from etcdfix.text.notes import Note
 from etcdfix.text.safetext import safe_text
@@ -23,7 +21,6 @@ def say_last_words(result: ScanResult, fail_on: Collection[Outcome], *, of_shard
         of_shard: It is of one shard, not of the whole.
     """
     say_incomplete(result.problems)
-    say_hidden(result.filters, result.hidden)
     if result.ended is not None:
         say(f"incomplete: {result.ended.reason} before the end")
     for trouble in plugin_troubles(result.summary.kms):
@@ -36,13 +33,6 @@ def say_last_words(result: ScanResult, fail_on: Collection[Outcome], *, of_shard
     ]
     if uncounted:
         say(Note(f"not counted for the exit code (--fail-on): {', '.join(uncounted)}"))
-
-
-def say_hidden(filters: Filters | None, hidden: HiddenFindings | None) -> None:
-    """Say what filters hide, where there are any."""
-    if filters is not None and hidden is not None:
-        for sentence in hidden_lines(filters, hidden):
-            say(sentence)
 
 
 def _say_what_was_not_examined(result: ScanResult, *, of_shard: bool) -> None:

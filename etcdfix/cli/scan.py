@@ -11,7 +11,6 @@ import click
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
-from etcdfix.cli.filters import filter_options, refuse_filtered, wanted_filters
 from etcdfix.cli.last_words import say_last_words
 from etcdfix.cli.metrics_file import Attempt, with_metrics_file
 from etcdfix.cli.of_list import of_list
@@ -22,11 +21,9 @@ from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.report_place import report_place
 from etcdfix.cli.scope import scope_options, wanted_scope
-from etcdfix.errors import ConfigurationError
 from etcdfix.examine_jobs import Jobs
 from etcdfix.model import Outcome
 from etcdfix.operations.look.scan import ScanRequest, run_scan
-from etcdfix.operations.look.scan_filters import ScanFilters, SortBy
 from etcdfix.operations.look.shards import ShardRequest
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
 from etcdfix.reports.baseline import load_baseline
@@ -70,7 +67,6 @@ def _shard(_context: click.Context, _parameter: click.Parameter, text: str | Non
     "count towards the exit code.",
 )
 @fail_on_option
-@filter_options
 @of_list
 @with_metrics_file
 @click.option(
@@ -101,16 +97,11 @@ def command(
 
     Name resources as at kubectl (secrets, po,svc, deploy.apps), objects (TYPE/NAME), key prefixes (they start with /
     and match whole path segments), or nothing for everything. Without -n it is every namespace. Without
-    --snapshot or --kine a live etcd is read; ETCDCTL_* variables are understood, and each option but those that hide
-    findings has an ETCDFIX_* variable of its own.
+    --snapshot or --kine a live etcd is read; ETCDCTL_* variables are understood, and each option has an ETCDFIX_*
+    variable of its own.
     """  # fmt: skip
-    filters = wanted_filters(options)
-    if filters:
-        _check_filtered(output, shard, of_list=options.get("clusters") is not None)
     wanted = wanted_scope(scope, namespaces, keys, all_namespaces=all_namespaces)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
-    if inputs.each_from_its_own:
-        _check_revisions(filters)
     if shard is not None:
         _check_divisible(inputs)
     request = ScanRequest(
@@ -119,7 +110,6 @@ def command(
         max_causes=max_causes,
         baseline=load_baseline(baseline) if baseline is not None else None,
         shard=shard,
-        filters=filters,
     )
     inputs_used = (*read_files(inputs), options.get("clusters"), baseline)
     with (
@@ -140,41 +130,6 @@ def command(
     attempt.take(result)  # the report is there
     say_last_words(result, fail_on, of_shard=shard is not None)
     return int(scan_exit_code(result, fail_on))
-
-
-def _check_filtered(output: str, shard: ShardRequest | None, *, of_list: bool) -> None:
-    """Refuse filters where every finding is needed.
-
-    Raises:
-        click.UsageError: They must not.
-    """
-    if shard is not None:
-        raise click.UsageError(
-            "--shard and filters do not go together: what is hidden in a part is missing from the whole"
-        )
-    if of_list:
-        raise click.UsageError("--clusters and filters do not go together: a fleet's reports are whole")
-    refuse_filtered(output)
-
-
-def _check_revisions(filters: ScanFilters) -> None:
-    """Refuse filters that compare revisions, where each resource is read from its own etcd.
-
-    Raises:
-        ConfigurationError: One does: no revision of one etcd tells what is newer in another.
-    """
-    given = {
-        "--newer-than": filters.newer_than is not None,
-        "--older-than": filters.older_than is not None,
-        "--sort-by revision": filters.sort_by is SortBy.REVISION,
-    }
-    compared = [option for option, is_given in given.items() if is_given]
-    if compared:
-        raise ConfigurationError(
-            f"{compared[0]} compares revisions, and those of the resources that have an etcd of their own are other "
-            "numbers",
-            hint="name one etcd with --endpoints, without --manifest and --etcd-servers-overrides",
-        )
 
 
 def _check_divisible(inputs: Inputs) -> None:

@@ -71,46 +71,10 @@ class Shard(msgspec.Struct, frozen=True, omit_defaults=True):
     to_key_base64: str | None = None
 
 
-class RevisionBound(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``--newer-than`` or ``--older-than`` said, and what that is in revisions.
-
-    Values up to mod revision ``before`` were written before it, those from ``after`` on after it; null where of none is
-    that known. When those in between were written is not known: they are not hidden. ``time`` is "" for a revision.
-    """
-
-    given: str
-    time: str = ""
-    before: int | None
-    after: int | None
-
-
-class Filters(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which of the findings stand in the report, and in which order; what is not there does not hide any.
-
-    Each finding fits all of them. ``sort_by`` is there where they do not stand in the order of their etcd keys;
-    ``limit`` is how many there are at most, the first in that order.
-    """
-
-    outcomes: list[str] = []
-    causes: list[str] = []
-    severities: list[str] = []
-    newer_than: RevisionBound | None = None
-    older_than: RevisionBound | None = None
-    stale: bool = False
-    sort_by: str = ""
-    limit: int = 0
-
-    @property
-    def hides(self) -> bool:
-        """Whether findings may be missing from the report."""
-        return self != Filters(sort_by=self.sort_by)
-
-
 class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was asked for; empty lists mean everything.
 
-    ``shard`` is there where only a part of it was looked at, see ``report merge``. ``filters`` is there where not all
-    findings stand in the report: all of the scope was looked at, and all of it is counted.
+    ``shard`` is there where only a part of it was looked at, see ``report merge``.
     """
 
     etcd_prefix: str
@@ -119,7 +83,6 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
     namespaces: list[str]
     kubernetes_version: str | None
     shard: Shard | None = None
-    filters: Filters | None = None
 
     @property
     def limits(self) -> list[str]:
@@ -458,19 +421,6 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     baseline: ReportBaseline | None = None
 
 
-class HiddenFindings(msgspec.Struct, frozen=True):
-    """Findings that are not in the report.
-
-    ``beyond_limit`` of them fit the filters, and the limit was reached. Of the findings that fit, ``time_unknown`` do
-    so because nobody knows whether they were written before or after the time that was named.
-    """
-
-    findings: int
-    by_outcome: dict[str, int]
-    beyond_limit: int = 0
-    time_unknown: int = 0
-
-
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """What every form of a report ends with. ``source`` again, because a compaction can have split the scan."""
 
@@ -479,7 +429,6 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
     incomplete_reasons: list[str]
     finished_at: str
-    hidden: HiddenFindings | None = None
 
 
 class Conclusion(Ending, frozen=True, kw_only=True):
@@ -491,7 +440,7 @@ class Conclusion(Ending, frozen=True, kw_only=True):
 
 
 class ScanReport(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion"}):
-    """The whole document of ``-o json``. ``baseline`` is left out where there was none, ``hidden`` without filters.
+    """The whole document of ``-o json``. ``baseline`` is left out where there was none.
 
     ``part`` stands in the report of a shard alone, for ``report merge`` of the same release: no other program reads it.
     """
@@ -510,7 +459,6 @@ class ScanReport(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion
     incomplete_reasons: list[str]
     finished_at: str
     baseline: ReportBaseline | None = None
-    hidden: HiddenFindings | msgspec.UnsetType = msgspec.UNSET
     part: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 

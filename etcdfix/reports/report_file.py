@@ -28,8 +28,7 @@ from etcdfix.inputs.jsonparts import (
     members,
     piece,
 )
-from etcdfix.reports.filter_words import filter_words
-from etcdfix.reports.model import API_VERSION, Filters
+from etcdfix.reports.model import API_VERSION
 from etcdfix.temporary import temporary_directory
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -56,7 +55,6 @@ class _Shard(msgspec.Struct, frozen=True):
 
 class _Part(msgspec.Struct, frozen=True):
     shard: _Shard | None = None
-    filters: Filters | None = None
 
 
 class _Scope(msgspec.Struct):
@@ -240,30 +238,16 @@ def open_report(path: Path, versions: Collection[str] = (API_VERSION,)) -> Itera
 
 
 def require_all_findings(report: ReportFile) -> None:
-    """Refuse a report from which findings are missing, or may be.
+    """Refuse a report from which findings are missing.
 
     Raises:
-        msgspec.ValidationError: It is a part of a whole, or it was filtered.
+        msgspec.ValidationError: It is a part of a whole.
     """
     scope = report.head(_Scope).scope
     if scope.shard is not None:
         raise _NotToGoOnFrom(
             f"it is shard {scope.shard.index} of {scope.shard.of}: merge them all first (etcdfix report merge)",
             "etcdfix report merge -o json --output-file FILE SHARDS, and name that FILE",
-        )
-    require_unfiltered(scope.filters)
-
-
-def require_unfiltered(filters: Filters | None) -> None:
-    """Refuse a report from which findings may be missing.
-
-    Raises:
-        msgspec.ValidationError: It was filtered.
-    """
-    if filters is not None and filters.hides:
-        raise _NotToGoOnFrom(
-            f"findings may be missing from it: {filter_words(filters)}",
-            "name the report that was written without filters",
         )
 
 

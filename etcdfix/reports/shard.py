@@ -14,7 +14,7 @@ from etcdfix.reports.first_step import Urgent
 from etcdfix.reports.key_loss import LossRest, Place
 from etcdfix.reports.model import Ending, Finding, Header, Shard, Summary
 from etcdfix.reports.next_steps import PLUGIN_REMEDIES, WELL
-from etcdfix.reports.report_file import OF_ANOTHER, open_report, require_unfiltered
+from etcdfix.reports.report_file import OF_ANOTHER, open_report
 from etcdfix.reports.tally import TallyRest
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
@@ -120,7 +120,6 @@ def open_shard(path: Path) -> ShardFile:
     """
     with open_report(path) as report:
         head = report.head(Header)
-        require_unfiltered(head.scope.filters)
         if head.scope.shard is None:
             raise msgspec.ValidationError("it is of a whole scan (for many clusters name --fleet)")
         findings = sum(1 for _ in report.findings())

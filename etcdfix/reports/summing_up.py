@@ -23,7 +23,6 @@ class SummingUp(Reporter):
         self._inner = inner
         self._header: Header | None = None
         self._warned = 0
-        self._not_objects = 0
 
     def heed(self, outcomes: Collection[str]) -> None:
         """Hand on which outcomes make the exit code."""
@@ -44,11 +43,7 @@ class SummingUp(Reporter):
         self._inner.finding_of_lost_key(finding, shared)
 
     def _count(self, finding: Finding) -> None:
-        assert self._header is not None  # begin() comes first
-        filters = self._header.scope.filters
-        listed = filters is not None and filters.stale and finding.stale
-        self._warned += finding.outcome == Outcome.READABLE and not listed
-        self._not_objects += finding.outcome == Outcome.NOT_AN_OBJECT
+        self._warned += finding.outcome in {Outcome.READABLE, Outcome.NOT_AN_OBJECT}
 
     def end(self, conclusion: Conclusion) -> None:
         """Hand on the conclusion."""
@@ -60,7 +55,7 @@ class SummingUp(Reporter):
                 conclusion.summary,
                 conclusion.incomplete_reasons,
                 interrupted=conclusion.interrupted,
-                warnings=self._warned + (self._not_objects if conclusion.hidden is None else 0),
+                warnings=self._warned,
                 shown="there",
             )
         )

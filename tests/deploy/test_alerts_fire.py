@@ -134,11 +134,6 @@ def test_what_a_baseline_knows_is_no_new_finding_and_still_breaks(
     assert found == {"EtcdfixBreaksNow", "EtcdfixUndetermined"}
 
 
-def test_filters_hide_nothing(scan: Scan, firing: Firing) -> None:
-    found = firing((scan(*DAMAGED, "--severity", "one-object", "--limit", "1"), 2), at=2)
-    assert "EtcdfixBreaksNow" in found
-
-
 @pytest.mark.parametrize("words", [["secrets"], ["-n", "kube-system"], ["--revision", "50"]], ids=" ".join)
 def test_a_scan_of_a_part(scan: Scan, firing: Firing, words: list[str]) -> None:
     assert "EtcdfixScanOfPart" in firing((scan(*HEALTHY, *words), 2), at=2)

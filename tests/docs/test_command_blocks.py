@@ -127,7 +127,7 @@ def test_what_is_right_passes(command: str) -> None:
     [
         "etcdfix scann",
         "etcdfix scan --no-such-option",
-        "etcdfix scan --limit many",
+        "etcdfix scan --max-causes many",
         "etcdfix scan -o pdf",
         "etcdfix explain --snapshot backup.db | etcdfix scan --snapshot",
         "echo $(etcdfix scan --no-colour)",

@@ -130,29 +130,6 @@ def test_another_one_that_does_not_answer(ground: Ground, capfd: pytest.CaptureF
     assert "127.0.0.1:9" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "option",
-    [("--newer-than", "3"), ("--older-than", "1h"), ("--sort-by", "revision")],
-    ids=lambda option: option[0],
-)
-def test_revisions_of_two_etcds_are_not_compared(
-    ground: Ground, capfd: pytest.CaptureFixture[str], option: tuple[str, str]
-) -> None:
-    assert run(["scan", *ground.words, *option]) == 2
-    told = capfd.readouterr()
-    assert not told.out
-    assert f"{option[0]}" in told.err
-    assert "compares revisions" in told.err
-    one = ["--endpoints", ground.own.endpoint, "--no-encryption"]
-    assert run(["scan", *one, *option]) in {1, 3}
-
-
-def test_other_filters_and_orders_are_taken(ground: Ground, tmp_path: Path) -> None:
-    code, report = document(tmp_path, "scan", *ground.words, "--sort-by", "size", "--limit", "1")
-    assert code == 1
-    assert [finding["key"] for finding in report["findings"]] == [BROKEN.decode()]
-
-
 @pytest.mark.parametrize("scope", [[], ["secrets"]], ids=["everything", "the other one's alone"])
 def test_a_report_tells_several_etcds_from_a_compaction(
     ground: Ground, tmp_path: Path, scope: list[str]

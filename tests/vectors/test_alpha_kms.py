@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +13,6 @@ from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.operations.look.scan import ScanRequest, ScanResult
-from etcdfix.operations.look.scan_filters import ScanFilters
 from etcdfix.operations.look.shards import ShardRequest
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
@@ -46,15 +44,13 @@ def alpha_plugins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str
         yield {"kmsnew": new, "kmsold": old}
 
 
-def scan_alpha(
-    config: str, plugins: dict[str, KMSPlugin], *, jobs: int = 1, **wanted: Any
-) -> tuple[CollectingReporter, ScanResult]:
+def scan_alpha(config: str, plugins: dict[str, KMSPlugin]) -> tuple[CollectingReporter, ScanResult]:
     endpoints = {name: plugin.endpoint for name, plugin in plugins.items()}
     with (
         SnapshotSource(ALPHA / "snapshot.db.gz") as source,
         KMSPlugins(endpoints, max_rate=0, patience_seconds=0.5) as asked,
     ):
-        return scan(source, ALPHA / config, plugins=asked, jobs=jobs, kubernetes_minor=36, **wanted)
+        return scan(source, ALPHA / config, plugins=asked, kubernetes_minor=36)
 
 
 @pytest.fixture(scope="module", params=sorted(CONFIGURATIONS))
@@ -86,23 +82,6 @@ def test_only_the_value_of_the_unknown_key_is_undetermined(
     assert (finding.key, finding.cause, finding.transient) == (UNKNOWN_KEY_ID, "kms-key-unknown", False)
     assert "NOT_FOUND" in finding.message
     assert scan_exit_code(result) is ExitCode.INCOMPLETE
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_stale_values_behind_plugins_are_listed_in_their_turn(
-    alpha_plugins: dict[str, KMSPlugin], jobs: int
-) -> None:
-    """They are opened after all others, and stand among them by their keys."""
-    reporter, result = scan_alpha(
-        "config-rotated.yaml", alpha_plugins, jobs=jobs, filters=ScanFilters(stale=True)
-    )
-    _, whole = scan_alpha("config-rotated.yaml", alpha_plugins)
-    assert result.summary == msgspec.structs.replace(whole.summary, kms=result.summary.kms)
-    keys = list(reporter.findings)
-    assert keys == sorted(keys)
-    assert len(keys) == whole.summary.stale
-    kinds = {finding.transformer.partition("/")[0] for finding in reporter.findings.values()}
-    assert {"kms", "aesgcm"} <= kinds
 
 
 def test_a_damaged_length_is_proven_by_the_one_that_opens(alpha_plugins: dict[str, KMSPlugin]) -> None:

@@ -10,21 +10,17 @@ import click
 from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.filters import refuse_filtered
-from etcdfix.cli.last_words import say_hidden
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say_incomplete
 from etcdfix.cli.report_place import report_place
 from etcdfix.inputs.inputfile import STANDARD_INPUT
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.operations.look.render import FOR_TERMINALS, SCAN_KIND, kind_of, render_document, render_scan
-from etcdfix.reports.base import Reporter
 from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.formats.of_saved import SAVED_KINDS
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.head import plan_counts
-from etcdfix.reports.model import Header
 from etcdfix.reports.planfile import load_plan
 from etcdfix.text.safetext import quote_command
 
@@ -55,17 +51,10 @@ def command(*, file: Path, output: str, output_file: Path | None, max_rows: int)
     forms = {SCAN_KIND: SCAN_FORMATS, PLAN_KIND: _PLAN_FORMS}.get(kind) or SAVED_KINDS[kind].formats
     if output not in forms:
         raise click.UsageError(f"a {kind} has no -o {output}; it has {', '.join(forms)}")
-    filters = hidden = None
     with report_place(output_file, [file], output) as place:
         if kind == SCAN_KIND:
-
-            def make(head: Header) -> Reporter:
-                if head.scope.filters is not None:
-                    refuse_filtered(output)
-                return place.listening(SCAN_FORMATS[output](place.stream, max_rows))
-
-            head, end = render_scan(file, make, plain=output in FOR_TERMINALS)
-            filters, hidden, reasons = head.scope.filters, end.hidden, end.incomplete_reasons
+            reporter = place.listening(SCAN_FORMATS[output](place.stream, max_rows))
+            reasons = render_scan(file, reporter, plain=output in FOR_TERMINALS)
         elif kind == PLAN_KIND:
             plan = load_plan(file)
             reasons = plan.incomplete_reasons
@@ -79,5 +68,4 @@ def command(*, file: Path, output: str, output_file: Path | None, max_rows: int)
             reasons = render_document(file, kind, output, place.stream, max_rows)
             place.sum_up(lambda stream: render_document(file, kind, "table", stream, max_rows))
     say_incomplete(reasons)
-    say_hidden(filters, hidden)
     return int(ExitCode.INCOMPLETE if reasons else ExitCode.NOTHING_WRONG)

@@ -175,10 +175,6 @@ class _Gathering:
             raise _LeftOutError(
                 "shard", "it is of one part of a snapshot: merge the parts first, without --fleet"
             )
-        if head.is_filtered:
-            raise _LeftOutError(
-                "filtered", "findings may be missing from it: name the one that was written without filters"
-            )
         if self._oldest is not None and head.made_at < self._oldest:
             raise _LeftOutError(
                 "too-old", f"it was made at {timestamp(head.made_at)}, before {timestamp(self._oldest)}"

@@ -21,7 +21,7 @@ from etcdfix.reports.fleet_model import (
     FleetKeyLoss,
     NewFindings,
 )
-from etcdfix.reports.model import Filters, KMSPluginSummary, KMSSummary, ReportBaseline
+from etcdfix.reports.model import KMSPluginSummary, KMSSummary, ReportBaseline
 from etcdfix.reports.next_steps import PLUGIN_REMEDIES, plugin_problems
 from etcdfix.reports.origin import timestamp
 from etcdfix.reports.report_file import ReportFile
@@ -59,7 +59,6 @@ class _Scope(msgspec.Struct):
     resources: list[str] = []
     namespaces: list[str] = []
     shard: msgspec.Raw = msgspec.Raw(b"null")
-    filters: Filters | None = None
 
 
 class ReportHead(msgspec.Struct):
@@ -75,11 +74,6 @@ class ReportHead(msgspec.Struct):
     def is_shard(self) -> bool:
         """Whether it is a part of a report."""
         return bytes(self.scope.shard) != b"null"
-
-    @property
-    def is_filtered(self) -> bool:
-        """Whether findings may be missing from it."""
-        return self.scope.filters is not None and self.scope.filters.hides
 
     @property
     def made_at(self) -> datetime:
@@ -245,8 +239,7 @@ def read_row(
     summary = end.summary
     kms = summary.kms or _KMS()
     reasons = list(end.incomplete_reasons)
-    elsewhere = head.scope.filters is not None  # --sort-by: others have no row
-    in_order = not elsewhere and not any(one.endswith(OUT_OF_ORDER) for one in reasons)
+    in_order = not any(one.endswith(OUT_OF_ORDER) for one in reasons)
     doubts = [*found.seen.contradictions(summary, in_order=in_order), *_more_doubts(found, head, end)]
     if not end.complete and not reasons:
         reasons.append("the report does not say why")

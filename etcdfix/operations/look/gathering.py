@@ -71,8 +71,6 @@ _NOT_SEARCHED: Final = Evidence(
 )
 _ENDED: Final = Sought(None, "the scan was ended early")
 _READABLE_CHECK = "earlier-revision"
-STALE_MESSAGE: Final = "readable, and not written with today's write key"
-"""Of a value of which there is nothing else to say."""
 
 
 class _Held(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -88,9 +86,9 @@ class _Held(msgspec.Struct, frozen=True, tag=True, array_like=True):
     key: bytes
     directory: ResourcePrefix
     finding: Finding
-    rank: Rank | None = None
-    first: Remedy | None = None
-    first_of_many: Remedy | None = None
+    rank: Rank | None
+    first: Remedy | None
+    first_of_many: Remedy | None
     lost_with: tuple[Place, ...] = ()
 
 
@@ -249,8 +247,7 @@ class Gathering:
 
         A finding is held back while others, with earlier keys, are still open.
         """
-        stale = found.stale and self._request.filters.stale
-        if found.verdict is PLAIN and not stale:  # it waited for a plugin
+        if found.verdict is PLAIN:  # it waited for a plugin
             self.tally.add(found)
             return
         if view.draining and self._held.count and is_finding(found):
@@ -261,8 +258,6 @@ class Gathering:
             self.tally.add(found)
             if outcome is Outcome.NOT_AN_OBJECT:
                 self._note_stranger(found.stored.key)
-            elif stale:
-                self._publish(_stale(found))
             return
         found = found if view.ended else self._put_right(found)
         baseline = self._request.baseline
@@ -430,12 +425,6 @@ class Gathering:
             return None
         self.readable_not_sought += 1
         return Evidence(_READABLE_CHECK, "not looked for", f"{sought.not_sought}; etcdfix explain KEY looks")
-
-
-def _stale(found: Examination) -> _Held:
-    """Return what is said of a readable value that is asked for because it is stale."""
-    finding = msgspec.structs.replace(finding_from(found, ()), message=STALE_MESSAGE)
-    return _Held(found.stored.key, found.directory, finding)
 
 
 def _shown(again: RepeatedOptions) -> RepeatedOptions:

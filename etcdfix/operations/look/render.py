@@ -6,7 +6,7 @@ form is made for one, and what a report of etcdfix cannot hold is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
@@ -77,14 +77,12 @@ def _kind_in(raw: Readable) -> _Kind:
     return msgspec.json.decode(b"{%s}" % b",".join(head), type=_Kind)
 
 
-def render_scan(
-    path: Path, reporter: Callable[[Header], Reporter], *, plain: bool
-) -> tuple[Header, ShardEnd]:
-    """Hand a saved report of a scan to a reporter, and return its head and its end; one finding of it is in memory.
+def render_scan(path: Path, reporter: Reporter, *, plain: bool) -> list[str]:
+    """Hand a saved report of a scan to a reporter, one finding at a time; return why it is not complete.
 
     Args:
         path: Its file.
-        reporter: Makes the reporter, once the file has proven to be whole.
+        reporter: Gets the report, once the file has proven to be whole.
         plain: The reporter writes for a terminal.
 
     Raises:
@@ -94,9 +92,7 @@ def render_scan(
         return _render(ReportFile(raw), reporter, plain=plain)
 
 
-def _render(
-    report: ReportFile, make: Callable[[Header], Reporter], *, plain: bool
-) -> tuple[Header, ShardEnd]:
+def _render(report: ReportFile, reporter: Reporter, *, plain: bool) -> list[str]:
     decode = msgspec.json.Decoder(Finding).decode
     words: dict[str, SharedWords] = {}
     for raw in report.findings():
@@ -110,7 +106,6 @@ def _render(
     untold = sorted(words.keys() - told.keys())
     if untold:
         raise msgspec.ValidationError(f"a finding shares what the report does not say: {untold[0]}")
-    reporter = make(head)
     reporter.begin(_plain(head) if plain else head)
     for raw in report.findings():
         finding = decode(raw)
@@ -125,11 +120,10 @@ def _render(
         complete=end.complete,
         incomplete_reasons=end.incomplete_reasons,
         finished_at=end.finished_at,
-        hidden=end.hidden,
         part=None if plain else end.part,
     )
     reporter.end(_plain(conclusion) if plain else conclusion)
-    return head, end
+    return end.incomplete_reasons
 
 
 def render_document(path: Path, kind: str, form: str, stream: BinaryIO, max_rows: int) -> list[str]:

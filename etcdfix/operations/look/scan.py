@@ -14,26 +14,20 @@ from etcdfix.encryption.envelope import transformer_name
 from etcdfix.errors import ConfigurationError, EndedEarly
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Beyond, Progress, examine_all, no_progress
-from etcdfix.examine_jobs import Drawn, Helpers, Jobs, started_early
+from etcdfix.examine_jobs import Helpers, Jobs, started_early
 from etcdfix.interruptions import interruptions_held
 from etcdfix.model import Outcome, key_id_digest
 from etcdfix.operations.look.concluding import conclude
-from etcdfix.operations.look.each_value import EACH_VALUE
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
-from etcdfix.operations.look.filtering import FilteringReporter
 from etcdfix.operations.look.gathering import SAMPLE, Gathering
 from etcdfix.operations.look.in_scope import beside, pages_in, resolved, searched_for, shown_scope
-from etcdfix.operations.look.revision_times import landmarks_of
-from etcdfix.operations.look.scan_filters import ScanFilters
 from etcdfix.operations.look.shards import ShardRequest, beyond, pages_of, shown_shard, span_of
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.baseline import Baseline
 from etcdfix.reports.contradictions import OUT_OF_ORDER
 from etcdfix.reports.model import (
     Conclusion,
-    Filters,
     Header,
-    HiddenFindings,
     KMSPluginSummary,
     KMSSummary,
     Remedy,
@@ -71,14 +65,12 @@ class ScanRequest(Reading, frozen=True, kw_only=True):
         max_causes: Cap of each Status.
         baseline: Findings that are known already.
         shard: Only this part of it, for ``report merge``; None for all of it.
-        filters: Which findings to report; what is counted stays everything.
     """
 
     scope: ScopeRequest = msgspec.field(default_factory=ScopeRequest)
     max_causes: int = CAP
     baseline: Baseline | None = None
     shard: ShardRequest | None = None
-    filters: ScanFilters = msgspec.field(default_factory=ScanFilters)
 
 
 class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,8 +84,6 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
         prefix: The storage prefix.
         revision: The one that was asked for; "" for the newest.
         denied: Keys outside the storage prefix that were named and may not be read.
-        filters: As the report has them; None where there are none.
-        hidden: What they hide; None likewise.
         below_prefix: Whether any key at all lies below the storage prefix.
         nothing_named_exists: Keys, key prefixes or namespaces were named, and none of them exists.
         suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
@@ -119,8 +109,6 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
     suggested_prefixes: list[str]
     ended: EndedEarly | None = None
     denied: list[str] = msgspec.field(default_factory=list)
-    filters: Filters | None = None
-    hidden: HiddenFindings | None = None
 
     @property
     def reached_end(self) -> bool:
@@ -163,23 +151,16 @@ def run_scan(
         request = msgspec.structs.replace(request, scope=scope, same_again=again)
         denied: list[bytes] = []
         pages, others, shard = _what_to_examine(source, examiner, ranges, request.shard, denied)
-        filters = filtering = None
-        if request.filters:
-            filters = request.filters.published(partial(landmarks_of, source, examiner))
-            reporter = filtering = FilteringReporter(reporter, filters)
         header = _header(source, request, cluster, shard)
         reporter.begin(header)
         with contextlib.closing(Gathering(source, examiner, request, reporter)) as gathering:
             tally, not_object_sample = gathering.tally, gathering.not_object_sample
-            stale: Drawn[None] | None = Drawn(examiner, EACH_VALUE) if request.filters.stale else None
             ending = examine_all(
                 examiner,
                 pages,
                 gathering.take,
-                plain=tally.add_plain if stale is None else None,
-                helpers=Helpers(examiner, request, source, jobs, early=early, drawn=stale)
-                if jobs != 1
-                else None,
+                plain=tally.add_plain,
+                helpers=Helpers(examiner, request, source, jobs, early=early) if jobs != 1 else None,
                 targets=searched_for(ranges),
                 progress=progress,
                 beyond=others,
@@ -262,8 +243,6 @@ def run_scan(
         suggested_prefixes=seen.suggested_prefixes,
         ended=ended,
         denied=[display(key) for key in denied if key not in within],
-        filters=filters,
-        hidden=filtering.hidden if filtering is not None else None,
     )
 
 

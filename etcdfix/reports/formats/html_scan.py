@@ -8,7 +8,6 @@ from typing import BinaryIO, Final
 
 from etcdfix.model import Outcome
 from etcdfix.reports.base import Reporter, fit
-from etcdfix.reports.filter_words import hidden_lines
 from etcdfix.reports.formats.page import (
     MOST_ROWS,
     SEVERITIES,
@@ -139,9 +138,6 @@ class HTMLReporter(Reporter):
                 f"{self._grid.shown}: the first by etcd key, and some of each cause and resource. Counts are of "
                 "all; -o json has every finding."
             )
-        filters = self._header.scope.filters
-        if filters is not None and conclusion.hidden is not None:
-            self._grid.notes += hidden_lines(filters, conclusion.hidden)
         undecided = not conclusion.complete or bool(summary.undetermined)
         badge, tone = badge_of(summary.severity, undecided=undecided)
         warnings = sum(self._outcomes[outcome] for outcome in (Outcome.READABLE, Outcome.NOT_AN_OBJECT))

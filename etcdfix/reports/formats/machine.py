@@ -124,7 +124,6 @@ def _after(conclusion: Conclusion) -> dict[str, Any]:
         "complete": conclusion.complete,
         "incomplete_reasons": conclusion.incomplete_reasons,
         "finished_at": conclusion.finished_at,
-        **({"hidden": conclusion.hidden} if conclusion.hidden is not None else {}),
         **({"part": conclusion.part} if conclusion.part is not None else {}),
     }
 
@@ -234,15 +233,10 @@ class NameReporter(Reporter):
 
     def __init__(self, stream: BinaryIO) -> None:
         self._output = Output(stream)
-        self._stale = False
-
-    def begin(self, header: Header) -> None:
-        """See whether stale values were asked for."""
-        self._stale = header.scope.filters is not None and header.scope.filters.stale
 
     def finding(self, finding: Finding) -> None:
         """Write one key. Readable objects with a warning are left out: nothing has to be done about them."""
-        if finding.outcome != "readable" or self._stale:
+        if finding.outcome != "readable":
             self._output.line(_word(finding))
 
 

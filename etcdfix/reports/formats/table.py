@@ -8,7 +8,6 @@ from typing import BinaryIO
 
 from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
 from etcdfix.reports.base import Output, Reporter, fit
-from etcdfix.reports.filter_words import hidden_lines
 from etcdfix.reports.formats.text import scan_introduction, shown_transformer
 from etcdfix.reports.head import counts_as_incomplete, found_line, head_lines
 from etcdfix.reports.model import Conclusion, Finding, Header, KMSSummary, Summary
@@ -44,18 +43,15 @@ class TableReporter(Reporter):
         self._damaged_names = 0
         self._first_damaged_name: tuple[str, str] | None = None
         self._header: Header | None = None
-        self._stale = False
 
     def begin(self, header: Header) -> None:
         """Keep the header; it is printed with the source's last word."""
         self._header = header
-        self._stale = header.scope.filters is not None and header.scope.filters.stale
 
     def finding(self, finding: Finding) -> None:
         """Keep one row, up to the cap."""
         self._look_at_name(finding)
-        listed = self._stale and finding.stale
-        if finding.outcome == "readable" and not listed:
+        if finding.outcome == "readable":
             self._warnings += 1
             return
         self._count += 1
@@ -106,11 +102,6 @@ class TableReporter(Reporter):
                     f"--max-causes {self._count}"
                 )
             line()
-        filters = self._header.scope.filters
-        if filters is not None and conclusion.hidden is not None:
-            for sentence in hidden_lines(filters, conclusion.hidden):
-                self._output.prose(sentence)
-            line()
         self._counts(summary)
         self._output.lines(_result(conclusion, self._count, self._warnings))
         if self._first_damaged_name is not None:
@@ -140,9 +131,7 @@ class TableReporter(Reporter):
                 line(f"  {number}. {safe_text(step)}")
 
     def _warned(self, conclusion: Conclusion) -> int:
-        """Return how many keys have a warning and are not wrong; of those that filters hide it is not known."""
-        if conclusion.hidden is not None:
-            return self._warnings
+        """Return how many keys have a warning and are not wrong."""
         summary = conclusion.summary
         bad = summary.decrypt_failures + summary.decode_failures + summary.inconsistent
         return self._warnings + self._count - bad - summary.undetermined

@@ -16,8 +16,6 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from etcdfix.cli.root import cli, run
-from etcdfix.operations.look.scan_filters import SortBy
-from etcdfix.verdicts.severity import Severity
 from tests.support.collecting import ALPHA
 
 pytestmark = pytest.mark.usefixtures("no_variables")
@@ -42,18 +40,6 @@ def test_names() -> None:
     assert "deployments.apps" in offered("scan", "dep")
     assert offered("get", "secr") == ["secrets"]
     assert offered("explain", "wrong-") == ["wrong-key", "wrong-kind-for-key"]
-
-
-def test_values_of_filters() -> None:
-    assert offered("scan", "--cause", "wrong-") == ["wrong-key", "wrong-kind-for-key"]
-    assert offered("scan", "--cause", "wrong-key,value-m") == ["wrong-key,value-moved"]
-    assert offered("scan", "--outcome", "decrypt-failure,de") == [
-        "decrypt-failure,decrypt-failure",
-        "decrypt-failure,decode-failure",
-    ]
-    assert set(offered("scan", "--severity", "")) == set(Severity)
-    assert set(offered("scan", "--sort-by", "")) == set(SortBy)
-    assert offered("scan", "--sort-by", "key,s") == []  # one alone
 
 
 def test_transformers_of_the_configuration_that_is_named(

@@ -229,7 +229,6 @@ def test_every_command_explains_itself(name: str) -> None:
 # What is no option of a run as such, but of one question, what reveals and what hides: no variable.
 WITHOUT_VARIABLE = {
     "--key-base64", "--version", "--help", "--clusters", "--index", "--reports",
-    "--outcome", "--cause", "--severity", "--newer-than", "--older-than", "--stale", "--sort-by", "--limit",
     "--all-namespaces",
 }  # fmt: skip
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 pytest_plugins = ["etcdfix.testing.plugin"]
 
 _machines = count()
+_WHOLE_SUITE = 5_000  # tests; fewer are a part that somebody chose
+_MOST_RARE = 0.15
 
 # No example has a deadline: machines are slow at times, and the first draw may read a corpus.
 settings.register_profile("sample", deadline=None, max_examples=100)
@@ -63,14 +65,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two workers for each core, as many tests wait; none for few files, timing, archives, exam and release.
+    """Two workers for each core, as many tests wait; none for few files, timing, archives and release.
 
     None either on an etcd that was given: its keys are numbered by one process.
     """
     if "ETCDFIX_TEST_ENDPOINTS" in os.environ:
         return 0
     folders = any(Path(argument).is_dir() for argument in config.args)
-    if not folders or config.option.markexpr in {"benchmark", "bundles", "exam", "release"}:
+    if not folders or config.option.markexpr in {"benchmark", "bundles", "release"}:
         return 0
     return 2 * len(os.sched_getaffinity(0))
 
@@ -82,6 +84,22 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(folder)
     elif folder == "offline":
         item.add_marker("bundles")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is slow and rare, unless tests are thorough: few of them all, and nothing that refuses an attack.
+
+    Raises:
+        pytest.UsageError: More than that is marked.
+    """
+    rare = [item for item in items if item.get_closest_marker("thorough")]
+    if len(items) > _WHOLE_SUITE and len(rare) > len(items) * _MOST_RARE:
+        raise pytest.UsageError(f"{len(rare)} of {len(items)} tests are thorough: too many")
+    if any("/attacks/" in item.nodeid for item in rare if "killed" not in item.nodeid):
+        raise pytest.UsageError("what refuses an attack is tried always, not where tests are thorough")
+    if rare and not THOROUGH:
+        config.hook.pytest_deselected(items=rare)
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
 
 
 @pytest.fixture(scope="session")

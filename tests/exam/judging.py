@@ -7,11 +7,13 @@ from typing import Final, NamedTuple, NoReturn
 
 import msgspec
 
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import KMSProvider, parse_configuration
+from etcdfix.encryption.layout import envelope_layout
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Examiner
-from etcdfix.examine_all import no_progress
+from etcdfix.examine_all import View, examine_all, no_progress
 from etcdfix.model import Confidence, Outcome
 from etcdfix.remediation.preflight.proof import check_proof
 from etcdfix.remediation.preflight.similar_values import look_at_all
@@ -19,8 +21,12 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, AcceptRisk, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.observation import Observation
+from etcdfix.verdicts.ruled_out import ruled_out
 from tests.exam import corpus
-from tests.exam.cases import BETWEEN, CBC_PROVIDERS, UNDAMAGED, WRONG_KEYS, Case, Keyring
+from tests.exam.cases import BETWEEN, BETWEEN_TWO, CBC_PROVIDERS, UNDAMAGED, WRONG_KEYS, Case, Keyring
+from tests.exam.ground import Plugin
+from tests.exam.kinds_of_damage import CauseCase
 from tests.support.memory_source import MemorySource, stored
 
 LEAST_VISIBLE: Final = 16
@@ -200,3 +206,100 @@ def _is_counted(case: Case) -> bool:
 def _decodes(case: Case, plaintext: bytes) -> bool:
     record = stored(case.target.key, plaintext)
     return corpus.plain_examiner().examine(record).verdict.outcome in {Outcome.READABLE, Outcome.INCONSISTENT}
+
+
+# --- the cause --------------------------------------------------------------------------------------------------------
+
+
+class Named(NamedTuple):
+    """What a case was called.
+
+    Attributes:
+        case: What was judged.
+        found: What the library says of the target, all other values seen.
+    """
+
+    case: CauseCase
+    found: Examination
+
+    @property
+    def said(self) -> str:
+        """The cause; ``readable`` where there is none."""
+        return str(self.found.verdict.cause or self.found.verdict.outcome)
+
+    @property
+    def right(self) -> bool:
+        """Whether the cause says what was done."""
+        return self.found.verdict.cause in self.case.causes
+
+    @property
+    def certain_and_wrong(self) -> bool:
+        """Whether something else is said to be wrong with the value, and called certain."""
+        verdict = self.found.verdict
+        says_wrong = verdict.outcome in FAILED or verdict.outcome is Outcome.INCONSISTENT
+        return says_wrong and not self.right and verdict.confidence is Confidence.CERTAIN
+
+
+def name_case(case: CauseCase) -> Named:
+    """Have a case examined with everything else that etcd holds."""
+
+    def plugin_for(_: KMSProvider) -> Plugin | None:
+        return case.plugin
+
+    decoder = corpus.decoder() if case.minor is None else Decoder(case.minor)
+    transformers = None
+    if case.configuration is not None:
+        configuration = parse_configuration(case.configuration, path="exam")
+        transformers = Transformers.from_configuration(configuration, plugin_for)
+    release = f"1.{case.minor}" if case.minor is not None else ""
+    examiner = Examiner(corpus.LAYOUT, transformers, decoder, assumed_release=release)
+    examiner.plugins = NeverWaits() if case.plugin is not None else None
+    source = MemorySource(case.records)
+    examiner.learn_custom_resources(source)
+    first = examiner.examine(case.target)
+    found = look_at_all(source, examiner, first, no_progress, see=lambda _found: None).target
+    assert found is not None
+    return Named(case, found)
+
+
+# --- what is ruled out ------------------------------------------------------------------------------------------------
+
+_NOT_RULED_OUT: Final[dict[str, frozenset[Cause]]] = {
+    "cut": frozenset({Cause.VALUE_TRUNCATED}),
+    "crlf": frozenset({Cause.TEXT_MODE_DAMAGE}),
+    "renamed": frozenset({Cause.KEY_RENAMED}),
+    "moved": frozenset({Cause.VALUE_MOVED}),
+    "prefix": frozenset({Cause.STORAGE_PREFIX_CHANGED}),
+    "appended": frozenset({Cause.TRAILING_BYTES}),
+}
+_OTHER_BYTES: Final = frozenset({"wrong bytes", "replaced", "refused", "wrong answer", BETWEEN, BETWEEN_TWO})
+
+
+def wrongly_ruled_out(case: Case) -> list[str]:
+    """Return a line for each cause that is ruled out for certain, and is what was done."""
+    done = {cause for mark in case.marks for cause in _NOT_RULED_OUT.get(mark, ())}
+    if case.key in _OTHER_BYTES:
+        done.add(Cause.WRONG_KEY)
+    return [f"{case}: {cause}: {why}" for cause, why in _ruled_out(case).items() if cause in done]
+
+
+def _ruled_out(case: Case) -> dict[Cause, str]:
+    examiner = examiner_of(case)
+    examiner.plugins = NeverWaits() if case.plugin is not None else None
+    source = MemorySource(case.records)
+    examiner.learn_custom_resources(source)
+    found: list[tuple[Examination, Observation | None]] = []
+
+    def take(one: Examination, _view: View) -> None:
+        if one.stored.key == case.target.key:
+            found.append((one, examiner.observation(one)))
+
+    examine_all(examiner, source.pages(b""), take, targets=(case.target.key,))
+    ((target, seen),) = found
+    if seen is None:
+        return {}
+    told = ruled_out(seen, target.verdict, searched=True)
+    parts = " ".join(part.detail for part in envelope_layout(case.target.value))
+    words = parts + " ".join(one.why for one in told)
+    assert not [hidden for hidden in case.hidden if hidden in words]
+    return {one.cause: one.why for one in told if one.confidence is Confidence.CERTAIN}

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import base64
 import random
-import time
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -135,28 +133,6 @@ def drawn_size(rng: random.Random) -> int:
     return rng.randrange(low, high)
 
 
-class Counted(NamedTuple):
-    """What many cases of one kind came to.
-
-    Attributes:
-        cases: How many.
-        seeds: Of those that were not repaired.
-        found: Repaired, byte for byte as written.
-        wrong: Repaired to something else.
-        readable: Read as they were: nothing was broken that a server would see.
-        none: No repair.
-        several: More than one, so none.
-    """
-
-    cases: int
-    seeds: tuple[int, ...]
-    found: int
-    wrong: int
-    readable: int
-    none: int
-    several: int
-
-
 Damage = Callable[[random.Random, Written], bytes]
 
 
@@ -177,36 +153,6 @@ def two_bits(rng: random.Random, written: Written) -> bytes:
     return flipped(written.sealed.value, *rng.sample(range(body.start * 8, body.end * 8), 2))
 
 
-def one_byte(rng: random.Random, written: Written) -> bytes:
-    """Overwrite a byte of nonce, ciphertext or tag, in more than one bit."""
-    body = written.sealed.body()
-    while True:
-        bits = [bit for bit in range(8) if rng.random() < 0.5]
-        if len(bits) > 1:
-            at = rng.randrange(body.start, body.end)
-            return flipped(written.sealed.value, *(at * 8 + bit for bit in bits))
-
-
-def count(
-    seeds: range,
-    providers: tuple[str, ...],
-    damage: Damage,
-    *,
-    size: Callable[[random.Random], int] = drawn_size,
-    wrong_key: bool = False,
-) -> Counted:
-    """Damage one value for each seed, and count what becomes of them."""
-    counts: Counter[str] = Counter()
-    seeds_of_note = []
-    for seed in seeds:
-        became = repaired(seed, providers, damage, size=size, wrong_key=wrong_key)
-        counts[became] += 1
-        if became != "found":
-            seeds_of_note.append(seed)
-    names = ("found", "wrong", "readable", "none", "several")
-    return Counted(len(seeds), tuple(seeds_of_note), **{name: counts[name] for name in names})
-
-
 def repaired(
     seed: int,
     providers: tuple[str, ...],
@@ -215,7 +161,7 @@ def repaired(
     size: Callable[[random.Random], int] = drawn_size,
     wrong_key: bool = False,
 ) -> str:
-    """Return what becomes of the value of a seed, as :class:`Counted` names it."""
+    """Return what becomes of the value of a seed, ``found`` where it is byte for byte as written."""
     rng = random.Random(seed)
     provider = providers[seed % len(providers)]
     written = write(rng, provider, size(rng), wrong_key=wrong_key)
@@ -237,20 +183,6 @@ def repaired(
     else:
         assert search.repair.proof is RepairProof.NONE
     return "found" if search.value == written.sealed.value else "wrong"
-
-
-def seconds(provider: str, size: int, *, seed: int = 1) -> float:
-    """Return how long the search takes in a value whose last bit of ciphertext flipped."""
-    rng = random.Random(seed)
-    written = write(rng, provider, size)
-    end = written.sealed.parts["ciphertext"].end
-    value = flipped(written.sealed.value, end * 8 - 1)
-    found = written.examiner.examine(StoredValue(written.etcd_key, value, 100, 5, 2, 0))
-    start = time.perf_counter()
-    search = written.examiner.search_repair(found)
-    took = time.perf_counter() - start
-    assert search.value == written.sealed.value
-    return took
 
 
 def fixed_size(size: int) -> Callable[[random.Random], int]:

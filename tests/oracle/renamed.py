@@ -1,0 +1,75 @@
+"""What has another name in one of two trees, and what only one of them has: the second edition against the first.
+
+Arguments are written as the working tree takes them. A tree that does not know an option gets the other spelling.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+# Old and new spelling of arguments; ``*`` stands for one value. The first that fits counts.
+ARGUMENTS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
+    (("--accept-no-api-server",), ("--accept", "no-api-server")),
+    (("--accept-unknown-cluster",), ("--accept", "unknown-cluster")),
+    (("--accept-unknown-release",), ("--accept", "unknown-release")),
+    (("--accept-other-cluster-id",), ("--accept", "other-cluster-id")),
+    (("--accept-unlisted-source",), ("--accept", "unlisted-source")),
+    (("--accept-undeployed-write-key",), ("--accept", "undeployed-write-key")),
+    (("--accept-unchecked-member", "*"), ("--accept", "unchecked-member=*")),
+    (("--accept-risk", "*"), ("--accept", "*")),
+)
+
+# Old and new words of values, by the name of their field.
+WORDS: Final[dict[str, dict[str, str]]] = {
+    "apiVersion": {"etcdfix/v1alpha2": "etcdfix/v1"},
+    "rule": {"member-unchecked": "unchecked-member"},
+}
+
+# Old and new names of fields.
+FIELDS: Final[dict[str, str]] = {}
+
+# Fields that went, or came: they are not compared.
+GONE: Final = frozenset({"cluster_name", "readable_until", "anchored"})
+
+# Other on every run, or advice in words.
+NOT_COMPARED: Final = frozenset(
+    {
+        "at_stake", "auditID", "cause_page", "command", "content_sha256", "do_not_restart", "endpoint", "endpoints",
+        "etcdfix.io/previous", "file_modified_at", "finished_at", "follow_ups", "generated_at", "next", "next_step",
+        "path", "remedies", "remedies_when_gone", "report", "tool",
+    }
+)  # fmt: skip
+
+# Their texts stay word by word; of other texts with a blank in them it counts only that there is one.
+WORD_BY_WORD: Final = frozenset({"evidence", "statuses", "upstream_message"})
+
+
+def spelled(arguments: list[str], options: frozenset[str]) -> list[str]:
+    """Return arguments in the spelling of a tree that knows these options."""
+    done: list[str] = []
+    rest = list(arguments)
+    while rest:
+        for pair in ARGUMENTS:
+            found = next(
+                (f for f in _both_ways(pair, rest) if f[1][0] not in options and f[2][0] in options), None
+            )
+            if found is not None:
+                value, given, other = found
+                done += [part.replace("*", value) for part in other]
+                del rest[: len(given)]
+                break
+        else:
+            done.append(rest.pop(0))
+    return done
+
+
+def _both_ways(pair: tuple[tuple[str, ...], tuple[str, ...]], rest: list[str]) -> list[tuple[str, Any, Any]]:
+    found = []
+    for given, other in (pair, pair[::-1]):
+        if len(rest) >= len(given) and rest[0] == given[0]:
+            start = given[-1].partition("*")[0] if len(given) > 1 else ""
+            if "*" in given[-1] and rest[1].startswith(start):
+                found.append((rest[1].removeprefix(start), given, other))
+            elif tuple(rest[: len(given)]) == given:
+                found.append(("", given, other))
+    return found

@@ -17,9 +17,8 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ("Secrets of one namespace in the etcd of this machine, as a saved report",
          ("etcdfix scan secrets -n shop --manifest /etc/kubernetes/manifests/kube-apiserver.yaml \\\n"
          "  -o json --output-file report.json")),
-        ("Each night: a report, and metrics for Prometheus",
-         ("etcdfix scan -o json --output-file report.json \\\n"
-         "  --metrics-file /var/lib/prometheus/node-exporter/etcdfix.prom")),
+        ("Each night: metrics for Prometheus",
+         "etcdfix scan -o metrics --output-file /var/lib/prometheus/node-exporter/etcdfix.prom"),
         ("In CI: tests that passed and failed",
          "etcdfix scan --snapshot snapshot.db --encryption-config enc.yaml -o junit --output-file etcdfix.xml"),
     ),

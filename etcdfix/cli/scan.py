@@ -12,7 +12,6 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
 from etcdfix.cli.last_words import say_last_words
-from etcdfix.cli.metrics_file import Attempt, with_metrics_file
 from etcdfix.cli.of_list import of_list
 from etcdfix.cli.opened import read_files
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
@@ -68,7 +67,6 @@ def _shard(_context: click.Context, _parameter: click.Parameter, text: str | Non
 )
 @fail_on_option
 @of_list
-@with_metrics_file
 @click.option(
     "--shard",
     metavar="I/N",
@@ -90,7 +88,6 @@ def command(
     fail_on: tuple[Outcome, ...],
     shard: ShardRequest | None,
     jobs: Jobs,
-    attempt: Attempt,
     **options: Any,
 ) -> int:
     """Examine everything in scope, and report what cannot be read and why. Reads only.
@@ -127,7 +124,6 @@ def command(
                 progress=progress_of(source),
                 jobs=jobs,
             )
-    attempt.take(result)  # the report is there
     say_last_words(result, fail_on, of_shard=shard is not None)
     return int(scan_exit_code(result, fail_on))
 

@@ -9,7 +9,6 @@ EncryptionConfiguration is lost.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import secrets
@@ -24,9 +23,7 @@ from typing import BinaryIO, Final, Self
 from etcdfix.errors import ConfigurationError
 
 STANDARD_OUTPUT: Final = Path("-")
-_OUTPUT_FILE: Final = "--output-file"
 _OWNER_ONLY: Final = 0o600
-_FOR_EVERYBODY: Final = 0o644
 _PERMISSIONS: Final = 0o777
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -101,89 +98,6 @@ def is_file_by_itself(path: Path) -> bool:
         return False
 
 
-class PublicFile:
-    """A file that other programs read again and again: they see the earlier one or this one, and may always read it.
-
-    Whether it can be written is known from the beginning; what stands at its name stays until it is replaced.
-
-    Attributes:
-        before: What stood there; empty where nothing did.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        inputs: Iterable[Path | None],
-        *,
-        option: str,
-        begins_with: bytes,
-        most_bytes: int,
-    ) -> None:
-        """Look whether the file may be written.
-
-        Args:
-            path: As it was named; never standard output.
-            inputs: As for :func:`destination`.
-            option: Which option named it.
-            begins_with: Of its kind each does: a file that does not is somebody else's.
-            most_bytes: Larger ones are somebody else's too.
-
-        Raises:
-            ConfigurationError: It cannot be written, or what stands there may not be replaced.
-        """
-        self._path = path
-        self._option = option
-        self._stack = contextlib.ExitStack()
-        with contextlib.ExitStack() as stack:
-            try:
-                if not path.name:
-                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-                directory = stack.enter_context(_directory_of(path))
-                self._target = _Target(path, directory, tuple(inputs), option=option)
-                self.before = self._earlier(directory, begins_with, most_bytes)
-                self._partial = stack.enter_context(_Partial(directory, private=False))
-                os.fchmod(self._partial.stream.fileno(), _FOR_EVERYBODY)  # whatever the umask took away
-            except OSError as exc:
-                raise _problem(path, exc, option) from exc
-            self._stack = stack.pop_all()
-
-    def _earlier(self, directory: int, begins_with: bytes, most_bytes: int) -> bytes:
-        if self._target.check() is None:
-            return b""
-        descriptor = os.open(
-            self._path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory
-        )
-        with os.fdopen(descriptor, "rb") as stream:
-            found = stream.read(most_bytes + 1)
-        if found and (len(found) > most_bytes or not found.startswith(begins_with)):
-            raise ConfigurationError(
-                f"{self._option} {self._path}: the file that stands there was not written by this option",
-                hint="name another file, or remove that one",
-            )
-        return found
-
-    def put(self, contents: bytes) -> None:
-        """Put contents in the place of what stands there, all at once.
-
-        Raises:
-            ConfigurationError: What stands there now may not be replaced.
-            OSError: There is no room, or the directory takes no file; with the path as its ``filename``.
-        """
-        try:
-            self._partial.stream.write(contents)
-            self._partial.finish()
-            self._target.check()  # the work may have taken hours
-            self._partial.rename(self._path.name)
-        except OSError as exc:
-            raise OSError(exc.errno, exc.strerror, str(self._path)) from exc
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-
 @contextlib.contextmanager
 def _directory_of(path: Path) -> Iterator[int]:
     # A path that leads to another directory meanwhile must not lead us there.
@@ -194,8 +108,8 @@ def _directory_of(path: Path) -> Iterator[int]:
         os.close(directory)
 
 
-def _problem(path: Path, exc: OSError, option: str = _OUTPUT_FILE) -> ConfigurationError:
-    return ConfigurationError(f"{option} {path}: {exc.strerror}")
+def _problem(path: Path, exc: OSError) -> ConfigurationError:
+    return ConfigurationError(f"--output-file {path}: {exc.strerror}")
 
 
 def _open_in_place(path: Path) -> int | None:
@@ -227,11 +141,10 @@ class _Target:
         directory: int,
         inputs: tuple[Path | None, ...],
         *,
-        may_replace_plan: bool = False,
-        option: str = _OUTPUT_FILE,
+        may_replace_plan: bool,
     ) -> None:
         self._path = path
-        self._where = f"{option} {path}"
+        self._where = f"--output-file {path}"
         self._directory = directory
         self._inputs = inputs
         self._may_replace_plan = may_replace_plan

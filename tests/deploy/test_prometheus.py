@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
 import promql_parser
 import pytest
 import yaml
 
-from etcdfix.cli.root import cli, run
+from etcdfix.cli.root import run
 from etcdfix.model import Outcome
 from etcdfix.verdicts.severity import Severity
 from tests.support.collecting import ALPHA
+from tests.support.documented_commands import check
 from tests.support.kubelet import DEPLOY, REPOSITORY
 from tests.support.metrics import Samples, names, read_metrics
 
@@ -59,8 +59,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Samples:
         "--encryption-config",
         str(ALPHA / "config-lost.yaml"),
     ]
-    run(["scan", *read, "--no-kms", "--cluster-name", "prod-eu-1", "-o", "name", "--metrics-file", str(path),
-         "--output-file", "/dev/null"])  # fmt: skip
+    run(["scan", *read, "--no-kms", "-o", "metrics", "--output-file", str(path)])
     return read_metrics(path.read_bytes())
 
 
@@ -164,12 +163,11 @@ def test_the_timers_command_is_one_of_ours() -> None:
     unit = configparser.ConfigParser(interpolation=None, strict=False)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read(UNITS / "etcdfix-scan.service")
-    program, name, *words = shlex.split(unit["Service"]["ExecStart"])
-    assert Path(program).name == "etcdfix"
-    command = cli.get_command(click.Context(cli), name)
-    assert command is not None
-    with command.make_context(name, [*words]) as context:
-        metrics: Path = context.params["metrics_file"]
+    for line in ("ExecStart", "ExecStopPost"):
+        program, *words = shlex.split(unit["Service"][line])
+        assert Path(program).name == "etcdfix"
+        check(["etcdfix", *words])
+    metrics = Path(words[-1])
     assert metrics.suffix == ".prom"
     assert str(metrics.parent) in unit["Service"]["ReadWritePaths"].split()
     timer = configparser.ConfigParser(interpolation=None)

@@ -1,4 +1,4 @@
-"""Reads ``--metrics-file`` with the parser of Prometheus' own client, and looks for what promtool would complain of."""
+"""Reads ``-o metrics`` with the parser of Prometheus' own client, and looks for what promtool would complain of."""
 
 from __future__ import annotations
 

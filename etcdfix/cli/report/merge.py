@@ -14,7 +14,6 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
 from etcdfix.cli.last_words import say_last_words
-from etcdfix.cli.metrics_file import Attempt, with_metrics_file
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say_incomplete
 from etcdfix.cli.report_place import report_place
@@ -27,7 +26,6 @@ from etcdfix.reports.fleet_model import FleetReport
 from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.formats.of_lists import FLEET_FORMATS, write_fleet_junit
 from etcdfix.reports.model import COUNTED
-from etcdfix.text.times import seconds_between
 
 _JUNIT: Final = "junit"
 MEANINGS: dict[ExitCode, str] = {
@@ -54,7 +52,6 @@ MEANINGS: dict[ExitCode, str] = {
     help="Leave out reports that were made longer ago, and say so: 20h for those of tonight.",
 )  # fmt: skip
 @fail_on_option
-@with_metrics_file
 @output_options(list(SCAN_FORMATS))
 def command(
     *,
@@ -64,7 +61,6 @@ def command(
     directory: Path | None,
     max_age: str | None,
     fail_on: tuple[Outcome, ...],
-    attempt: Attempt,
     output: str,
     output_file: Path | None,
     max_rows: int,
@@ -83,7 +79,7 @@ def command(
     if not fleet:
         if clusters is not None or directory is not None or max_age is not None:
             raise click.UsageError("--clusters, --reports and --max-age need --fleet")
-        return _merge_shards(files, fail_on, attempt, output, output_file, max_rows)
+        return _merge_shards(files, fail_on, output, output_file, max_rows)
     if output not in FLEET_FORMATS:
         raise click.UsageError(f"--fleet has no -o {output}; it has {', '.join(FLEET_FORMATS)}")
     expected = _expected(files, clusters, directory)
@@ -103,7 +99,6 @@ def command(
 def _merge_shards(
     files: tuple[Path, ...],
     fail_on: tuple[Outcome, ...],
-    attempt: Attempt,
     output: str,
     output_file: Path | None,
     max_rows: int,
@@ -117,7 +112,6 @@ def _merge_shards(
         reporter = place.listening(SCAN_FORMATS[output](place.stream, max_rows))
         reporter.heed(fail_on)
         result = merge_shards(shards, problems, reporter, max_causes=max_rows)
-    attempt.take(result, seconds=seconds_between(result.generated_at, result.finished_at))
     say_last_words(result, fail_on)
     # Where something lacks, it is not known whether anything was examined.
     return int(ExitCode.INCOMPLETE if result.problems else scan_exit_code(result, fail_on))

@@ -265,10 +265,6 @@ class _Merge:
         )
         reporter.end(conclusion)
         return ScanResult(
-            source=conclusion.source,
-            scope=header.scope,
-            generated_at=header.generated_at,
-            finished_at=conclusion.finished_at,
             summary=summary,
             complete=not reasons,
             new=self._new,

@@ -31,8 +31,6 @@ from etcdfix.reports.model import (
     KMSPluginSummary,
     KMSSummary,
     Remedy,
-    ReportSource,
-    Scope,
     Shard,
     Summary,
 )
@@ -88,16 +86,8 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
         nothing_named_exists: Keys, key prefixes or namespaces were named, and none of them exists.
         suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
         ended: What ended it early; None where nothing did.
-        source: What was read, as the report has it.
-        scope: What was asked for, likewise.
-        generated_at: When it began, as the report has it.
-        finished_at: When it ended, likewise.
     """
 
-    source: ReportSource
-    scope: Scope
-    generated_at: str
-    finished_at: str
     summary: Summary
     complete: bool
     new: dict[Outcome, int]
@@ -109,12 +99,6 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
     suggested_prefixes: list[str]
     ended: EndedEarly | None = None
     denied: list[str] = msgspec.field(default_factory=list)
-
-    @property
-    def reached_end(self) -> bool:
-        """Whether everything in scope was seen, decided or not."""
-        seen = not self.problems and self.ended is None
-        return seen and self.below_prefix and not self.nothing_named_exists
 
 
 def run_scan(
@@ -151,8 +135,7 @@ def run_scan(
         request = msgspec.structs.replace(request, scope=scope, same_again=again)
         denied: list[bytes] = []
         pages, others, shard = _what_to_examine(source, examiner, ranges, request.shard, denied)
-        header = _header(source, request, cluster, shard)
-        reporter.begin(header)
+        reporter.begin(_header(source, request, cluster, shard))
         with contextlib.closing(Gathering(source, examiner, request, reporter)) as gathering:
             tally, not_object_sample = gathering.tally, gathering.not_object_sample
             ending = examine_all(
@@ -228,10 +211,6 @@ def run_scan(
     )
     _uncut(partial(reporter.end, conclusion), ended)  # what comes too late to be told changes nothing
     return ScanResult(
-        source=conclusion.source,
-        scope=header.scope,
-        generated_at=header.generated_at,
-        finished_at=conclusion.finished_at,
         summary=summary,
         complete=not reasons,
         new=gathering.new,

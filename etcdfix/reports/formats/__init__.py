@@ -17,6 +17,7 @@ from etcdfix.reports.formats.machine import (
     StatusReporter,
     YAMLReporter,
 )
+from etcdfix.reports.formats.metrics import MetricsReporter
 from etcdfix.reports.formats.spreadsheet import CSVReporter
 from etcdfix.reports.formats.table import TableReporter
 
@@ -38,4 +39,5 @@ SCAN_FORMATS: Mapping[str, Callable[[BinaryIO, int], Reporter]] = {
     "csv": lambda stream, _cap: CSVReporter(stream),
     "html": lambda stream, _cap: HTMLReporter(stream),
     "junit": lambda stream, _cap: _junit(stream),
+    "metrics": lambda stream, _cap: MetricsReporter(stream),
 }

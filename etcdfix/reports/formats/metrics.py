@@ -1,4 +1,4 @@
-r"""``--metrics-file``: what a scan came to, for the textfile collector of Prometheus' node_exporter.
+r"""``-o metrics``: what a scan came to, for the textfile collector of Prometheus' node_exporter.
 
 Names and labels are part of the contract (``docs/metrics.md``). Labels hold what reports say of types, causes and
 encryption keys, never the name of an object or namespace; how many values a label has is bounded, whatever was
@@ -11,148 +11,128 @@ Format:
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
-
-import msgspec
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, Final
 
 from etcdfix import __version__
 from etcdfix.model import GroupResource, Outcome
-from etcdfix.reports.base import fit
+from etcdfix.reports.base import Reporter, fit
 from etcdfix.reports.formats.text import shown_transformer
-from etcdfix.reports.model import COUNTED, ReportSource, ResourceSummary, Summary, TransformerSummary
+from etcdfix.reports.model import (
+    COUNTED,
+    Conclusion,
+    Finding,
+    Header,
+    ResourceSummary,
+    SharedWords,
+    Summary,
+    TransformerSummary,
+)
+from etcdfix.reports.next_steps import plugin_problems, undetermined_problem
 from etcdfix.reports.tally import OTHERS
 from etcdfix.text.safetext import safe_text
+from etcdfix.text.times import seconds_between, unix_seconds
 from etcdfix.verdicts.severity import Severity
 
 MOST_RESOURCES: Final = 500
 MOST_TRANSFORMERS: Final = 100
-MOST_BYTES: Final = 16 << 20
-"""No file of ours is larger."""
-BEGINNING: Final = b"# HELP etcdfix_build_info "
-"""How each begins."""
 
 _LONGEST_LABEL: Final = 200
-_LAST_COMPLETE: Final = "etcdfix_scan_last_complete_timestamp_seconds"
 
 Labels = dict[str, str]
-Sample = tuple[Labels, int | float]
+Sample = tuple[Labels, int]
+Metric = tuple[str, str, Iterable[Sample]]
 
 
-class Examined(msgspec.Struct, frozen=True, kw_only=True):
-    """What is counted; only of a scan that examined anything.
+class MetricsReporter(Reporter):
+    """Writes counts, times, and whether everything was seen. Each series has the cluster's uid as its ``cluster``."""
 
-    Attributes:
-        source: Where it was.
-        scope: ``everything``, ``part`` of it, or all or part of a ``past`` revision.
-        snapshot_at: When the file of a snapshot was last written, in seconds since 1970; None for no such file.
-        summary: All counts.
-        new: Failing and undetermined keys that no baseline knows, by outcome.
-    """
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._header: Header | None = None
+        self._new: Counter[str] = Counter()
 
-    source: ReportSource
-    scope: str
-    snapshot_at: int | None
-    summary: Summary
-    new: Mapping[Outcome, int]
+    def begin(self, header: Header) -> None:
+        """Keep the header: it says when the scan began."""
+        self._header = header
 
+    def finding(self, finding: Finding) -> None:
+        """Count what the baseline does not know."""
+        self._new[finding.outcome] += not finding.baseline
 
-class ScanMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt to scan.
+    def finding_of_lost_key(self, finding: Finding, _shared: SharedWords) -> None:
+        """Count it likewise."""
+        self._new[finding.outcome] += not finding.baseline
 
-    Attributes:
-        cluster_name: What ``--cluster-name`` said; "" for nothing.
-        ended_at: In seconds since 1970.
-        seconds: How long it took.
-        exit_code: Of the command.
-        complete: Everything in scope was seen and decided.
-        reached_end: Everything in scope was seen.
-        last_complete: When the last one ended that was complete, in seconds since 1970; 0 where none is known.
-        examined: What was counted; None where nothing was examined, so that no 0 stands for what nobody looked at.
-    """
+    def end(self, conclusion: Conclusion) -> None:
+        """Write everything."""
+        assert self._header is not None  # begin() comes first
+        uid = conclusion.source.kube_system_uid
+        cluster = {"cluster": uid} if uid else {}
+        lines: list[str] = []
+        for name, help_text, samples in self._metrics(self._header, conclusion):
+            lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
+            added: Counter[str] = Counter()
+            for labels, value in samples:
+                added[_labels(cluster | labels)] += value  # two long names may have become one
+            lines += [f"{name}{told} {value}" for told, value in added.items()]
+        self._stream.write(("\n".join(lines) + "\n").encode())
 
-    cluster_name: str
-    ended_at: int
-    seconds: float
-    exit_code: int
-    complete: bool
-    reached_end: bool
-    last_complete: int
-    examined: Examined | None = None
-
-
-def metrics_text(scan: ScanMetrics) -> bytes:
-    """Return the contents of the file."""
-    common = _common(scan.cluster_name)
-    lines: list[str] = []
-    for name, help_text, samples in _metrics(scan):
-        lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
-        added: dict[str, int | float] = {}
-        for labels, value in samples:
-            told = _labels(common | labels)
-            added[told] = added.get(told, 0) + value  # two long names may have become one
-        lines += [f"{name}{told} {value}" for told, value in added.items()]
-    return ("\n".join(lines) + "\n").encode()
-
-
-def last_complete_in(contents: bytes, cluster_name: str) -> int:
-    """Return when the last complete scan of a cluster ended, as an earlier file says; 0 where it says nothing."""
-    told = re.escape(f"{_LAST_COMPLETE}{_labels(_common(cluster_name))} ".encode())
-    found = re.search(rb"^%b([0-9]{1,12})$" % told, contents, re.MULTILINE)
-    return int(found[1]) if found else 0
-
-
-def cluster_name_in(contents: bytes) -> str:
-    """Return of which cluster an earlier file is; "" where it names none."""
-    found = re.search(rb'^etcdfix_scan_complete\{cluster="((?:[^"\\\n]|\\.)*)"\} ', contents, re.MULTILINE)
-    return re.sub(r"\\(.)", r"\1", found[1].decode("utf-8", "replace")) if found else ""
-
-
-def _metrics(scan: ScanMetrics) -> Iterator[tuple[str, str, Iterable[Sample]]]:
-    yield "etcdfix_build_info", "Version of etcdfix that wrote this file.", [({"version": __version__}, 1)]
-    yield (
-        "etcdfix_scan_complete",
-        "1 if the scan saw everything in scope, and could decide about all of it; 0 if not, or if it failed.",
-        [({}, int(scan.complete))],
-    )
-    yield (
-        "etcdfix_scan_reached_end",
-        "1 if the scan saw everything in scope; 0 if it failed, was ended early, or something could not be read.",
-        [({}, int(scan.reached_end))],
-    )
-    yield "etcdfix_scan_exit_code", "Exit code of the command.", [({}, scan.exit_code)]
-    yield (
-        "etcdfix_scan_timestamp_seconds",
-        "When the last attempt to scan ended, whatever came of it.",
-        [({}, scan.ended_at)],
-    )
-    yield (
-        _LAST_COMPLETE,
-        "When the last complete scan ended; 0 if this file does not know of any.",
-        [({}, scan.last_complete)],
-    )
-    yield "etcdfix_scan_duration_seconds", "How long the scan took.", [({}, round(scan.seconds, 3))]
-    if scan.examined is not None:
-        yield from _counts(scan.examined)
+    def _metrics(self, header: Header, conclusion: Conclusion) -> Iterator[Metric]:
+        summary = conclusion.summary
+        undecided = {undetermined_problem(summary), *plugin_problems(summary.kms)}
+        yield (
+            "etcdfix_build_info",
+            "Version of etcdfix that wrote this file.",
+            [({"version": __version__}, 1)],
+        )
+        yield (
+            "etcdfix_scan_complete",
+            "1 if the scan saw everything in scope, and could decide about all of it; 0 if not.",
+            [({}, int(conclusion.complete))],
+        )
+        yield (
+            "etcdfix_scan_reached_end",
+            "1 if the scan saw everything in scope; 0 if it was ended early, or something could not be read.",
+            [({}, int(undecided.issuperset(conclusion.incomplete_reasons)))],
+        )
+        yield (
+            "etcdfix_scan_timestamp_seconds",
+            "When the scan ended.",
+            [({}, unix_seconds(conclusion.finished_at))],
+        )
+        yield (
+            "etcdfix_scan_duration_seconds",
+            "How long the scan took.",
+            [({}, seconds_between(header.generated_at, conclusion.finished_at))],
+        )
+        # No 0 stands for what nobody looked at.
+        if summary.keys or conclusion.complete:
+            yield from _counts(header, conclusion)
+            yield (
+                "etcdfix_scan_new_keys",
+                "Keys of these outcomes that --baseline does not know; without a baseline all of them.",
+                [({"outcome": outcome}, self._new[outcome]) for outcome in COUNTED],
+            )
 
 
-def _counts(examined: Examined) -> Iterator[tuple[str, str, Iterable[Sample]]]:
-    source, summary = examined.source, examined.summary
-    yield "etcdfix_scan_info", "What was scanned.", [(_what(examined), 1)]
+def _counts(header: Header, conclusion: Conclusion) -> Iterator[Metric]:
+    source, summary = conclusion.source, conclusion.summary
+    what = {
+        "source": source.type,
+        "scope": "part" if header.scope.limits else "everything",
+        "etcd_version": source.etcd_version or "",
+    }
+    yield "etcdfix_scan_info", "What was scanned.", [(what, 1)]
     yield "etcdfix_scan_revision", "Revision of etcd that was read.", [({}, source.revision)]
-    if examined.snapshot_at is not None:
+    if source.file_modified_at:
         yield (
             "etcdfix_scan_snapshot_timestamp_seconds",
             "When the snapshot file that was read was last written.",
-            [({}, examined.snapshot_at)],
+            [({}, unix_seconds(source.file_modified_at))],
         )
     yield "etcdfix_scan_keys", "Keys that were examined, by outcome.", _by_outcome(summary)
-    yield (
-        "etcdfix_scan_new_keys",
-        "Keys of these outcomes that --baseline does not know; without a baseline all of them.",
-        [({"outcome": outcome}, examined.new.get(Outcome(outcome), 0)) for outcome in COUNTED],
-    )
     yield (
         "etcdfix_scan_stale_keys",
         "Readable keys not written with today's write key.",
@@ -205,16 +185,6 @@ def _counts(examined: Examined) -> Iterator[tuple[str, str, Iterable[Sample]]]:
         yield f"etcdfix_scan_transformer_{name}", help_text, samples
 
 
-def _what(examined: Examined) -> Labels:
-    source = examined.source
-    return {
-        "source": source.type,
-        "scope": examined.scope,
-        "kube_system_uid": source.kube_system_uid or "",
-        "etcd_version": source.etcd_version or "",
-    }
-
-
 def _by_outcome(summary: Summary) -> list[Sample]:
     return [
         ({"outcome": Outcome.READABLE.value}, summary.readable),
@@ -242,10 +212,6 @@ def _transformers(counted: Iterable[TransformerSummary]) -> Iterator[tuple[Label
     ]
     yield from sorted(named, key=lambda one: (one[0]["transformer"], one[0]["rule"]))
     yield from (({"transformer": OTHERS, "rule": ""}, one) for one in ranked[MOST_TRANSFORMERS:])
-
-
-def _common(cluster_name: str) -> Labels:
-    return {"cluster": cluster_name} if cluster_name else {}
 
 
 def _labels(labels: Labels) -> str:

@@ -11,8 +11,7 @@ from etcdfix.cli.exit_codes import MEANINGS, ExitCode, scan_exit_code
 from etcdfix.model import Outcome
 from etcdfix.operations.look.gathering import FAILING
 from etcdfix.operations.look.scan import ScanResult
-from etcdfix.reports.model import Scope, Summary
-from tests.support.reports import source
+from etcdfix.reports.model import Summary
 
 BAD = {Outcome.DECRYPT_FAILURE: 1, Outcome.INCONSISTENT: 0}
 DOUBTFUL = {Outcome.UNDETERMINED: 1}
@@ -22,10 +21,6 @@ TIMED_OUT = errors.EndedEarly("ended by --timeout 1s", 3, 5)
 
 def result(**changes: Any) -> ScanResult:
     fields: dict[str, Any] = {
-        "source": source(),
-        "scope": Scope("/registry", [], [], [], None),
-        "generated_at": "2026-01-02T03:04:05Z",
-        "finished_at": "2026-01-02T03:04:06Z",
         "summary": Summary(keys=10, readable=10),
         "complete": True,
         "new": {},

@@ -17,7 +17,7 @@ import pytest
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs import outputfile
-from etcdfix.inputs.outputfile import PublicFile, destination
+from etcdfix.inputs.outputfile import destination
 
 RECORD = b'{"kind":"Event","apiVersion":"audit.k8s.io/v1","annotations":{"etcdfix.io/sequence":"1"}}\n'
 
@@ -291,57 +291,3 @@ def test_a_name_like_a_log_beside_something_else_is_a_name(tmp_path: Path) -> No
     for name in ("report-wal", "nothing-wal", "-journal"):
         write(tmp_path / name)
         assert (tmp_path / name).read_bytes() == b"new"
-
-
-def public(path: Path, *inputs: Path) -> PublicFile:
-    return PublicFile(path, inputs, option="--there", begins_with=b"# ours", most_bytes=100)
-
-
-@pytest.mark.parametrize("by_name", [False, True])
-def test_a_public_file_can_be_read_by_everybody_and_is_whole_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: Callable[[int], int], *, by_name: bool
-) -> None:
-    if by_name:
-        monkeypatch.setattr(outputfile, "_open_unnamed", lambda _directory, _mode: None)
-    umask(0o077)
-    path = tmp_path / "x.prom"
-    for before, contents in [(b"", b"# ours 1\n"), (b"# ours 1\n", b"# ours 2\n")]:
-        with public(path) as file:
-            assert file.before == before
-            assert (path.read_bytes() if before else b"") == before
-            file.put(contents)
-            assert path.read_bytes() == contents
-        assert mode_of(path) == 0o644
-        assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("by_name", [False, True])
-def test_a_public_file_that_is_not_put_leaves_what_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, by_name: bool
-) -> None:
-    if by_name:
-        monkeypatch.setattr(outputfile, "_open_unnamed", lambda _directory, _mode: None)
-    path = tmp_path / "x.prom"
-    path.write_bytes(b"# ours\n")
-    with pytest.raises(ZeroDivisionError), public(path):
-        raise ZeroDivisionError
-    assert path.read_bytes() == b"# ours\n"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("contents", [b"#", b"# theirs\n", b"# ours" + b"x" * 100, RECORD], ids=len)
-def test_a_public_file_is_not_put_over_one_of_another_kind(tmp_path: Path, contents: bytes) -> None:
-    path = tmp_path / "x.prom"
-    path.write_bytes(contents)
-    before = len([*Path("/proc/self/fd").iterdir()])
-    with pytest.raises(ConfigurationError, match=r"^--there .*/x\.prom"):
-        public(path)
-    assert len([*Path("/proc/self/fd").iterdir()]) == before, "nothing stays open"
-    assert path.read_bytes() == contents
-
-
-def test_a_public_file_is_none_that_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "x.prom"
-    path.write_bytes(b"# ours\n")
-    with pytest.raises(ConfigurationError, match="is a file that this command reads"):
-        public(path, path)

@@ -1,37 +1,31 @@
-"""The contents of ``--metrics-file``: read by the official parser, bounded whatever was scanned."""
+"""``-o metrics``: read by the official parser, bounded whatever was scanned."""
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
 
 from etcdfix import __version__
-from etcdfix.model import Outcome
-from etcdfix.reports.formats.metrics import (
-    BEGINNING,
-    MOST_RESOURCES,
-    MOST_TRANSFORMERS,
-    Examined,
-    ScanMetrics,
-    cluster_name_in,
-    last_complete_in,
-    metrics_text,
-)
+from etcdfix.reports.finding import finding_from
+from etcdfix.reports.formats.metrics import MOST_RESOURCES, MOST_TRANSFORMERS, MetricsReporter
 from etcdfix.reports.model import (
     CauseSummary,
     ResourceSummary,
+    Scope,
     SeveritySummary,
+    SharedWords,
     Summary,
     TransformerSummary,
 )
 from etcdfix.reports.tally import OTHERS
+from tests.support.examinations import examination
 from tests.support.metrics import Samples, complaints, names, read_metrics, series, value
-from tests.support.reports import source
+from tests.support.reports import CLUSTER, conclusion, header, source
 
 FAILED_NAMES = {
-    "etcdfix_build_info", "etcdfix_scan_complete", "etcdfix_scan_reached_end", "etcdfix_scan_exit_code",
-    "etcdfix_scan_timestamp_seconds", "etcdfix_scan_last_complete_timestamp_seconds",
+    "etcdfix_build_info", "etcdfix_scan_complete", "etcdfix_scan_reached_end", "etcdfix_scan_timestamp_seconds",
     "etcdfix_scan_duration_seconds",
 }  # fmt: skip
 COUNTED_NAMES = {
@@ -54,21 +48,17 @@ def transformer(name: str, *resources: str, **counts: Any) -> TransformerSummary
 def text(
     summary: Summary | None = None,
     *,
-    cluster: str = "",
-    new: dict[Outcome, int] | None = None,
-    snapshot_at: int | None = None,
-    **changes: Any,
+    scope: Scope | None = None,
+    uid: str | None = None,
+    snapshot_at: str = "",
+    **ending: Any,
 ) -> bytes:
-    examined = None
-    if summary is not None:
-        examined = Examined(
-            source=source(), scope="part", snapshot_at=snapshot_at, summary=summary, new=new or {}
-        )
-    fields: dict[str, Any] = {
-        "cluster_name": cluster, "ended_at": 1_700_000_000, "seconds": 1.23456, "exit_code": 0, "complete": True,
-        "reached_end": True, "last_complete": 1_700_000_000, "examined": examined,
-    }  # fmt: skip
-    return metrics_text(ScanMetrics(**(fields | changes)))
+    stream = io.BytesIO()
+    reporter = MetricsReporter(stream)
+    reporter.begin(header(**({"scope": scope} if scope is not None else {})))
+    read = source(kube_system_uid=uid, file_modified_at=snapshot_at)
+    reporter.end(conclusion(summary, **({"source": read} | ending)))
+    return stream.getvalue()
 
 
 def metrics(summary: Summary | None = None, **changes: Any) -> Samples:
@@ -98,14 +88,17 @@ def one_of_each() -> Summary:
 
 
 def test_every_count_has_its_series() -> None:
-    found = metrics(one_of_each(), new={Outcome.DECRYPT_FAILURE: 1}, exit_code=3, complete=False)
+    reasons = ["undetermined: 2 keys"]
+    found = metrics(
+        one_of_each(),
+        complete=False,
+        incomplete_reasons=reasons,
+        scope=Scope("/registry", [], ["secrets"], [], None),
+    )
     assert names(found) == FAILED_NAMES | COUNTED_NAMES
     assert series(found, "etcdfix_scan_keys") == {
         ("readable",): 15, ("decrypt-failure",): 1, ("decode-failure",): 1, ("inconsistent",): 1,
         ("undetermined",): 2, ("not-an-object",): 1,
-    }  # fmt: skip
-    assert series(found, "etcdfix_scan_new_keys") == {
-        ("decrypt-failure",): 1, ("decode-failure",): 0, ("inconsistent",): 0, ("undetermined",): 0,
     }  # fmt: skip
     assert series(found, "etcdfix_scan_severity_keys") == {
         ("breaks-now",): 3, ("breaks-at-restart",): 0, ("one-object",): 0,
@@ -121,50 +114,51 @@ def test_every_count_has_its_series() -> None:
         assert value(found, f"etcdfix_scan_transformer_{name}", **place) == number
     assert value(found, "etcdfix_scan_stale_keys") == 4
     assert value(found, "etcdfix_scan_revision") == 1000
-    assert value(found, "etcdfix_scan_exit_code") == 3
     assert value(found, "etcdfix_scan_complete") == 0
     assert value(found, "etcdfix_scan_reached_end") == 1
-    assert value(found, "etcdfix_scan_timestamp_seconds") == 1_700_000_000
-    assert value(found, "etcdfix_scan_duration_seconds") == 1.235
+    assert value(found, "etcdfix_scan_timestamp_seconds") == 1767323046
+    assert value(found, "etcdfix_scan_duration_seconds") == 1
     assert value(found, "etcdfix_build_info", version=__version__) == 1
-    what = {
-        "source": "snapshot",
-        "scope": "part",
-        "kube_system_uid": "11111111-2222-3333-4444-555555555555",
-        "etcd_version": "3.6.8",
-    }
-    assert value(found, "etcdfix_scan_info", **what) == 1
+    assert value(found, "etcdfix_scan_info", source="snapshot", scope="part", etcd_version="3.6.8") == 1
+
+
+def test_what_the_baseline_knows_is_not_new() -> None:
+    stream = io.BytesIO()
+    reporter = MetricsReporter(stream)
+    reporter.begin(header())
+    found = examination("/registry/secrets/shop/a")
+    reporter.finding(finding_from(found))
+    reporter.finding(finding_from(found, baseline=True))
+    reporter.finding_of_lost_key(finding_from(found), SharedWords("1", "", "", []))
+    reporter.end(conclusion(Summary(keys=3), source=source(kube_system_uid=None)))
+    assert series(read_metrics(stream.getvalue()), "etcdfix_scan_new_keys") == {
+        ("decrypt-failure",): 2, ("decode-failure",): 0, ("inconsistent",): 0, ("undetermined",): 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reasons", "reached_end"),
+    [([], 1), (["undetermined: 2 keys"], 1), (["undetermined: 2 keys", "interrupted before the end"], 0)],
+)
+def test_what_is_undetermined_was_seen(reasons: list[str], reached_end: int) -> None:
+    found = metrics(one_of_each(), complete=not reasons, incomplete_reasons=reasons)
+    assert value(found, "etcdfix_scan_reached_end") == reached_end
+    assert value(found, "etcdfix_scan_complete") == (not reasons)
 
 
 def test_of_a_scan_that_examined_nothing_there_are_no_counts() -> None:
-    found = metrics(complete=False, reached_end=False, exit_code=5, last_complete=1_600_000_000)
+    found = metrics(Summary(), complete=False, incomplete_reasons=["no key starts with /registry/"])
     assert names(found) == FAILED_NAMES
-    assert value(found, "etcdfix_scan_last_complete_timestamp_seconds") == 1_600_000_000
+    assert value(found, "etcdfix_scan_reached_end") == 0
 
 
 def test_when_a_snapshot_was_written_is_said() -> None:
-    assert value(metrics(Summary(), snapshot_at=17), "etcdfix_scan_snapshot_timestamp_seconds") == 17
+    found = metrics(Summary(), snapshot_at="1970-01-01T00:00:17Z")
+    assert value(found, "etcdfix_scan_snapshot_timestamp_seconds") == 17
 
 
-def test_a_file_begins_as_it_is_recognised_and_two_are_the_same_bytes() -> None:
-    assert text(one_of_each()).startswith(BEGINNING)
-    assert text().startswith(BEGINNING)
-    assert text(one_of_each()) == text(one_of_each())
-
-
-def test_every_series_has_the_name_of_the_cluster() -> None:
-    found = metrics(one_of_each(), cluster='prod "eu"\\1')
-    assert all(dict(labels)["cluster"] == 'prod "eu"\\1' for _name, labels in found)
-
-
-@pytest.mark.parametrize("cluster", ["", "prod-eu-1", 'a"b\\c{},'])
-def test_when_the_last_complete_scan_ended_is_read_back_for_the_same_cluster(cluster: str) -> None:
-    contents = text(cluster=cluster, last_complete=1_600_000_000)
-    assert last_complete_in(contents, cluster) == 1_600_000_000
-    assert cluster_name_in(contents) == cluster
-    assert last_complete_in(contents, "another") == 0
-    assert last_complete_in(b"", cluster) == 0
-    assert last_complete_in(contents.replace(b" 1600000000\n", b" 1.6e9\n"), cluster) == 0
+def test_every_series_has_the_uid_of_the_cluster() -> None:
+    assert all(dict(labels)["cluster"] == CLUSTER for _name, labels in metrics(one_of_each(), uid=CLUSTER))
 
 
 @pytest.mark.parametrize(

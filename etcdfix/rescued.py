@@ -27,7 +27,7 @@ from etcdfix.inputs.ownfiles import RESCUE_INDEX_NAME, RESCUED_NAME
 from etcdfix.model import GroupResource
 
 INDEX_NAME: Final = RESCUE_INDEX_NAME
-FORMAT: Final = "etcdfix.rescued/1"
+FORMAT: Final = "etcdfix.rescued/v1"
 
 MAX_OBJECT_BYTES: Final = 16 << 20
 """Of one answer: JSON takes more room than what etcd holds, where that is 1.5 MiB at most unless told otherwise."""
@@ -197,6 +197,12 @@ def parse_index(stream: BinaryIO, directory: Path) -> RescueIndex:
         try:
             # What is longer is no line, and no JSON without its end.
             saved = decode(line if len(line) <= _MOST_LINE_BYTES else b"")
+            if saved.format != FORMAT:
+                raise ConfigurationError(
+                    f"{directory / INDEX_NAME}: line {len(objects) + 1}: its format is {saved.format}, and this "
+                    f"etcdfix reads only {FORMAT}",
+                    hint="use the version of etcdfix that wrote it",
+                )
             _check(saved)
         except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as exc:
             raise ConfigurationError(
@@ -211,11 +217,10 @@ def _check(saved: SavedObject) -> None:
     """Refuse a line whose words lead elsewhere.
 
     Raises:
-        ValueError: It is of another format, or its file, digest or resourceVersion is nothing of the kind.
+        ValueError: Its file, digest or resourceVersion is nothing of the kind.
     """
     fits = (
-        saved.format == FORMAT
-        and RESCUED_NAME.fullmatch(saved.file) is not None
+        RESCUED_NAME.fullmatch(saved.file) is not None
         and re.fullmatch(r"\d{1,19}", saved.resource_version, re.ASCII) is not None
         and saved.file == file_name(saved.key, saved.resource_version, saved.sha256)
     )

@@ -14,7 +14,7 @@ from etcdfix.cli.output_options import report_options
 from etcdfix.cli.report_place import report_place
 from etcdfix.inputs.releases import FIRST_MINOR, LAST_MINOR
 from etcdfix.reports.formats.version import VERSION_FORMATS
-from etcdfix.reports.model import API_VERSION, READ_VERSIONS
+from etcdfix.reports.model import API_VERSION
 from etcdfix.reports.origin import TOOL
 from etcdfix.reports.version_model import KnownReleases, Python, VersionReport
 
@@ -33,8 +33,7 @@ def command(*, output: str, output_file: Path | None) -> int:
         python=Python(platform.python_implementation(), platform.python_version(), platform.platform()),
         dependencies={name: _installed(name) for name in DEPENDENCIES},
         kubernetes=KnownReleases(f"1.{FIRST_MINOR}", f"1.{LAST_MINOR}"),
-        writes=API_VERSION,
-        reads=list(READ_VERSIONS),
+        reports=API_VERSION,
     )
     with report_place(output_file, (), output) as place:
         VERSION_FORMATS[output](report, place.stream)

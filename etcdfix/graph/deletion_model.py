@@ -1,4 +1,4 @@
-"""What a deletion through the API is forecast to do, as it is published (``etcdfix/v1alpha2``)."""
+"""What a deletion through the API is forecast to do, as it is published (``etcdfix/v1``)."""
 
 from __future__ import annotations
 

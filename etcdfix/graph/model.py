@@ -1,4 +1,4 @@
-"""What the graph finds, as it is published: reports write these values as they are (``etcdfix/v1alpha2``).
+"""What the graph finds, as it is published: reports write these values as they are (``etcdfix/v1``).
 
 Names, kinds, uids, finalizers and the fields that refer to something; never what an object holds. Fields stand in the
 order in which a report has them.

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from etcdfix.model import Outcome
-from etcdfix.reports.model import READ_VERSIONS, ReportBaseline
+from etcdfix.reports.model import ReportBaseline
 from etcdfix.reports.origin import shown_word
 from etcdfix.reports.report_file import open_report, refused, require_all_findings
 from etcdfix.verdicts.examination import Examination
@@ -58,7 +58,7 @@ def load_baseline(path: Path) -> Baseline:
         ConfigurationError: The file cannot be read or is no scan report.
     """
     try:
-        with open_report(path, READ_VERSIONS) as report:
+        with open_report(path) as report:
             require_all_findings(report)
             decode = msgspec.json.Decoder(_Known).decode
             known = {_known_digest(decode(finding)) for finding in report.findings()}

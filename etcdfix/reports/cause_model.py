@@ -1,4 +1,4 @@
-"""The published shape of a cause's page, and of the list of causes (``etcdfix/v1alpha2``)."""
+"""The published shape of a cause's page, and of the list of causes (``etcdfix/v1``)."""
 
 from __future__ import annotations
 

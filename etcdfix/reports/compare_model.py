@@ -1,4 +1,4 @@
-"""The published shape of a comparison (``etcdfix/v1alpha2``, kind ``ComparisonReport``), field by field."""
+"""The published shape of a comparison (``etcdfix/v1``, kind ``ComparisonReport``), field by field."""
 
 from __future__ import annotations
 

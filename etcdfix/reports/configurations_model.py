@@ -1,4 +1,4 @@
-"""The published shapes of what is said of EncryptionConfigurations as files (``etcdfix/v1alpha2``), field by field.
+"""The published shapes of what is said of EncryptionConfigurations as files (``etcdfix/v1``), field by field.
 
 No key material stands in any of them: encryption keys are named by transformer and fingerprint.
 """

@@ -1,4 +1,4 @@
-"""The published shape of the surviving copies of objects (``etcdfix/v1alpha2``, kind ``CopiesReport``)."""
+"""The published shape of the surviving copies of objects (``etcdfix/v1``, kind ``CopiesReport``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published shape of what differs between two reports (``etcdfix/v1alpha2``), field by field and in order."""
+"""The published shape of what differs between two reports (``etcdfix/v1``), field by field and in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published shape of what a doctor found (``etcdfix/v1alpha2``, kind ``DoctorReport``), field by field."""
+"""The published shape of what a doctor found (``etcdfix/v1``, kind ``DoctorReport``), field by field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published shape of the reports on encryption keys (``etcdfix/v1alpha2``), field by field and in order.
+"""The published shape of the reports on encryption keys (``etcdfix/v1``), field by field and in order.
 
 An encryption key is named by its transformer, its rule and its fingerprint; under KMS v2 by the digest of its key id.
 Nothing here holds key material or contents of objects.

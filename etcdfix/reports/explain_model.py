@@ -1,4 +1,4 @@
-"""The published shape of all that is known of one etcd key (``etcdfix/v1alpha2``, kind ``ExplainReport``)."""
+"""The published shape of all that is known of one etcd key (``etcdfix/v1``, kind ``ExplainReport``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published shape of what is said of many clusters together (``etcdfix/v1alpha2``), field by field and in order.
+"""The published shape of what is said of many clusters together (``etcdfix/v1``), field by field and in order.
 
 It is made of saved reports alone, and holds none of their findings but the first ones of each. Text that comes from a
 report is shortened in the middle where it is longer than any honest one; the report itself has all of it.

@@ -1,4 +1,4 @@
-"""The published shape of what is kept of one etcd key (``etcdfix/v1alpha2``, kind ``HistoryReport``)."""
+"""The published shape of what is kept of one etcd key (``etcdfix/v1``, kind ``HistoryReport``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published shape of the reports on consequences (``etcdfix/v1alpha2``), field by field and in order.
+"""The published shape of the reports on consequences (``etcdfix/v1``), field by field and in order.
 
 What they hold is :mod:`etcdfix.graph.model`: never what an object holds, no data, no values of labels or annotations.
 """

@@ -1,4 +1,4 @@
-"""The published shape of a report (``etcdfix/v1alpha2``), field by field and in order.
+"""The published shape of a report (``etcdfix/v1``), field by field and in order.
 
 The order is part of the contract: everything known before the first key comes first, everything that must
 be counted comes last, so that a report can be written as a stream.
@@ -15,8 +15,14 @@ from msgspec import UNSET, UnsetType
 from etcdfix.model import Outcome
 from etcdfix.sources.base import Segment
 
-API_VERSION = "etcdfix/v1alpha2"
-READ_VERSIONS = ("etcdfix/v1alpha1", API_VERSION)
+API_VERSION = "etcdfix/v1"
+
+
+def other_version(found: object) -> str:
+    """Return what is wrong with a document of another ``apiVersion``, as half a sentence."""
+    return f"its apiVersion is {found or 'missing'}, and this etcdfix reads only {API_VERSION}"
+
+
 """Versions of saved reports and plans that are read."""
 
 

@@ -1,4 +1,4 @@
-"""The published shape of a plan (``etcdfix/v1alpha2``, kind ``DeletionPlan``), field by field and in order.
+"""The published shape of a plan (``etcdfix/v1``, kind ``DeletionPlan``), field by field and in order.
 
 Beside it the flags that a deletion of a plan asks for beyond its command, which leaves them to be typed by a person.
 """
@@ -216,7 +216,7 @@ class DeletionPlan(
         incomplete_reasons: Why not.
         not_in_report: Broken values that the source has and the report does not.
         content_sha256: Of the rest but for ``decisions`` and ``audit_log``: shows an edit, not an enemy.
-        decisions: One for each entry, in their order; empty in a plan of a release that had none.
+        decisions: One for each entry, in their order.
         audit_log: The log of the runs that have begun; "" before the first.
     """
 
@@ -240,7 +240,7 @@ class DeletionPlan(
     entries: Sequence[PlanEntry]
     content_sha256: str = ""
     audit_log: str = ""
-    decisions: Sequence[PlanDecision] = []
+    decisions: Sequence[PlanDecision]
 
 
 NOT_SEALED: Final = frozenset({"decisions", "audit_log"})

@@ -1,4 +1,4 @@
-"""The published shape of what a run over a plan came to (``etcdfix/v1alpha2``, kind ``PlanRunReport``)."""
+"""The published shape of what a run over a plan came to (``etcdfix/v1``, kind ``PlanRunReport``)."""
 
 from __future__ import annotations
 

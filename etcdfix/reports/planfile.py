@@ -23,16 +23,13 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.inputfile import MAX_PLAN_BYTES, Readable, mapped_input
 from etcdfix.inputs.jsonparts import OtherFormError, Span, items, members, piece
 from etcdfix.inputs.ownfiles import PLAN_KIND
-from etcdfix.reports.model import API_VERSION, READ_VERSIONS
+from etcdfix.reports.model import API_VERSION, other_version
 from etcdfix.reports.plan_model import NOT_SEALED, DeletionPlan, LeftOut, PlanDecision, PlanEntry
 from etcdfix.reports.rows import Rows
 
 Row = PlanEntry | LeftOut | PlanDecision
 R = TypeVar("R", bound=Row)
 
-_NAMES_BEFORE: Final = {
-    "problems": "incomplete_reasons", "recreators": "recreated_by", "floor": "protected",
-}  # fmt: skip
 _ROWS: Final = (b"left_out", b"entries", b"decisions")
 _AGAIN: Final = "make a new one: etcdfix plan --from-report REPORT -o json --output-file FILE"
 
@@ -51,7 +48,7 @@ def _fields(plan: DeletionPlan) -> Iterator[tuple[str, Any]]:
 
 
 def _digest(fields: Iterable[tuple[str, Any]]) -> str:
-    """Return the digest of a plan of any version: that of its JSON in one line, before it had a digest."""
+    """Return the digest of a plan: that of its JSON in one line, before it had a digest."""
     digest = hashlib.sha256()
     before = b"{"
     for name, value in fields:
@@ -69,14 +66,14 @@ def _digest(fields: Iterable[tuple[str, Any]]) -> str:
 
 
 def load_plan(path: Path) -> DeletionPlan:
-    """Read a plan that was written with ``-o json``, by this version or by one before it.
+    """Read a plan that was written with ``-o json``.
 
     It is read from a copy that nobody else has. All of it is looked at here; its rows are decoded from the copy again
     each time they are asked for: there may be a million.
 
     Raises:
-        ConfigurationError: It cannot be read, it is somebody else's, others may write to it, it is no plan of a
-            version that is read, or it was edited.
+        ConfigurationError: It cannot be read, it is somebody else's, others may write to it, it is no plan of
+            this version, or it was edited.
     """
     where = f"plan {path}"
     check = partial(_check_owner, where)
@@ -84,7 +81,8 @@ def load_plan(path: Path) -> DeletionPlan:
         with mapped_input(
             path, most_bytes=MAX_PLAN_BYTES, follow=False, standard_input=False, check=check
         ) as raw:
-            plan, digest = _read(raw, where)
+            plan = _read(raw, where)
+            digest = _digest(_fields(plan))
     except OSError as exc:
         reason = "it is a symbolic link" if exc.errno == errno.ELOOP else exc.strerror
         raise ConfigurationError(f"{where}: {reason}", hint=_AGAIN) from exc
@@ -98,11 +96,11 @@ def load_plan(path: Path) -> DeletionPlan:
     return plan
 
 
-def _read(raw: Readable, where: str) -> tuple[DeletionPlan, str]:
-    """Return a plan, and the digest of what it states.
+def _read(raw: Readable, where: str) -> DeletionPlan:
+    """Return a plan whose rows are still to be decoded, but for its decisions.
 
     Raises:
-        ConfigurationError: It is of a version that is not read, or a key in it is none.
+        ConfigurationError: It is of a version that is not read, or the key of a decision is none.
         msgspec.MsgspecError: It is no plan.
     """
     spans = members(raw)
@@ -110,86 +108,49 @@ def _read(raw: Readable, where: str) -> tuple[DeletionPlan, str]:
         name.decode(): [] if name in _ROWS else msgspec.json.decode(piece(raw, span))
         for name, span in spans.items()
     }
-    version, kind = document.get("apiVersion"), document.get("kind")
-    if kind != PLAN_KIND or version not in READ_VERSIONS:
+    if document.get("kind") != PLAN_KIND:
         raise ConfigurationError(
-            f"{where} says {version} {kind}, expected {API_VERSION} {PLAN_KIND}", hint=_AGAIN
+            f"{where}: its kind is {document.get('kind') or 'missing'}, expected {PLAN_KIND}", hint=_AGAIN
         )
-    of_today = version == API_VERSION
-    plan = msgspec.convert(document if of_today else _renamed(document), DeletionPlan)
-    left_out = _FileRows(raw, spans[b"left_out"], LeftOut, of_today=of_today)
-    entries = _FileRows(raw, spans[b"entries"], PlanEntry, of_today=of_today)
-    plan = msgspec.structs.replace(plan, left_out=left_out, entries=entries)
-    if b"decisions" in spans:
-        decisions = _FileRows(raw, spans[b"decisions"], PlanDecision, of_today=of_today)
-        for _ in decisions.stated(where):  # each is looked at on the way
-            pass
-        plan = msgspec.structs.replace(plan, decisions=decisions)
-    stated = {"left_out": left_out.stated(where), "entries": entries.stated(where)}
-    # What it states, in the order of today: it may be of a release that had fewer fields. Before, as it stood.
-    fields = _fields(plan) if of_today else document.items()
-    sealed_fields = ((name, value) for name, value in fields if name in document and name not in NOT_SEALED)
-    return plan, _digest((name, stated.get(name, value)) for name, value in sealed_fields)
+    if document.get("apiVersion") != API_VERSION:
+        raise ConfigurationError(f"{where}: {other_version(document.get('apiVersion'))}", hint=_AGAIN)
+    plan = msgspec.structs.replace(
+        msgspec.convert(document, DeletionPlan),
+        left_out=_FileRows(raw, spans[b"left_out"], LeftOut, where),
+        entries=_FileRows(raw, spans[b"entries"], PlanEntry, where),
+        decisions=_FileRows(raw, spans[b"decisions"], PlanDecision, where),
+    )
+    for _ in plan.decisions:  # no digest looks at them
+        pass
+    return plan
 
 
 class _FileRows(Rows[R]):
     """Rows of a plan, where they stand in its file.
 
+    Reading them raises :class:`ConfigurationError` where the key of one is none, and a msgspec error where one is no
+    row of its kind.
+
+    Args:
+        raw: All of the file.
+        span: Where they stand.
+        kind: Of a row.
+        where: Which plan, for an error.
+
     Raises:
         msgspec.MsgspecError: They are no list.
     """
 
-    def __init__(self, raw: Readable, span: Span, kind: type[R], *, of_today: bool) -> None:
-        super().__init__(sum(1 for _ in items(raw, span, "rows")), lambda: map(self._row, self._pieces()))
-        self._raw = raw
-        self._span = span
-        self._kind = kind
-        self._decode = msgspec.json.Decoder(kind).decode
-        self._of_today = of_today
+    def __init__(self, raw: Readable, span: Span, kind: type[R], where: str) -> None:
+        decode = msgspec.json.Decoder(kind).decode
 
-    def _pieces(self) -> Iterator[bytes]:
-        return (piece(self._raw, span) for span in items(self._raw, self._span, "rows"))
-
-    def _row(self, encoded: bytes) -> R:
-        if self._of_today:
-            return self._decode(encoded)
-        row: R = msgspec.convert(_renamed(msgspec.json.decode(encoded)), self._kind)
-        return row
-
-    def stated(self, where: str) -> Rows[Any]:
-        """Return what the digest is made of; each row is looked at on the way.
-
-        Args:
-            where: Which plan, for an error.
-
-        Raises:
-            ConfigurationError: The key of one is none.
-            msgspec.MsgspecError: One is no row of its kind.
-        """
-        return Rows(len(self), partial(self._stated, where))
-
-    def _stated(self, where: str) -> Iterator[Any]:
-        encode = msgspec.json.Encoder().encode
-        for encoded in self._pieces():
-            row = self._row(encoded)
-            _check_key(row, where)
-            if self._of_today and encode(row) == encoded:
-                yield msgspec.Raw(encoded)
-                continue
-            said = msgspec.json.decode(encoded)
-            if not self._of_today:
-                yield said
-            elif len(said) == len(row.__struct_fields__):
+        def read() -> Iterator[R]:
+            for each in items(raw, span, "rows"):
+                row = decode(piece(raw, each))
+                _check_key(row, where)
                 yield row
-            else:
-                yield {name: value for name, value in msgspec.to_builtins(row).items() if name in said}
 
-
-def _renamed(part: Any) -> Any:
-    """Return a part of a plan of v1alpha1 with the names of today; a reader refuses what does not fit."""
-    if not isinstance(part, dict):
-        return part
-    return {_NAMES_BEFORE.get(name, name): value for name, value in part.items()}
+        super().__init__(sum(1 for _ in items(raw, span, "rows")), read)
 
 
 def _check_key(entry: Row, where: str) -> None:

@@ -1,4 +1,4 @@
-"""The published shape of ``encryption recover`` (``etcdfix/v1alpha2``), field by field and in order.
+"""The published shape of ``encryption recover`` (``etcdfix/v1``), field by field and in order.
 
 No token, no place that one was made of, no key material and no contents of objects stand here.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
@@ -28,7 +28,7 @@ from etcdfix.inputs.jsonparts import (
     members,
     piece,
 )
-from etcdfix.reports.model import API_VERSION
+from etcdfix.reports.model import API_VERSION, other_version
 from etcdfix.temporary import temporary_directory
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -97,12 +97,11 @@ class ReportFile:
         in_lines: It is of ``-o jsonl``: of one that was cut, what was written is there.
     """
 
-    def __init__(self, raw: Readable, versions: Collection[str] = (API_VERSION,)) -> None:
+    def __init__(self, raw: Readable) -> None:
         """Look at the start of the file.
 
         Args:
             raw: All of it.
-            versions: Those that are read.
 
         Raises:
             msgspec.MsgspecError: It is no report of a scan, or of another version.
@@ -116,7 +115,7 @@ class ReportFile:
         self.in_lines = True
         first = bytes(raw[start : min(self._first[1], MOST_PIECE_BYTES)]).rstrip()
         if first.endswith(b"}") and len(first) < MOST_PIECE_BYTES and _is_header(first):
-            _require_version(first, versions)
+            _require_version(first)
             return
         self.in_lines = False
         self._members = members(raw)
@@ -124,7 +123,7 @@ class ReportFile:
         kind = msgspec.json.decode(head, type=_Line).kind
         if kind != "ScanReport":
             raise msgspec.ValidationError(f"its kind is {kind or 'missing'}, expected ScanReport")
-        _require_version(head, versions)
+        _require_version(head)
 
     def head(self, kind: type[S]) -> S:
         """Return what stands before the findings.
@@ -220,21 +219,20 @@ class ReportFile:
 
 
 @contextmanager
-def open_report(path: Path, versions: Collection[str] = (API_VERSION,)) -> Iterator[ReportFile]:
+def open_report(path: Path) -> Iterator[ReportFile]:
     """Yield a report, of which nothing but its start was looked at yet.
 
     It is read from a copy that nobody else has: it may be read again, and stays for as long as somebody holds it.
 
     Args:
         path: Its file, or ``-`` for standard input.
-        versions: Those that are read.
 
     Raises:
         OSError: The file cannot be read, is no regular file, or is too large; or there is no room for a copy of it.
         msgspec.MsgspecError: It is no report of a scan.
     """
     with mapped_input(path, most_bytes=MAX_REPORT_BYTES) as raw:
-        yield ReportFile(raw, versions)
+        yield ReportFile(raw)
 
 
 def require_all_findings(report: ReportFile) -> None:
@@ -295,10 +293,10 @@ def _kind_of_last(line: bytes) -> str:
         raise DocumentCut(CUT) from exc
 
 
-def _require_version(head: bytes, versions: Collection[str]) -> None:
+def _require_version(head: bytes) -> None:
     version = msgspec.json.decode(head, type=_Version).api_version
-    if version not in versions:
-        raise msgspec.ValidationError(f"its apiVersion is {version or 'missing'}, expected {API_VERSION}")
+    if version != API_VERSION:
+        raise _NotToGoOnFrom(other_version(version), _WRITE_ONE)
 
 
 def _hint(error: OSError) -> str:

@@ -1,4 +1,4 @@
-"""The published shape of what a rescue came to (``etcdfix/v1alpha2``, kind ``RescueReport``)."""
+"""The published shape of what a rescue came to (``etcdfix/v1``, kind ``RescueReport``)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.jsonparts import DocumentCut
 from etcdfix.model import Outcome
 from etcdfix.reports.contradictions import contradictions
-from etcdfix.reports.model import COUNTED, READ_VERSIONS
+from etcdfix.reports.model import COUNTED
 from etcdfix.reports.report_file import (
     ReportFile,
     open_report,
@@ -247,7 +247,7 @@ def load_report(path: Path, *, most_findings: int = MOST_FINDINGS) -> SavedRepor
         ConfigurationError: The file cannot be read, is too large, or is no scan report.
     """
     try:
-        with open_report(path, READ_VERSIONS) as report:
+        with open_report(path) as report:
             require_all_findings(report)
             header = report.head(_Header)
             findings = SavedFindings(report, most_findings)

@@ -1,4 +1,4 @@
-"""The published shape of what ``etcdfix version`` says (``etcdfix/v1alpha2``), field by field."""
+"""The published shape of what ``etcdfix version`` says (``etcdfix/v1``), field by field."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ class VersionReport(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         dependencies: Version of each package that it needs, by name; "" where none is installed.
         kubernetes: Which releases it knows.
-        writes: ``apiVersion`` of the reports that it writes.
-        reads: Those of saved reports and plans that it reads.
+        reports: ``apiVersion`` of the reports and plans that it writes and reads.
     """
 
     api_version: str = msgspec.field(name="apiVersion", default=API_VERSION)
@@ -38,5 +37,4 @@ class VersionReport(msgspec.Struct, frozen=True, kw_only=True):
     python: Python
     dependencies: dict[str, str]
     kubernetes: KnownReleases
-    writes: str
-    reads: list[str]
+    reports: str

@@ -155,4 +155,4 @@ def test_what_is_left_of_a_broken_object_is_refused(
         _, document = shown(capfdbinary, key, "-o", output)
         done = replace(document, environment)
         assert done.returncode != 0
-        assert b"etcdfix/v1alpha2" in done.stderr
+        assert b"etcdfix/v1" in done.stderr

@@ -92,7 +92,6 @@ def test_what_a_crash_left_of_the_last_line_stands_for_nothing(tmp_path: Path) -
     [
         {"file": "../../etc/shadow"},
         {"file": "0" * 16 + "-17-" + "0" * 16 + ".json"},
-        {"format": "etcdfix.rescued/99"},
         {"resource_version": "-1"},
         {"resource_version": "١٧"},
     ],
@@ -100,6 +99,13 @@ def test_what_a_crash_left_of_the_last_line_stands_for_nothing(tmp_path: Path) -
 def test_a_line_that_leads_elsewhere_is_refused(tmp_path: Path, fields: dict[str, Any]) -> None:
     write_index(tmp_path, saved_object(), saved_object(**fields))
     with pytest.raises(ConfigurationError, match="line 2 is not one of an index"):
+        read_index(tmp_path)
+
+
+def test_an_index_of_another_version_is_refused_by_its_name(tmp_path: Path) -> None:
+    write_index(tmp_path, saved_object(), saved_object(format="etcdfix.rescued/v9"))
+    said = "line 2: its format is etcdfix.rescued/v9, and this etcdfix reads only etcdfix.rescued/v1"
+    with pytest.raises(ConfigurationError, match=said):
         read_index(tmp_path)
 
 

@@ -211,8 +211,8 @@ def paired(plan: DeletionPlan, decisions: Iterable[PlanDecision]) -> Iterator[tu
     if len(plan.decisions) != len(plan.entries):
         raise refuse(
             Rule.PLAN,
-            f"the plan has {counted(len(plan.entries), 'object')} and {counted(len(plan.decisions), 'decision')}: it "
-            "is of a release without decisions, or some were removed",
+            f"the plan has {counted(len(plan.entries), 'object')} and {counted(len(plan.decisions), 'decision')}: some "
+            "were removed or added",
             hint="make a new one: etcdfix plan --from-report REPORT -o json --output-file FILE",
         )
     for entry, decision in zip(plan.entries, decisions, strict=True):

@@ -29,7 +29,7 @@ from etcdfix.reports.diff_model import (
     ReportDiff,
     Unlike,
 )
-from etcdfix.reports.model import COUNTED, READ_VERSIONS
+from etcdfix.reports.model import COUNTED
 from etcdfix.reports.origin import TOOL, shown_word, timestamp
 from etcdfix.reports.report_file import (
     ReportFile,
@@ -213,7 +213,7 @@ def diff_reports(earlier: Path, later: Path) -> ReportDiff:
 
 def _opened(path: Path, stack: ExitStack) -> _Side:
     try:
-        report = stack.enter_context(open_report(path, READ_VERSIONS))
+        report = stack.enter_context(open_report(path))
         require_all_findings(report)
         return _Side(path, report)
     except (OSError, *SPOILED) as exc:

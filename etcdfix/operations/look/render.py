@@ -19,7 +19,15 @@ from etcdfix.inputs.jsonparts import MOST_PIECE_BYTES, beginning, members, piece
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.formats.of_saved import SAVED_KINDS
-from etcdfix.reports.model import API_VERSION, Conclusion, Finding, Header, SharedWords, Status
+from etcdfix.reports.model import (
+    API_VERSION,
+    Conclusion,
+    Finding,
+    Header,
+    SharedWords,
+    Status,
+    other_version,
+)
 from etcdfix.reports.report_file import ReportFile
 from etcdfix.reports.shard import ShardEnd, check_words
 from etcdfix.text.safetext import safe_text
@@ -55,7 +63,7 @@ def kind_of(path: Path) -> str:
         )
     if found.api_version != API_VERSION:
         raise ConfigurationError(
-            f"{path}: its apiVersion is {safe_text(found.api_version) or 'missing'}, expected {API_VERSION}",
+            f"{path}: {other_version(safe_text(found.api_version))}",
             hint="make it anew, with this version",
         )
     return kind

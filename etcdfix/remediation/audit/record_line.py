@@ -269,8 +269,12 @@ def parse_event(line: bytes) -> Event:
         event = _EVENTS.decode(line)
     except RecursionError as exc:
         raise ValueError("nested too deeply") from exc
-    if event.kind != RECORD_KIND or event.api_version != RECORD_API_VERSION:
-        raise ValueError(f"its kind is {event.kind} of {event.api_version}")
+    if event.kind != RECORD_KIND:
+        raise ValueError(f"its kind is {event.kind}, expected {RECORD_KIND}")
+    if event.api_version != RECORD_API_VERSION:
+        raise ValueError(
+            f"its apiVersion is {event.api_version}, and this etcdfix reads only {RECORD_API_VERSION}"
+        )
     return event
 
 

@@ -216,12 +216,12 @@ class _Chain:
             self.unusable("it is no record of etcdfix")
             return
         links = seen.annotations
-        if (
-            seen.kind != RECORD_KIND
-            or seen.apiVersion != RECORD_API_VERSION
-            or not _is_number(links.sequence)
-        ):
+        if seen.kind != RECORD_KIND or not _is_number(links.sequence):
             self.unusable("it is no record of etcdfix")
+            return
+        if seen.apiVersion != RECORD_API_VERSION:
+            found = seen.apiVersion or "missing"
+            self.unusable(f"its apiVersion is {found}, and this etcdfix reads only {RECORD_API_VERSION}")
             return
         here = Link(int(links.sequence), hash_of(line))
         self._place(here, links.previous)

@@ -315,7 +315,8 @@ def _check_frame(raw: bytes, path: Path) -> tuple[bytes, str]:
         if version is None or version[1] == FORMAT.encode():
             raise BackupEdited(f"backup {path}: its first line was changed", path=path)
         raise BackupVersionUnknown(
-            f"backup {path}: its format is {version[1].decode('ascii', 'backslashreplace')}, expected {FORMAT}",
+            f"backup {path}: its format is {version[1].decode('ascii', 'backslashreplace')}, and this etcdfix reads "
+            f"only {FORMAT}",
             path=path,
             hint="use the version of etcdfix that wrote it",
         )

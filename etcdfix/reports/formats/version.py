@@ -18,7 +18,7 @@ def write_table(report: VersionReport, stream: BinaryIO) -> None:
         (report.tool.name, report.tool.version),
         (python.implementation, f"{python.version} on {python.platform}"),
         ("Kubernetes", f"knows {known.first} to {known.last}"),
-        ("reports", f"writes {report.writes}, reads {', '.join(report.reads)}"),
+        ("reports", f"writes and reads {report.reports}"),
         *((name, version or "not installed") for name, version in report.dependencies.items()),
     ]
     Output(stream).lines(aligned(rows))

@@ -98,7 +98,7 @@ class Ground:
                 | changes
             )  # fmt: skip
         document = {
-            "apiVersion": "etcdfix/v1alpha2", "kind": "ScanReport", "generated_at": "2026-11-23T10:00:00Z",
+            "apiVersion": "etcdfix/v1", "kind": "ScanReport", "generated_at": "2026-11-23T10:00:00Z",
             "source": {"kube_system_uid": self.server.uid, "revision": self.store.revision()},
             "encryption_config": None, "scope": {"etcd_prefix": "/registry"}, "findings": findings,
             "complete": True, "incomplete_reasons": [],

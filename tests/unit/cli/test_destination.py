@@ -29,7 +29,7 @@ def test_a_whole_report_replaces_the_old_one(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     report.write_text("last night")
     assert run(["scan", "--snapshot", SNAPSHOT, "pods", "-o", "json", "--output-file", str(report)]) == 1
-    assert report.read_text().startswith('{\n  "apiVersion": "etcdfix/v1alpha2"')
+    assert report.read_text().startswith('{\n  "apiVersion": "etcdfix/v1"')
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 

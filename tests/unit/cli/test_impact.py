@@ -64,7 +64,7 @@ def test_the_tree_of_the_document_is_flat_and_in_order(impact: Runner) -> None:
     cluster, key = web()
     ran = impact(cluster, key, "-o", "json")
     report = ran.document
-    assert (report["apiVersion"], report["kind"]) == ("etcdfix/v1alpha2", "ImpactReport")
+    assert (report["apiVersion"], report["kind"]) == ("etcdfix/v1", "ImpactReport")
     assert report["dependents"]["counts"]["cascade-deleted"] == 3
     assert [(d["depth"], d["below"], d["object"]["name"]) for d in report["dependents"]["tree"]] == [
         (1, key, "web-1"),

@@ -78,7 +78,7 @@ def test_an_unreadable_object_is_named_and_removed_first(namespace: Runner) -> N
     assert re.search(r"secrets shop/lost +unreadable \([a-z-]+\): ", ran.out)
     report = namespace(cluster, "shop", "-o", "json").document
     assert (report["apiVersion"], report["kind"], report["state"]) == (
-        "etcdfix/v1alpha2", "NamespaceReport", "stuck",
+        "etcdfix/v1", "NamespaceReport", "stuck",
     )  # fmt: skip
     (delete,) = deletions(report)
     assert shlex.split(delete["command"]) == [

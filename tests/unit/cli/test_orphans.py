@@ -47,7 +47,7 @@ def test_groups_with_counts_sizes_and_examples(orphans: Runner) -> None:
 def test_the_document(orphans: Runner) -> None:
     report = orphans(left_over(), "-o", "json").document
     assert (report["apiVersion"], report["kind"], report["count"]) == (
-        "etcdfix/v1alpha2",
+        "etcdfix/v1",
         "OrphansReport",
         11,
     )

@@ -23,7 +23,7 @@ def test_as_json(capfd: pytest.CaptureFixture[str]) -> None:
     Draft202012Validator(SCHEMAS["version"]()).validate(found)
     assert found["tool"] == {"name": "etcdfix", "version": __version__}
     assert found["kubernetes"] == {"first": "1.17", "last": "1.37"}
-    assert (found["writes"], found["reads"]) == ("etcdfix/v1alpha2", ["etcdfix/v1alpha1", "etcdfix/v1alpha2"])
+    assert found["reports"] == "etcdfix/v1"
     assert all(found["dependencies"].values())
 
 

@@ -25,7 +25,7 @@ from etcdfix.reports.saved_report import load_report
 from etcdfix.sources.etcd import tls
 from etcdfix.sources.snapshot import SnapshotSource
 
-HEADER = b'{"apiVersion":"etcdfix/v1alpha2","kind":"ScanHeader"}\n'
+HEADER = b'{"apiVersion":"etcdfix/v1","kind":"ScanHeader"}\n'
 
 READERS: dict[str, Callable[[Path], object]] = {
     "baseline": load_baseline,

@@ -18,7 +18,7 @@ from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import SECRET_BYTES, examination, readable
 from tests.support.reports import conclusion, header, write
 
-START = b'{"apiVersion": "etcdfix/v1alpha2", "kind": "ScanReport", "findings": '
+START = b'{"apiVersion": "etcdfix/v1", "kind": "ScanReport", "findings": '
 KNOWN = [
     examination("/registry/secrets/shop/a"),
     examination(b"/registry/secrets/shop/\xff\x00", cause=Cause.AUTHENTICATION_FAILED),
@@ -106,11 +106,8 @@ def test_a_cut_jsonl_report_still_knows_its_whole_lines(tmp_path: Path) -> None:
         START + b'[{"outcome": "readable"}]}',
         START + b'[{"key": "/a", "outcome": "x", "key_base64": "?"}]}',
         START + b'[{"key": "/a", "outcome": "x", "key_base64": "\xc3\xa9"}]}',
-        b'{"apiVersion": "etcdfix/v1alpha2", "kind":"ScanHeader"}\n{"kind":"Finding","key":"/a"',
-        b'{"apiVersion": "etcdfix/v9", "kind": "ScanReport", "findings": []}',
-        b'{"apiVersion": "etcdfix/v9", "kind":"ScanHeader"}\n',
-        b'{"kind": "ScanReport", "findings": []}',
-        b"apiVersion: etcdfix/v1alpha2\nkind: ScanReport\n",
+        b'{"apiVersion": "etcdfix/v1", "kind":"ScanHeader"}\n{"kind":"Finding","key":"/a"',
+        b"apiVersion: etcdfix/v1\nkind: ScanReport\n",
         b"\xff\xff",
     ],
 )
@@ -118,6 +115,23 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "other"
     path.write_bytes(content)
     with pytest.raises(ConfigurationError, match="is not a report of etcdfix") as caught:
+        load_baseline(path)
+    assert "-o json" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b'{"apiVersion": "etcdfix/v9", "kind": "ScanReport", "findings": []}', "etcdfix/v9"),
+        (b'{"apiVersion": "etcdfix/v9", "kind":"ScanHeader"}\n', "etcdfix/v9"),
+        (b'{"kind": "ScanReport", "findings": []}', "missing"),
+    ],
+)
+def test_another_version_is_refused_by_its_name(tmp_path: Path, content: bytes, found: str) -> None:
+    path = tmp_path / "other"
+    path.write_bytes(content)
+    said = f"its apiVersion is {found}, and this etcdfix reads only etcdfix/v1"
+    with pytest.raises(ConfigurationError, match=said) as caught:
         load_baseline(path)
     assert "-o json" in caught.value.hint
 

@@ -105,8 +105,8 @@ def test_lines_that_end_after_one_of_them_are_cut(tmp_path: Path) -> None:
         ('{"kind": "DeletionPlan"}', "its kind is DeletionPlan"),
         ('{"kind": 3}', "Expected `str`"),
         ('{"kind": "ScanReport"}', "its apiVersion is missing"),
-        ('{"kind": "ScanReport", "apiVersion": "etcdfix/v1alpha1"}', "its apiVersion is etcdfix/v1alpha1, expected"),
-        ('{"kind": "ScanHeader", "apiVersion": "etcdfix/v2"}', "its apiVersion is etcdfix/v2, expected"),
+        ('{"kind": "ScanReport", "apiVersion": "etcdfix/v1alpha1"}', "its apiVersion is etcdfix/v1alpha1, and"),
+        ('{"kind": "ScanHeader", "apiVersion": "etcdfix/v2"}', "its apiVersion is etcdfix/v2, and"),
         ('{"kind": "ScanReport", "kind": "ScanReport"}', 'has "kind" twice'),
         ('{"kind": }', "no JSON at byte 9"),
         ('{"kind": "ScanReport" "x": 1}', "no JSON at byte 22"),
@@ -155,9 +155,7 @@ def test_a_report_in_another_form_is_refused_with_what_to_do(
     assert hint in refused.value.hint
 
 
-START = (
-    '{"apiVersion": "etcdfix/v1alpha2", "kind": "ScanReport", "generated_at": "", "encryption_config": null'
-)
+START = '{"apiVersion": "etcdfix/v1", "kind": "ScanReport", "generated_at": "", "encryption_config": null'
 
 
 @pytest.mark.parametrize(

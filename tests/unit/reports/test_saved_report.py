@@ -15,14 +15,13 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.reports import report_file, saved_report
 from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.saved_report import ReportedValue, load_report
-from tests.support.collecting import REPOSITORY
 from tests.support.lost_key import CONFIGURATION, base, lose, scan_to
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import KEY_2, aescbc
 from tests.support.reports import whole
 
 SMALLEST: dict[str, Any] = {
-    "apiVersion": "etcdfix/v1alpha2",
+    "apiVersion": "etcdfix/v1",
     "kind": "ScanReport",
     "generated_at": "",
     "source": {},
@@ -61,16 +60,6 @@ def test_json_and_jsonl_say_the_same(files: tuple[Path, Path]) -> None:
         assert report.encryption_config.sha256 == CONFIGURATION.sha256
         assert report.sha256 == f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
         assert report.problems == ()
-
-
-@pytest.mark.parametrize("form", ["json", "jsonl"])
-def test_a_report_of_the_version_before_is_read(form: str) -> None:
-    path = REPOSITORY / f"fixtures/documents/v1alpha1/report.{form}"
-    found = load_report(path)
-    assert len(found.findings) == 12
-    assert found.source.revision == 589
-    assert found.problems
-    load_baseline(path)
 
 
 def test_a_report_in_lines_that_was_cut_is_read_and_said(files: tuple[Path, Path]) -> None:
@@ -143,15 +132,17 @@ def test_a_field_of_no_use_that_is_nested_too_deeply(files: tuple[Path, Path], n
 @pytest.mark.parametrize("which", [0, 1], ids=["json", "jsonl"])
 @pytest.mark.parametrize(
     ("there", "said"),
-    [(b'"apiVersion":"etcdfix/v9"', "etcdfix/v9"), (b'"was":"etcdfix/v1alpha2"', "missing")],
+    [(b'"apiVersion":"etcdfix/v9"', "etcdfix/v9"), (b'"was":"etcdfix/v1"', "missing")],
 )
 def test_another_version_is_refused_before_its_fields_are_looked_at(
     files: tuple[Path, Path], which: int, there: bytes, said: str
 ) -> None:
     path = files[which]
-    raw = re.sub(rb'"apiVersion": ?"etcdfix/v1alpha2"', there, path.read_bytes())
+    raw = re.sub(rb'"apiVersion": ?"etcdfix/v1"', there, path.read_bytes())
     path.write_bytes(raw.replace(b'"generated_at"', b'"made_at"'))
-    with pytest.raises(ConfigurationError, match=f"its apiVersion is {said}, expected etcdfix/v1alpha2"):
+    with pytest.raises(
+        ConfigurationError, match=f"its apiVersion is {said}, and this etcdfix reads only etcdfix/v1"
+    ):
         load_report(path)
 
 

@@ -16,7 +16,7 @@ def test_schemas_are_schemas(name: str) -> None:
     schema = SCHEMAS[name]()
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
-    assert "etcdfix/v1alpha2" in schema["title"]
+    assert "etcdfix/v1" in schema["title"]
 
 
 def definitions(name: str) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def test_every_field_is_described() -> None:
 )
 def test_other_documents_say_what_they_are(name: str, kind: str) -> None:
     fields = definitions(name)[kind]["properties"]
-    assert (fields["apiVersion"], fields["kind"]) == ({"const": "etcdfix/v1alpha2"}, {"const": kind})
+    assert (fields["apiVersion"], fields["kind"]) == ({"const": "etcdfix/v1"}, {"const": kind})
 
 
 def test_readers_may_meet_fields_that_they_do_not_know() -> None:

@@ -109,8 +109,8 @@ def test_of_a_cut_report_nothing_is_shown(command: Run, tmp_path: Path) -> None:
         ("{}", "its kind is missing"),
         ('{"kind":"Pod","apiVersion":"v1"}', "its kind is Pod"),
         ('{"kind":"ScanReport","apiVersion":"etcdfix/v9"}', "etcdfix/v9"),
-        ('{"kind":"ScanReport","apiVersion":"etcdfix/v1alpha2"}', "can be shown again"),
-        ('{"kind":"ImpactReport","apiVersion":"etcdfix/v1alpha2"}', "can be shown again"),
+        ('{"kind":"ScanReport","apiVersion":"etcdfix/v1"}', "can be shown again"),
+        ('{"kind":"ImpactReport","apiVersion":"etcdfix/v1"}', "can be shown again"),
         ('{"kind":"\\u001b[2J"}', "\\x1b[2J"),
     ],
 )

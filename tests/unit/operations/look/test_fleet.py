@@ -359,9 +359,9 @@ def test_what_lacks_or_is_no_report_harms_nothing_else(tmp_path: Path) -> None:
     cut = tmp_path / "cut.json"
     cut.write_bytes(good.read_bytes()[:-200])
     older = tmp_path / "older.json"
-    older.write_bytes(good.read_bytes().replace(b"etcdfix/v1alpha2", b"etcdfix/v1alpha1"))
+    older.write_bytes(good.read_bytes().replace(b"etcdfix/v1", b"etcdfix/v1alpha1"))
     plan = tmp_path / "plan.json"
-    plan.write_text('{"apiVersion": "etcdfix/v1alpha2", "kind": "DeletionPlan"}')
+    plan.write_text('{"apiVersion": "etcdfix/v1", "kind": "DeletionPlan"}')
     deep = tmp_path / "deep.json"
     deep.write_bytes(
         good.read_bytes().replace(b'"evidence":[]', b'"evidence":' + b"[" * 5_000 + b"]" * 5_000)

@@ -353,7 +353,7 @@ def test_a_salvage_is_no_object_of_kubernetes() -> None:
         {"/registry/configmaps/shop/settings": value}, key="/registry/configmaps/shop/settings"
     )
     document = json.loads(text)
-    assert (document["apiVersion"], document["kind"]) == ("etcdfix/v1alpha2", "Salvage")
+    assert (document["apiVersion"], document["kind"]) == ("etcdfix/v1", "Salvage")
     assert (document["outcome"], document["cause"]) == ("decode-failure", "value-truncated")
     assert document["missing_parts"]
     assert document["damage"]["message"] == "unexpected EOF"
@@ -698,7 +698,7 @@ def test_nothing_that_was_masked_replaces_an_object() -> None:
             assert shown.irreplaceable, name
             assert document["metadata"]["resourceVersion"] == "masked", (key, name)
         else:
-            assert document["apiVersion"] == "etcdfix/v1alpha2"
+            assert document["apiVersion"] == "etcdfix/v1"
     assert forms == {Form.OBJECT, Form.SALVAGE}
 
 

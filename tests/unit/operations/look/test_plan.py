@@ -190,7 +190,7 @@ def test_json_is_the_plan(large: DeletionPlan) -> None:
     out = io.BytesIO()
     write_plan_json(out, large)
     assert msgspec.json.decode(out.getvalue(), type=DeletionPlan) == large
-    assert json.loads(out.getvalue())["apiVersion"] == "etcdfix/v1alpha2"
+    assert json.loads(out.getvalue())["apiVersion"] == "etcdfix/v1"
 
 
 # ------------------------------------------------------------------------------------------ what belongs together

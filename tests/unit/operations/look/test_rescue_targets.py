@@ -30,7 +30,7 @@ def report(findings: dict[bytes, ReportedValue], prefix: str = "/registry") -> S
 
 def saved(findings: dict[bytes, ReportedValue]) -> SavedFindings:
     said = [msgspec.to_builtins(value) | {"key": key.decode()} for key, value in findings.items()]
-    document = {"apiVersion": "etcdfix/v1alpha2", "kind": "ScanReport", "findings": said}
+    document = {"apiVersion": "etcdfix/v1", "kind": "ScanReport", "findings": said}
     return SavedFindings(ReportFile(msgspec.json.encode(document)), len(said))
 
 

@@ -141,7 +141,7 @@ def test_a_finding_of_a_lost_key_is_at_most_700_bytes(name: str) -> None:
     assert len(document["findings"]) == 30
     assert max(map(size, document["findings"])) <= 700
     (line,) = {size(json.loads(line)) for line in scan(values, config=config, form="jsonl").splitlines()[1:2]}
-    assert line <= 700 + len('"apiVersion":"etcdfix/v1alpha2","kind":"Finding",')
+    assert line <= 700 + len('"apiVersion":"etcdfix/v1","kind":"Finding",')
 
 
 def test_a_table_shows_what_findings_share() -> None:

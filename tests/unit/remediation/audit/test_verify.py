@@ -266,7 +266,6 @@ class TestTampered:
             b"[" * 5000 + b"\n",
             b"\xff\n",
             record(kind="Other"),
-            record(apiVersion="v2"),
             record(sequence="-7"),
             record(sequence="9" * 5000),
         ],
@@ -277,6 +276,14 @@ class TestTampered:
         found = tampered(path)
         assert (ChainFaultKind.MALFORMED, 7) in kinds(found)
         assert "line 7: it is no record of etcdfix" in [f.message for f in found.findings]
+
+    def test_a_record_of_another_version_is_named(self, path: Path) -> None:
+        write_log(path)
+        put(path, path.read_bytes(), record(apiVersion="audit.k8s.io/v2"))
+        found = tampered(path)
+        assert (ChainFaultKind.MALFORMED, 7) in kinds(found)
+        said = "line 7: its apiVersion is audit.k8s.io/v2, and this etcdfix reads only audit.k8s.io/v1"
+        assert said in [fault.message for fault in found.findings]
 
     def test_a_line_longer_than_any_record(self, path: Path) -> None:
         write_log(path)

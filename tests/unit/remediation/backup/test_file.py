@@ -218,7 +218,9 @@ class TestReading:
 
     def test_other_version(self, written: Path) -> None:
         written.write_bytes(seal(body_of(written).replace(b"backup/v1", b"backup/v2", 1)))
-        self.refused(written, BackupVersionUnknown, r"its format is etcdfix\.backup/v2, expected")
+        self.refused(
+            written, BackupVersionUnknown, r"its format is etcdfix\.backup/v2, and this etcdfix reads only"
+        )
 
     def test_version_that_is_no_word(self, written: Path) -> None:
         body = body_of(written)

@@ -27,7 +27,7 @@ from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination, readable
 from tests.support.reports import conclusion, header, source, write
 
-# The contract's order (product report, etcdfix/v1alpha2); `integrity` and `baseline` are additions at the end.
+# The contract's order (product report, etcdfix/v1); `integrity` and `baseline` are additions at the end.
 DOCUMENT = [
     "apiVersion", "kind", "tool", "generated_at", "source", "encryption_config", "scope", "findings", "statuses",
     "summary", "complete", "incomplete_reasons", "finished_at",
@@ -91,7 +91,7 @@ def lines(found: list[Examination], **end: Any) -> list[dict[str, Any]]:
 def test_fields_stand_in_the_order_of_the_contract() -> None:
     report = document(sample())
     assert list(report) == DOCUMENT
-    assert report["apiVersion"] == "etcdfix/v1alpha2"
+    assert report["apiVersion"] == "etcdfix/v1"
     assert report["kind"] == "ScanReport"
     assert list(report["tool"]) == ["name", "version"]
     assert list(report["source"]) == SOURCE
@@ -249,7 +249,7 @@ def test_lines_say_what_the_document_says() -> None:
     assert findings == report["findings"]
     assert [line for line in parsed if line["kind"] == "Status"] == report["statuses"]
     assert parsed[-1] == {
-        "apiVersion": "etcdfix/v1alpha2",
+        "apiVersion": "etcdfix/v1",
         "kind": "ScanSummary",
         **{k: report[k] for k in ("source", "summary", "complete", "incomplete_reasons", "finished_at")},
     }

@@ -35,7 +35,7 @@ HOSTILE = "\x1b[2J\u202egone\n"
 
 def plan(*entries: PlanEntry, **change: Any) -> DeletionPlan:
     settings: dict[str, Any] = {
-        "api_version": "etcdfix/v1alpha2",
+        "api_version": "etcdfix/v1",
         "kind": "DeletionPlan",
         "tool": Tool("etcdfix", "1"),
         "generated_at": "2026-03-01T12:00:00Z",
@@ -53,6 +53,7 @@ def plan(*entries: PlanEntry, **change: Any) -> DeletionPlan:
         "not_in_report": 0,
         "left_out": [],
         "entries": list(entries),
+        "decisions": [],
     }  # fmt: skip
     return DeletionPlan(**(settings | change))
 

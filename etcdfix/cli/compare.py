@@ -44,10 +44,6 @@ MEANINGS: dict[ExitCode, str] = {
     help="Compare with this earlier snapshot, instead of member with member: what was added, removed and changed "
     "since, and above all what could be read then and cannot be read now.",
 )  # fmt: skip
-@click.option(
-    "--read-keys", is_flag=True,
-    help="Read and compare every key of every member, even where their hashes are equal.",
-)  # fmt: skip
 @target_options
 @reading_options
 @output_options(list(COMPARE_FORMATS))
@@ -58,7 +54,6 @@ def command(
     all_namespaces: bool,
     keys: tuple[str, ...],
     with_snapshot: Path | None,
-    read_keys: bool,
     output: str,
     output_file: Path | None,
     max_rows: int,
@@ -82,13 +77,10 @@ def command(
             "a snapshot is the copy of one member: there is nothing to compare it with",
             hint="name an earlier one with --with-snapshot FILE, or the live etcd with --endpoints",
         )
-    if read_keys and with_snapshot is not None:
-        raise click.UsageError("--read-keys is about members; with --with-snapshot every key is read anyway")
     request = CompareRequest(
         **inputs.reading_fields(configuration),
         scope=wanted,
         revision=inputs.revision,
-        read_keys=read_keys,
     )
     besides = (with_snapshot,)
     with open_all(inputs, output_file, output, configuration, besides=besides) as (source, place, plugins):

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
     from etcdfix.inputs.manifest import Manifest
 
-SLOWEST_RATE, FASTEST_RATE = 0.1, 1e6
 _LONGEST_NAME = 253
 
 Command = Callable[..., Any]
@@ -142,9 +141,6 @@ reading_options = option_group(
                  "(may be repeated)."),
     _option("--no-kms", is_flag=True, default=None,
             help="Ask no KMS plugin; values under KMS stay undetermined."),
-    _option("--kms-max-rate", type=float, metavar="N",
-            help="Most calls a second to one plugin, 0 for no limit: running API servers share the quota of the "
-                 "KMS.  [default: 50]"),
     _option("--kubernetes-version", metavar="X.Y",
             help="Only kinds that this release registers count as known.  [default: every known release]"),
 )  # fmt: skip
@@ -257,7 +253,6 @@ def gather_inputs(
         encryption_config=config,
         kubernetes_minor=parse_kubernetes_version(version),
         kms_endpoints=_kms_endpoints(options.get("kms_endpoints") or ()),
-        kms_max_rate=_kms_max_rate(options.get("kms_max_rate")),
         ask_kms=not options.get("no_kms"),
         no_encryption=bool(options.get("no_encryption")),
         notices=tuple(notices),
@@ -284,15 +279,6 @@ def _cluster_name(name: str | None) -> str:
             hint="--cluster-name prod-eu-1",
         )
     return shown
-
-
-def _kms_max_rate(rate: float | None) -> float | None:
-    if rate is None or rate == 0 or SLOWEST_RATE <= rate <= FASTEST_RATE:
-        return rate
-    raise ConfigurationError(
-        f"--kms-max-rate {rate:g} is no rate",
-        hint=f"give calls a second, {SLOWEST_RATE:g} to {FASTEST_RATE:g}, or 0 for no limit",
-    )
 
 
 def _kms_endpoints(texts: Sequence[str]) -> dict[str, str]:

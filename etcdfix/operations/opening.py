@@ -49,7 +49,6 @@ class Inputs(msgspec.Struct, frozen=True):
         encryption_config: File, or None.
         kubernetes_minor: Release assumed, or None.
         kms_endpoints: Provider name to endpoint, where it is not the configuration's.
-        kms_max_rate: Calls a second to one plugin, 0 for no limit; None for the default.
         ask_kms: Whether plugins are asked at all.
         no_encryption: The operator says that nothing is encrypted at rest.
         notices: Sentences to say on standard error before work begins.
@@ -71,7 +70,6 @@ class Inputs(msgspec.Struct, frozen=True):
     encryption_config: Path | None
     kubernetes_minor: int | None
     kms_endpoints: dict[str, str] = msgspec.field(default_factory=dict)
-    kms_max_rate: float | None = None
     ask_kms: bool = True
     no_encryption: bool = False
     notices: tuple[str, ...] = ()
@@ -137,8 +135,6 @@ class Inputs(msgspec.Struct, frozen=True):
             reading.append("--no-encryption")
         for name, endpoint in self.kms_endpoints.items():
             reading += ["--kms-endpoint", f"{name}={endpoint}"]
-        if self.kms_max_rate is not None:
-            reading += ["--kms-max-rate", f"{self.kms_max_rate:g}"]
         if not self.ask_kms:
             reading.append("--no-kms")
         if self.kubernetes_minor is not None:
@@ -282,10 +278,9 @@ def open_plugins(
             )
     if not inputs.ask_kms or not providers:
         return contextlib.nullcontext()
-    from etcdfix.encryption.kms.plugins import DEFAULT_MAX_RATE, KMSPlugins  # noqa: PLC0415 - only where there is KMS
+    from etcdfix.encryption.kms.plugins import KMSPlugins  # noqa: PLC0415 - only where there is KMS
 
-    rate = inputs.kms_max_rate if inputs.kms_max_rate is not None else DEFAULT_MAX_RATE
-    return KMSPlugins(inputs.kms_endpoints, max_rate=rate)
+    return KMSPlugins(inputs.kms_endpoints)
 
 
 @contextmanager

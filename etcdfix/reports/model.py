@@ -361,9 +361,8 @@ class KMSPluginSummary(msgspec.Struct, frozen=True):
 
 
 class KMSSummary(msgspec.Struct, frozen=True):
-    """KMS in this run: the most calls a second that were made to one plugin (0: no limit; null: none was asked)."""
+    """KMS in this run."""
 
-    max_rate: float | None
     plugins: list[KMSPluginSummary]
     keys: list[KMSKeySummary]
 

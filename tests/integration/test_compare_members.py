@@ -74,8 +74,6 @@ def test_members_that_agree_are_not_read(
     assert (code, report["method"], report["keys"], report["differing"]) == (0, "hash", 0, 0)
     assert len({copy["hash"]["hash"] for copy in report["copies"]}) == 1
     assert [copy["compared"] for copy in report["copies"]] == [True] * 3
-    code, report = compare(members, capfd, "--read-keys")
-    assert (code, report["method"], report["keys"]) == (0, "keys", KEYS)
     # As an etcd that does not know the request.
     monkeypatch.setattr("etcdfix.operations.look.comparing.members.read_hash", _no_hash)
     code, report = compare(members, capfd)

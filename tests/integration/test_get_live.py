@@ -103,7 +103,7 @@ def test_kms_values_are_shown_when_their_plugins_answer(
     kms_endpoints: dict[str, str], capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     arguments = ["--snapshot", str(SNAPSHOT), "--encryption-config", str(ALPHA / config), "--reveal"]
-    arguments += ["--kms-endpoint", f"{provider}={kms_endpoints[provider]}", "--kms-max-rate", "0"]
+    arguments += ["--kms-endpoint", f"{provider}={kms_endpoints[provider]}"]
     assert run(["get", "secrets", "-A", "-o", "json", *arguments]) == code
     captured = capfd.readouterr()
     items = {item["metadata"]["name"]: item for item in json.loads(captured.out)["items"]}

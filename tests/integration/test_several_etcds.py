@@ -143,7 +143,7 @@ def test_copies_and_compare_of_a_key_ask_its_own_etcd(ground: Ground, tmp_path: 
     code, report = document(tmp_path, "copies", word, *ground.words)
     assert code == 1
     assert [one["key"] for one in report["objects"]] == [BROKEN.decode()]
-    code, report = document(tmp_path, "compare", word, "--read-keys", *ground.words)
+    code, report = document(tmp_path, "compare", word, *ground.words)
     assert code == 0
     assert ground.own.endpoint in json.dumps(report)
     assert ground.main.endpoint not in json.dumps(report)

@@ -102,7 +102,7 @@ def write_report(
         "severity": "breaks-now" if any(one.severity for one in found) else None,
         "do_not_restart": "DO NOT RESTART AN API SERVER: why." if any(one.severity for one in found) else "",
         "by_transformer": list(transformers),
-        "kms": KMSSummary(None, [], list(kms_keys)) if kms_keys else None,
+        "kms": KMSSummary([], list(kms_keys)) if kms_keys else None,
         "known_findings": sum(one.baseline for one in found),
     }
     came_from = source(

@@ -16,7 +16,7 @@ from etcdfix.encryption.kms.session import PluginSession
 from etcdfix.errors import ConfigurationError
 from etcdfix.golang.goquote import go_quote
 
-DEFAULT_MAX_RATE = 50.0
+MAX_RATE = 50.0
 DEFAULT_PATIENCE_SECONDS = 30.0
 _HINT = "Name the provider and its socket: --kms-endpoint NAME=unix:///path, or unix:///@name for an abstract one."
 
@@ -37,16 +37,13 @@ class KMSPlugins(Closing):
     seconds, or ``n / 16`` times as long as the plugin takes for one, whichever is more, and at most three times that
     where every call has to be repeated; a plugin that does not answer is given up after ``patience_seconds`` and one
     time-out of the provider, one that answers with errors alone after ten times ``patience_seconds``.
-
-    Attributes:
-        max_rate: Calls a second to each plugin at most, 0 for no limit.
     """
 
     def __init__(
         self,
         endpoints: Mapping[str, str] = MappingProxyType({}),
         *,
-        max_rate: float = DEFAULT_MAX_RATE,
+        max_rate: float = MAX_RATE,
         patience_seconds: float = DEFAULT_PATIENCE_SECONDS,
         connect: Connect = connect,
         clock: Clock | None = None,
@@ -64,7 +61,7 @@ class KMSPlugins(Closing):
             ConfigurationError: An endpoint is not a unix URL.
         """
         self._endpoints = {name: (text, _socket_path(name, text)) for name, text in endpoints.items()}
-        self.max_rate = max_rate
+        self._max_rate = max_rate
         self._patience_seconds = patience_seconds
         self._connect = connect
         self._clock = clock
@@ -132,7 +129,7 @@ class KMSPlugins(Closing):
                     provider.name,
                     endpoint,
                     overridden=provider.name in self._endpoints,
-                    max_rate=self.max_rate,
+                    max_rate=self._max_rate,
                 ),
                 patience_seconds=self._patience_seconds,
                 clock=self._clock,

@@ -48,12 +48,10 @@ class CompareRequest(Reading, frozen=True, kw_only=True):
     Attributes:
         scope: Which keys.
         revision: At which members are compared; 0 for the newest.
-        read_keys: Read every key, even where hashes show that members agree.
     """
 
     scope: ScopeRequest
     revision: int = 0
-    read_keys: bool = False
 
 
 class CompareResult(msgspec.Struct, frozen=True):
@@ -112,8 +110,7 @@ def compare_members(
         hashes = read_hashes(members, revision) if len(reached) > 1 else _NOT_ASKED
         walked = _Walked(differences=Differences(sides, in_time=False))
         nothing_there = False
-        by_hash = hashes.equal and not request.read_keys
-        if not by_hash and len(reached) > 1:
+        if not hashes.equal and len(reached) > 1:
             sources: list[Source] = [member.source for member in reached if member.source is not None]
             walked = _walk(sources, sides, ranges, progress, in_time=False)
             nothing_there = _nothing_there(walked, sources, request)
@@ -137,7 +134,7 @@ def compare_members(
             walked,
             copies,
             mode=_MEMBERS,
-            method="hash" if by_hash else "keys",
+            method="hash" if hashes.equal else "keys",
             hashes=hashes,
             warnings=warnings,
             advice=member_advice(copies, differences, request.same_again, whole=whole),

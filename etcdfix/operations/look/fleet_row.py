@@ -309,7 +309,7 @@ def _is_lost_midway(end: _End) -> bool:
     undecided = {f"undetermined: {counted(end.summary.undetermined, 'key')}"}
     if end.summary.kms is not None:
         known = [plugin for plugin in end.summary.kms.plugins if plugin.state in PLUGIN_REMEDIES]
-        undecided.update(plugin_problems(KMSSummary(None, known, [])))
+        undecided.update(plugin_problems(KMSSummary(known, [])))
     if not end.incomplete_reasons:
         return not end.complete
     return bool(set(end.incomplete_reasons) - undecided)

@@ -436,8 +436,7 @@ def merged_kms(parts: Sequence[KMSSummary], tally: Tally) -> KMSSummary | None:
             plugins.setdefault((plugin.transformer, plugin.endpoint), []).append(plugin)
     if not keys and not plugins:
         return None
-    rates = [part.max_rate for part in parts if part.max_rate is not None]
-    return KMSSummary(max(rates, default=None), [_one_plugin(runs) for runs in plugins.values()], keys)
+    return KMSSummary([_one_plugin(runs) for runs in plugins.values()], keys)
 
 
 def _one_plugin(runs: Sequence[KMSPluginSummary]) -> KMSPluginSummary:

@@ -272,7 +272,6 @@ def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:
     if not keys and not asked:
         return None
     return KMSSummary(
-        plugins.max_rate if plugins is not None else None,
         [
             KMSPluginSummary(
                 transformer_name("kms", plugin.api_version, plugin.name),

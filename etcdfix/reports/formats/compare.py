@@ -49,7 +49,7 @@ def write_table(report: ComparisonReport, stream: BinaryIO, max_rows: int) -> No
         rows.append((shown(copy.label), where, str(copy.revision or "-"), told, state))
     output.lines(aligned(rows))
     if report.method == "hash":
-        line("  By hash (HashKV): a CRC-32 of all that a member stores; --read-keys reads every key instead.")
+        line("  By hash (HashKV): a CRC-32 of all that a member stores.")
     elif report.why_keys:
         output.prose(f"The keys were read, because {safe_text(report.why_keys)}.", "  ")
     if report.differing:

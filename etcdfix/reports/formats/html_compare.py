@@ -73,9 +73,7 @@ def _sections(report: ComparisonReport) -> Iterator[Section]:
     columns = ("Copy", "Where", "Revision", "Hash", "State", "Unreadable here alone", "Readable here alone")
     how = []
     if report.method == "hash":
-        how.append(
-            "By hash (HashKV): a CRC-32 of all that a member stores; --read-keys reads every key instead."
-        )
+        how.append("By hash (HashKV): a CRC-32 of all that a member stores.")
     elif report.why_keys:
         how.append(f"The keys were read, because {report.why_keys}.")
     yield Section("What was compared", [Table("Copies", columns, rows, (2, 5, 6)), Text(how)])

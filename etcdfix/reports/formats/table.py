@@ -206,10 +206,9 @@ class TableReporter(Reporter):
             self._output.line()
         asked = [plugin for plugin in kms.plugins if plugin.calls]
         for plugin in asked:
-            limit = f"at most {kms.max_rate:g} a second" if kms.max_rate else "no limit"
             self._output.line(
                 f"KMS plugin of {safe_text(plugin.transformer)} at {safe_text(plugin.endpoint)}: {plugin.state}, "
-                f"{counted(plugin.calls, 'call')} ({limit}), {counted(plugin.unwrapped, 'data key')} unwrapped"
+                f"{counted(plugin.calls, 'call')}, {counted(plugin.unwrapped, 'data key')} unwrapped"
                 + (f", {plugin.refused} refused" if plugin.refused else "")
                 + (f", {plugin.failed} without an answer" if plugin.failed else "")
             )

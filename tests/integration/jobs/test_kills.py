@@ -190,7 +190,7 @@ def under_kms(start_etcd: Callable[..., EtcdServer], tmp_path_factory: pytest.Te
     server = start_etcd()
     server.put_all(kms_pairs(load_keks(KEYS), KMS_VALUES))
     with PluginProcess("v2", socket, KEYS):
-        found = Timed(server.endpoint, folder, "--kms-max-rate", "0", configuration=configuration)
+        found = Timed(server.endpoint, folder, configuration=configuration)
     assert (found.alone.code, found.alone.err) == (0, "")
     return found
 

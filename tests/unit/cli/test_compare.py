@@ -46,11 +46,6 @@ def test_nothing_differs(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> N
     ("words", "code", "told"),
     [
         (["--snapshot", SNAPSHOT], 2, "nothing to compare it with"),
-        (
-            ["--snapshot", SNAPSHOT, "--with-snapshot", SNAPSHOT, "--read-keys"],
-            2,
-            "--read-keys is about members",
-        ),
         (["--snapshot", SNAPSHOT, "--with-snapshot", "none.db"], 5, "none.db"),
         (["--snapshot", SNAPSHOT, "--with-snapshot", SNAPSHOT, "xyzzies"], 2, "unknown resource"),
         (

@@ -234,7 +234,7 @@ def test_a_plugin_is_awaited_by_what_cannot_be_judged_without_it(
 ) -> None:
     plugin = KMSPluginSummary("kms/v1/prov", "unix:///x", "no-socket", "", 1, 0, 0, 0, None)
     entry = transformer(name, keys=1, failures=0, undetermined=undetermined)
-    found = awaited_plugins(summary(cause(which), transformers=(entry,), kms=KMSSummary(None, [plugin], [])))
+    found = awaited_plugins(summary(cause(which), transformers=(entry,), kms=KMSSummary([plugin], [])))
     assert found is not None
     assert bool(found.plugins) is awaited
 

@@ -349,7 +349,7 @@ def sum_of(parts: list[Tally]) -> Tally:
     total = new_tally()
     for part in parts:
         summary = part.summary()
-        summary.kms = KMSSummary(None, [], part.kms_keys())
+        summary.kms = KMSSummary([], part.kms_keys())
         total.absorb(
             msgspec.json.decode(msgspec.json.encode(summary), type=Summary),
             msgspec.json.decode(msgspec.json.encode(part.rest()), type=TallyRest),

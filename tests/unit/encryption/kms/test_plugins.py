@@ -20,7 +20,7 @@ import pytest
 from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.kms.answers import PluginReport, PluginState
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
-from etcdfix.encryption.kms.plugins import DEFAULT_MAX_RATE, KMSPlugins
+from etcdfix.encryption.kms.plugins import MAX_RATE, KMSPlugins
 from etcdfix.encryption.kms.session import WORKERS, PluginSession
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import ConfigurationError, KMSRefused, KMSUnreachable
@@ -99,7 +99,7 @@ def test_nothing_happens_before_the_first_question(plugin: KMSPlugin, open_plugi
         failed=0,
         write_key_id="",
         opened=(),
-        max_rate=DEFAULT_MAX_RATE,
+        max_rate=MAX_RATE,
     )
 
 
@@ -121,7 +121,7 @@ def test_an_answer_is_asked_for_once(plugin: KMSPlugin, open_plugins: Open) -> N
     assert (report.calls, report.answered, report.refused, report.failed) == (2, 1, 0, 0)
     assert (report.state, report.message, report.opened) == (PluginState.OK, "", (("k", 2),))
     assert session.healthy
-    assert plugins.max_rate == report.max_rate == 0
+    assert report.max_rate == 0
     assert session.write_key_id == report.write_key_id
     assert report.write_key_id == ("kek-alpha-2" if plugin.api_version == "v2" else "")
 

@@ -250,7 +250,7 @@ def test_a_kms_plugin_that_is_away_leaves_values_undetermined(tmp_path: Path, st
     path = write_report(
         tmp_path / "r.json",
         findings(1, outcome=Outcome.UNDETERMINED),
-        kms=KMSSummary(None, [plugin], []),
+        kms=KMSSummary([plugin], []),
         reasons=[said, "undetermined: 1 key"],
     )
     assert row_of(path).lost_midway == (state != "unreachable")

@@ -94,8 +94,6 @@ def test_only_what_never_changes_is_divided() -> None:
 class Played(NeverWaits):
     """The plugin of a case."""
 
-    max_rate = None
-
     def __init__(self, plugin: Any) -> None:
         self._plugin = plugin
 

@@ -164,7 +164,7 @@ def test_what_is_not_counted_is_skipped() -> None:
 
 def test_the_plugin_that_left_them_undetermined_is_no_reason_of_its_own() -> None:
     plugin = KMSPluginSummary("kms/v2/vault", "unix:///x", "no-socket", "no such file", 0, 0, 0, 0, None)
-    summary = Summary(keys=1, undetermined=1, kms=KMSSummary(None, [plugin], []))
+    summary = Summary(keys=1, undetermined=1, kms=KMSSummary([plugin], []))
     told = [
         (
             "KMS plugin of kms/v2/vault at unix:///x: no such file; start it, or say where its socket is: "

@@ -423,7 +423,7 @@ def under_other_prefixes(key: bytes, prefix: bytes) -> tuple[bytes, ...]:
     return tuple(other + rest for other in prefixes if other != prefix)
 
 
-def likely_prefix(key: bytes) -> str:
+def _likely_prefix(key: bytes) -> str:
     """Return the storage prefix under which a key would make sense, "" for none."""
     if not key.startswith(b"/"):
         return ""  # every storage prefix starts with a slash, whatever was configured
@@ -442,10 +442,5 @@ def _first_segments() -> frozenset[str]:
 
 def likely_prefixes(keys: Iterable[bytes]) -> list[str]:
     """Return storage prefixes under which the given keys would make sense, most frequent first."""
-    return most_frequent(map(likely_prefix, keys))
-
-
-def most_frequent(prefixes: Iterable[str]) -> list[str]:
-    """Return what :func:`likely_prefix` said of some keys, most frequent first."""
-    counts = Counter(prefix for prefix in prefixes if prefix)
+    counts = Counter(prefix for prefix in map(_likely_prefix, keys) if prefix)
     return sorted(counts, key=lambda prefix: (-counts[prefix], prefix))

@@ -178,10 +178,8 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ("What was made before a date", 'etcdfix backup prune --before 2026-01-01 --reason "kept long enough"'),
     ),
     "report merge": (
-        ("Four shards of one snapshot",
-         "etcdfix report merge shard-1.json shard-2.json shard-3.json shard-4.json -o json"),
         ("A row for each cluster of a fleet, the worst first",
-         "etcdfix report merge --fleet prod-eu.json prod-us.json"),
+         "etcdfix report merge prod-eu.json prod-us.json"),
     ),
     "report render": (
         ("A saved report as a page for the call",

@@ -1,4 +1,4 @@
-"""What a scan, or the merge of its shards, says on standard error in the end: not every format shows it."""
+"""What a scan says on standard error in the end: not every format shows it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from etcdfix.text.notes import Note
 from etcdfix.text.safetext import safe_text
 
 
-def say_last_words(result: ScanResult, fail_on: Collection[Outcome], *, of_shard: bool = False) -> None:
+def say_last_words(result: ScanResult, fail_on: Collection[Outcome]) -> None:
     """Say why the result is not everything, what is to be done about that, and which findings do not count.
 
     Args:
         result: What it came to.
         fail_on: Outcomes that count for the exit code.
-        of_shard: It is of one shard, not of the whole.
     """
     say_incomplete(result.problems)
     if result.ended is not None:
@@ -27,7 +26,7 @@ def say_last_words(result: ScanResult, fail_on: Collection[Outcome], *, of_shard
         say(trouble)
     for key in result.denied:
         say(f"permission denied: the key {key} itself, outside {result.prefix}, was not read")
-    _say_what_was_not_examined(result, of_shard=of_shard)
+    _say_what_was_not_examined(result)
     uncounted = [
         f"{keys} {outcome}" for outcome, keys in result.new.items() if keys and outcome not in fail_on
     ]
@@ -35,7 +34,7 @@ def say_last_words(result: ScanResult, fail_on: Collection[Outcome], *, of_shard
         say(Note(f"not counted for the exit code (--fail-on): {', '.join(uncounted)}"))
 
 
-def _say_what_was_not_examined(result: ScanResult, *, of_shard: bool) -> None:
+def _say_what_was_not_examined(result: ScanResult) -> None:
     keys = result.summary.keys
     if not keys and (result.problems or result.ended is not None):
         say("NOTHING WAS EXAMINED")
@@ -49,7 +48,5 @@ def _say_what_was_not_examined(result: ScanResult, *, of_shard: bool) -> None:
             say_next("check --etcd-prefix and that this is the etcd that the API servers use")
     elif result.nothing_named_exists:
         say("NOTHING WAS EXAMINED: no key matches the given name (the storage prefix itself holds keys)")
-    elif not keys and of_shard:
-        say("no key is in this shard")
     elif not keys:
         say("no key is in this scope (the storage prefix itself holds keys)")

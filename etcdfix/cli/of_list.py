@@ -20,7 +20,7 @@ from etcdfix.inputs.clusterlist import ListedCluster, load_cluster_list
 
 _FORM: Final = "json"
 _TAKEN: Final = (
-    "snapshot", "kine", "manifest", "encryption_config", "cluster_name", "baseline", "output_file", "shard",
+    "snapshot", "kine", "manifest", "encryption_config", "cluster_name", "baseline", "output_file",
 )  # fmt: skip
 """Parameters that the line decides: what stood in a variable or beside it would be of another scan."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -23,22 +22,9 @@ from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.examine_jobs import Jobs
 from etcdfix.model import Outcome
 from etcdfix.operations.look.scan import ScanRequest, run_scan
-from etcdfix.operations.look.shards import ShardRequest
-from etcdfix.operations.opening import Inputs, open_plugins, open_source
+from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
-
-_SHARD: Final = re.compile(r"([1-9][0-9]{0,3})/([1-9][0-9]{0,3})")
-
-
-def _shard(_context: click.Context, _parameter: click.Parameter, text: str | None) -> ShardRequest | None:
-    """Return which shard ``I/N`` means."""
-    if text is None:
-        return None
-    found = _SHARD.fullmatch(text)
-    if found is None or int(found[1]) > int(found[2]):
-        raise click.BadParameter(f"{text!r} is no shard: give I/N, as 1/4 to 4/4, of at most 9999")
-    return ShardRequest(int(found[1]), int(found[2]))
 
 
 @click.command("scan", cls=Command, epilog=epilog(MEANINGS))
@@ -67,14 +53,6 @@ def _shard(_context: click.Context, _parameter: click.Parameter, text: str | Non
 )
 @fail_on_option
 @of_list
-@click.option(
-    "--shard",
-    metavar="I/N",
-    callback=_shard,
-    envvar="ETCDFIX_SHARD",
-    help="Look at part I of N of the keys in scope, I counted from 1; of a --snapshot alone. Save each report with "
-    "-o json or -o jsonl, then: etcdfix report merge.",
-)
 def command(
     *,
     scope: tuple[str, ...],
@@ -86,7 +64,6 @@ def command(
     max_causes: int,
     baseline: Path | None,
     fail_on: tuple[Outcome, ...],
-    shard: ShardRequest | None,
     jobs: Jobs,
     **options: Any,
 ) -> int:
@@ -99,14 +76,11 @@ def command(
     """  # fmt: skip
     wanted = wanted_scope(scope, namespaces, keys, all_namespaces=all_namespaces)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
-    if shard is not None:
-        _check_divisible(inputs)
     request = ScanRequest(
         **inputs.reading_fields(configuration),
         scope=wanted,
         max_causes=max_causes,
         baseline=load_baseline(baseline) if baseline is not None else None,
-        shard=shard,
     )
     inputs_used = (*read_files(inputs), options.get("clusters"), baseline)
     with (
@@ -124,21 +98,5 @@ def command(
                 progress=progress_of(source),
                 jobs=jobs,
             )
-    say_last_words(result, fail_on, of_shard=shard is not None)
+    say_last_words(result, fail_on)
     return int(scan_exit_code(result, fail_on))
-
-
-def _check_divisible(inputs: Inputs) -> None:
-    """Refuse what shards cannot be made of.
-
-    Raises:
-        click.UsageError: There is no snapshot, or what is made of it could not be merged.
-    """
-    if inputs.snapshot is None:
-        raise click.UsageError(
-            "--shard needs --snapshot FILE: what is read from a live etcd or from kine is not the same for every shard"
-        )
-    if inputs.salvage:
-        raise click.UsageError(
-            "--shard and --salvage do not go together: a salvaged file is never whole, and no merge of its parts is"
-        )

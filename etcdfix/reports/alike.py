@@ -92,18 +92,15 @@ class _Kind(Counted):
     places: tuple[Place, ...]
 
 
-class CommonWords:
+class _CommonWords:
     """Names what several findings say in the same words."""
 
     def __init__(self) -> None:
         self._named: dict[str, SharedWords] = {}
 
-    def __len__(self) -> int:
-        return len(self._named)
-
-    def of(self, cause: str, message: str, evidence: list[FindingEvidence]) -> SharedWords:
-        """Return what findings with this cause, message and evidence have in common."""
-        words = SharedWords("", cause, message, evidence)
+    def of(self, finding: Finding) -> SharedWords:
+        """Return what all findings with this cause, message and evidence have in common."""
+        words = SharedWords("", finding.cause or "", finding.message, finding.evidence)
         digest = hashlib.sha256(msgspec.json.encode(words)).hexdigest()
         for digits in range(_ID_DIGITS, len(digest) + 1):
             named = msgspec.structs.replace(words, id=digest[:digits])
@@ -112,29 +109,19 @@ class CommonWords:
         raise AssertionError("two texts have one SHA-256")
 
 
-def shortened(finding: Finding, words: CommonWords, own: int) -> tuple[Finding, SharedWords]:
-    """Return a finding of a lost key without what is said of many; and that.
-
-    Args:
-        finding: With all that is said of it.
-        words: Names what is said of many.
-        own: So many of its evidence, the last, are what this value alone has.
-    """
-    cut = len(finding.evidence) - own
-    shared = words.of(finding.cause or "", finding.message, finding.evidence[:cut])
-    short = msgspec.structs.replace(
+def _shortened(finding: Finding, shared: SharedWords) -> Finding:
+    """Return a finding of a lost key without what is said of many."""
+    return msgspec.structs.replace(
         finding,
         message="",
-        evidence=finding.evidence[cut:],
+        evidence=[],
         remedies=[],
         kms_key_id_sha256=finding.kms_key_id_sha256 or UNSET,
         group_version_kind=UNSET,
         readable_until=finding.readable_until or UNSET,
         lease=finding.lease or UNSET,
         shared=shared.id,
-        may_be_lost=None,
     )
-    return short, shared
 
 
 def with_evidence(found: Examination, more: tuple[Evidence, ...]) -> Examination:
@@ -151,7 +138,7 @@ class Alike:
     def __init__(self) -> None:
         self._told_apart = Kinds()
         self._kinds: list[_Kind] = []
-        self._words = CommonWords()
+        self._words = _CommonWords()
 
     def one(
         self,
@@ -196,7 +183,8 @@ class Alike:
         return one
 
     def _kind_of(self, found: Examination) -> _Kind:
-        finding, shared = shortened(finding_from(found, ()), self._words, 0)
+        finding = finding_from(found, ())
+        shared = self._words.of(finding)
         stored = found.stored
         return _Kind(
             found,
@@ -204,7 +192,7 @@ class Alike:
             stored.mod_revision,
             stored.mod_revision,
             stored.key,
-            finding,
+            _shortened(finding, shared),
             shared,
             places_of(found),
         )

@@ -12,9 +12,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from etcdfix.model import GroupResource, Outcome
+from etcdfix.model import Outcome
 from etcdfix.reports.base import fit
-from etcdfix.reports.model import COUNTED, Counts, Summary
+from etcdfix.reports.model import COUNTED
 from etcdfix.text.safetext import WITHHELD, safe_text
 from etcdfix.text.words import counted
 from etcdfix.verdicts.severity import Severity
@@ -129,19 +129,6 @@ def contradictions(found: Mapping[str, int], told: Mapping[str, int]) -> list[st
         for outcome, field in COUNTED.items()
         if found[field] != told[field]
     ]
-
-
-def uncounted(summary: Summary) -> Iterator[str]:
-    """Say where a report of this release does not count each key under one resource and one outcome."""
-    resources = summary.by_resource
-    for one in resources:
-        if one.keys != by_outcome(one) or one.stale > one.readable:
-            name = safe_text(fit(str(GroupResource(one.group, one.resource))))
-            yield f"{_CONTRADICTS} it counts {counted(one.keys, 'key')} of {name}, and others by outcome"
-    for field in Counts.__struct_fields__:
-        told = getattr(summary, field) - (summary.not_objects if field == "keys" else 0)
-        if told != (total := sum(getattr(one, field) for one in resources)):
-            yield f"{_CONTRADICTS} it counts {total} {field} of all resources, and {told} in all"
 
 
 def by_outcome(counts: _Counts) -> int:

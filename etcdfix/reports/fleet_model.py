@@ -188,7 +188,7 @@ class LeftOut(msgspec.Struct, frozen=True):
         cluster: Name in the list of clusters; "" where there is none.
         line: Its line there, from 1; 0 where there is none.
         index: Of the Job that makes the report again; null where there is no list.
-        reason: ``missing``, ``unreadable``, ``not-a-report``, ``cut``, ``double``, ``shard``, ``filtered``,
+        reason: ``missing``, ``unreadable``, ``not-a-report``, ``cut``, ``double``, ``filtered``,
             ``too-old`` or ``other-scan``.
         message: In words.
     """

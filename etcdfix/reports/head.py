@@ -106,9 +106,8 @@ def found_line(
     lacks = counts_as_incomplete(summary, reasons)
     start = "INTERRUPTED: " if interrupted else "INCOMPLETE: " if lacks else ""
     scope = header.scope
-    shard = scope.shard
-    narrow = bool(scope.prefixes or scope.resources or scope.namespaces or shard)
-    where = f" in shard {shard.index} of {shard.of}" if shard is not None else " in scope" if narrow else ""
+    narrow = bool(scope.prefixes or scope.resources or scope.namespaces)
+    where = " in scope" if narrow else ""
     if scope.namespaces:
         named = [safe_text(name) for name in scope.namespaces[:_MOST_NAMED]]
         more = f" and {len(scope.namespaces) - len(named)} more" if len(scope.namespaces) > len(named) else ""

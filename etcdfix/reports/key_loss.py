@@ -73,40 +73,16 @@ class _Members(msgspec.Struct):
     first_key: str = ""
     two_writers: bool = False
 
-    def keep(self, number: int, key: str, remedy: Remedy) -> None:
-        """Count values of which an earlier revision is kept; the first of them shows how it is put back."""
+    def keep(self, key: str, remedy: Remedy) -> None:
+        """Count a value of which an earlier revision is kept; the first of them shows how it is put back."""
         if self.first_kept is None or key < self.first_key:
             self.first_kept, self.first_key = remedy, key
-        self.kept += number
+        self.kept += 1
 
     def in_order(self) -> tuple[list[Cause], list[ResourcePrefix]]:
         """Return causes and resources in an order of their own: that of the values may be another in every run."""
         catalogue = list(Cause)
         return sorted(self.causes, key=catalogue.index), sorted(self.resources, key=lambda d: d.path)
-
-
-class LossRest(msgspec.Struct, frozen=True):
-    """What was gathered of the values that one encryption key may have lost, for whoever adds it to that of others.
-
-    Attributes:
-        place: The key.
-        causes: Why they do not open.
-        resources: Theirs.
-        worst: The worst that is at stake.
-        kept: Of how many an earlier revision is kept that reads.
-        first_kept: Puts back the first of these, by its etcd key; None for none.
-        first_key: Etcd key of that one, as it is shown.
-        two_writers: API servers seem to write with different bytes under its name.
-    """
-
-    place: Place
-    causes: list[Cause]
-    resources: list[ResourcePrefix]
-    worst: Stake
-    kept: int
-    first_kept: Remedy | None
-    first_key: str
-    two_writers: bool = False
 
 
 class Lost(NamedTuple):
@@ -148,38 +124,8 @@ class KeyLosses:
             if len(members.resources) < MAX_NAMES:
                 members.resources.add(found.directory)
             if kept is not None:
-                members.keep(1, display(found.stored.key), kept)
+                members.keep(display(found.stored.key), kept)
             members.worst = min(members.worst, stake, key=lambda one: one.rank)
-
-    def rest(self) -> list[LossRest]:
-        """Return all that was gathered, for :meth:`absorb`."""
-        return [
-            LossRest(
-                place,
-                *members.in_order(),
-                members.worst,
-                members.kept,
-                members.first_kept,
-                members.first_key,
-                members.two_writers,
-            )
-            for place, members in sorted(self._members.items(), key=lambda item: item[0])
-        ]
-
-    def absorb(self, rest: Iterable[LossRest]) -> None:
-        """Add what was gathered elsewhere."""
-        for more in rest:
-            members = self._members.get(more.place)
-            if members is None:
-                if len(self._members) >= MAX_NAMES:
-                    continue
-                members = self._members[more.place] = _Members(set(), set(), more.worst)
-            members.causes.update(more.causes)
-            members.two_writers = members.two_writers or more.two_writers
-            members.resources.update(more.resources[: MAX_NAMES - len(members.resources)])
-            if more.first_kept is not None:
-                members.keep(more.kept, more.first_key, more.first_kept)
-            members.worst = min(members.worst, more.worst, key=lambda one: one.rank)
 
     def lost(self, counted: Iterable[TransformerSummary]) -> dict[Place, Lost]:
         """Return the keys that are lost by these counts."""

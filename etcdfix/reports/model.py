@@ -62,33 +62,14 @@ class ReportConfiguration(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class Shard(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which part of the scope was looked at: of its etcd keys those from ``from_key`` on and below ``to_key``.
-
-    ``index`` counts from 1 to ``of``. The first one begins with "", the last one ends with null. Where a key is not
-    plain text, its ``_base64`` is authoritative.
-    """
-
-    index: int
-    of: int
-    from_key: str
-    to_key: str | None
-    from_key_base64: str | None = None
-    to_key_base64: str | None = None
-
-
 class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was asked for; empty lists mean everything.
-
-    ``shard`` is there where only a part of it was looked at, see ``report merge``.
-    """
+    """What was asked for; empty lists mean everything."""
 
     etcd_prefix: str
     prefixes: list[str]
     resources: list[str]
     namespaces: list[str]
     kubernetes_version: str | None
-    shard: Shard | None = None
 
     @property
     def limits(self) -> list[str]:
@@ -122,17 +103,6 @@ class Remedy(msgspec.Struct, frozen=True):
     note: str
 
 
-class MayBeLost(msgspec.Struct, frozen=True, omit_defaults=True):
-    """That encryption keys may be lost to which the finding of a shard then belongs; only the whole can tell.
-
-    ``key_fingerprints`` are those of the keys, "" for one that has none. The last ``own_evidence`` of its evidence is
-    what this value alone has.
-    """
-
-    key_fingerprints: list[str]
-    own_evidence: int = 0
-
-
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One key that there is something to say about.
 
@@ -144,8 +114,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reads, and is not written with today's write key.
 
     ``shared`` is there where the finding belongs to a lost key, see :class:`SharedWords`: then ``message`` is "",
-    ``evidence`` is only what this value alone has, and what would be null is left out. ``may_be_lost`` is there in the
-    report of a shard alone.
+    ``evidence`` is only what this value alone has, and what would be null is left out.
     """
 
     key: str
@@ -180,7 +149,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     key_fingerprint: str | None = None
     stale: bool = False
     shared: str | None = None
-    may_be_lost: MayBeLost | None = None
 
 
 class StatusCause(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -437,18 +405,14 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conclusion(Ending, frozen=True, kw_only=True):
-    """What is known after the last key. ``part`` is what ``report merge`` needs of a shard; None for a whole scan."""
+    """What is known after the last key."""
 
     statuses: list[Status]
     interrupted: bool = False
-    part: msgspec.Struct | None = None
 
 
 class ScanReport(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion"}):
-    """The whole document of ``-o json``. ``baseline`` is left out where there was none.
-
-    ``part`` stands in the report of a shard alone, for ``report merge`` of the same release: no other program reads it.
-    """
+    """The whole document of ``-o json``. ``baseline`` is left out where there was none."""
 
     api_version: str
     kind: str
@@ -464,7 +428,6 @@ class ScanReport(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion
     incomplete_reasons: list[str]
     finished_at: str
     baseline: ReportBaseline | None = None
-    part: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):

@@ -48,19 +48,6 @@ class _Version(msgspec.Struct, rename={"api_version": "apiVersion"}):
     api_version: str = ""
 
 
-class _Shard(msgspec.Struct, frozen=True):
-    index: int = 0
-    of: int = 0
-
-
-class _Part(msgspec.Struct, frozen=True):
-    shard: _Shard | None = None
-
-
-class _Scope(msgspec.Struct):
-    scope: _Part = _Part()
-
-
 class _Source(msgspec.Struct):
     """Where the data came from, as far as the head and the end of one report must agree.
 
@@ -79,14 +66,6 @@ class _Source(msgspec.Struct):
 
 class _Sourced(msgspec.Struct):
     source: _Source = msgspec.field(default_factory=_Source)
-
-
-class _NotToGoOnFrom(msgspec.ValidationError):
-    """Raised for a report that does not tell enough to go on from."""
-
-    def __init__(self, why: str, hint: str) -> None:
-        super().__init__(why)
-        self.hint = hint
 
 
 class ReportFile:
@@ -235,20 +214,6 @@ def open_report(path: Path) -> Iterator[ReportFile]:
         yield ReportFile(raw)
 
 
-def require_all_findings(report: ReportFile) -> None:
-    """Refuse a report from which findings are missing.
-
-    Raises:
-        msgspec.ValidationError: It is a part of a whole.
-    """
-    scope = report.head(_Scope).scope
-    if scope.shard is not None:
-        raise _NotToGoOnFrom(
-            f"it is shard {scope.shard.index} of {scope.shard.of}: merge them all first (etcdfix report merge)",
-            "etcdfix report merge -o json --output-file FILE SHARDS, and name that FILE",
-        )
-
-
 def refused(option: str, path: Path, error: Exception) -> ConfigurationError:
     """Return the error to raise where a report cannot be gone on from.
 
@@ -261,9 +226,8 @@ def refused(option: str, path: Path, error: Exception) -> ConfigurationError:
         return ConfigurationError(f"{option} {path}: {error.strerror}", hint=_hint(error))
     # msgspec recurses into fields that nobody asked for, too.
     why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-    hint = error.hint if isinstance(error, _NotToGoOnFrom | OtherFormError) else _WRITE_ONE
-    what = "cannot be used for this" if isinstance(error, _NotToGoOnFrom) else "is not a report of etcdfix"
-    return ConfigurationError(f"{option} {path} {what}: {why}", hint=hint)
+    hint = error.hint if isinstance(error, OtherFormError) else _WRITE_ONE
+    return ConfigurationError(f"{option} {path} is not a report of etcdfix: {why}", hint=hint)
 
 
 def _digest(raw: Readable) -> str:
@@ -296,7 +260,7 @@ def _kind_of_last(line: bytes) -> str:
 def _require_version(head: bytes) -> None:
     version = msgspec.json.decode(head, type=_Version).api_version
     if version != API_VERSION:
-        raise _NotToGoOnFrom(other_version(version), _WRITE_ONE)
+        raise msgspec.ValidationError(other_version(version))
 
 
 def _hint(error: OSError) -> str:

@@ -20,7 +20,6 @@ from etcdfix.reports.report_file import (
     ReportFile,
     open_report,
     refused,
-    require_all_findings,
 )
 from etcdfix.storagekey import display
 
@@ -248,7 +247,6 @@ def load_report(path: Path, *, most_findings: int = MOST_FINDINGS) -> SavedRepor
     """
     try:
         with open_report(path) as report:
-            require_all_findings(report)
             header = report.head(_Header)
             findings = SavedFindings(report, most_findings)
             problems = tuple(_problems(report, findings))

@@ -38,23 +38,6 @@ OTHERS = "(others)"
 _TRUNCATED = StatusCause(reason="FieldValueTooMany", message="too many errors, the list is truncated")
 
 
-class TallyRest(msgspec.Struct, frozen=True):
-    """What a tally knows and its summary does not show: whoever adds two summaries needs it.
-
-    Attributes:
-        stakes: What is at stake, and with how many values.
-        unproven: What fails for no proven reason: transformer, key, whether the key is proven right, and how many.
-        likely: Where damage is likely only: rule, transformer and fingerprint as the summary has them; then the keys
-            under which it counts, each with whether it is proven right.
-        listed: Of which resources there is a Status: group, resource, and the etcd prefix that a LIST reads.
-    """
-
-    stakes: list[tuple[Stake, int]]
-    unproven: list[tuple[str, str, bool, int]]
-    likely: list[tuple[tuple[str, str, str], list[tuple[KeyName, bool]]]]
-    listed: list[tuple[str, str, str]]
-
-
 class _Listed(msgspec.Struct):
     """Causes collected for one resource, at most the cap, and whether there were more."""
 
@@ -345,74 +328,6 @@ class Tally:
                 )
             )
         return result
-
-    def rest(self) -> TallyRest:
-        """Return what is known here and does not stand in the summary."""
-        return TallyRest(
-            stakes=list(self._stakes.items()),
-            unproven=self._failing.unproven(),
-            likely=[(place, sorted(keys)) for place, keys in sorted(self._likely.items())],
-            listed=[
-                (resource.group, resource.resource, listed.prefix)
-                for resource, listed in self._listed.items()
-            ],
-        )
-
-    def absorb(self, summary: Summary, rest: TallyRest) -> None:
-        """Add what another tally has counted; its Status entries are not among it."""
-        self.not_objects += summary.not_objects
-        self.known_findings += summary.known_findings
-        for resource in summary.by_resource:
-            self._absorb_resource(resource)
-        for cause in summary.by_cause:
-            self._absorb_cause(cause)
-        for transformer in summary.by_transformer:
-            self._absorb_transformer(transformer)
-        for key in summary.kms.keys if summary.kms is not None else ():
-            self._absorb_kms_key(key)
-        for stake, count in rest.stakes:
-            self._count_stake(stake, count)
-        self._failing.absorb(rest.unproven)
-        for place, keys in rest.likely:
-            likely = self._likely.setdefault(place, set())
-            likely.update(keys[: MAX_NAMES - len(likely)])
-
-    def _absorb_resource(self, counted: ResourceSummary) -> None:
-        resource = self._resource(counted.group, counted.resource)
-        for field in Counts.__struct_fields__:
-            setattr(resource, field, getattr(resource, field) + getattr(counted, field))
-
-    def _absorb_cause(self, counted: CauseSummary) -> None:
-        entry = self._causes.setdefault(
-            (counted.cause, counted.outcome), CauseSummary(counted.cause, counted.outcome, 0, counted.example)
-        )
-        entry.count += counted.count
-        entry.example = min(entry.example, counted.example)
-
-    def _absorb_transformer(self, counted: TransformerSummary) -> None:
-        place = (",".join(counted.resources), counted.transformer, counted.key_fingerprint or "")
-        entry = self._entry(place, counted.first_mod_revision)
-        for field in ("keys", "failures", "damaged", "undetermined", "stale", "likely_damaged"):
-            setattr(entry, field, getattr(entry, field) + getattr(counted, field))
-        _reach(entry, counted.first_mod_revision)
-        _reach(entry, counted.last_mod_revision)
-
-    def _absorb_kms_key(self, counted: KMSKeySummary) -> None:
-        place = (counted.transformer, counted.key_id_sha256 or "")
-        if place not in self._kms_keys and len(self._kms_keys) >= MAX_NAMES:
-            place = (OTHERS, "")
-        entry = self._kms_keys.get(place)
-        if entry is None:
-            self._kms_keys[place] = msgspec.structs.replace(
-                counted,
-                transformer=place[0],
-                key_id_sha256=place[1] or None,
-            )
-            return
-        entry.keys += counted.keys
-        entry.opened += counted.opened
-        _reach(entry, counted.first_mod_revision)
-        _reach(entry, counted.last_mod_revision)
 
     def summary(self) -> Summary:
         """Return all counts; resources by name, causes and transformers most frequent first."""

@@ -175,24 +175,8 @@ class Source(Protocol):
 
 
 @runtime_checkable
-class Divisible(Source, Protocol):
-    """A source that never changes, so that several processes can each look at a part of its keys."""
-
-    def keys(self, prefix: bytes) -> Iterator[bytes]:
-        """Yield every key that starts with ``prefix``, in byte order, the same in every process.
-
-        Raises:
-            SourceError: Nothing can be read.
-        """
-        ...
-
-    def pages_between(self, prefix: bytes, start: bytes, end: bytes | None) -> Iterator[Page]:
-        """Yield what :meth:`pages` does, from the key ``start`` on and below ``end`` (None: to the last).
-
-        Raises:
-            SourceError: As for :meth:`pages`.
-        """
-        ...
+class Indexed(Source, Protocol):
+    """A source with an index of all revisions."""
 
     def has_several(self, key: bytes) -> bool:
         """Say whether more than one revision of a key is kept, without reading their values."""

@@ -260,9 +260,7 @@ class RevisionIndex:
             PageCorrupt(f"page {page_id}: byte {offset}: {what}", page_id=page_id, file_offset=offset)
         )
 
-    def pages(
-        self, prefix: bytes, *, start: bytes = b"", end: bytes | None = None, at_revision: int | None = None
-    ) -> Iterator[RecordPage]:
+    def pages(self, prefix: bytes, *, at_revision: int | None = None) -> Iterator[RecordPage]:
         """Yield the value that every key under ``prefix`` had at a main revision (None: the newest).
 
         Keys come in byte order. A record that cannot be read is reported, and its key is left out: an older
@@ -270,32 +268,16 @@ class RevisionIndex:
 
         Args:
             prefix: What the keys start with.
-            start: The first key, where it is above the prefix.
-            end: Only keys below it; None for no such bound.
             at_revision: The main revision.
         """
         self.build()
         lower = escape_key(prefix)
-        upper = successor(lower)
-        if end is not None:
-            upper = escape_key(end) if upper is None else min(upper, escape_key(end))
-        blocks = self._records.blocks(max(lower, escape_key(start)), upper)
+        blocks = self._records.blocks(lower, successor(lower))
         return self._pages(fold(blocks, at_revision=at_revision))
 
     def current(self, prefix: bytes, *, at_revision: int | None = None) -> Iterator[StoredValue]:
         """Yield what :meth:`pages` does, value by value."""
         return values_of(self.pages(prefix, at_revision=at_revision))
-
-    def keys(self, prefix: bytes, *, at_revision: int | None = None) -> Iterator[bytes]:
-        """Yield every key under ``prefix`` that is kept at a main revision, in byte order, without reading a record.
-
-        A key that was deleted is among them as long as that leaves a trace.
-        """
-        self.build()
-        lower = escape_key(prefix)
-        for batch in fold(self._records.blocks(lower, successor(lower)), at_revision=at_revision):
-            for record in batch:
-                yield _unescaped(record)
 
     def get(self, key: bytes, *, at_revision: int | None = None) -> StoredValue | None:
         """Return the value that one key had at a main revision (None: the newest), or None."""

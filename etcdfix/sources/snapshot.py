@@ -236,17 +236,9 @@ class SnapshotSource(Closing):
         Raises:
             SourceError: The file cannot be read to its end, or there is no room to sort its keys.
         """
-        return self.pages_between(prefix, b"", None)
-
-    def pages_between(self, prefix: bytes, start: bytes, end: bytes | None) -> Iterator[Page]:
-        """Yield what :meth:`pages` does, from the key ``start`` on and below ``end`` (None: to the last).
-
-        Raises:
-            SourceError: As there.
-        """
         self._prepare()
         self._file.start_hashing()
-        return self._index.pages(prefix, start=start, end=end, at_revision=self._at_revision)
+        return self._index.pages(prefix, at_revision=self._at_revision)
 
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
         """Yield what :meth:`pages` does, value by value.
@@ -255,15 +247,6 @@ class SnapshotSource(Closing):
             SourceError: As there.
         """
         return values_of(self.pages(prefix))
-
-    def keys(self, prefix: bytes) -> Iterator[bytes]:
-        """Yield every key that starts with ``prefix``, in byte order; deleted ones too that still leave a trace.
-
-        Raises:
-            SourceError: As for :meth:`pages`.
-        """
-        self._prepare()
-        return self._index.keys(prefix, at_revision=self._at_revision)
 
     def _prepare(self) -> None:
         """Before the first walk, find an unreadable sector by asking: the map would find it by SIGBUS.

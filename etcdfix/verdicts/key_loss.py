@@ -217,15 +217,6 @@ class KeyCounter:
             opened = min(opened, revision)
         self._after[name] = failing, opened
 
-    def unproven(self) -> list[tuple[str, str, bool, int]]:
-        """Return what fails under keys in any rule, and nothing proves why: transformer, key, key proven, how many."""
-        return sorted((*place, count) for place, count in self._unproven.items())
-
-    def absorb(self, unproven: Iterable[tuple[str, str, bool, int]]) -> None:
-        """Add what another counter has in :meth:`unproven`; that alone."""
-        for transformer, key, proven, count in unproven:
-            self._count_unproven((transformer, key, proven), count)
-
     def _count_unproven(self, place: tuple[str, str, bool], count: int) -> None:
         if len(self._unproven) >= MOST_KEYS and place not in self._unproven:
             place = (*_OTHERS, place[2])

@@ -16,11 +16,6 @@ MOST_KINDS: Final = 1_000
 """So many kinds are told apart; in damaged or hostile data every value can bring a new one."""
 
 
-def may_be_one_of_many(found: Examination) -> bool:
-    """Say whether an examination has no more for itself than its record, namespace and name."""
-    return found.repair is None and found.decoded is None
-
-
 class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What one examination has for itself, and the number of its kind; or all of it, where it has more."""
 
@@ -46,7 +41,7 @@ class Kinds:
 
         None where it has more for itself than its record, namespace and name, or there are too many kinds.
         """
-        if not may_be_one_of_many(found):
+        if found.repair is not None or found.decoded is not None:  # it has more than its record and name
             return None
         like = (
             found.verdict,

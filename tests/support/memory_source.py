@@ -80,14 +80,6 @@ class MemorySource(Closing):
         """Yield the keys below a prefix."""
         return (key for key in sorted(self._records) if key.startswith(prefix))
 
-    def pages_between(self, prefix: bytes, start: bytes, end: bytes | None) -> Iterator[Page]:
-        """Yield in pages what is between two keys."""
-        return paged(
-            stored
-            for stored in self.current(prefix)
-            if start <= stored.key and (end is None or stored.key < end)
-        )
-
     def aside(self) -> AbstractContextManager[None]:
         """Do nothing: no revision is compacted here."""
         return nullcontext()

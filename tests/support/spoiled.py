@@ -67,7 +67,7 @@ def command_of(page: str, folder: Path) -> list[str]:
         "plan": ["plan", *_LOST, "--from-report", str(scanned)],
         "copies": ["copies", *_LOST, "--backup-dir", str(folder), "--audit-log", str(folder / "audit.jsonl")],
         "compare": ["compare", *_LOST, "--with-snapshot", "fixtures/snapshots/small/history.db.gz"],
-        "fleet": ["report", "merge", "--fleet", str(scanned), str(scanned.with_name("none.json"))],
+        "fleet": ["report", "merge", str(scanned), str(scanned.with_name("none.json"))],
     }[page]
 
 

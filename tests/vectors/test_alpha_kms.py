@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
-from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.operations.look.scan import ScanRequest, ScanResult
-from etcdfix.operations.look.shards import ShardRequest
+from etcdfix.operations.look.scan import ScanResult
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.storagekey import StorageLayout
-from etcdfix.text.commands import RepeatedOptions
 from tests.support.alpha_oracle import (
     CONFIGURATIONS,
     RESOURCES,
@@ -26,7 +20,6 @@ from tests.support.alpha_oracle import (
 )
 from tests.support.collecting import ALPHA, CollectingReporter, scan
 from tests.support.kms_plugin import KMSPlugin, load_keks
-from tests.support.shards import merge_as, scan_as, without_times
 
 # Its key id is one that the plugin does not know: the server calls it corrupt, and no tool can know whether the
 # key is gone for ever.
@@ -162,36 +155,3 @@ def test_key_ids_in_use_are_counted(answered: tuple[str, CollectingReporter, Sca
     assert kms is not None
     by_key = [(k.transformer, k.keys, k.opened) for k in kms.keys if k.key_id_sha256]
     assert by_key == [("kms/v2/kmsnew", 10, 8), ("kms/v2/kmsnew", 1, 0)]
-
-
-@pytest.mark.parametrize("config", sorted(CONFIGURATIONS))
-def test_merged_shards_are_the_whole(
-    alpha_plugins: dict[str, KMSPlugin], tmp_path: Path, config: str
-) -> None:
-    """But for the calls that each shard makes itself."""
-    endpoints = {name: plugin.endpoint for name, plugin in alpha_plugins.items()}
-    request = ScanRequest(
-        layout=StorageLayout(),
-        configuration=load_configuration(ALPHA / config),
-        kubernetes_minor=36,
-        same_again=RepeatedOptions(source=("--snapshot", "snapshot.db")),
-    )
-
-    def report(shard: ShardRequest | None) -> bytes:
-        with KMSPlugins(endpoints, max_rate=0, patience_seconds=0.5) as asked:
-            part = msgspec.structs.replace(request, shard=shard)
-            return scan_as((SnapshotSource(ALPHA / "snapshot.db.gz"), asked), part)[0]
-
-    files = [tmp_path / f"{n}.json" for n in range(1, 6)]
-    for index, file in enumerate(files, start=1):
-        file.write_bytes(report(ShardRequest(index, len(files))))
-    merged, _ = merge_as(files)
-    assert without_calls(merged) == without_calls(report(None))
-
-
-def without_calls(report: bytes) -> object:
-    document = json.loads(without_times(report))
-    for plugin in document["summary"]["kms"]["plugins"]:
-        for name in ("calls", "unwrapped", "refused", "failed"):
-            del plugin[name]
-    return document

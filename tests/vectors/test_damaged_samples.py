@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -23,7 +22,7 @@ from tests.support.attacks import LOCAL, OTHER, TRUE, WRONG, seal
 from tests.support.golden import DecoderCase, damaged_cases, hand_made_cases, needs_golden
 from tests.support.memory_source import MemorySource
 from tests.support.objects import IDENTITY, configuration_of_rules, provider
-from tests.support.shards import Opened, merge_as, scan_as, shard_files, without_times
+from tests.support.scanning import scan_as, without_times
 from tests.support.thorough import some
 
 LAYOUT = StorageLayout()
@@ -109,21 +108,6 @@ def placed(numbers: Callable[[int], bool]) -> Iterator[tuple[str, bytes, int]]:
         if place is not None and numbers(number):
             key = LAYOUT.directory_prefix(place) + (b"shop/" if place.namespaced else b"") + b"%05d" % number
             yield key.decode(), case.value, number
-
-
-def test_merged_shards_of_damaged_samples_are_the_whole(tmp_path: Path) -> None:
-    """Every 25th, fewer than any bound of a scan."""
-    held = {key: value for key, value, _ in placed(lambda number: not number % 25)}
-    assert len(held) > 500
-    request = ScanRequest(layout=LAYOUT, configuration=None, kubernetes_minor=36)
-
-    def again() -> Opened:
-        return MemorySource(held), None
-
-    whole, result = scan_as(again(), request, "jsonl")
-    merged, _ = merge_as(shard_files(again, request, 5, tmp_path, "jsonl"), "jsonl")
-    assert len(result.summary.by_cause) > 5
-    assert without_times(merged) == without_times(whole)
 
 
 def as_stored(key: str, value: bytes, number: int) -> bytes:

@@ -36,7 +36,7 @@ def command(*, earlier: Path, later: Path, output: str, output_file: Path | None
     said. A finding has changed where its outcome, its cause or its value has. Readable values with a warning, and keys
     that hold no object, are left out.
 
-    The report of a shard, and two reports of different scopes or storage prefixes are refused.
+    Two reports of different scopes or storage prefixes are refused.
     """
     if earlier == later == STANDARD_INPUT:
         raise click.UsageError("- is standard input, and only one of the reports can come from there")

@@ -11,19 +11,15 @@ import click
 
 from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, scan_exit_code
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.fail_on import fail_on_option
-from etcdfix.cli.last_words import say_last_words
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say_incomplete
 from etcdfix.cli.report_place import report_place
 from etcdfix.inputs.clusterlist import load_cluster_list
-from etcdfix.inputs.inputfile import STANDARD_INPUT
 from etcdfix.model import Outcome
 from etcdfix.operations.look.fleet import ExpectedReport, expected_of_list, merge_fleet, oldest_of
-from etcdfix.operations.look.merge_shards import merge_shards, open_shards
 from etcdfix.reports.fleet_model import FleetReport
-from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.formats.of_lists import FLEET_FORMATS, write_fleet_junit
 from etcdfix.reports.model import COUNTED
 
@@ -33,14 +29,12 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.FINDINGS: "findings: decrypt-failure, decode-failure or inconsistent; see --fail-on",
     ExitCode.USAGE: "usage or configuration error",
     ExitCode.INCOMPLETE: "a report lacks or is none, a scan was lost midway, something is undetermined (wins over 1)",
-    ExitCode.SOURCE: "no shard examined anything",
     **ENDED_EARLY,
 }
 
 
 @click.command("merge", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("files", type=FILE, nargs=-1, metavar="[FILE ...]")
-@click.option("--fleet", is_flag=True, help="The reports are of many clusters: a row for each of them.")
 @click.option(
     "--clusters", type=FILE, metavar="LIST",
     help="A list of the clusters that there should be; each has its report in --reports DIR, as NAME.json. A line is "
@@ -52,11 +46,10 @@ MEANINGS: dict[ExitCode, str] = {
     help="Leave out reports that were made longer ago, and say so: 20h for those of tonight.",
 )  # fmt: skip
 @fail_on_option
-@output_options(list(SCAN_FORMATS))
+@output_options(list(FLEET_FORMATS))
 def command(
     *,
     files: tuple[Path, ...],
-    fleet: bool,
     clusters: Path | None,
     directory: Path | None,
     max_age: str | None,
@@ -67,21 +60,12 @@ def command(
 ) -> int:
     """Merge saved reports of etcdfix scan, written with -o json or -o jsonl, into one. Reads the files alone.
 
-    Without --fleet they are those of the shards of one snapshot (scan --snapshot FILE --shard 1/4, and so on), in any
-    order; the report is the one of the whole scan.
-
-    With --fleet they are those of many clusters: a row for each, the worst first. Keys that several clusters use are
+    They are those of many clusters: a row for each, the worst first. Keys that several clusters use are
     shown side by side, by the digest of a KMS key id or the fingerprint of the bytes; a scan's --baseline says what is
     new.
 
     A report that lacks, is cut, is none, or does not fit is named, and makes the exit code 3.
     """
-    if not fleet:
-        if clusters is not None or directory is not None or max_age is not None:
-            raise click.UsageError("--clusters, --reports and --max-age need --fleet")
-        return _merge_shards(files, fail_on, output, output_file, max_rows)
-    if output not in FLEET_FORMATS:
-        raise click.UsageError(f"--fleet has no -o {output}; it has {', '.join(FLEET_FORMATS)}")
     expected = _expected(files, clusters, directory)
     now = datetime.now(UTC)
     oldest = oldest_of(max_age, now) if max_age is not None else None
@@ -94,27 +78,6 @@ def command(
             place.write(FLEET_FORMATS, report, max_rows)
     say_incomplete(report.incomplete_reasons)
     return fleet_exit_code(report, fail_on)
-
-
-def _merge_shards(
-    files: tuple[Path, ...],
-    fail_on: tuple[Outcome, ...],
-    output: str,
-    output_file: Path | None,
-    max_rows: int,
-) -> int:
-    if not files:
-        raise click.UsageError("no report: name those of the shards, FILE ...; or --fleet for many clusters")
-    if STANDARD_INPUT in files:
-        raise click.UsageError("a shard is read twice, and standard input only once: save it to a file")
-    shards, problems = open_shards(files)
-    with report_place(output_file, files, output) as place:
-        reporter = place.listening(SCAN_FORMATS[output](place.stream, max_rows))
-        reporter.heed(fail_on)
-        result = merge_shards(shards, problems, reporter, max_causes=max_rows)
-    say_last_words(result, fail_on)
-    # Where something lacks, it is not known whether anything was examined.
-    return int(ExitCode.INCOMPLETE if result.problems else scan_exit_code(result, fail_on))
 
 
 def _expected(files: tuple[Path, ...], clusters: Path | None, directory: Path | None) -> list[ExpectedReport]:

@@ -1,8 +1,10 @@
-"""What a scan says in the end, of a whole or of merged shards: why it is not complete, and what to do next."""
+"""Why a scan is not complete, and what to do next."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+import msgspec
 
 from etcdfix.reports.model import Remedy, Summary
 from etcdfix.reports.next_steps import (
@@ -11,8 +13,29 @@ from etcdfix.reports.next_steps import (
     plugin_problems,
     undetermined_problem,
 )
-from etcdfix.reports.shard import Seen
 from etcdfix.text.commands import RepeatedOptions
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a scan came.
+
+    Attributes:
+        problems: Why not everything could be shown; empty where it could.
+        ended: What ended it early, "" where nothing did.
+        lost_midway: The source was lost before the last key.
+        below_prefix: Whether any key at all lies below the storage prefix.
+        nothing_named_exists: Keys, key prefixes or namespaces were named, and none of them exists.
+        suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
+        elsewhere: Other known storage prefixes under which keys lie beside those, most of them first.
+    """
+
+    problems: list[str]
+    ended: str
+    lost_midway: bool
+    below_prefix: bool
+    nothing_named_exists: bool
+    suggested_prefixes: list[str]
+    elsewhere: list[str]
 
 
 def conclude(

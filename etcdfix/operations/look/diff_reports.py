@@ -35,7 +35,6 @@ from etcdfix.reports.report_file import (
     ReportFile,
     open_report,
     refused,
-    require_all_findings,
 )
 from etcdfix.reports.tally import OTHERS
 from etcdfix.text.safetext import safe_text
@@ -202,7 +201,7 @@ def diff_reports(earlier: Path, later: Path) -> ReportDiff:
     """Return what the later report has that the earlier one has not, and the other way.
 
     Raises:
-        ConfigurationError: One of them cannot be read, is no whole report, or they cannot be compared.
+        ConfigurationError: One of them cannot be read, is no report, or they cannot be compared.
         SourceError: There is no room for a temporary file.
     """
     with ExitStack() as stack:
@@ -214,7 +213,6 @@ def diff_reports(earlier: Path, later: Path) -> ReportDiff:
 def _opened(path: Path, stack: ExitStack) -> _Side:
     try:
         report = stack.enter_context(open_report(path))
-        require_all_findings(report)
         return _Side(path, report)
     except (OSError, *SPOILED) as exc:
         raise refused("report", path, exc) from exc

@@ -171,10 +171,6 @@ class _Gathering:
         twin = self._by_digest.get(report.sha256)
         if twin is not None:
             raise _LeftOutError("double", f"it is byte for byte the same as {twin}")
-        if head.is_shard:
-            raise _LeftOutError(
-                "shard", "it is of one part of a snapshot: merge the parts first, without --fleet"
-            )
         if self._oldest is not None and head.made_at < self._oldest:
             raise _LeftOutError(
                 "too-old", f"it was made at {timestamp(head.made_at)}, before {timestamp(self._oldest)}"

@@ -58,7 +58,6 @@ class _Scope(msgspec.Struct):
     prefixes: list[str] = []
     resources: list[str] = []
     namespaces: list[str] = []
-    shard: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class ReportHead(msgspec.Struct):
@@ -69,11 +68,6 @@ class ReportHead(msgspec.Struct):
     encryption_config: _Configuration | None
     scope: _Scope
     baseline: ReportBaseline | None = None
-
-    @property
-    def is_shard(self) -> bool:
-        """Whether it is a part of a report."""
-        return bytes(self.scope.shard) != b"null"
 
     @property
     def made_at(self) -> datetime:

@@ -1,9 +1,9 @@
-"""What comes out of the examinations of a scan: counts, findings in the order of their keys, and what a merge needs."""
+"""What comes out of the examinations of a scan: counts, and findings in the order of their keys."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -22,21 +22,18 @@ from etcdfix.reports.earlier_revision import readable_way
 from etcdfix.reports.finding import finding_from, is_finding, status_cause
 from etcdfix.reports.first_step import FirstStep
 from etcdfix.reports.key_loss import KeyLosses, Place, places_of
-from etcdfix.reports.model import Finding, MayBeLost, NewFindings, Remedy, Shard, Summary
+from etcdfix.reports.model import Finding, NewFindings, Remedy, Summary
 from etcdfix.reports.next_steps import first_way_out
-from etcdfix.reports.origin import shown_word
 from etcdfix.reports.remedies import ways_out
-from etcdfix.reports.shard import Seen, ShardPart
 from etcdfix.reports.tally import Tally
 from etcdfix.reports.ways import Way, WayKind
 from etcdfix.sources.base import Source
 from etcdfix.spool import Spool
-from etcdfix.storagekey import ResourcePrefix, StorageLayout, display, likely_prefix
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.storagekey import ResourcePrefix, StorageLayout, display
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.judge import Verdict
-from etcdfix.verdicts.kinds import MOST_KINDS, may_be_one_of_many
+from etcdfix.verdicts.kinds import MOST_KINDS
 from etcdfix.verdicts.severity import Rank, stake_of
 
 if TYPE_CHECKING:
@@ -80,7 +77,6 @@ class _Held(msgspec.Struct, frozen=True, tag=True, array_like=True):
         rank: How bad it is, the worst lowest; None where nothing is proven wrong.
         first: Its first way out; None for none.
         first_of_many: The same where so many fail together that none may be written over.
-        lost_with: Of a shard: encryption keys whose loss may be why the value does not open.
     """
 
     key: bytes
@@ -89,7 +85,6 @@ class _Held(msgspec.Struct, frozen=True, tag=True, array_like=True):
     rank: Rank | None
     first: Remedy | None
     first_of_many: Remedy | None
-    lost_with: tuple[Place, ...] = ()
 
 
 _Waiting = _Held | OneOfMany
@@ -125,12 +120,10 @@ class Gathering:
         self._losses = KeyLosses(request.same_again)
         # From the first finding on that may belong to a lost key: whether it is lost is known at the end.
         self._undecided: Spool[_Waiting] = Spool(_Waiting)
-        # Of a shard nobody knows at its end either.
-        self._deciding = request.shard is None
+        self._deciding = True
         self._alike = Alike()
         self._with_told: dict[tuple[Verdict, Evidence], Verdict] = {}
         self._first_step = FirstStep()
-        self.findings = 0
 
     def close(self) -> None:
         """Forget what was held back."""
@@ -193,8 +186,7 @@ class Gathering:
         finding = held.finding
         self._list_cause(held.directory, finding)
         if held.rank is not None and finding.remedies:
-            self._first_step.add(finding, held.rank, held.first, held.first_of_many, held.lost_with)
-        self.findings += 1
+            self._first_step.add(finding, held.rank, held.first, held.first_of_many)
         self._reporter.finding(finding)
 
     def end(self) -> tuple[Summary, Remedy | None]:
@@ -212,35 +204,13 @@ class Gathering:
         if self._request.baseline is not None:
             first = None if self._first_new is None else display(self._first_new)
             summary.new = NewFindings(sum(self.new.values()), self.new[Outcome.UNDETERMINED], first)
-        lost = self._losses.lost(summary.by_transformer) if self._request.shard is None else {}
+        lost = self._losses.lost(summary.by_transformer)
         self._decide(lost)
         summary.key_loss = [
             msgspec.structs.replace(key.entry, shared=self._alike.shared(place) if self._deciding else [])
             for place, key in lost.items()
         ]
         return summary, self._first_step.way_out(summary, lost)
-
-    def part(self, shard: Shard, seen: Seen, sample: Sequence[bytes], *, named: bool) -> ShardPart:
-        """Return what a merge needs of this shard.
-
-        Args:
-            shard: Which one it is.
-            seen: How far it came.
-            sample: Its first keys that hold no object.
-            named: Keys or key prefixes were named, or namespaces of which none exists.
-        """
-        return ShardPart(
-            shard=shard,
-            findings=self.findings,
-            tally=self.tally.rest(),
-            losses=self._losses.rest(),
-            urgent=self._first_step.rest(),
-            seen=seen,
-            named=named,
-            prefixes=[] if seen.below_prefix else [likely_prefix(key) for key in sample],
-            words=[*map(shown_word, self._request.scope.words)],
-            again=_shown(self._request.same_again),
-        )
 
     def take(self, found: Examination, view: View) -> None:
         """Count one examination, and report it where there is something to say.
@@ -314,13 +284,7 @@ class Gathering:
             self._note_loss(found, places, readable)
         if one is not None:
             return one
-        held = self._held_of(with_evidence(found, own), readable, baseline=baseline)
-        if self._request.shard is None or not places or not may_be_one_of_many(found):
-            return held
-        keys = MayBeLost([key for _, _, key in places], len(own))
-        return msgspec.structs.replace(
-            held, finding=msgspec.structs.replace(held.finding, may_be_lost=keys), lost_with=places
-        )
+        return self._held_of(with_evidence(found, own), readable, baseline=baseline)
 
     def _note_loss(
         self, found: Examination, places: tuple[Place, ...], readable: ReadableRevision | None
@@ -425,15 +389,6 @@ class Gathering:
             return None
         self.readable_not_sought += 1
         return Evidence(_READABLE_CHECK, "not looked for", f"{sought.not_sought}; etcdfix explain KEY looks")
-
-
-def _shown(again: RepeatedOptions) -> RepeatedOptions:
-    """Return the words of commands as text that JSON can hold."""
-    fields = msgspec.structs.asdict(again)
-    shown = {
-        name: tuple(map(shown_word, words)) for name, words in fields.items() if isinstance(words, tuple)
-    }
-    return msgspec.structs.replace(again, **shown)
 
 
 def _list_prefix(layout: StorageLayout, namespace: str) -> Callable[[ResourcePrefix], str]:

@@ -12,7 +12,7 @@ from etcdfix.examine_all import Beyond
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.copies_gather import Wanted
 from etcdfix.readers import Plugins
-from etcdfix.reports.model import Scope, Shard
+from etcdfix.reports.model import Scope
 from etcdfix.reports.origin import shown_word
 from etcdfix.scope import (
     KeyRange,
@@ -155,16 +155,13 @@ def beside(source: Source, layout: StorageLayout, ranges: Sequence[KeyRange]) ->
     return Beyond(paged(values()), lambda key: key not in scope)
 
 
-def shown_scope(
-    scope: ScopeRequest, reading: Reading, *, limited_to: str, shard: Shard | None = None
-) -> Scope:
+def shown_scope(scope: ScopeRequest, reading: Reading, *, limited_to: str) -> Scope:
     """Return a scope as reports have it.
 
     Args:
         scope: What was asked for.
         reading: How values are read.
         limited_to: All that may be read, where that is not everything; else "".
-        shard: Which part of it was looked at; None for all of it.
     """
     minor = reading.kubernetes_minor
     return Scope(
@@ -174,5 +171,4 @@ def shown_scope(
         resources=scope.resources,
         namespaces=[*map(shown_word, scope.namespaces)],
         kubernetes_version=f"1.{minor}" if minor is not None else None,
-        shard=shard,
     )

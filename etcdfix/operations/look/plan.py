@@ -52,7 +52,7 @@ from etcdfix.reports.plan_model import (
 from etcdfix.reports.planfile import sealed
 from etcdfix.reports.rows import Rows
 from etcdfix.reports.saved_report import SavedReport
-from etcdfix.sources.base import Divisible, Source
+from etcdfix.sources.base import Indexed, Source
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command, safe_text
 from etcdfix.verdicts.causes import Cause
@@ -137,7 +137,7 @@ def build_plan(
     # A live etcd tells of earlier generations only by a watch for each key; a file has them at hand.
     file = description.type != "etcd"
     # Where only the present value is kept, there are none.
-    has_earlier = source.has_several if file and isinstance(source, Divisible) else lambda _key: file
+    has_earlier = source.has_several if file and isinstance(source, Indexed) else lambda _key: file
     groups = _Groups()
     makers: Counter[tuple[str, str, str]] = Counter()
     builder = IndexBuilder(examiner, source)

@@ -17,20 +17,24 @@ from etcdfix.errors import ConfigurationError, why
 from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, SPOILED, Readable, mapped_input, read_input, spoiled
 from etcdfix.inputs.jsonparts import MOST_PIECE_BYTES, beginning, members, piece
 from etcdfix.inputs.ownfiles import PLAN_KIND
+from etcdfix.model import Outcome
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.formats.of_saved import SAVED_KINDS
 from etcdfix.reports.model import (
     API_VERSION,
     Conclusion,
+    Ending,
     Finding,
     Header,
     SharedWords,
     Status,
+    Summary,
     other_version,
 )
+from etcdfix.reports.next_steps import PLUGIN_REMEDIES, WELL
 from etcdfix.reports.report_file import ReportFile
-from etcdfix.reports.shard import ShardEnd, check_words
 from etcdfix.text.safetext import safe_text
+from etcdfix.verdicts.causes import Cause
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -107,9 +111,9 @@ def _render(report: ReportFile, reporter: Reporter, *, plain: bool) -> list[str]
         shared = decode(raw).shared
         if shared is not None:
             words.setdefault(shared, SharedWords(shared, "", "", []))
-    head, end = report.head(Header), report.end(ShardEnd)
+    head, end = report.head(Header), report.end(Ending)
     statuses = [msgspec.json.decode(raw, type=Status) for raw in report.statuses()]
-    check_words(end.summary)
+    _check_words(end.summary)
     told = {one.id: one for lost in end.summary.key_loss for one in lost.shared}
     untold = sorted(words.keys() - told.keys())
     if untold:
@@ -128,10 +132,26 @@ def _render(report: ReportFile, reporter: Reporter, *, plain: bool) -> list[str]
         complete=end.complete,
         incomplete_reasons=end.incomplete_reasons,
         finished_at=end.finished_at,
-        part=None if plain else end.part,
     )
     reporter.end(_plain(conclusion) if plain else conclusion)
     return end.incomplete_reasons
+
+
+def _check_words(summary: Summary) -> None:
+    """Look at the words of closed catalogues, which say what to do next.
+
+    Raises:
+        msgspec.ValidationError: One is not known.
+    """
+    states = {*PLUGIN_REMEDIES, *WELL}
+    plugins = summary.kms.plugins if summary.kms is not None else []
+    words = [
+        *(cause.cause for cause in summary.by_cause if cause.cause not in set(Cause)),
+        *(cause.outcome for cause in summary.by_cause if cause.outcome not in set(Outcome)),
+        *(plugin.state for plugin in plugins if plugin.state not in states),
+    ]
+    if words:
+        raise msgspec.ValidationError(f"nobody knows its word {words[0]}")
 
 
 def render_document(path: Path, kind: str, form: str, stream: BinaryIO, max_rows: int) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from etcdfix.encryption.envelope import transformer_name
-from etcdfix.errors import ConfigurationError, EndedEarly
+from etcdfix.errors import EndedEarly
 from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_all import Beyond, Progress, examine_all, no_progress
+from etcdfix.examine_all import Progress, examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs, started_early
 from etcdfix.interruptions import interruptions_held
 from etcdfix.model import Outcome, key_id_digest
-from etcdfix.operations.look.concluding import conclude
+from etcdfix.operations.look.concluding import Seen, conclude
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.gathering import SAMPLE, Gathering
 from etcdfix.operations.look.in_scope import beside, pages_in, resolved, searched_for, shown_scope
-from etcdfix.operations.look.shards import ShardRequest, beyond, pages_of, shown_shard, span_of
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.baseline import Baseline
 from etcdfix.reports.contradictions import OUT_OF_ORDER
@@ -30,16 +29,12 @@ from etcdfix.reports.model import (
     Header,
     KMSPluginSummary,
     KMSSummary,
-    Remedy,
-    Shard,
     Summary,
 )
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
-from etcdfix.reports.shard import Seen
 from etcdfix.reports.tally import CAP, Tally
-from etcdfix.scope import KeyRange, ScopeRequest
-from etcdfix.sources.base import Divisible, Source, has_keys
-from etcdfix.sources.pages import Page
+from etcdfix.scope import ScopeRequest
+from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import display, likely_prefixes
 from etcdfix.text.words import counted
 
@@ -47,12 +42,6 @@ if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
 T = TypeVar("T")
-
-_MERGE = Remedy(
-    "Merge the reports of all shards: only the whole tells what to do first",
-    "etcdfix report merge shard-*.json",
-    "For this the report has to be saved with -o json or -o jsonl.",
-)
 
 
 class ScanRequest(Reading, frozen=True, kw_only=True):
@@ -62,13 +51,11 @@ class ScanRequest(Reading, frozen=True, kw_only=True):
         scope: Resources, prefixes, namespaces.
         max_causes: Cap of each Status.
         baseline: Findings that are known already.
-        shard: Only this part of it, for ``report merge``; None for all of it.
     """
 
     scope: ScopeRequest = msgspec.field(default_factory=ScopeRequest)
     max_causes: int = CAP
     baseline: Baseline | None = None
-    shard: ShardRequest | None = None
 
 
 class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,27 +113,25 @@ def run_scan(
         ConfigurationError: The scope names something that does not exist.
         SourceError: Nothing could be read.
     """
-    everything = request.scope.everything and request.shard is None
-    with started_early(source, jobs, everything=everything) as early:
+    with started_early(source, jobs, everything=request.scope.everything) as early:
         examiner = Examiner.of_cluster(source, request, plugins)
         scope, ranges = resolved(request.scope, examiner, source)
         cluster = examiner.kube_system_uid(source)
         again = with_what_it_keeps(request.same_again, source)
         request = msgspec.structs.replace(request, scope=scope, same_again=again)
         denied: list[bytes] = []
-        pages, others, shard = _what_to_examine(source, examiner, ranges, request.shard, denied)
-        reporter.begin(_header(source, request, cluster, shard))
+        reporter.begin(_header(source, request, cluster))
         with contextlib.closing(Gathering(source, examiner, request, reporter)) as gathering:
             tally, not_object_sample = gathering.tally, gathering.not_object_sample
             ending = examine_all(
                 examiner,
-                pages,
+                pages_in(source, ranges, denied),
                 gathering.take,
                 plain=tally.add_plain,
                 helpers=Helpers(examiner, request, source, jobs, early=early) if jobs != 1 else None,
                 targets=searched_for(ranges),
                 progress=progress,
-                beyond=others,
+                beyond=beside(source, examiner.layout, ranges),
             )
             (summary, first), ended = _uncut(gathering.end, ending.ended)
             midway = ending.problems
@@ -165,7 +150,6 @@ def run_scan(
         problems.append(OUT_OF_ORDER)
     # What could not be read is not absent.
     unseen = ended is not None or bool(midway)
-    own = list(not_object_sample)
     below = summary.keys > summary.not_objects or unseen or _may_hold_keys(source, request, not_object_sample)
     elsewhere = [other for other, _ in gathering.elsewhere.most_common()] if below else []
     problems += [
@@ -182,7 +166,7 @@ def run_scan(
         ended=ended.reason if ended is not None else "",
         lost_midway=bool(midway),
         below_prefix=below,
-        nothing_named_exists=named and request.shard is None,  # it may exist in another shard
+        nothing_named_exists=named,
         suggested_prefixes=[] if below else likely_prefixes(not_object_sample),
         elsewhere=elsewhere,
     )
@@ -194,10 +178,6 @@ def run_scan(
         words=request.scope.words,
         again=request.same_again,
     )
-    part = None
-    if shard is not None:
-        part = gathering.part(shard, seen, own, named=named)
-        summary.next = _MERGE
     description = source.describe()
     conclusion = Conclusion(
         source=shown_source(description, cluster),
@@ -207,7 +187,6 @@ def run_scan(
         incomplete_reasons=reasons,
         finished_at=timestamp(),
         interrupted=ended is not None,
-        part=part,
     )
     _uncut(partial(reporter.end, conclusion), ended)  # what comes too late to be told changes nothing
     return ScanResult(
@@ -223,29 +202,6 @@ def run_scan(
         ended=ended,
         denied=[display(key) for key in denied if key not in within],
     )
-
-
-def _what_to_examine(
-    source: Source,
-    examiner: Examiner,
-    ranges: Sequence[KeyRange],
-    wanted: ShardRequest | None,
-    denied: list[bytes],
-) -> tuple[Iterator[Page], Beyond | None, Shard | None]:
-    """Return the values to examine, those of other shards that may decide about them, and the shard as reports have it.
-
-    Raises:
-        ConfigurationError: A shard was asked for of what may change meanwhile.
-    """
-    if wanted is None:
-        return pages_in(source, ranges, denied), beside(source, examiner.layout, ranges), None
-    if not isinstance(source, Divisible):
-        raise ConfigurationError(
-            "--shard needs a file: what is read from a live etcd or from kine is not the same for every shard",
-            hint="save a snapshot, and divide that: etcdctl snapshot save FILE",
-        )
-    span = span_of(source, ranges, wanted)
-    return pages_of(source, ranges, span), beyond(source, ranges, span), shown_shard(wanted, span)
 
 
 def _uncut(work: Callable[[], T], ended: EndedEarly | None) -> tuple[T, EndedEarly | None]:
@@ -308,13 +264,13 @@ def _no_such_namespace(source: Source, request: ScanRequest) -> bool:
     )
 
 
-def _header(source: Source, request: ScanRequest, cluster: str | None, shard: Shard | None) -> Header:
+def _header(source: Source, request: ScanRequest, cluster: str | None) -> Header:
     description = source.describe()
     return Header(
         tool=TOOL,
         generated_at=timestamp(),
         source=shown_source(description, cluster),
         encryption_config=shown_configuration(request.configuration),
-        scope=shown_scope(request.scope, request, limited_to=description.limited_to, shard=shard),
+        scope=shown_scope(request.scope, request, limited_to=description.limited_to),
         baseline=request.baseline.report if request.baseline is not None else None,
     )

@@ -1,4 +1,4 @@
-"""Formats of ``report merge --fleet``."""
+"""Formats of ``report merge``."""
 
 from __future__ import annotations
 

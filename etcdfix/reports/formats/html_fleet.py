@@ -1,4 +1,4 @@
-"""``report merge --fleet -o html``: many clusters, the worst first."""
+"""``report merge -o html``: many clusters, the worst first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``-o junit`` of ``report merge --fleet``: a case for each cluster, and one for each report that lacks."""
+"""``-o junit`` of ``report merge``: a case for each cluster, and one for each report that lacks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etcdfix.reports.formats.junit_scan import FAILURES
 from etcdfix.reports.model import COUNTED
 from etcdfix.text.words import counted as number_of
 
-NAME: Final = "etcdfix report merge --fleet"
+NAME: Final = "etcdfix report merge"
 WHOLE: Final = "every report is there"
 CLUSTERS: Final = "clusters"
 

@@ -169,14 +169,13 @@ def _finding_lines(finding: Finding) -> Iterator[str]:
 
 
 def _properties(header: Header, conclusion: Conclusion) -> dict[str, str]:
-    source, configuration, shard = conclusion.source, header.encryption_config, header.scope.shard
+    source, configuration = conclusion.source, header.encryption_config
     where = source.path if source.path is not None else ", ".join(source.endpoints or [])
     shown = {
         "version": header.tool.version,
         "generated_at": header.generated_at,
         "finished_at": conclusion.finished_at,
         "scope": " ".join(header.scope.limits) or "everything",
-        "shard": f"{shard.index} of {shard.of}" if shard is not None else "",
         "complete": str(conclusion.complete).lower(),
         "severity": conclusion.summary.severity or "",
         "cluster_name": source.cluster_name,

@@ -124,7 +124,6 @@ def _after(conclusion: Conclusion) -> dict[str, Any]:
         "complete": conclusion.complete,
         "incomplete_reasons": conclusion.incomplete_reasons,
         "finished_at": conclusion.finished_at,
-        **({"part": conclusion.part} if conclusion.part is not None else {}),
     }
 
 

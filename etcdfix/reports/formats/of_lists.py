@@ -1,4 +1,4 @@
-"""Formats of copies, compare and ``report merge --fleet``."""
+"""Formats of copies, compare and ``report merge``."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from etcdfix.storagekey import StorageLayout
 from tests.support.kms_plugin import KMSPlugin, Wrapped
 from tests.support.memory_source import MemorySource
 from tests.support.objects import IDENTITY, configuration_of_rules, namespace_object, secret
-from tests.support.shards import scan_as, without_times
+from tests.support.scanning import scan_as, without_times
 from tests.support.thorough import THOROUGH, some
 
 KEKS: Final = {"kek-1": b"1" * 32, "kek-2": b"2" * 32}

@@ -89,21 +89,6 @@ def test_what_a_baseline_knows_is_green_and_what_is_new_is_red(
     assert found.states()["failure"] == 1
 
 
-def test_merged_shards_are_the_whole(
-    scan: Callable[..., tuple[int, ReadJUnit]], command: Run, tmp_path: Path
-) -> None:
-    shards = [tmp_path / f"{index}.json" for index in (1, 2, 3)]
-    for index, path in enumerate(shards, start=1):
-        command("scan", *READ, "--shard", f"{index}/3", "-o", "json", "--output-file", path)
-    code, out = command("report", "merge", *shards, "-o", "junit")
-    whole_code, whole = scan()
-    assert code == whole_code == 3
-    assert read_junit(out).cases == whole.cases
-    code, out = command("report", "merge", *shards[1:], "-o", "junit", "--fail-on", "none")
-    assert code == 3
-    assert read_junit(out).of(NAME)[WHOLE].state == "error"
-
-
 def test_a_saved_report_is_as_red_as_the_scan(
     scan: Callable[..., tuple[int, ReadJUnit]], command: Run, tmp_path: Path
 ) -> None:
@@ -213,7 +198,7 @@ def test_a_fleet_has_a_case_for_each_cluster(
     named = [word for word in arguments if (tmp_path / f"{word}.json").exists() or word == "missing"]
     options = arguments[len(named) :]
     files = [tmp_path / f"{name}.json" for name in named]
-    got, out = command("report", "merge", "--fleet", *files, *options, "-o", "junit")
+    got, out = command("report", "merge", *files, *options, "-o", "junit")
     found = read_junit(out)
     assert got == code
     assert found.is_red == (code != 0)
@@ -224,6 +209,6 @@ def test_a_fleet_has_a_case_for_each_cluster(
             name: states[name] for name in named
         }
     saved = tmp_path / "fleet.json"
-    command("report", "merge", "--fleet", *files, *options, "-o", "json", "--output-file", saved)
+    command("report", "merge", *files, *options, "-o", "json", "--output-file", saved)
     _code, rendered = command("report", "render", saved, "-o", "junit")
     assert options or read_junit(rendered).cases == found.cases

@@ -109,7 +109,6 @@ def test_an_index_without_a_line_is_refused(
         ("--baseline", "other.json"),
         ("--output-file", "other.json"),
         ("-o", "table"),
-        ("--shard", "1/2"),
         ("--endpoints", "192.0.2.10:2379"),
     ],
 )

@@ -81,24 +81,13 @@ def test_saved_reports_are_told_of_likewise(etcdfix: Run, tmp_path: Path) -> Non
         ("report", "render", str(saved)): ("json", "junit"),
         ("report", "render", str(orphans)): ("json",),
         ("report", "diff", str(saved), str(saved)): ("json", "junit"),
-        ("report", "merge", "--fleet", str(saved)): ("json", "junit"),
+        ("report", "merge", str(saved)): ("json", "junit"),
         ("report", "render", str(plan)): ("json",),
     }.items():
         table, _lines = etcdfix(*words)
         for form in forms:
             _out, lines = etcdfix(*words, "-o", form, "--output-file", str(target))
             assert lines[0] == f"etcdfix: wrote {target} ({form}): {table.splitlines()[0]}"
-
-
-def test_shards_are_told_of_as_the_whole(etcdfix: Run, tmp_path: Path) -> None:
-    table, _lines = etcdfix("scan", *SOURCE)
-    for number in ("1", "2"):
-        target = tmp_path / f"{number}.json"
-        etcdfix("scan", *SOURCE, "--shard", f"{number}/2", "-o", "json", "--output-file", str(target))
-    whole = tmp_path / "whole.json"
-    shards = [str(tmp_path / "1.json"), str(tmp_path / "2.json")]
-    _out, lines = etcdfix("report", "merge", *shards, "-o", "json", "--output-file", str(whole))
-    assert lines[0] == f"etcdfix: wrote {whole} (json): {table.splitlines()[0]}"
 
 
 def test_quiet_says_nothing(etcdfix: Run, tmp_path: Path) -> None:

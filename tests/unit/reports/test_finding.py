@@ -75,7 +75,6 @@ def test_every_field() -> None:
         "rule": "secrets,configmaps",
         "key_fingerprint": "fp:1",
         "stale": False,
-        "may_be_lost": None,
         "shared": None,
     }
 

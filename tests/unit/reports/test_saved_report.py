@@ -312,14 +312,3 @@ def test_ten_times_the_findings_take_little_memory(tmp_path: Path, lines: bool) 
     finally:
         tracemalloc.stop()
     assert most < 60_000 * 60
-
-
-@pytest.mark.parametrize("which", [0, 1], ids=["json", "jsonl"])
-def test_what_to_do_with_a_part(files: tuple[Path, Path], which: int) -> None:
-    path = files[which]
-    scope = b'"shard":{"index":1,"of":2},'
-    path.write_bytes(re.sub(rb'"scope": ?\{', rb"\g<0>" + scope, path.read_bytes()))
-    for read in (load_report, load_baseline):
-        with pytest.raises(ConfigurationError, match="cannot be used for this") as refused:
-            read(path)
-        assert "etcdfix report merge" in refused.value.hint

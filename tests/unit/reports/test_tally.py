@@ -10,13 +10,11 @@ import pytest
 from etcdfix.model import Evidence, Outcome, ServerBehaviour
 from etcdfix.reports.model import (
     CauseSummary,
-    KMSSummary,
     ResourceSummary,
     Status,
-    Summary,
     TransformerSummary,
 )
-from etcdfix.reports.tally import CAP, MAX_NAMES, OTHERS, Tally, TallyRest
+from etcdfix.reports.tally import CAP, MAX_NAMES, OTHERS, Tally
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination, PlainCount
@@ -309,74 +307,6 @@ def test_transformers_by_name_end_somewhere_and_known_ones_go_on() -> None:
     assert len(entries) == MAX_NAMES + 1
     assert entries["aescbc/v1/key0"].keys == 2
     assert entries[OTHERS] == TransformerSummary(OTHERS, [], None, 5, 5, 0, 0, 0, MAX_NAMES, MAX_NAMES + 4)
-
-
-def many_kinds() -> list[Examination]:
-    """Return values of which each changes another count."""
-    return [
-        *broken(3),
-        *broken(2, "configmaps"),
-        readable(),
-        readable("/registry/secrets/shop/stale", stale=True, transformer="aescbc/v1/key2"),
-        examination("compact_rev_key", outcome=Outcome.NOT_AN_OBJECT, cause=None),
-        examination("/registry/pods/shop/a", key_fingerprints=("fp:1", "fp:2"), rule="pods", mod_revision=3),
-        *(
-            examination(
-                f"/registry/pods/shop/{n}",
-                cause=Cause.CIPHERTEXT_DAMAGED,
-                damage=Damage.LIKELY,
-                key_fingerprints=("fp:1",),
-                rule="pods",
-                key_proven=n == "d",
-                mod_revision=50,
-            )
-            for n in "bcde"
-        ),
-        *(
-            examination(f"/registry/secrets/kms/{n}", transformer="kms/v2/prov", kms_key_id=f"id-{n % 2}")
-            for n in range(3)
-        ),
-        examination(
-            "/registry/secrets/kms/u",
-            outcome=Outcome.UNDETERMINED,
-            cause=Cause.KMS_DENIED,
-            transformer="kms/v2/prov",
-        ),
-    ]
-
-
-def sum_of(parts: list[Tally]) -> Tally:
-    total = new_tally()
-    for part in parts:
-        summary = part.summary()
-        summary.kms = KMSSummary([], part.kms_keys())
-        total.absorb(
-            msgspec.json.decode(msgspec.json.encode(summary), type=Summary),
-            msgspec.json.decode(msgspec.json.encode(part.rest()), type=TallyRest),
-        )
-    return total
-
-
-@pytest.mark.parametrize("parts", [1, 2, 3, 7])
-def test_counts_of_parts_add_up_to_those_of_the_whole(parts: int) -> None:
-    found = many_kinds()
-    whole = tally_of(found)
-    total = sum_of([tally_of(found[n::parts]) for n in range(parts)])
-    assert msgspec.json.encode(total.summary()) == msgspec.json.encode(whole.summary())
-    assert total.kms_keys() == whole.kms_keys()
-    assert any(entry.likely_doubts for entry in whole.summary().by_transformer)
-
-
-def test_past_a_bound_names_of_parts_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etcdfix.reports.tally.MAX_NAMES", 2)
-    found = [
-        readable(f"/registry/{n}/shop/a", transformer=f"kms/v2/{n}", kms_key_id=f"id-{n}")
-        for n in ("secrets", "pods", "leases", "events")
-    ]
-    total = sum_of([tally_of([one]) for one in found])
-    assert total.summary().by_transformer[0].transformer == OTHERS
-    assert {entry.transformer: entry.keys for entry in total.kms_keys()}[OTHERS] == 2
-    assert {entry.resource: entry.keys for entry in total.summary().by_resource}[OTHERS] == 2
 
 
 @pytest.mark.parametrize("kms_key_id", ["", "key-1"])

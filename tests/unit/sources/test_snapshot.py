@@ -182,7 +182,7 @@ def test_has_no_verb_that_writes() -> None:
     verbs = {name for name in dir(SnapshotSource) if not name.startswith("_")}
     assert verbs == {"describe", "current", "pages", "page_file", "get", "before", "lacks_predecessor",
         "compacted_revision", "history", "superseded", "estimate", "problems", "close", "applied",
-        "keys", "pages_between", "aside", "has_several",
+        "aside", "has_several",
     }  # fmt: skip
 
 

@@ -275,18 +275,3 @@ def test_past_a_bound_all_other_keys_count_as_one(monkeypatch: pytest.MonkeyPatc
     assert counter.of(key("secrets", "fp:0")).failed == 2
     unexplained = [counter.of(key("secrets", f"fp:{number}")).unexplained for number in range(5)]
     assert unexplained == [2, 1, 3, 3, 3]
-
-
-def test_what_other_counters_found_unproven_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etcdfix.verdicts.key_loss.MOST_KEYS", 2)
-    total = KeyCounter()
-    total.absorb([("aesgcm/v1/a", "", False, 2), ("aesgcm/v1/a", "", True, 3)])
-    total.absorb(
-        [("aesgcm/v1/a", "", False, 5), ("aesgcm/v1/b", "", False, 4), ("aesgcm/v1/c", "", False, 1)]
-    )
-    assert total.unproven() == [
-        ("", "", False, 5),
-        ("aesgcm/v1/a", "", False, 7),
-        ("aesgcm/v1/a", "", True, 3),
-    ]
-    assert total.of(KeyName("secrets", "aesgcm/v1/a", "")).unexplained == 7

@@ -16,7 +16,7 @@ from etcdfix.cli.root import run
 from etcdfix.model import Outcome
 from etcdfix.operations.look.diff_reports import diff_reports
 from etcdfix.reports.finding import finding_from
-from etcdfix.reports.model import Finding, ReportConfiguration, Scope, Shard
+from etcdfix.reports.model import Finding, ReportConfiguration, Scope
 from etcdfix.reports.schema import SCHEMAS
 from etcdfix.verdicts.causes import Cause
 from tests.support.collecting import ALPHA
@@ -150,7 +150,6 @@ def test_what_is_not_alike_is_said(
 @pytest.mark.parametrize(
     ("scope", "said"),
     [
-        (Scope("/registry", [], [], [], None, shard=Shard(1, 2, "", "/x")), "shard 1 of 2"),
         (Scope("/other", [], [], [], None), "other.json of everything below /other"),
         (
             Scope("/registry", [], ["secrets"], ["shop"], None),
@@ -158,7 +157,7 @@ def test_what_is_not_alike_is_said(
         ),
         (Scope("/registry", ["/registry/pods"], [], [], None), "other.json of /registry/pods below"),
     ],
-    ids=["shard", "storage prefix", "resource", "key prefix"],
+    ids=["storage prefix", "resource", "key prefix"],
 )
 def test_what_cannot_be_compared_is_refused(
     diff: Diff, two: tuple[Path, Path], tmp_path: Path, scope: Scope, said: str

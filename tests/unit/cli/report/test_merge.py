@@ -1,4 +1,4 @@
-"""``etcdfix report merge --fleet``: exit codes, forms, and what may be asked for."""
+"""``etcdfix report merge``: exit codes, forms, and what may be asked for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _no_variables(no_variables: None) -> None:
 
 
 def merge(*arguments: object) -> int:
-    return run(["report", "merge", "--fleet", *map(str, arguments)])
+    return run(["report", "merge", *map(str, arguments)])
 
 
 @pytest.fixture
@@ -92,16 +92,6 @@ def test_what_cannot_be_asked_for(
     monkeypatch.chdir(tmp_path)
     assert merge(*arguments) == 2
     assert said in capfd.readouterr().err
-
-
-def test_only_fleets_can_be_merged(healthy: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["report", "merge", str(healthy)]) == 2
-    assert "name --fleet" in capfd.readouterr().err
-
-
-def test_shards_are_not_taken_from_standard_input(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["report", "merge", "-"]) == 2
-    assert "save it to a file" in capfd.readouterr().err
 
 
 def test_every_form_says_the_same(

@@ -191,7 +191,7 @@ def test_a_finding_that_stands_there_twice_is_told(tmp_path: Path) -> None:
 
 def test_findings_of_which_a_scan_knows_no_order_are_none_to_doubt(tmp_path: Path) -> None:
     one, two = findings(2)
-    for said in (OUT_OF_ORDER, f"shard 1 of 2: {OUT_OF_ORDER}"):
+    for said in (OUT_OF_ORDER,):
         row = row_of(write_report(tmp_path / "o.json", [two, one], reasons=[said]))
         assert row.incomplete_reasons == [said]
     withheld = [msgspec.structs.replace(one, key="/bootstrap/<withheld>")] * 2
@@ -389,20 +389,6 @@ def test_what_lacks_or_is_no_report_harms_nothing_else(tmp_path: Path) -> None:
     assert [row.report for row in report.clusters] == [str(good)]
     assert [one.report for one in report.left_out] == [str(path) for path in bad]
     assert report.summary.expected == len(bad) + 1
-
-
-def test_a_part_of_a_report_is_refused(tmp_path: Path) -> None:
-    path = write_report(tmp_path / "r.json")
-    document = json.loads(path.read_bytes())
-    document["scope"]["shard"] = {"index": 1, "of": 2, "from_key": "", "to_key": "/registry/m"}
-    path.write_text(json.dumps(document))
-    assert left_out(path) == (
-        "shard",
-        "it is of one part of a snapshot: merge the parts first, without --fleet",
-    )
-    document["scope"]["shard"] = None
-    path.write_text(json.dumps(document))
-    assert row_of(path).complete
 
 
 def test_a_report_of_an_earlier_night_is_left_out(tmp_path: Path) -> None:

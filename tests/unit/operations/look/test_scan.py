@@ -275,7 +275,6 @@ def test_header_and_conclusion() -> None:
     assert header.encryption_config.path == "config.yaml"
     assert header.encryption_config.sha256.startswith("sha256:")
     assert msgspec.structs.asdict(header.scope) == {
-        "shard": None,
         "etcd_prefix": "/registry",
         "prefixes": ["/registry/pods/a/\\xff"],
         "resources": ["secrets"],

@@ -34,7 +34,6 @@ from etcdfix.reports.model import (
     Remedy,
     ReportBaseline,
     Scope,
-    Shard,
     SharedWords,
     Summary,
 )
@@ -191,11 +190,11 @@ def test_an_outcome_that_nobody_knows_is_an_error() -> None:
 
 
 def test_what_was_looked_at_stands_in_the_properties() -> None:
-    head = header(scope=Scope("/registry", [], [], [], None, shard=Shard(2, 4, "/a", "/b")))
+    head = header(scope=Scope("/registry", [], [], [], None))
     found = document(readable(), head=head)
     assert found.properties == {
         "version": "1.2.3", "generated_at": "2026-01-02T03:04:05Z", "finished_at": "2026-01-02T03:04:06Z",
-        "scope": "everything", "shard": "2 of 4", "complete": "true", "source_type": "snapshot",
+        "scope": "everything", "complete": "true", "source_type": "snapshot",
         "source": "snapshot.db", "revision": "1000", "kube_system_uid": "11111111-2222-3333-4444-555555555555",
         "encryption_config_sha256": "sha256:" + "1" * 64,
     }  # fmt: skip

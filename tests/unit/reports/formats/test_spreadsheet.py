@@ -25,7 +25,7 @@ def test_columns_are_fields_of_a_finding() -> None:
     assert set(COLUMNS) <= set(Finding.__struct_fields__)
     assert len(set(COLUMNS)) == len(COLUMNS)
     assert set(Finding.__struct_fields__) - set(COLUMNS) == {
-        "breaks_responses", "group_version_kind", "evidence", "remedies", "shared", "may_be_lost",
+        "breaks_responses", "group_version_kind", "evidence", "remedies", "shared",
     }  # fmt: skip
 
 

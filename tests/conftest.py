@@ -65,14 +65,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two workers for each core, as many tests wait; none for few files, timing, archives and release.
+    """Two workers for each core, as many tests wait; none for few files, and for timing.
 
     None either on an etcd that was given: its keys are numbered by one process.
     """
     if "ETCDFIX_TEST_ENDPOINTS" in os.environ:
         return 0
     folders = any(Path(argument).is_dir() for argument in config.args)
-    if not folders or config.option.markexpr in {"benchmark", "bundles", "release"}:
+    if not folders or config.option.markexpr == "benchmark":
         return 0
     return 2 * len(os.sched_getaffinity(0))
 
@@ -82,8 +82,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     folder = item.nodeid.removeprefix("tests/").partition("/")[0]
     if folder in {"browser", "integration", "faults", "property"}:
         item.add_marker(folder)
-    elif folder == "offline":
-        item.add_marker("bundles")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -67,21 +67,27 @@ KNOWN: Final[dict[str, frozenset[str]]] = {
     "yq": frozenset(),
     # images
     "ctr": frozenset({"images", "run"}),
-    "docker": frozenset({"build", "load", "push", "run"}),
+    "docker": frozenset({"build", "load", "push", "run", "save"}),
     "podman": frozenset({"build", "load", "run"}),
     # how etcdfix is installed
     "apt-get": frozenset({"install", "update"}),
-    "git": frozenset({"add", "checkout", "clone", "commit", "diff", "push", "tag", "verify-tag"}),
+    "git": frozenset({"add", "checkout", "clone", "commit", "diff", "log", "push", "tag", "verify-tag"}),
     "pip": frozenset({"check", "download", "install"}),
     "python": frozenset(),
     "python3": frozenset(),
     # how it is made
+    "cyclonedx-py": frozenset({"environment"}),
+    "hatchling": frozenset({"version"}),
     "lint-imports": frozenset(),
     "mypy": frozenset(),
+    "pip-compile": frozenset(),
     "pytest": frozenset(),
     "ruff": frozenset({"check", "format"}),
+    "shiv": frozenset(),
     "sphinx-build": frozenset(),
+    "towncrier": frozenset({"build"}),
     "tox": frozenset({"run"}),
+    "twine": frozenset({"check"}),
 }
 # Options whose value is a word of its own: it is not the subcommand.
 _WITH_VALUE: Final = frozenset({"-n", "--namespace", "--context", "--kubeconfig", "-s", "--endpoints", "-C"})

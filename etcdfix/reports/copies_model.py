@@ -8,7 +8,6 @@ from enum import StrEnum
 import msgspec
 
 from etcdfix.model import Confidence, Outcome
-from etcdfix.reports.history_model import Written
 from etcdfix.reports.model import Remedy, Scope, SourcedReport
 
 
@@ -104,7 +103,6 @@ class SurvivingCopy(msgspec.Struct, frozen=True, kw_only=True):
         uid_fits: Whether that is the object that stands at the etcd key, or stood there last.
         value_size: Bytes; 0 where only the object is there.
         value_sha256: Of the stored bytes; null where only the object is there.
-        written: When it was written, by what the object itself says; null where it does not.
         later_writes: How many later writes to the etcd key are lost with it, unreadable ones counted; null for unknown.
         log_index: Index of its entry in the write-ahead log; null for none.
         see: Command that shows it, Secrets masked; "" for none.
@@ -131,7 +129,6 @@ class SurvivingCopy(msgspec.Struct, frozen=True, kw_only=True):
     uid_fits: Fit = Fit.UNKNOWN
     value_size: int = 0
     value_sha256: str | None = None
-    written: Written | None = None
     later_writes: int | None = None
     log_index: int | None = None
     see: str = ""

@@ -18,21 +18,6 @@ class Event(StrEnum):
     LEASE_REVOCATION = "lease-revocation"
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """When a revision was written, by what the object itself says: etcd keeps no times.
-
-    Attributes:
-        time: RFC 3339, as stored.
-        by: The manager in ``metadata.managedFields`` that the time belongs to; "" for the time of its creation.
-        exact: The time is new in this revision, so that the write is of about that time. Otherwise it was then, or
-            later.
-    """
-
-    time: str
-    by: str
-    exact: bool
-
-
 class ChangeKind(StrEnum):
     """What became of a field."""
 
@@ -58,7 +43,6 @@ class HistoryRevision(msgspec.Struct, frozen=True, kw_only=True):
         stands_until: Newest revision at which it could be read; null where nothing came after it.
         version: 0 where kine does not tell.
         from_old_value: Kept by kine beside the next revision alone: its lease, and mostly its version, are not known.
-        written: Null where the object does not say, or cannot be read.
         after_deletion: The key was deleted just before, so that this created it anew.
         same_object: It is one of the object that is there now, or was there last: null where nothing shows it, false
             where the uid is another one.
@@ -92,7 +76,6 @@ class HistoryRevision(msgspec.Struct, frozen=True, kw_only=True):
     value_size: int = 0
     value_sha256: str | None = None
     from_old_value: bool = False
-    written: Written | None = None
     after_deletion: bool = False
     same_object: bool | None = None
     same_value: bool = False
@@ -120,8 +103,6 @@ class LoggedRevision(msgspec.Struct, frozen=True, kw_only=True):
         kept: etcd keeps it, too: it is among ``revisions``.
         range_end: End of the range that was deleted, as text; "" for one key.
         keeps_value: A put that names no value: the one before it stands on.
-        not_before: A node's clock told this time before it, RFC 3339; "" for unknown.
-        not_after: A node's clock told this time after it; "" for unknown.
         user: etcd user who asked; "" where etcd's authentication was off.
         outcome: Of its value, under the configuration of today; null where it has none. So are the fields behind it.
         restore: Command that puts it back, as a dry run; "" where there is none.
@@ -139,8 +120,6 @@ class LoggedRevision(msgspec.Struct, frozen=True, kw_only=True):
     kept: bool
     range_end: str = ""
     keeps_value: bool = False
-    not_before: str = ""
-    not_after: str = ""
     user: str = ""
     lease: str | None = None
     outcome: Outcome | None = None

@@ -193,7 +193,6 @@ class Assessor:
             uid_fits=graded.uid_fits,
             value_size=copy.value_size,
             value_sha256=copy.value_sha256 or None,
-            written=copy.written,
             later_writes=graded.later_writes,
             log_index=copy.entry or None,
             see=see,

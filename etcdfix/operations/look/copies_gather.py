@@ -15,10 +15,7 @@ import msgspec
 from etcdfix.examine import Examiner
 from etcdfix.model import Confidence, Outcome, StoredValue
 from etcdfix.operations.look.sorted_rows import SortedRows
-from etcdfix.operations.look.stated_times import newest_stated
 from etcdfix.reports.copies_model import Fit
-from etcdfix.reports.history_model import Written
-from etcdfix.reports.printers.objects import Viewer
 from etcdfix.scope import KeyRange
 from etcdfix.sources.mvcc import escape_key
 from etcdfix.storagekey import StorageCodec, display
@@ -110,7 +107,6 @@ class FoundCopy(msgspec.Struct, frozen=True, kw_only=True):
     identity: Fit = Fit.UNKNOWN
     value_size: int = 0
     value_sha256: str = ""
-    written: Written | None = None
 
     @property
     def reads(self) -> bool:
@@ -127,7 +123,6 @@ class ExaminedCopies:
 
     def __init__(self, examiner: Examiner) -> None:
         self._examiner = examiner.apart()
-        self._viewer = Viewer(self._examiner)
         # An object that was saved as JSON is not encrypted.
         self._plain = Examiner(examiner.layout, None, examiner.decoder)
         self._plain.know_as(examiner)
@@ -155,7 +150,6 @@ class ExaminedCopies:
             identity=_identity(found),
             value_size=len(stored.value),
             value_sha256=digest_of(stored.value),
-            written=newest_stated(self._viewer, found),
         )
 
     def object_of(self, key: bytes, raw: bytes, place: int) -> FoundCopy:
@@ -181,7 +175,6 @@ class ExaminedCopies:
             uid=uid_of(found),
             resource_version=safe_text(version),
             identity=_identity(found),
-            written=newest_stated(Viewer(self._plain), found),
         )
 
 

@@ -20,7 +20,6 @@ from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import Confidence, KeptRevision, Outcome, ReadableRevision, StoredValue
 from etcdfix.operations.look.field_changes import Comparable, field_changes
 from etcdfix.operations.look.history_log import KeyLog, ObjectNow
-from etcdfix.operations.look.stated_times import stated_times
 from etcdfix.readable_revision import reads, tells_apart
 from etcdfix.reports.earlier_revision import readable_way, save_command
 from etcdfix.reports.finding import finding_from
@@ -31,7 +30,6 @@ from etcdfix.reports.history_model import (
     HistoryLog,
     HistoryReport,
     HistoryRevision,
-    Written,
 )
 from etcdfix.reports.model import Remedy, ValueKind
 from etcdfix.reports.origin import report_origin
@@ -243,7 +241,6 @@ class _Seen(NamedTuple):
 
     digest: bytes
     comparable: Comparable | None
-    times: frozenset[tuple[str, str]]
     uid: str
 
 
@@ -354,9 +351,9 @@ class Revisions:
             goes_on = before is not None and stored.version == 1 and digest == before.digest
             if not (goes_on and tells_apart(stored.value)):
                 self._begins = stored.create_revision
-        comparable, metadata = self._look(found)
+        comparable = self._comparable(found)
         uid = (found.decoded.uid if found.decoded is not None else None) or b""
-        seen = _Seen(digest, comparable, stated_times(metadata), uid.decode("utf-8", "replace"))
+        seen = _Seen(digest, comparable, uid.decode("utf-8", "replace"))
         readable = reads(found)
         if readable:
             self.readable += 1
@@ -379,16 +376,14 @@ class Revisions:
         self._searched += 1
         return self._examiner.examine(stored, thorough=True)
 
-    def _look(self, found: Examination) -> tuple[Comparable | None, dict[str, Any]]:
-        """Return the object to compare with others, None where it is not whole; and its metadata, masked."""
+    def _comparable(self, found: Examination) -> Comparable | None:
+        """Return the object to compare with others; None where it is not whole."""
         if found.verdict.outcome not in {Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT}:
-            return None, {}
+            return None
         whole = self._whole.show(found)
         if whole.form is not Form.OBJECT:
-            return None, {}
-        masked = self._shown.show(found).document
-        metadata = masked.get("metadata")
-        return Comparable.of(whole.document, masked), metadata if isinstance(metadata, dict) else {}
+            return None
+        return Comparable.of(whole.document, self._shown.show(found).document)
 
     def _told(
         self,
@@ -429,7 +424,6 @@ class Revisions:
             uid=bounded(seen.uid),
             value_size=finding.value_size,
             value_sha256=finding.value_sha256,
-            written=_written(seen, before),
             after_deletion=deleted,
             same_value=before is not None and before.digest == digest,
             changes=changes,
@@ -515,12 +509,3 @@ class Revisions:
         if way.kind is not WayKind.PUT_BACK:
             return "", "the present value may not be replaced as things are: save this one"
         return way.remedy.command, way.remedy.note
-
-
-def _written(seen: _Seen, before: _Seen | None) -> Written | None:
-    """Return when a revision was written, by the newest time in it; exactly where the one before it lacks that time."""
-    if not seen.times:
-        return None
-    time, by = max(seen.times)
-    exact = before is not None and before.comparable is not None and (time, by) not in before.times
-    return Written(time=time, by=by, exact=exact)

@@ -15,7 +15,6 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.judged_log import JudgedLog
-from etcdfix.operations.look.log_times import LogClock
 from etcdfix.operations.look.replacing import replacing
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.history_model import Event, HistoryLog, LoggedRevision
@@ -118,7 +117,6 @@ class KeyLog(Closing):
             SourceError: The log cannot be read any more.
         """
         examiner = examiner.apart()
-        clock = LogClock(self._history, examiner)
         told: deque[tuple[LoggedWrite, LoggedRevision]] = deque(maxlen=most)
         count = refused = 0
         for write in self._history.writes(key):
@@ -135,7 +133,7 @@ class KeyLog(Closing):
             command, note = (
                 self._restore(write, one, now, object_now, last, again) if _reads(one) else ("", "")
             )
-            writes.append(_timed(msgspec.structs.replace(one, restore=command, restore_note=note), clock))
+            writes.append(msgspec.structs.replace(one, restore=command, restore_note=note))
         about, agreement = self._judged.log.description, self._history.agreement
         return HistoryLog(
             directories=[display(bytes(Path(directory))) for directory in about.directories],
@@ -228,8 +226,3 @@ def _unknown(one: LoggedRevision) -> str:
     """Return what has to be found out before a value goes back of which etcd does not tell whose it is."""
     uid = f"the uid {one.uid}" if one.uid else "no uid either"
     return f"etcd keeps nothing that tells which object was there last: see that it had {uid} (--accept-unknown-uid)."
-
-
-def _timed(one: LoggedRevision, clock: LogClock) -> LoggedRevision:
-    between = clock.between(one.entry_index)
-    return msgspec.structs.replace(one, not_before=between.after, not_after=between.before)

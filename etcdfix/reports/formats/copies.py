@@ -182,8 +182,6 @@ def copy_facts(copy: SurvivingCopy) -> Iterator[str]:
     revision = _revision(copy.mod_revision, copy.version)
     if revision:
         yield revision
-    if copy.written is not None:
-        yield f"written {copy.written.time} or later"
     if copy.grade is Grade.UNUSABLE:
         return
     if copy.later_writes is not None:

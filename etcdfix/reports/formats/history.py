@@ -44,9 +44,6 @@ def write_table(report: HistoryReport, stream: BinaryIO) -> None:
             f"{counted(report.left_out, 'older revision')} not shown: --limit {report.count} shows all "
             f"{report.count}"
         )
-    if any(one.written is not None for one in report.revisions):
-        line()
-        line("etcd keeps no times: those above are stated by the object itself.")
     if not report.complete:
         line()
         output.lines(incomplete(report))
@@ -99,8 +96,6 @@ def _of_log(one: LoggedRevision) -> Iterator[str]:
             one.key_fingerprint or one.kms_key_id_sha256 or "",
         )
         yield _row("under", " ".join(part for part in under if part))
-    if one.not_before or one.not_after:
-        yield _row("when", _when(one))
     if one.user:
         yield _row("by", f"etcd user {shown(one.user)}")
     if one.restore:
@@ -125,13 +120,6 @@ def _what(one: LoggedRevision) -> str:
     if one.event is Event.LEASE_REVOCATION:
         return f"deleted with lease {one.lease}"
     return (one.outcome or "put").upper() + (f" ({one.cause})" if one.cause else "")
-
-
-def _when(one: LoggedRevision) -> str:
-    clocks = "by the clocks of nodes"
-    if one.not_before and one.not_after:
-        return f"between {one.not_before} and {one.not_after}, {clocks}"
-    return f"after {one.not_before}, {clocks}" if one.not_before else f"before {one.not_after}, {clocks}"
 
 
 def _counts(report: HistoryReport) -> str:
@@ -182,12 +170,6 @@ def _paragraph(one: HistoryRevision, source: str) -> Iterator[str]:
     ]
     stale = ", not today's write key" if one.stale else ""
     yield _row("under", " ".join(part for part in under if part) + stale)
-    if one.written is not None:
-        by = f" by {shown(one.written.by)}" if one.written.by else ""
-        yield _row(
-            "written",
-            f"about {one.written.time}{by}" if one.written.exact else f"{one.written.time}{by}, or later",
-        )
     yield _row("changed", _changes(one))
     if one.same_object is False:
         yield _row("object", "another one than the last: it has another uid")

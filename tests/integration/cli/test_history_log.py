@@ -1,4 +1,4 @@
-"""``etcdfix history --wal`` on a real etcd: what is not kept any more, how sure it is, and when it was."""
+"""``etcdfix history --wal`` on a real etcd: what is not kept any more, and how sure it is."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def logged(
     return registry
 
 
-def test_what_is_not_kept_any_more_is_told_with_its_times(logged: Logged) -> None:
+def test_what_is_not_kept_any_more_is_told(logged: Logged) -> None:
     store = EtcdStore(logged.etcd.endpoint)
     key = logged.key("shop/web")
     logged.beat(store, 0, 4)
@@ -81,18 +81,12 @@ def test_what_is_not_kept_any_more_is_told_with_its_times(logged: Logged) -> Non
         ("put", second, "certain", "decrypt-failure"),
         ("put", first, "certain", "readable"),
     ]
-    assert [(one["not_before"][14:19], one["not_after"][14:19]) for one in writes] == [
-        ("00:07", "00:08"),
-        ("00:07", "00:08"),
-        ("00:03", "00:04"),
-    ]
     assert writes[2]["restore"].startswith(
         f"etcdfix restore --from-wal {logged.wal} --entry {writes[2]['entry_index']}"
     )
     assert report["next"]["command"] == writes[2]["restore"]
     ran = logged.run("history", key.decode(), *common, "--wal", str(logged.wal))
     assert f"{first}  log  READABLE, certain" in ran.out
-    assert "between 2026-01-01T00:00:03" in ran.out
     assert "3 more writes in the log" in ran.out
 
 

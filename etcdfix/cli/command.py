@@ -19,7 +19,6 @@ from etcdfix.cli.variables import HEEDED_BY_CHANGES, variable_of
 from etcdfix.sources.etcd.trace import listening
 from etcdfix.text.colour import ColourChoice
 
-_MOST_VERBOSE: Final = 2
 _VERBOSE: Final = "etcdfix.verbose"
 _NOT_BOTH: Final = "--quiet and --verbose contradict each other"
 _UNCHECKED: Final = "insecure_skip_tls_verify"
@@ -32,17 +31,12 @@ def _quiet(context: click.Context, _parameter: click.Parameter, value: bool) -> 
     HABITS.quiet = value
 
 
-def _verbose(context: click.Context, _parameter: click.Parameter, count: int) -> None:
-    if count and HABITS.quiet:
+def _verbose(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value and HABITS.quiet:
         raise click.UsageError(_NOT_BOTH)
-    context.meta[_VERBOSE] = count
-    HABITS.questions = count >= _MOST_VERBOSE
-    if count and not context.resilient_parsing:
+    context.meta[_VERBOSE] = value
+    if value and not context.resilient_parsing:
         context.with_resource(listening(say_exchange))
-
-
-def _log_format(_context: click.Context, _parameter: click.Parameter, value: str) -> None:
-    HABITS.json = value == "json"
 
 
 def _no_progress(_context: click.Context, _parameter: click.Parameter, value: bool) -> None:
@@ -54,7 +48,7 @@ def _color(_context: click.Context, _parameter: click.Parameter, value: Any) -> 
 
 
 def _habit(*names: str, **settings: Any) -> click.Option:
-    # Eager: an error in another option is told in the form that was asked for.
+    # Eager: --quiet and --verbose also hold for what is said of another option.
     variable = variable_of(next(name for name in names if name.startswith("--")))
     return click.Option(names, expose_value=False, is_eager=True, envvar=variable, **settings)
 
@@ -64,11 +58,8 @@ def habits() -> list[click.Option]:
     return [
         _habit("-q", "--quiet", is_flag=True, callback=_quiet,
                help="No progress and no notes on standard error; errors and warnings stay."),
-        _habit("-v", "--verbose", count=True, type=click.IntRange(0, 9), callback=_verbose,
-               help="Say on standard error what is asked of etcd, with ranges, counts and times; -vv also before each "
-                    "answer. Never what is stored."),
-        _habit("--log-format", type=click.Choice(["text", "json"]), default="text", callback=_log_format,
-               help="Form of standard error; json is one object a line.  [default: text]"),
+        _habit("-v", "--verbose", is_flag=True, callback=_verbose,
+               help="Write each request to etcd to standard error: range, count and time, never what is stored."),
         _habit("--no-progress", is_flag=True, callback=_no_progress,
                help="No progress bar, at a terminal neither."),
         _habit("--color", type=click.Choice(["auto", "always", "never"]), default="auto", callback=_color,

@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 import click
 
-from etcdfix.cli.output import HABITS, emit
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import safe_text
 
@@ -77,15 +76,12 @@ def is_terminal() -> bool:
 
 
 def _typed_back(what: str, expected: str) -> bool:
-    emit("info", f"Type {what} in full to go on:\n  {expected}")
+    click.echo(f"Type {what} in full to go on:\n  {expected}", err=True)
     try:
-        # Where each line is an object, the line in which somebody types must not begin with anything else.
-        typed = click.prompt("" if HABITS.json else ">", prompt_suffix="" if HABITS.json else " ", default="",
-                             show_default=False, err=True)  # fmt: skip
+        typed = click.prompt(">", prompt_suffix=" ", default="", show_default=False, err=True)
     except click.Abort:  # Ctrl-C, Ctrl-D
-        if not HABITS.json:
-            click.echo(err=True)  # what is said next begins a line
-        emit("error", f"{what} was not typed back, and nothing is changed without it")
+        # The first line break ends the line in which somebody was typing.
+        click.echo(f"\n{what} was not typed back, and nothing is changed without it", err=True)
         raise
     # To the letter: who types less, more or other than what is shown has not read it, or means another key.
     return str(typed) == expected

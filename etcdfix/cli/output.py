@@ -1,7 +1,6 @@
 """What is said on standard error, and what became of a change: that goes there rather than nowhere.
 
-Every line there goes through :func:`emit`, so that ``--log-format`` holds for all of them. A sentence is said unless it
-is a :class:`~etcdfix.text.notes.Note` and ``--quiet`` was given.
+A sentence is said unless it is a :class:`~etcdfix.text.notes.Note` and ``--quiet`` was given.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
@@ -21,13 +20,11 @@ from etcdfix.cli.program import in_context
 from etcdfix.errors import ConfigurationError
 from etcdfix.text.colour import ColourChoice
 from etcdfix.text.notes import Note
-from etcdfix.text.safetext import safe_json, safe_text
+from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
 if TYPE_CHECKING:
     from etcdfix.sources.etcd.trace import Exchange
-
-Level = Literal["error", "warning", "info", "debug"]
 
 
 class Habits(msgspec.Struct):
@@ -35,15 +32,11 @@ class Habits(msgspec.Struct):
 
     Attributes:
         quiet: No progress, no notes.
-        json: Every line is one JSON object.
         progress: Show it, at a terminal.
-        questions: Also tell of each request to etcd before its answer is there.
     """
 
     quiet: bool = False
-    json: bool = False
     progress: bool = True
-    questions: bool = False
 
 
 _NO_END: Final = safe_text("\0")
@@ -65,36 +58,10 @@ def own_habits() -> Iterator[None]:
             setattr(HABITS, name, value)
 
 
-def emit(level: Level, line: str, message: str = "", **facts: Any) -> None:
-    """Write one line to standard error.
-
-    Args:
-        level: How much it matters.
-        line: It, as a person reads it; safe already.
-        message: It, without what only leads a person's eye; the line itself where nothing does.
-        facts: What a program wants to know apart; empty ones are left out.
-    """
-    if not HABITS.json:
-        click.echo(line, err=True)
-        return
-    text = (message or line).strip()
-    if text:
-        told = {"time": _now(), "level": level, "message": text} | {
-            k: v for k, v in facts.items() if v not in (None, "") and v is not False
-        }
-        click.echo(safe_json(msgspec.json.encode(told)), err=True)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def say(text: str) -> None:
     """Write a sentence to standard error; a note not where somebody wants it quiet."""
-    note = isinstance(text, Note)
-    if not (note and HABITS.quiet):
-        shown = safe_text(in_context(text))
-        emit("info" if note else "warning", f"etcdfix: {shown}", shown)
+    if not (HABITS.quiet and isinstance(text, Note)):
+        click.echo(f"etcdfix: {safe_text(in_context(text))}", err=True)
 
 
 def say_incomplete(reasons: Iterable[str]) -> None:
@@ -105,50 +72,35 @@ def say_incomplete(reasons: Iterable[str]) -> None:
 
 def say_next(text: str, command: str = "") -> None:
     """Write to standard error what to do next, and the command for it: it belongs to what was said before."""
-    shown, command = safe_text(in_context(text)), safe_text(in_context(command))
-    if HABITS.json:
-        emit("info", f"next: {shown}", command=command)
-        return
-    emit("info", f"  next: {shown}")
+    click.echo(f"  next: {safe_text(in_context(text))}", err=True)
     if command:
-        emit("info", f"        {command}")
+        click.echo(f"        {safe_text(in_context(command))}", err=True)
 
 
-def say_error(message: str, hint: str, code: str = "") -> None:
+def say_error(message: str, hint: str) -> None:
     """Write to standard error what ended a command, and what to do next."""
-    if HABITS.json:
-        emit("error", safe_text(message), next=safe_text(hint), code=code)
-        return
-    emit("error", f"etcdfix: {safe_text(message)}")
+    click.echo(f"etcdfix: {safe_text(message)}", err=True)
     if hint:
-        emit("error", f"  next: {safe_text(hint)}")
+        click.echo(f"  next: {safe_text(hint)}", err=True)
 
 
 def say_lines(lines: Iterable[str]) -> None:
     """Write lines to standard error that belong together, as a preview does; safe already."""
     for line in lines:
-        emit("info", line)
+        click.echo(line, err=True)
 
 
 def say_exchange(exchange: Exchange) -> None:
-    """Write to standard error what is asked of etcd, or that the answer is there."""
+    """Write to standard error what was asked of etcd, what came, and how long it took."""
     from etcdfix.storagekey import display  # noqa: PLC0415 - only where somebody listens
 
-    waiting = exchange.milliseconds is None
-    if waiting and not HABITS.questions:
-        return
     key, range_end = (safe_text(display(part)) if part else "" for part in (exchange.key, exchange.range_end))
     words = [exchange.endpoint, exchange.method, *_range(key, range_end)]
     words.append(f"at revision {exchange.revision}" if exchange.revision else "")
     words.append(f"at most {exchange.limit}" if exchange.limit else "")
-    end = "" if waiting else f": {_came(exchange)}, {exchange.milliseconds} ms"
-    line = safe_text(f"{' '.join(filter(None, words))}{end}")
-    emit(
-        "debug", f"etcdfix: {_now()} {line}", line,
-        endpoint=exchange.endpoint, method=exchange.method, key=key, range_end=range_end,
-        revision=exchange.revision or None, limit=exchange.limit or None,
-        milliseconds=exchange.milliseconds, keys=exchange.keys, more=exchange.more, status=exchange.status,
-    )  # fmt: skip
+    told = f"{' '.join(filter(None, words))}: {_came(exchange)}, {exchange.milliseconds} ms"
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    click.echo(f"etcdfix: {now} {safe_text(told)}", err=True)
 
 
 def _range(key: str, range_end: str) -> list[str]:

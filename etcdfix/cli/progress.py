@@ -63,7 +63,7 @@ def with_progress(items: Iterable[T], *, estimate: int, label: str, every: int =
 
 
 def _is_shown() -> bool:
-    wanted = HABITS.progress and not HABITS.quiet and not HABITS.json
+    wanted = HABITS.progress and not HABITS.quiet
     return wanted and sys.stderr is not None and sys.stderr.isatty()  # None where the shell closed it: 2>&-
 
 

@@ -8,8 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from itertools import pairwise
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import click
 from click.core import ParameterSource
@@ -17,9 +16,8 @@ from click.core import ParameterSource
 from etcdfix import __version__
 from etcdfix.cli.ending import ending_early
 from etcdfix.cli.lazy_group import Commands, LazyGroup
-from etcdfix.cli.output import HABITS, emit, own_habits, say_error
+from etcdfix.cli.output import own_habits, say_error
 from etcdfix.cli.program import PLUGIN, PROGRAM, as_called
-from etcdfix.cli.variables import variable_of
 from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.secrecy import forbid_core_dumps
 
@@ -114,7 +112,6 @@ SECTIONS = {
 }
 """The commands by what somebody wants to do, the least destructive first."""
 
-_LOG_FORMAT: Final = "--log-format"
 _CHANGING = frozenset({"delete", "restore", "reencrypt", "repair", "heal"})
 
 
@@ -198,30 +195,19 @@ def run(arguments: list[str], name: str = PROGRAM) -> int:
         name: What it was called by.
     """
     with own_habits(), ending_early():
-        # Before click reads them: what it finds wrong with the words is told in that form too.
-        HABITS.json = _log_format(arguments) == "json"
         return _run(arguments, name)
 
 
-def _log_format(arguments: list[str]) -> str | None:
-    """Return which form of standard error the words ask for, or else the variable where it is heeded."""
-    pairs = [*pairwise(arguments), *(tuple(word.split("=", 1)) for word in arguments)]
-    asked = [pair[1] for pair in pairs if pair[0] == _LOG_FORMAT and len(pair) > 1]
-    if asked or tuple(_words(arguments)[:2]) == ("audit", "reconcile") or _changes_keys_or_backups(arguments):
-        return "json" if "json" in asked else None
-    return os.environ.get(variable_of(_LOG_FORMAT))
-
-
 def _run(arguments: list[str], name: str) -> int:
-    def tell(message: str, hint: str, code: str = "") -> None:
-        say_error(as_called(message, name, COMMANDS), as_called(hint, name, COMMANDS), code)
+    def tell(message: str, hint: str) -> None:
+        say_error(as_called(message, name, COMMANDS), as_called(hint, name, COMMANDS))
 
     try:
         result: Any = cli.main(arguments, prog_name=name, standalone_mode=False)
         if sys.stdout is not None:  # closed by the shell: >&-
             sys.stdout.flush()
     except click.exceptions.Abort:
-        emit("error", "interrupted")
+        click.echo("interrupted", err=True)
         return 130
     except _Ended as exc:
         return _end_early(exc.ending, arguments, tell)
@@ -229,10 +215,10 @@ def _run(arguments: list[str], name: str) -> int:
         return _end_early(EndedEarly.of(exc), arguments, tell)
     except click.ClickException as exc:
         _blame_the_variable(exc)
-        _say_misuse(exc)
+        exc.show()
         return exc.exit_code
     except EtcdfixError as exc:
-        tell(exc.message, exc.hint, exc.code)
+        tell(exc.message, exc.hint)
         return exc.exit_code
     except (_ReaderGone, BrokenPipeError):
         _discard_output()
@@ -267,7 +253,7 @@ def _run(arguments: list[str], name: str) -> int:
 def _end_early(ending: EndedEarly, arguments: list[str], tell: Callable[[str, str], None]) -> int:
     """Say that a command ended before it had a result; return its exit code."""
     if ending.reason == "interrupted":
-        emit("error", "interrupted")
+        click.echo("interrupted", err=True)
     else:
         # No --timeout counts while a change is made, and what was changed before is told.
         at_most_told = "what is told as done stays done" if ending.changed else "nothing was changed"
@@ -309,11 +295,3 @@ def _blame_the_variable(exc: click.ClickException) -> None:
         return
     if exc.ctx.get_parameter_source(exc.param.name) is ParameterSource.ENVIRONMENT:
         exc.param_hint = f"the variable {exc.param.envvar}"
-
-
-def _say_misuse(exc: click.ClickException) -> None:
-    """Say what is wrong with a command line."""
-    if HABITS.json:
-        say_error(exc.format_message(), "", "usage")
-    else:
-        exc.show()

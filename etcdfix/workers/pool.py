@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import selectors
 import signal
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +22,7 @@ from etcdfix.errors import EtcdfixError
 from etcdfix.interruptions import interruptions_held
 from etcdfix.text.words import counted
 from etcdfix.workers.frames import Frame, Kind
-from etcdfix.workers.process import NoWorker, WorkerProcess, can_start, death_awaited_until
+from etcdfix.workers.process import NoWorker, WorkerProcess, death_awaited_until
 from etcdfix.workers.waiting import WaitingAnswers
 
 W = TypeVar("W")
@@ -63,7 +64,7 @@ class WorkerPool:
         self._gone_by: float | None = None
         try:
             with interruptions_held():
-                for _ in range(jobs if can_start() else 0):
+                for _ in range(jobs if sys.executable else 0):
                     self._workers.append(WorkerProcess(target, pass_fds))
         except NoWorker:
             pass

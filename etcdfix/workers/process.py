@@ -17,7 +17,6 @@ from typing import Final
 
 import etcdfix
 from etcdfix.workers.frames import Frame, Kind, read_answer, write_frame
-from etcdfix.workers.frozen import WORKER_ARGUMENT, can_be_its_own_worker, is_frozen
 
 _BOOTSTRAP: Final = """
 import os, sys
@@ -41,11 +40,6 @@ _HELD: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 class NoWorker(Exception):
     """Raised where the system lets no further process, pipe or thread be made."""
-
-
-def can_start() -> bool:
-    """Whether there is a program to start a worker with: an interpreter, or a frozen one that heeds our argument."""
-    return bool(sys.executable) and (not is_frozen() or can_be_its_own_worker())
 
 
 def death_awaited_until() -> float:
@@ -153,7 +147,7 @@ def _start(pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
     try:
         return subprocess.Popen(  # noqa: S603 - our own interpreter, and a program that never changes
-            _program(),
+            [sys.executable, "-I", *(["-B"] if sys.dont_write_bytecode else []), "-c", _BOOTSTRAP],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -165,12 +159,6 @@ def _start(pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _program() -> list[str]:
-    if is_frozen():
-        return [sys.executable, WORKER_ARGUMENT]
-    return [sys.executable, "-I", *(["-B"] if sys.dont_write_bytecode else []), "-c", _BOOTSTRAP]
 
 
 def _import_paths() -> list[str]:

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +20,7 @@ from etcdfix.text.safetext import BOOTSTRAP, WITHHELD
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
-    """One request, before or after its answer.
+    """One request, once its answer is there.
 
     Attributes:
         endpoint: Who is asked.
@@ -28,7 +29,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
         range_end: First key behind it; empty for a single key.
         revision: At which revision, 0 for now.
         limit: Most keys wanted, 0 for all.
-        milliseconds: Until the answer was there; None while there is none.
+        milliseconds: Until the answer was there.
         keys: How many came; None where the method brings none.
         more: Whether there are more in the range.
         status: gRPC's word for what went wrong; "" where nothing did.
@@ -40,7 +41,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     range_end: bytes = b""
     revision: int = 0
     limit: int = 0
-    milliseconds: float | None = None
+    milliseconds: float
     keys: int | None = None
     more: bool = False
     status: str = ""
@@ -55,7 +56,7 @@ _put_off: list[list[Exchange]] = []
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Tell this listener of every exchange that begins or ends meanwhile."""
+    """Tell this listener of every exchange that ends meanwhile."""
     _listeners.append(listener)
     try:
         yield
@@ -80,11 +81,12 @@ class Question:
     """A request that went out, until its answer is told of."""
 
     def __init__(self, endpoint: str, path: str, request: Any) -> None:
-        """Tell that it goes out."""
+        """Note what goes out, and when."""
         self._asked_at = time.monotonic()
         self._told = False
         ranged = _ranged(request)
-        self._before = Exchange(
+        self._exchange = partial(
+            Exchange,
             endpoint=endpoint,
             method=path.rpartition(".")[2],
             key=_withheld(bytes(getattr(ranged, "key", b""))),
@@ -92,7 +94,6 @@ class Question:
             revision=int(getattr(ranged, "revision", 0) or getattr(ranged, "start_revision", 0)),
             limit=int(getattr(ranged, "limit", 0)),
         )
-        _tell(self._before)
 
     def answered(self, answer: Any, ended_at: float) -> None:
         """Tell that the answer is there.
@@ -119,7 +120,7 @@ class Question:
         if not self._told:
             self._told = True
             took = round((ended_at - self._asked_at) * 1000, 1)
-            _tell(msgspec.structs.replace(self._before, milliseconds=took, **found))
+            _tell(self._exchange(milliseconds=took, **found))
 
 
 def question(endpoint: str, path: str, request: Any) -> Question | None:
@@ -133,7 +134,7 @@ def told_stream(
     requests: Iterator[Any],
     begin: Callable[[Iterator[Any]], Generator[Any, None, None]],
 ) -> Generator[Any, None, None]:
-    """Return the answers of a stream, which is told of once its first answer is there, and again at its end.
+    """Return the answers of a stream, which is told of at its end, if any answer came.
 
     Args:
         endpoint: Who is asked.

@@ -1,8 +1,7 @@
-"""How every command speaks: ``-q``, ``-v``, ``--log-format``, ``--no-progress``, ``--color``."""
+"""How every command speaks: ``-q``, ``-v``, ``--no-progress``, ``--color``."""
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from io import BytesIO
@@ -17,21 +16,16 @@ from etcdfix.cli.root import run
 from etcdfix.reports.base import Output
 from etcdfix.sources.etcd.trace import Exchange, listening, question
 from etcdfix.text.colour import ColourChoice
-from etcdfix.text.commands import ACKNOWLEDGEMENT
 from etcdfix.text.notes import Note
 from etcdfix.wire.etcd import RANGE, message
 from tests.support.collecting import ALPHA
-from tests.unit.cli.test_variables import CHANGING, COMMANDS
+from tests.unit.cli.test_variables import COMMANDS
 
 pytestmark = pytest.mark.usefixtures("no_variables")
 
-HABIT_NAMES = {"--quiet", "--verbose", "--log-format", "--no-progress", "--color"}
+HABIT_NAMES = {"--quiet", "--verbose", "--no-progress", "--color"}
 SNAPSHOT = ["--snapshot", str(ALPHA / "snapshot.db.gz")]
 NOWHERE = ["--endpoints", "https://127.0.0.1:1", "--dial-timeout", "200ms"]
-
-
-def lines_of(capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in capfd.readouterr().err.splitlines()]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -65,93 +59,20 @@ def test_warnings_about_safety_and_errors_stay_quiet_or_not(capfd: pytest.Captur
 
 
 def test_what_a_command_line_says_holds_for_its_command_alone(capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["schema", "-q", "-vv", "--log-format", "json", "--no-progress", "--color", "always"]
+    words = ["schema", "-q", "-v", "--no-progress", "--color", "always"]
     assert run(words) == 2
     assert "contradict each other" in capfd.readouterr().err
     words.remove("-q")
     assert run(words) == 0
-    assert (HABITS.quiet, HABITS.json, HABITS.progress, HABITS.questions) == (False, False, True, False)
+    assert (HABITS.quiet, HABITS.progress) == (False, True)
     assert ColourChoice.mode == "auto"
     assert question("a:1", RANGE.path, message("RangeRequest")()) is None  # nobody listens any more
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "level"),
-    [
-        (["scan", "--snapshot", "no/such/file", "--log-format", "json"], 5, "error"),
-        (["scan", "--log-format=json", "--no-such-option"], 2, "error"),
-        (["scan", "--no-such-option", "--log-format", "json"], 2, "error"),
-        (["scna", "--log-format", "json"], 2, "error"),
-        (["scan", *SNAPSHOT, "--log-format", "json", "no-such-things"], 2, "error"),
-        (["scan", *SNAPSHOT, "/registry/nothing", "--log-format", "json"], 5, "warning"),
-    ],
-)
-def test_in_json_every_line_is_an_object(
-    words: list[str], code: int, level: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert run(words) == code
-    told = lines_of(capfd)
-    assert told[-1]["level"] == level
-    assert all(
-        line["message"] and re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}Z", line["time"]) for line in told
-    )
-
-
-@pytest.mark.parametrize(
-    ("words", "in_json"),
-    [
-        (["scan", "--bogus"], True),
-        (["--bogus"], True),
-        (["scna"], True),
-        (["audit", "verify", "--bogus"], True),
-        (["scan", "--bogus", "--log-format", "text"], False),
-        (["scan", "--log-format=text", "--bogus"], False),
-        *[([*name.split(), "--bogus"], False) for name in sorted(CHANGING)],
-    ],
-    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
-)
-def test_a_misuse_is_told_in_the_form_of_the_variable(
-    words: list[str], in_json: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("ETCDFIX_LOG_FORMAT", "json")
-    assert run(words) == 2
-    assert capfd.readouterr().err.startswith("{") is in_json
-
-
-def test_an_error_in_json_has_its_code_and_what_to_do_next(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["scan", "--kubernetes-version", "x", *SNAPSHOT, "--log-format", "json"]) == 2
-    (told,) = lines_of(capfd)
-    told.pop("time")
-    assert told == {
-        "level": "error",
-        "message": "--kubernetes-version 'x' is not a version",
-        "next": "write it as 1.36",
-        "code": "configuration-invalid",
-    }
-
-
-def test_a_change_in_json_says_what_it_does_not_heed_as_an_object(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("ETCDFIX_PLAN", "p")
-    assert run(["delete", "/k", ACKNOWLEDGEMENT, "--log-format", "json"]) == 2
-    heeded, missing = lines_of(capfd)
-    assert heeded["message"].startswith("not heeded: ETCDFIX_PLAN;")
-    assert missing["message"] == "Missing option '--reason'."
-
-
-def test_names_of_strangers_stay_inert_in_json(capfd: pytest.CaptureFixture[str]) -> None:
+def test_names_of_strangers_stay_inert(capfd: pytest.CaptureFixture[str]) -> None:
     with own_habits():
-        HABITS.json = True
         say("a\x1b[2J\nb\u202ec")
-        say_lines(["", "a preview"])
-    raw = capfd.readouterr().err
-    assert raw.isascii()
-    assert "\x1b" not in raw
-    assert [json.loads(line)["message"] for line in raw.splitlines()] == [
-        "a\\x1b[2J\\nb\\u202ec",
-        "a preview",
-    ]
+    assert capfd.readouterr().err == "etcdfix: a\\x1b[2J\\nb\\u202ec\n"
 
 
 def test_of_a_request_only_range_and_counts_are_told(capfd: pytest.CaptureFixture[str]) -> None:
@@ -167,30 +88,17 @@ def test_of_a_request_only_range_and_counts_are_told(capfd: pytest.CaptureFixtur
     found: list[Exchange] = []
     with listening(found.append):
         ask()
-    sent, came = found
-    assert (sent.milliseconds, sent.keys) == (None, None)
+    (came,) = found
     assert (came.method, came.key, came.range_end, came.revision, came.limit) == (
         "KV/Range", b"/registry/a", b"/registry/b", 7, 500,
     )  # fmt: skip
     assert (came.keys, came.more, came.status) == (1, True, "")
-    with own_habits():
-        say_exchange(sent)
-        assert capfd.readouterr().err == ""  # only with -vv
-        HABITS.questions = True
-        say_exchange(sent)
-        assert re.fullmatch(
-            r"etcdfix: \S+Z 10\.0\.0\.1:2379 KV/Range /registry/a to /registry/b at revision 7 at most 500\n",
-            capfd.readouterr().err,
-        )
-
-
-def test_in_json_no_keys_are_told_as_none(capfd: pytest.CaptureFixture[str]) -> None:
-    with own_habits():
-        HABITS.json = True
-        say_exchange(Exchange(endpoint="a:1", method="KV/Range", key=b"/k", milliseconds=0.0, keys=0))
-    (told,) = lines_of(capfd)
-    assert (told["keys"], told["milliseconds"]) == (0, 0)
-    assert not told.keys() & {"revision", "limit", "more", "status", "range_end"}
+    say_exchange(came)
+    assert re.fullmatch(
+        r"etcdfix: \S+Z 10\.0\.0\.1:2379 KV/Range /registry/a to /registry/b at revision 7 at most 500: "
+        r"1 key, more follow, \S+ ms\n",
+        capfd.readouterr().err,
+    )
 
 
 class _Terminal(BytesIO):

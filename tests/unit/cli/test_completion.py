@@ -32,7 +32,7 @@ def offered(*words: str) -> list[str]:
 def test_commands_and_options() -> None:
     assert offered("sc") == ["scan", "schema"]
     assert offered("encryption", "us") == ["usage"]
-    assert offered("scan", "--log-f") == ["--log-format"]
+    assert offered("scan", "--no-p") == ["--no-progress"]
     assert offered("scan", "--color", "a") == ["auto", "always"]
 
 

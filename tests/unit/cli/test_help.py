@@ -62,7 +62,7 @@ def test_the_help_page_shows_them(name: str, capfd: pytest.CaptureFixture[str]) 
         for part in line.splitlines():
             assert f"  {part}\n" in page  # whole, to be copied
     assert page.index("Examples:") < page.index("Options of every command:")
-    assert page.count("--log-format") == 1
+    assert page.count("--no-progress") == 1
     assert page.count("--help ") == 1  # the option: a sentence ends with a full stop
 
 
@@ -151,8 +151,6 @@ def test_an_option_before_the_command_is_told_its_place(
 ) -> None:
     assert run(words) == 2
     assert capfd.readouterr().err.splitlines()[-1] == f"Error: {told}"
-    assert run([*words, "--log-format", "json"]) == 2
-    assert told in capfd.readouterr().err
 
 
 def test_a_misspelled_option_is_still_told_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -95,15 +94,6 @@ def test_quiet_says_nothing(etcdfix: Run, tmp_path: Path) -> None:
     out, lines = etcdfix("scan", *SOURCE, "pods", "-q", "-o", "json", "--output-file", str(target))
     assert (out, lines) == ("", [])
     assert target.stat().st_size
-
-
-def test_a_log_of_json_lines_has_it_too(etcdfix: Run, tmp_path: Path) -> None:
-    target = tmp_path / "report.json"
-    words = ("scan", *SOURCE, "pods", "--log-format", "json", "-o", "json", "--output-file", str(target))
-    _out, lines = etcdfix(*words)
-    told = json.loads(lines[0])
-    assert told["level"] == "info"
-    assert told["message"].startswith(f"wrote {target} (json): 9 of 24 keys in scope")
 
 
 @pytest.mark.parametrize("where", ["-", "/dev/stdout", "/dev/null"])

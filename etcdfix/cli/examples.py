@@ -178,7 +178,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ("What was made before a date", 'etcdfix backup prune --before 2026-01-01 --reason "kept long enough"'),
     ),
     "report merge": (
-        ("A row for each cluster of a fleet, the worst first",
+        ("A row for each cluster",
          "etcdfix report merge prod-eu.json prod-us.json"),
     ),
     "report render": (

@@ -11,7 +11,6 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.fail_on import fail_on_option
 from etcdfix.cli.last_words import say_last_words
-from etcdfix.cli.of_list import of_list
 from etcdfix.cli.opened import read_files
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
@@ -52,7 +51,6 @@ from etcdfix.reports.formats import SCAN_FORMATS
     "count towards the exit code.",
 )
 @fail_on_option
-@of_list
 def command(
     *,
     scope: tuple[str, ...],
@@ -82,7 +80,7 @@ def command(
         max_causes=max_causes,
         baseline=load_baseline(baseline) if baseline is not None else None,
     )
-    inputs_used = (*read_files(inputs), options.get("clusters"), baseline)
+    inputs_used = (*read_files(inputs), baseline)
     with (
         open_source(inputs, say=say) as source,
         report_place(output_file, inputs_used, output) as place,

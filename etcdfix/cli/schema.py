@@ -57,8 +57,7 @@ def command(name: str) -> int:
                                        etcdfix encryption
       change                           delete, restore, reencrypt, repair
       heal                             etcdfix heal
-      fleet                            etcdfix report merge
-      report-diff                      etcdfix report diff
+      report-diff, report-merge        etcdfix report
       explain, cause, cause-list       etcdfix explain
       backup-list, backup-verification, backup-pruning
                                        etcdfix backup

@@ -22,10 +22,10 @@ from etcdfix.reports.diff_model import ReportDiff
 from etcdfix.reports.doctor_model import DoctorReport
 from etcdfix.reports.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.reports.explain_model import ExplainReport
-from etcdfix.reports.fleet_model import FleetReport
 from etcdfix.reports.heal_model import HealReport
 from etcdfix.reports.history_model import HistoryReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
+from etcdfix.reports.merge_model import ReportMerge
 from etcdfix.reports.model import API_VERSION, ChangeReport, Finding, ScanReport
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.plan_run_model import PlanRunReport
@@ -103,8 +103,8 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "encryption-try": partial(document_schema, EncryptionTryReport),
     "encryption-what-if": partial(document_schema, WhatIfReport),
     "rescue": partial(document_schema, RescueReport),
-    "fleet": partial(document_schema, FleetReport),
     "report-diff": partial(document_schema, ReportDiff),
+    "report-merge": partial(document_schema, ReportMerge),
     "version": partial(document_schema, VersionReport),
     "cause": partial(document_schema, CausePage),
     "cause-list": partial(document_schema, CauseList),

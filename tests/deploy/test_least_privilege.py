@@ -77,7 +77,7 @@ def test_the_nightly_scan_of_this_user_is_complete(
     nightly: PlayedPod, guarded: EtcdServer, tmp_path: Path
 ) -> None:
     code, log = nightly.run()
-    written = (tmp_path / "reports" / "prod-eu-1.played.json").read_text()
+    written = (tmp_path / "reports" / "played.json").read_text()
     report = json.loads(written)
     assert (code, report["complete"], report["incomplete_reasons"]) == (0, True, [])
     look = re.findall(r"exec reader -- grep '(.*)'", (DEPLOY / "README.md").read_text())

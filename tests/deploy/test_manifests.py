@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 
 from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.root import cli
-from etcdfix.inputs.clusterlist import load_cluster_list
 from etcdfix.sources.connection import parse_timeout
 from tests.support.kubelet import (
     DEPLOY,
@@ -53,7 +51,7 @@ def test_it_keeps_to_the_published_schema(name: str, document: Manifest, release
 
 def test_the_schema_knows_every_field() -> None:
     """A field that is misspelled would else be dropped in silence: a Pod that runs as root."""
-    document = the_only(DEPLOY / "fleet-scan.yaml", "Job")
+    document = the_only(DEPLOY / "clusters.yaml", "Job")
     broken: list[tuple[tuple[str, ...], str, Any]] = [
         (("spec",), "backOffLimitPerIndex", 2),
         (("spec",), "completions", "three"),
@@ -178,7 +176,7 @@ def test_nothing_is_reached_but_etcd_and_that_by_the_nightly_scan_alone() -> Non
     assert f"--endpoints=https://{address}:2379" in arguments
 
 
-@pytest.mark.parametrize("name", ["nightly.yaml", "fleet-scan.yaml", "fleet-retry.yaml"])
+@pytest.mark.parametrize("name", ["nightly.yaml", "clusters.yaml"])
 def test_a_scan_ends_by_itself_before_its_job_is_ended(name: str) -> None:
     (document,) = documents(DEPLOY / name)
     spec = job_spec(document)
@@ -207,8 +205,7 @@ def rules(name: str) -> dict[str, Any]:
 
 def test_what_looking_again_cannot_mend_is_not_tried_again() -> None:
     wrong = [ExitCode.USAGE, ExitCode.SOURCE]
-    assert rules("fleet-scan.yaml") == {"FailIndex": ("In", wrong)}
-    assert rules("fleet-retry.yaml") == {"FailJob": ("In", wrong)}
+    assert rules("clusters.yaml") == {"FailIndex": ("In", wrong)}
     assert rules("nightly.yaml") == {"FailJob": ("In", [ExitCode.FINDINGS, ExitCode.USAGE])}
 
 
@@ -243,7 +240,7 @@ def blocks() -> list[list[str]]:
 def test_the_reader_is_made_anew_and_waited_for() -> None:
     """It ends after an hour, and `apply` leaves one that has ended as it is."""
     using = [block for block in blocks() if any(re.search(r" reader( |:)", line) for line in block)]
-    assert len(using) == 4
+    assert len(using) == 2
     for block in using:
         first = block.index("kubectl replace --force -f reader.yaml")
         assert block[first + 1] == "kubectl -n etcdfix wait --for=condition=Ready pod/reader --timeout=5m"
@@ -251,77 +248,19 @@ def test_the_reader_is_made_anew_and_waited_for() -> None:
     assert not any("apply -f reader.yaml" in line for block in blocks() for line in block)
 
 
-@pytest.mark.parametrize(
-    ("job", "made"),
-    [
-        ("try-1", "kubectl -n etcdfix create job --from=cronjob/nightly try-1"),
-        ("fleet-1-merge", "kubectl apply -f fleet-merge.yaml"),
-        (
-            "fleet-1-retry-7",
-            "sed 's/retry-0/retry-7/; s/--index=0/--index=7/' fleet-retry.yaml | kubectl apply -f -",
-        ),
-    ],
-)
-def test_a_job_that_may_be_there_goes_before_it_is_made_again(job: str, made: str) -> None:
-    """`apply` says of a Job that has ended that it is unchanged, and nothing runs."""
-    making = [block for block in blocks() if made in block]
-    assert making
-    for block in making:
-        before = block[block.index(made) - 1]
-        assert before.startswith(f"kubectl -n etcdfix delete job {job} --ignore-not-found")
-
-
-@pytest.mark.parametrize(
-    ("conditions", "told"),
-    [("SuccessCriteriaMet Complete", "Complete"), ("FailureTarget Failed", "Failed"), ("Failed", "Failed")],
-)
-def test_a_retry_that_fails_is_not_waited_for_any_longer(conditions: str, told: str, tmp_path: Path) -> None:
-    (waiting,) = (line for block in blocks() for line in block if line.startswith("until "))
-    kubectl = tmp_path / "kubectl"
-    kubectl.write_text(f"#!/bin/sh\ntest -e {tmp_path}/asked && echo {conditions}\ntouch {tmp_path}/asked\n")
-    kubectl.chmod(0o755)
-    command = waiting.replace("sleep 10", "sleep 0")
-    ended = subprocess.run(
-        ["sh", "-c", command],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        capture_output=True,
-        timeout=60,
-        check=True,
-    )
-    assert ended.stdout.decode().split() == [told]
-
-
-def test_what_bounds_the_whole_fleet_is_marked_as_to_change() -> None:
+def test_what_bounds_all_clusters_is_marked_as_to_change() -> None:
     (line,) = re.findall(
-        r"^ *activeDeadlineSeconds: .*$", (DEPLOY / "fleet-scan.yaml").read_text(), re.MULTILINE
+        r"^ *activeDeadlineSeconds: .*$", (DEPLOY / "clusters.yaml").read_text(), re.MULTILINE
     )
     assert "# EDIT" in line
 
 
-# A fleet
+# Many clusters
 
 
 @pytest.fixture
 def scanning() -> Manifest:
-    return the_only(DEPLOY / "fleet-scan.yaml", "Job")
-
-
-@pytest.fixture
-def listing() -> Manifest:
-    return the_only(DEPLOY / "fleet-list.yaml", "ConfigMap")
-
-
-def test_the_list_cannot_change_and_has_a_line_for_each_index(
-    scanning: Manifest, listing: Manifest, tmp_path: Path
-) -> None:
-    assert listing["immutable"] is True
-    path = tmp_path / "clusters.tsv"
-    path.write_text(listing["data"]["clusters.tsv"])
-    clusters = load_cluster_list(path)
-    assert len(clusters) == scanning["spec"]["completions"]
-    for cluster in clusters:
-        assert cluster.snapshot.parent == Path("/snapshots")
-        assert cluster.configuration is None or cluster.configuration.parent == Path("/configurations")
+    return the_only(DEPLOY / "clusters.yaml", "Job")
 
 
 def test_each_index_has_a_pod_that_may_fail_alone(scanning: Manifest) -> None:
@@ -331,38 +270,19 @@ def test_each_index_has_a_pod_that_may_fail_alone(scanning: Manifest) -> None:
     assert not {"backoffLimit", "maxFailedIndexes"} & set(spec)  # one bad snapshot must not end the others
 
 
-def test_the_command_names_the_line_of_its_index(scanning: Manifest, tmp_path: Path) -> None:
-    names = ("list", "snapshots", "configurations", "reports", "tmp")
-    pod = PlayedPod(scanning, {name: tmp_path / name for name in names}, index=7)
-    assert pod.arguments[:4] == [
-        "scan",
-        f"--clusters={tmp_path}/list/clusters.tsv",
-        "--index=7",
-        f"--reports={tmp_path}/reports/fleet-1",
-    ]
-    assert "--fail-on=none" in pod.arguments
+@pytest.mark.parametrize("index", [0, 7])
+def test_an_index_has_files_of_its_own(scanning: Manifest, tmp_path: Path, index: int) -> None:
+    names = ("snapshots", "configurations", "reports", "tmp")
+    pod = PlayedPod(scanning, {name: tmp_path / name for name in names}, index=index)
+    run = scanning["metadata"]["name"]
+    assert {
+        f"--snapshot={tmp_path}/snapshots/{index}.db",
+        f"--encryption-config={tmp_path}/configurations/{index}.yaml",
+        f"--output-file={tmp_path}/reports/{run}-{index}.json",
+        "--fail-on=none",
+    } <= set(pod.arguments)
 
 
 def test_variables_are_put_in_as_the_kubelet_does() -> None:
     known = {"A": "1", "B": "$(A)"}
     assert expand("$(A) $(B) $$(A) $(C) $A $ $(A", known) == "1 $(A) $(A) $(C) $A $ $(A"
-
-
-def test_the_retry_is_the_same_pod_but_for_its_index(scanning: Manifest) -> None:
-    again = the_only(DEPLOY / "fleet-retry.yaml", "Job")
-    assert again["metadata"]["name"].startswith(f"{scanning['metadata']['name']}-retry-")
-    template = copy.deepcopy(scanning["spec"]["template"])
-    arguments = template["spec"]["containers"][0]["args"]
-    arguments[arguments.index("--index=$(JOB_COMPLETION_INDEX)")] = "--index=0"
-    assert again["spec"]["template"] == template
-
-
-def test_a_run_has_one_name_everywhere(scanning: Manifest, listing: Manifest) -> None:
-    run = scanning["metadata"]["name"]
-    assert listing["metadata"]["name"] == run
-    for name in ("fleet-scan.yaml", "fleet-retry.yaml", "fleet-merge.yaml"):
-        (document,) = documents(DEPLOY / name)
-        spec = job_spec(document)["template"]["spec"]
-        assert document["metadata"]["name"].startswith(run)
-        assert [v["configMap"]["name"] for v in spec["volumes"] if "configMap" in v] == [run]
-        assert all(f"--reports=/reports/{run}" in one["args"] for one in spec["containers"])

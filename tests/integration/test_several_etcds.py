@@ -17,8 +17,8 @@ from etcdfix.reports.finding import finding_from
 from etcdfix.sources.base import Segment, of_several_etcds
 from etcdfix.testing.servers import EtcdServer
 from tests.support.examinations import examination
-from tests.support.fleets import write_report
 from tests.support.objects import config_map, namespace_object, secret
+from tests.support.saved_scans import write_report
 
 pytestmark = pytest.mark.etcd
 

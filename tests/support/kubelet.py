@@ -65,7 +65,6 @@ class PlayedPod:
         mounts: Names of volumes to directories of the test.
         index: Completion index of its Job, None for a Job without.
         name: Of the Pod.
-        container: Its name.
     """
 
     def __init__(
@@ -75,11 +74,10 @@ class PlayedPod:
         *,
         index: int | None = None,
         name: str = "played",
-        container: str = "etcdfix",
     ) -> None:
         template = pod_template(document)
         assert template is not None
-        (self.container,) = (one for one in template["spec"]["containers"] if one["name"] == container)
+        (self.container,) = template["spec"]["containers"]
         self._mounts = {mount["mountPath"]: mounts[mount["name"]] for mount in self.container["volumeMounts"]}
         own = {variable["name"]: variable.get("value", name) for variable in self.container.get("env", ())}
         if index is not None:  # as pkg/controller/job/indexed_job_utils.go adds it

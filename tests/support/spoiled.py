@@ -13,10 +13,9 @@ import msgspec
 from etcdfix.graph.model import Action
 from etcdfix.reports.compare_model import ComparisonReport
 from etcdfix.reports.copies_model import CopiesReport
-from etcdfix.reports.fleet_model import FleetReport
 from etcdfix.reports.formats.html_plan import write_plan
 from etcdfix.reports.formats.of_graph import IMPACT_FORMATS, NAMESPACE_FORMATS
-from etcdfix.reports.formats.of_lists import COMPARE_FORMATS, COPIES_FORMATS, FLEET_FORMATS
+from etcdfix.reports.formats.of_lists import COMPARE_FORMATS, COPIES_FORMATS
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport
 from etcdfix.reports.plan_model import DeletionPlan
 from tests.support.pages import HOSTILE, INVISIBLE
@@ -47,7 +46,6 @@ WRITERS: Mapping[str, tuple[Any, Callable[[Any, BinaryIO, int], None]]] = {
     "plan": (DeletionPlan, _plan),
     "copies": (CopiesReport, COPIES_FORMATS["html"]),
     "compare": (ComparisonReport, COMPARE_FORMATS["html"]),
-    "fleet": (FleetReport, FLEET_FORMATS["html"]),
 }
 
 
@@ -59,7 +57,7 @@ def command_of(page: str, folder: Path) -> list[str]:
         folder: Where what it reads may be written.
     """
     scanned = folder / "alpha.json"
-    if page in {"plan", "fleet"} and not scanned.exists():
+    if page == "plan" and not scanned.exists():
         _run("scan", *_LOST, "-o", "json", "--output-file", str(scanned))
     return {
         "impact": ["impact", *_LOST, "/registry/deployments/shop/dep-1"],
@@ -67,7 +65,6 @@ def command_of(page: str, folder: Path) -> list[str]:
         "plan": ["plan", *_LOST, "--from-report", str(scanned)],
         "copies": ["copies", *_LOST, "--backup-dir", str(folder), "--audit-log", str(folder / "audit.jsonl")],
         "compare": ["compare", *_LOST, "--with-snapshot", "fixtures/snapshots/small/history.db.gz"],
-        "fleet": ["report", "merge", str(scanned), str(scanned.with_name("none.json"))],
     }[page]
 
 

@@ -9,7 +9,7 @@ from etcdfix.cli.lazy_group import Commands, LazyGroup
 COMMANDS: Commands = {
     "render": ("etcdfix.cli.report.render", "Write a saved report in another form."),
     "diff": ("etcdfix.cli.report.diff", "Say what is new, gone or changed between two reports."),
-    "merge": ("etcdfix.cli.report.merge", "Merge the reports of many clusters into one."),
+    "merge": ("etcdfix.cli.report.merge", "Show the reports of many clusters as one list."),
 }
 
 

@@ -43,7 +43,7 @@ def command(*, file: Path, output: str, output_file: Path | None, max_rows: int)
     """Write a saved report in another form. Reads the file alone, and looks at nothing again.
 
     FILE was written with -o json, by scan with -o jsonl too. A scan takes every form that etcdfix scan has; impact,
-    namespace, orphans, copies, compare, a plan and a fleet those of their commands.
+    namespace, orphans, copies, compare, and a plan those of their commands.
     """
     if file == STANDARD_INPUT:
         raise click.UsageError("a report is read twice, and standard input only once: save it to a file")

@@ -23,7 +23,6 @@ from etcdfix.operations.look.gathering import SAMPLE, Gathering
 from etcdfix.operations.look.in_scope import beside, pages_in, resolved, searched_for, shown_scope
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.baseline import Baseline
-from etcdfix.reports.contradictions import OUT_OF_ORDER
 from etcdfix.reports.model import (
     Conclusion,
     Header,
@@ -147,7 +146,7 @@ def run_scan(
         *(f"lost {display(key)}: permission denied" for key in within),
     ]
     if gathering.out_of_order:
-        problems.append(OUT_OF_ORDER)
+        problems.append("findings are not all in the order of their keys: no room in the temporary directory")
     # What could not be read is not absent.
     unseen = ended is not None or bool(midway)
     below = summary.keys > summary.not_objects or unseen or _may_hold_keys(source, request, not_object_sample)

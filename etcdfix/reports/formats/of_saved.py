@@ -10,9 +10,8 @@ import msgspec
 from etcdfix.reports.compare_model import ComparisonReport
 from etcdfix.reports.copies_model import CopiesReport
 from etcdfix.reports.diff_model import ReportDiff
-from etcdfix.reports.fleet_model import FleetReport
 from etcdfix.reports.formats.of_graph import IMPACT_FORMATS, NAMESPACE_FORMATS, ORPHANS_FORMATS
-from etcdfix.reports.formats.of_lists import COMPARE_FORMATS, COPIES_FORMATS, FLEET_FORMATS
+from etcdfix.reports.formats.of_lists import COMPARE_FORMATS, COPIES_FORMATS
 from etcdfix.reports.formats.report_diff import DIFF_FORMATS
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 
@@ -30,7 +29,6 @@ class SavedKind(NamedTuple):
 
 
 SAVED_KINDS: Final[Mapping[str, SavedKind]] = {
-    "FleetReport": SavedKind(FleetReport, FLEET_FORMATS),
     "ImpactReport": SavedKind(ImpactReport, IMPACT_FORMATS),
     "NamespaceReport": SavedKind(NamespaceReport, NAMESPACE_FORMATS),
     "OrphansReport": SavedKind(OrphansReport, ORPHANS_FORMATS),

@@ -11,12 +11,10 @@ import pytest
 from etcdfix.cli import scan as scan_module
 from etcdfix.cli.root import run
 from etcdfix.errors import EndedEarly
-from etcdfix.model import Outcome
 from etcdfix.reports.formats.junit_diff import NOTHING_NEW
 from etcdfix.reports.formats.junit_scan import NAME, READABLE, WHOLE
 from etcdfix.reports.formats.junit_what_if import NOTHING_LOST
 from tests.support.collecting import ALPHA
-from tests.support.fleets import BASELINE, findings, write_report
 from tests.support.junit import ReadJUnit, read_junit
 from tests.support.memory_source import MemorySource
 from tests.support.objects import namespace_object, secret
@@ -170,45 +168,3 @@ def test_what_a_new_configuration_would_do(command: Run, today: str, new: str, c
     assert found.is_red == (got != 0)
     assert (found.of("etcdfix encryption what-if")[NOTHING_LOST].state == "failure") == (code == 1)
     assert any(case.state == "failure" for case in found.of("secrets").values()) == (code == 1)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (["good"], 0),
-        (["good", "bad"], 1),
-        (["good", "bad", "doubtful"], 3),
-        (["doubtful", "--fail-on", "decrypt-failure"], 0),
-        (["bad", "--fail-on", "none"], 0),
-        (["known"], 0),
-        (["lost", "--fail-on", "none"], 3),
-        (["good", "missing", "--fail-on", "none"], 3),
-    ],
-    ids=lambda one: " ".join(one) if isinstance(one, list) else str(one),
-)
-def test_a_fleet_has_a_case_for_each_cluster(
-    command: Run, tmp_path: Path, arguments: list[str], code: int
-) -> None:
-    undetermined = findings(1, outcome=Outcome.UNDETERMINED)
-    write_report(tmp_path / "good.json", [])
-    write_report(tmp_path / "bad.json", findings(2))
-    write_report(tmp_path / "known.json", findings(2, known=2), head={"baseline": BASELINE})
-    write_report(tmp_path / "doubtful.json", undetermined, reasons=["undetermined: 1 key"])
-    write_report(tmp_path / "lost.json", [], reasons=["page 7 is damaged"])
-    named = [word for word in arguments if (tmp_path / f"{word}.json").exists() or word == "missing"]
-    options = arguments[len(named) :]
-    files = [tmp_path / f"{name}.json" for name in named]
-    got, out = command("report", "merge", *files, *options, "-o", "junit")
-    found = read_junit(out)
-    assert got == code
-    assert found.is_red == (code != 0)
-    assert len(found.of("clusters")) == len(named)
-    states = {"good": "passed", "bad": "failure", "doubtful": "error", "known": "skipped", "lost": "error"}
-    if not options:
-        assert {Path(name).stem: case.state for name, case in found.of("clusters").items()} == {
-            name: states[name] for name in named
-        }
-    saved = tmp_path / "fleet.json"
-    command("report", "merge", *files, *options, "-o", "json", "--output-file", saved)
-    _code, rendered = command("report", "render", saved, "-o", "junit")
-    assert options or read_junit(rendered).cases == found.cases

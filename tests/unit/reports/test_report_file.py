@@ -15,7 +15,7 @@ from etcdfix.inputs import jsonparts
 from etcdfix.inputs.jsonparts import DocumentCut
 from etcdfix.reports.report_file import open_report
 from etcdfix.reports.saved_report import load_report
-from tests.support.fleets import findings, write_report
+from tests.support.saved_scans import findings, write_report
 
 
 class Head(msgspec.Struct):

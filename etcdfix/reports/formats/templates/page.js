@@ -6,7 +6,7 @@
     "breaks-now": "bad", "breaks-at-restart": "bad", "one-object": "warn", "cluster-breaking": "bad", "high": "bad",
     "low": "warn", "none": "good", "unreadable": "bad", "good": "good", "doubtful": "warn", "unusable": "bad",
     "readable-on-some": "bad", "readable-on-none": "bad", "unreadable-now": "bad", "cascade-deleted": "bad", "STOPS": "bad",
-    "UNREADABLE": "bad", "DELETED": "warn", "no copy": "bad", "nowhere": "bad", "in-part": "warn",
+    "UNREADABLE": "bad", "DELETED": "warn", "no copy": "bad",
   };
   const said = document.getElementById("said");
 

@@ -21,8 +21,8 @@ from etcdfix.reports.schema import SCHEMAS
 from etcdfix.verdicts.causes import Cause
 from tests.support.collecting import ALPHA
 from tests.support.examinations import examination
-from tests.support.fleets import write_report
 from tests.support.reports import CLUSTER
+from tests.support.saved_scans import write_report
 
 UNDETERMINED = ["undetermined: 1 key"]
 Diff = Callable[..., tuple[int, str, str]]

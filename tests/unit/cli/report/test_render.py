@@ -69,20 +69,14 @@ def test_other_kinds(command: Run, tmp_path: Path, words: list[str], forms: list
     assert "has no -o csv; it has table" in err
 
 
-def test_a_plan_and_a_fleet(command: Run, tmp_path: Path) -> None:
-    report, plan, fleet = (str(tmp_path / name) for name in ("report.json", "plan.json", "fleet.json"))
+def test_a_plan(command: Run, tmp_path: Path) -> None:
+    report, plan = (str(tmp_path / name) for name in ("report.json", "plan.json"))
     command("scan", *READ, "-o", "json", "--output-file", report)
     command("plan", *READ, "--from-report", report, "-o", "json", "--output-file", plan)
     _code, expected, _err = command("plan", *READ, "--from-report", report)
     _code, out, _err = command("report", "render", plan)
     assert timeless(out).splitlines()[:10] == timeless(expected).splitlines()[:10]
     assert command("report", "render", plan, "-o", "json")[1] == Path(plan).read_text()
-    command("report", "merge", report, "-o", "json", "--output-file", fleet)
-    for form in ("table", "wide", "json", "jsonl", "yaml"):
-        _code, expected, _err = command("report", "merge", report, "-o", form)
-        _code, out, _err = command("report", "render", fleet, "-o", form)
-        without_age = re.compile(r"data_age_seconds\W+\d+")
-        assert without_age.sub("", timeless(out)) == without_age.sub("", timeless(expected)), form
 
 
 def test_of_a_cut_report_nothing_is_shown(command: Run, tmp_path: Path) -> None:

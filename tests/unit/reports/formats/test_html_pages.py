@@ -17,7 +17,6 @@ _GRIDS = {
     "plan": {"objects", "left-out"},
     "copies": {"objects"},
     "compare": {"differences"},
-    "fleet": {"clusters", "left-out"},
 }
 
 

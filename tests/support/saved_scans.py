@@ -1,4 +1,4 @@
-"""Saved reports of many clusters, as scans write them."""
+"""Saved reports, as scans write them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,11 @@ import msgspec
 from etcdfix.model import Outcome
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.formats import SCAN_FORMATS
-from etcdfix.reports.model import (
-    Finding,
-    KMSKeySummary,
-    KMSSummary,
-    ReportBaseline,
-    Summary,
-    TransformerSummary,
-)
+from etcdfix.reports.model import Finding, Summary
 from etcdfix.verdicts.causes import Cause
 from tests.support.examinations import examination
 from tests.support.reports import conclusion, header, source
 
-BASELINE = ReportBaseline("last-night.json", "sha256:" + "2" * 64, "2026-01-01T03:04:05Z")
-KEY_ID = "sha256:" + "a" * 64
-FINGERPRINT = "fp:0123456789abcdef"
 MADE_AT = "2026-01-02T03:04:05Z"
 
 _FIELDS = {
@@ -50,33 +40,13 @@ def findings(number: int, *, known: int = 0, outcome: Outcome = Outcome.DECRYPT_
     ]
 
 
-def transformer(
-    name: str = "aescbc/v1/key1", fingerprint: str | None = FINGERPRINT, keys: int = 5, **counts: int
-) -> TransformerSummary:
-    """Return what a scan counts under an encryption key."""
-    fields: dict[str, Any] = {"failures": 0, "damaged": 0, "undetermined": 0, "stale": 0} | counts
-    return TransformerSummary(
-        name, ["secrets"], fingerprint, keys=keys, first_mod_revision=1, last_mod_revision=9, **fields
-    )
-
-
-def kms_key(
-    key_id: str | None = KEY_ID, *, keys: int = 5, opened: int = 0, name: str = "kms/v2/vault"
-) -> KMSKeySummary:
-    """Return what a scan counts under a KMS key id."""
-    return KMSKeySummary(name, key_id, keys=keys, opened=opened, first_mod_revision=1, last_mod_revision=9)
-
-
 def write_report(
     path: Path,
     found: Sequence[Finding] = (),
     *,
-    name: str = "",
     uid: str | None = "",
     head: dict[str, Any] | None = None,
     origin: dict[str, Any] | None = None,
-    transformers: Sequence[TransformerSummary] = (),
-    kms_keys: Sequence[KMSKeySummary] = (),
     reasons: Sequence[str] = (),
     **summary: Any,
 ) -> Path:
@@ -85,12 +55,9 @@ def write_report(
     Args:
         path: Where to.
         found: Its findings.
-        name: Of the cluster.
         uid: Of kube-system; "" for one made of the file's name.
         head: Fields of the header.
         origin: Fields of the source.
-        transformers: Counts under encryption keys.
-        kms_keys: Counts under KMS key ids.
         reasons: Why it is incomplete.
         summary: Fields of the summary.
     """
@@ -101,13 +68,10 @@ def write_report(
         "readable": 100,
         "severity": "breaks-now" if any(one.severity for one in found) else None,
         "do_not_restart": "DO NOT RESTART AN API SERVER: why." if any(one.severity for one in found) else "",
-        "by_transformer": list(transformers),
-        "kms": KMSSummary([], list(kms_keys)) if kms_keys else None,
         "known_findings": sum(one.baseline for one in found),
     }
     came_from = source(
         **{
-            "cluster_name": name,
             "kube_system_uid": f"uid of {path.stem}" if uid == "" else uid,
             "file_modified_at": "2026-01-02T00:00:00Z",
         }

@@ -1,0 +1,67 @@
+"""The reports of many clusters as one: ``report merge``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from etcdfix.errors import why
+from etcdfix.inputs.inputfile import NO_ROOM, SPOILED, spoiled
+from etcdfix.reports.contradictions import contradictions
+from etcdfix.reports.merge_model import LeftOutReport, MergedReport, ReportMerge
+from etcdfix.reports.model import COUNTED, Counts, Ending, Header
+from etcdfix.reports.origin import TOOL, shown_word, timestamp
+from etcdfix.reports.report_file import ReportFile, open_report
+
+_NOTHING_WRONG, _FINDINGS, _INCOMPLETE = 0, 1, 3
+
+
+class _Finding(msgspec.Struct):
+    outcome: str
+
+
+def merge_reports(paths: Iterable[Path]) -> ReportMerge:
+    """Read saved reports of scans, one after the other; a file that is no whole report is left out and named.
+
+    Raises:
+        OSError: There is no room for a copy of a report.
+    """
+    rows: list[MergedReport] = []
+    left_out: list[LeftOutReport] = []
+    for path in paths:
+        name = shown_word(str(path))
+        try:
+            with open_report(path) as report:
+                rows.append(_row(report, name))
+        except OSError as exc:
+            if exc.errno in NO_ROOM:
+                raise
+            left_out.append(LeftOutReport(name, why(exc)))
+        except SPOILED as exc:
+            left_out.append(LeftOutReport(name, spoiled(exc)))
+    worst = _INCOMPLETE if left_out else max((row.exit_code for row in rows), default=_NOTHING_WRONG)
+    return ReportMerge(tool=TOOL, generated_at=timestamp(), reports=rows, left_out=left_out, exit_code=worst)
+
+
+def _row(report: ReportFile, name: str) -> MergedReport:
+    decode = msgspec.json.Decoder(_Finding).decode
+    found = Counter(COUNTED.get(decode(raw).outcome, "") for raw in report.findings())
+    head, end = report.head(Header), report.end(Ending)
+    source, summary = end.source, end.summary
+    told = {field: getattr(summary, field) for field in COUNTED.values()}
+    reasons = [*end.incomplete_reasons, *contradictions(found, told)]
+    complete = end.complete and not reasons and not summary.undetermined
+    wrong = sum(told.values()) if summary.new is msgspec.UNSET else summary.new.findings
+    return MergedReport(
+        cluster=source.kube_system_uid or source.path or ", ".join(source.endpoints or []),
+        report=name,
+        generated_at=head.generated_at,
+        complete=complete,
+        incomplete_reasons=reasons,
+        counts=Counts(**{field: getattr(summary, field) for field in Counts.__struct_fields__}),
+        severity=summary.severity,
+        exit_code=_INCOMPLETE if not complete else _FINDINGS if wrong else _NOTHING_WRONG,
+    )

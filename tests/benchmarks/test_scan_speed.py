@@ -1,6 +1,4 @@
-"""How much memory a scan needs, and how quick help is. Prints figures; no test fails because a machine is slow.
-
-How fast scans are is measured by ``python -m tests.benchmarks.performance``.
+"""How fast a scan is beside a digest of its file, how much memory it needs, and how quick help is. Prints figures.
 
 ``pytest -m benchmark -s tests/benchmarks``; ``ETCDFIX_BENCH_KEYS`` changes the size (200,000).
 """
@@ -8,6 +6,7 @@ How fast scans are is measured by ``python -m tests.benchmarks.performance``.
 from __future__ import annotations
 
 import os
+import statistics
 import sys
 from pathlib import Path
 
@@ -26,6 +25,14 @@ def offline(folder: Path, keys: int, *, damage: Damage = Damage.NONE) -> list[st
     folder.mkdir()
     database, config = write_database(folder, keys, damage)
     return etcdfix("--snapshot", str(database), "--encryption-config", str(config), "-o", "jsonl")
+
+
+@pytest.mark.parametrize(("jobs", "most"), [(1, 2.0), (2, 1.4)])
+def test_a_scan_beside_a_digest_of_its_file(tmp_path: Path, jobs: int, most: float) -> None:
+    scan = [*offline(tmp_path / "many", KEYS), "--jobs", str(jobs)]
+    ratios = [run(scan).wall / run(["sha256sum", str(tmp_path / "many/large.db")]).wall for _ in range(RUNS)]
+    print(f"\n{machine()}\n{KEYS} keys, {jobs} jobs: {spread(ratios)} times sha256sum")
+    assert statistics.median(ratios) <= most
 
 
 def test_memory_does_not_grow_with_the_number_of_keys(tmp_path: Path) -> None:

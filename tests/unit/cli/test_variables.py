@@ -31,7 +31,7 @@ ALLOWED = {
 CHANGING = {"delete", "restore", "reencrypt", "repair", "heal", "audit reconcile", "backup prune"}
 # What lifts a rule, says yes for somebody, or shows what is hidden: once exported, it would decide every night.
 SAFETY = re.compile(
-    r"--(yes|reason|dry-run|audit-syslog|declare-.*|expect-.*|accept-.*|ignore-.*|reveal.*|decrypted-raw|replace-.*|without-lease)"
+    r"--(yes|reason|dry-run|audit-syslog|declare-.*|expect-.*|accept-.*|ignore-.*|reveal.*|replace-.*|without-lease)"
 )
 NEEDED = {
     "delete": ["/k", "--reason", "x", ACKNOWLEDGEMENT],

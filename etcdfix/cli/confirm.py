@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Container, Mapping
-from types import MappingProxyType
 
 import click
 
@@ -16,21 +14,11 @@ class Terminal:
     """Asks at the terminal; implements :class:`etcdfix.operations.change.delete.Confirmer`.
 
     Args:
-        yes: ``--yes`` was given: the key need not be typed back.
-        counts: What ``--confirm-count`` says of each group.
-        protected: Keys that ``--confirm-protected`` names.
+        yes: ``--yes`` was given: neither a key nor a number need be typed back.
     """
 
-    def __init__(
-        self,
-        *,
-        yes: bool = False,
-        counts: Mapping[str, int] = MappingProxyType({}),
-        protected: Collection[bytes] = (),
-    ) -> None:
+    def __init__(self, *, yes: bool = False) -> None:
         self._yes = yes
-        self._counts = counts
-        self._protected = protected
 
     def confirm_key(self, key: bytes) -> bool:
         """Have the key typed back; without a terminal only ``--yes`` confirms."""
@@ -38,26 +26,9 @@ class Terminal:
             return True
         return is_terminal() and _typed_back("the key", safe_text(display(key)))
 
-    def confirm_number(self, number: int) -> bool:
-        """Have the number of files typed back that are to be removed; without a terminal only ``--yes`` confirms."""
-        return self._yes or (is_terminal() and _typed_back("their number", str(number)))
-
-    def confirm_count(self, group: str, number: int) -> bool:
-        """Have the number of objects of a group typed back; without a terminal only ``--confirm-count`` confirms."""
-        given = self._counts.get(group)
-        if given is not None:
-            return given == number
-        return is_terminal() and _typed_back(f"the number of {group}", str(number))
-
-    def counted_besides(self, groups: Container[str]) -> Mapping[str, int]:
-        """Return what was counted of other groups than these, where it was any."""
-        return {group: number for group, number in self._counts.items() if number and group not in groups}
-
-    def confirm_protected(self, key: bytes) -> bool:
-        """Have the key of a protected object typed back; without a terminal only ``--confirm-protected`` confirms."""
-        if key in self._protected:
-            return True
-        return is_terminal() and _typed_back("the key of this protected object", safe_text(display(key)))
+    def confirm_number(self, number: int, what: str = "their number") -> bool:
+        """Have a number typed back; without a terminal only ``--yes`` confirms."""
+        return self._yes or (is_terminal() and _typed_back(what, str(number)))
 
     def confirm_lost(self, declared: str) -> bool:
         """Have the lost key's name typed back, whatever ``--yes`` says.

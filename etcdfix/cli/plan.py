@@ -29,6 +29,7 @@ from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.head import plan_counts
 from etcdfix.reports.plan_model import DeletionPlan
+from etcdfix.reports.planfile import decided_digest
 from etcdfix.reports.saved_report import MOST_OF_A_PLAN, load_report
 
 
@@ -158,6 +159,8 @@ def command(
             json_file = again.plan(str(from_report), "plan.json")
             write_plan_table(place.stream, plan, max_rows, json_file=json_file)
         place.sentence = plan_counts(plan)
+    if output_file not in {None, STANDARD_OUTPUT} and reusable:
+        say(f"plan {decided_digest(plan)}; review it, then: {again.run_plan(str(output_file), '--dry-run')}")
     for problem in plan.incomplete_reasons:
         say(f"incomplete: {problem}")
     return endings[0].exit_code if endings else int(plan_exit_code(plan))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,6 @@ EXIT_CODES = {
     4: "refused by a safety rule, or not confirmed; what is told as done before that stays done",
     5: "etcd could not be asked, or its watch broke; what is told as done before that stays done",
 }
-_COUNT = re.compile(r"(.+)=([0-9]{1,9})", re.DOTALL)
 
 
 class _Told:
@@ -93,18 +91,14 @@ class _Told:
     ACKNOWLEDGEMENT, "acknowledged", is_flag=True, required=True, help="Required: you know what this means."
 )
 @reason_options
+@click.option("--yes", is_flag=True, help="For scripts: type nothing back. Needs --expect-plan.")
 @click.option(
-    "--confirm-count", "counts", multiple=True, metavar="GROUP=N",
-    help="In scripts, instead of typing it: how many objects of a group are dealt with, as the preview names it "
-    "(DECISION/RESOURCE/CAUSE/KEY; may be repeated).",
-)  # fmt: skip
-@click.option(
-    "--confirm-protected", "confirmed", multiple=True, metavar="KEY",
-    help="In scripts, instead of typing it: this protected object is dealt with (may be repeated).",
+    "--expect-plan", metavar="SHA256",
+    help="Refuse a plan whose contents or decisions are not those that were reviewed. --dry-run prints this digest.",
 )  # fmt: skip
 @click.option(
     "--leave-out", multiple=True, metavar="KEY",
-    help="Do nothing to this key: the plan then decides none on it (may be repeated).",
+    help="Do nothing to this key in this run, whatever the plan decides (may be repeated).",
 )  # fmt: skip
 @click.option(
     "--declare-key-lost", "lost", multiple=True, metavar="TRANSFORMER[/KEY-ID]", shell_complete=transformers,
@@ -125,8 +119,8 @@ def command(
     *,
     plan_file: Path,
     acknowledged: bool,
-    counts: tuple[str, ...],
-    confirmed: tuple[str, ...],
+    yes: bool,
+    expect_plan: str | None,
     leave_out: tuple[str, ...],
     lost: tuple[str, ...],
     rescued: Path | None,
@@ -135,15 +129,18 @@ def command(
     """Work through a reviewed plan: repairs, restores and deletions, one object after the other.
 
     Each object is examined live and gets its own checks, backup, records and transaction, as with etcdfix repair,
-    restore and delete; one look at everything is kept up to date by a watch. The count of each group is typed, and the
-    key of each protected object. The run stops at the first surprise; the same command goes on from there. Run it with
-    --dry-run first.
+    restore and delete; one look at everything is kept up to date by a watch. Before the first change you type the
+    number of objects that the run will delete (where it deletes none: that it will change), and the key of each
+    protected object. The run stops at the first surprise; the same command goes on from there.
+
+    Run it with --dry-run first: that prints the digest of the plan with its decisions, and the command for scripts.
     """
     if not acknowledged:
         raise click.UsageError(f"a run needs {ACKNOWLEDGEMENT}")
+    if yes and expect_plan is None:
+        raise click.UsageError("--yes needs --expect-plan SHA256, which --dry-run prints")
     require_reason(options)
     require_output()
-    confirmer = Terminal(counts=_counts(counts), protected={named_key(word) for word in confirmed})
     account = RunAccount(
         plan_file=plan_file,
         dry_run=options["dry_run"],
@@ -156,8 +153,9 @@ def command(
                 well = _run(
                     account,
                     run,
-                    confirmer,
+                    Terminal(yes=yes),
                     options,
+                    expect_plan=expect_plan,
                     leave_out=tuple(named_key(word) for word in leave_out),
                     lost=lost,
                     rescued=rescued,
@@ -185,6 +183,7 @@ def _run(
     confirmer: Terminal,
     options: dict[str, Any],
     *,
+    expect_plan: str | None,
     leave_out: tuple[bytes, ...],
     lost: tuple[str, ...],
     rescued: Path | None,
@@ -194,17 +193,19 @@ def _run(
     inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
     again = account.again = inputs.same_again(api=api, places=record_paths(options))
     with open_cluster(inputs, configuration_of, say=say) as cluster:
+        account.request = RunRequest(
+            plan_file=account.plan_file,
+            expect_plan=expect_plan,
+            key_lost=lost,
+            leave_out=leave_out,
+            rescued=rescued,
+            encryption_config=_read_again(inputs.encryption_config),
+            again=again,
+            **request_fields(options, inputs, api),
+        )
         return run_plan(
             cluster,
-            RunRequest(
-                plan_file=account.plan_file,
-                key_lost=lost,
-                leave_out=leave_out,
-                rescued=rescued,
-                encryption_config=_read_again(inputs.encryption_config),
-                again=again,
-                **request_fields(options, inputs, api),
-            ),
+            account.request,
             run,
             confirmer,
             _Told(options["output"], account, cluster),
@@ -215,17 +216,3 @@ def _run(
 def _read_again(path: Path | None) -> Path | None:
     """Return a file that can be read more than once; None for a pipe, as of ``<(sops -d enc.yaml)``."""
     return path if path is not None and path.is_file() else None
-
-
-def _counts(words: tuple[str, ...]) -> dict[str, int]:
-    counts = {}
-    for word in words:
-        match = _COUNT.fullmatch(word)
-        if match is None:
-            raise click.UsageError(
-                f"--confirm-count {word!r} is not GROUP=N: DECISION/RESOURCE/CAUSE/KEY=N, as the preview names it"
-            )
-        if match[1] in counts:
-            raise click.UsageError(f"--confirm-count names {match[1]!r} twice")
-        counts[match[1]] = int(match[2])
-    return counts

@@ -36,13 +36,6 @@ class RunObject(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str] = []
 
 
-class RunGroup(msgspec.Struct, frozen=True):
-    """Objects that were confirmed together, by their count; protected ones are none of them."""
-
-    group: str
-    count: int
-
-
 class PlanRunReport(Document, frozen=True, kw_only=True):
     """What a run over a plan came to.
 
@@ -50,9 +43,11 @@ class PlanRunReport(Document, frozen=True, kw_only=True):
         cluster_name: What ``--cluster-name`` said; "" where nobody said any.
         dry_run: Nothing was to be changed.
         plan: Path of the plan.
-        plan_sha256: Its ``content_sha256``; "" where it could not be read.
-        groups: What was to be confirmed by count.
-        protected: How many objects were to be confirmed one by one.
+        plan_sha256: Digest of its contents and decisions, for ``--expect-plan``; "" where it did not come that far.
+        to_delete: How many objects this run was to delete.
+        to_restore: How many it was to put back.
+        to_repair: How many it was to repair.
+        protected: How many of all these are protected.
         objects: Those that were dealt with in this run, in that order.
         done_before: How many earlier runs dealt with; null where it did not come that far, as with the next two.
         left_alone: To how many the plan decides that nothing is done.
@@ -72,7 +67,9 @@ class PlanRunReport(Document, frozen=True, kw_only=True):
     dry_run: bool
     plan: str
     plan_sha256: str = ""
-    groups: list[RunGroup] = msgspec.field(default_factory=list)
+    to_delete: int = 0
+    to_restore: int = 0
+    to_repair: int = 0
     protected: int = 0
     objects: list[RunObject]
     done_before: int | None = None

@@ -39,6 +39,14 @@ def sealed(plan: DeletionPlan) -> DeletionPlan:
     return msgspec.structs.replace(plan, content_sha256=_digest(_fields(plan)))
 
 
+def decided_digest(plan: DeletionPlan) -> str:
+    """Return the digest of a plan with its decisions, for ``--expect-plan``; what runs write into it is not part."""
+    digest = hashlib.sha256(plan.content_sha256.encode() + b"\n")
+    for decision in plan.decisions:
+        digest.update(msgspec.json.encode([decision.order, decision.decision]) + b"\n")
+    return f"sha256:{digest.hexdigest()}"
+
+
 def _fields(plan: DeletionPlan) -> Iterator[tuple[str, Any]]:
     return (
         (field.encode_name, getattr(plan, field.name))

@@ -231,6 +231,20 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         words = ["etcdfix", "plan", "--from-report", report, *self.source, *self.layout, *self._deciding]
         return quote_command([*words, "-o", "json", "--output-file", file])
 
+    def run_plan(self, file: str, *words: str) -> str:
+        """Return the command that works through a plan, on the live etcd that was read."""
+        how = (
+            *self._live,
+            *self.layout,
+            *self._deciding,
+            *self.changing,
+            *self.servers,
+            *self.kept.of_change,
+        )
+        return self._change(
+            ["etcdfix", "plan", "--run", file, *how, ACKNOWLEDGEMENT, "--reason", "REASON", *words]
+        )
+
     def encryption_diff(self) -> str:
         """Return the command that compares the configurations of API servers, the one that was given among them."""
         words = iter(self.reading)

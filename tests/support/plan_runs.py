@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -17,12 +18,17 @@ from tests.support.change_runs import ACKNOWLEDGED, Ran
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, provider, secret
 
 LOST = "aescbc/v1/key2"
-GROUP = f"delete/secrets/wrong-key/{LOST}"
-RESTORED = "restore/secrets/value-truncated/aescbc/v1/key1"
 
 
 class Planned(Attacked):
-    """A registry with healthy Secrets under key1, and broken ones of which a plan is made."""
+    """A registry with healthy Secrets under key1, and broken ones of which a plan is made.
+
+    Attributes:
+        said: What was said when the plan was made.
+        first_digest: The digest of the plan before anybody decided anything.
+    """
+
+    said = first_digest = ""
 
     @property
     def plan(self) -> Path:
@@ -53,6 +59,7 @@ class Planned(Attacked):
             "plan", "--from-report", str(report), *where, "-o", "json", "--output-file", str(self.plan)
         )
         assert planned.code in {1, 3}, planned
+        self.said, self.first_digest = planned.err, self.digest
         self.decide(**decisions)
 
     def decide(self, **decisions: str) -> None:
@@ -74,13 +81,24 @@ class Planned(Attacked):
             for decision in self.document()["decisions"]
         }
 
-    def arguments(self, *arguments: str, count: int | None = None, group: str = GROUP) -> list[str]:
-        counts = [] if count is None else ["--confirm-count", f"{group}={count}"]
-        return ["plan", "--run", str(self.plan), ACKNOWLEDGED, *counts, *arguments, *self.common()]
+    @property
+    def digest(self) -> str:
+        """The digest of the plan with its decisions, as a second implementation has it."""
+        document = self.document()
+        digest = hashlib.sha256(document["content_sha256"].encode() + b"\n")
+        for each in document.get("decisions", []):
+            line = json.dumps([each["order"], each["decision"]], separators=(",", ":"), ensure_ascii=False)
+            digest.update(line.encode() + b"\n")
+        return f"sha256:{digest.hexdigest()}"
 
-    def work(self, *arguments: str, count: int | None = None, group: str = GROUP) -> Ran:
+    def arguments(self, *arguments: str, reviewed: bool = True) -> list[str]:
+        """Return the arguments of a run; of a script that has reviewed the plan as it is."""
+        yes = ["--yes", "--expect-plan", self.digest] if reviewed else []
+        return ["plan", "--run", str(self.plan), ACKNOWLEDGED, *yes, *arguments, *self.common()]
+
+    def work(self, *arguments: str, reviewed: bool = True) -> Ran:
         """Work through the plan."""
-        return self.run(*self.arguments(*arguments, count=count, group=group))
+        return self.run(*self.arguments(*arguments, reviewed=reviewed))
 
     def there(self, keys: Iterable[bytes]) -> list[bool]:
         return [self.stored(key) is not None for key in keys]
@@ -118,13 +136,6 @@ def mixed(planned: Planned) -> tuple[bytes, bytes, bytes]:
     planned.etcd.put(cut, b"k8s:enc:aesgcm:v1:key1:short")
     planned.secrets("aesgcm", ["whole-0", "whole-1", "whole-2"])
     return flipped, earlier, cut
-
-
-MIXED_COUNTS = (
-    "--confirm-count", "repair/secrets/ciphertext-damaged/aesgcm/v1/key1=1",
-    "--confirm-count", "restore/secrets/value-truncated/aesgcm/v1/key1=1",
-    "--confirm-count", "delete/secrets/value-truncated/aesgcm/v1/key1=1",
-)  # fmt: skip
 
 
 def at_object(monkeypatch: pytest.MonkeyPatch, number: int, happens: Callable[[], object]) -> None:

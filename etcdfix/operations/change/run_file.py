@@ -28,7 +28,7 @@ from etcdfix.remediation.durable import (
     write_fully,
 )
 from etcdfix.reports.formats.machine import write_plan_json
-from etcdfix.reports.plan_model import Decision, DeletionPlan, PlanDecision
+from etcdfix.reports.plan_model import DeletionPlan, PlanDecision
 from etcdfix.reports.planfile import load_plan
 from etcdfix.reports.rows import Rows
 from etcdfix.rules import Rule, refuse
@@ -47,21 +47,19 @@ class RunHead(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class RunLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What came of one entry; or that it was left out, which is a decision and no outcome.
+    """What came of one entry.
 
     Attributes:
         order: Of the entry.
-        outcome: One word of the audit log; "" where it was left out.
+        outcome: One word of the audit log; "" while nothing is settled.
         detail: One sentence, or "".
         record: Sequence of the record of the outcome in the audit log; 0 for none.
-        left_out: It was left out.
     """
 
     order: int
     outcome: str = ""
     detail: str = ""
     record: int = 0
-    left_out: bool = False
 
 
 class RunFile(Closing):
@@ -234,6 +232,4 @@ class RunFile(Closing):
 def _with(decision: PlanDecision, line: RunLine | None) -> PlanDecision:
     if line is None:
         return decision
-    if line.left_out:
-        return msgspec.structs.replace(decision, decision=Decision.NONE.value)
     return msgspec.structs.replace(decision, outcome=line.outcome, detail=line.detail, record=line.record)

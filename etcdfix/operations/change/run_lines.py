@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -11,15 +12,18 @@ from etcdfix.operations.change.account import Account
 from etcdfix.operations.change.preview import WARNINGS, cluster_lines, warning_lines
 from etcdfix.operations.change.report import outcome_fields
 from etcdfix.operations.change.run_plan import Ran, RunPreview
-from etcdfix.operations.change.run_tasks import Task
+from etcdfix.operations.change.run_tasks import RunRequest, Task
 from etcdfix.remediation.audit.record import unicode_text
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.reports.plan_run_model import PlanRunReport, RunGroup, RunObject
+from etcdfix.reports.model import FollowUp
+from etcdfix.reports.plan_model import Decision
+from etcdfix.reports.plan_run_model import PlanRunReport, RunObject
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64, key_word, quote_command, safe_text
 from etcdfix.text.words import counted
 
 _MOST_SHOWN: Final = 20
+_MOST_KINDS: Final = 8
 
 
 class RunAccount(Account[Ran], kw_only=True):
@@ -29,22 +33,28 @@ class RunAccount(Account[Ran], kw_only=True):
         plan_file: As named.
         shown: What was shown before anything was asked; None where it did not come that far.
         at: The object that is, or was last, looked at.
+        request: What was asked for; None where it did not come that far.
     """
 
     plan_file: Path
     shown: RunPreview | None = None
     at: Task | None = None
+    request: RunRequest | None = None
 
     @property
     def to_do(self) -> int:
         """How many objects the run was to deal with."""
-        shown = self.shown
-        return 0 if shown is None else sum(shown.groups.values()) + len(shown.protected)
+        return len(self.shown.tasks) if self.shown is not None else 0
 
     @property
     def left(self) -> int:
         """How many of them are left to do, as far as the audit log says."""
         return self.to_do - sum(1 for each in self.objects if each.done)
+
+    def _follow_ups(self) -> Iterator[FollowUp]:
+        if self.dry_run and self.to_do and not self.left and self.shown and self.request:
+            yield FollowUp("In a script", self.request.command(self.shown.digest))
+        yield from super()._follow_ups()
 
     @property
     def stopped_at(self) -> Task | None:
@@ -57,21 +67,26 @@ def run_preview_lines(cluster: Cluster, shown: RunPreview, *, dry_run: bool) -> 
     """Yield what will be done to which objects."""
     plan = shown.plan
     yield f"Plan         of {plan.generated_at}, {counted(len(plan.entries), 'object')}"
+    yield f"Digest       {shown.digest}, of the plan and its decisions"
     yield from cluster_lines(cluster, shown.identity)
     if shown.done:
         yield f"Done before  {counted(shown.done, 'object')}, by earlier runs"
-    for group, number in shown.groups.items():
-        yield f"To do        {number} {group}"
+    for decision in (Decision.DELETE, Decision.RESTORE, Decision.REPAIR):
+        kinds = Counter(task.resource for task in shown.tasks if task.decision is decision)
+        if kinds:
+            each = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common(_MOST_KINDS))
+            more = ", …" if len(kinds) > _MOST_KINDS else ""
+            yield f"To {decision:<9} {kinds.total()}: {each}{more}"
     for task in shown.protected[:_MOST_SHOWN]:
         yield f"Protected    {task.decision} {safe_text(display(task.key))}: {safe_text(task.protected)}"
     if len(shown.protected) > _MOST_SHOWN:
-        yield f"             and {len(shown.protected) - _MOST_SHOWN} more; each is asked for"
+        yield f"             and {len(shown.protected) - _MOST_SHOWN} more"
     if shown.left_alone:
         waiting = f"; {shown.waiting} of them the plan could decide otherwise" if shown.waiting else ""
         yield f"Left alone   {counted(shown.left_alone, 'object')}, as the plan decides{waiting}"
     yield from warning_lines(shown.warnings)
     yield ""
-    if any(group.startswith("delete/") for group in shown.groups) or shown.protected:
+    if shown.count(Decision.DELETE) or shown.protected:
         yield from WARNINGS
     yield "Each object gets its own checks, backup, records and transaction. The run stops at the first surprise."
     if dry_run:
@@ -121,11 +136,12 @@ def run_ending_lines(account: RunAccount) -> Iterator[str]:
 def run_report(account: RunAccount, error: EtcdfixError | None, exit_code: int) -> PlanRunReport:
     """Return what a run came to, as it is published."""
     shown, stopped = account.shown, account.stopped_at
-    groups: Mapping[str, int] = shown.groups if shown is not None else {}
     return PlanRunReport(
         plan=unicode_text(str(account.plan_file)),
-        plan_sha256=shown.plan.content_sha256 if shown is not None else "",
-        groups=[RunGroup(unicode_text(group), count) for group, count in groups.items()],
+        plan_sha256=shown.digest if shown is not None else "",
+        to_delete=shown.count(Decision.DELETE) if shown is not None else 0,
+        to_restore=shown.count(Decision.RESTORE) if shown is not None else 0,
+        to_repair=shown.count(Decision.REPAIR) if shown is not None else 0,
         protected=len(shown.protected) if shown is not None else 0,
         objects=[_object(each) for each in account.objects],
         done_before=shown.done if shown is not None else None,

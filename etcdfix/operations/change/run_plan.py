@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import re
-from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol, assert_never
@@ -29,7 +28,7 @@ from etcdfix.operations.change.many import Confirmed, ended_by, timer_kept
 from etcdfix.operations.change.repair import RepairRequest, run_repair
 from etcdfix.operations.change.restore import run_restore
 from etcdfix.operations.change.run_file import RunFile, RunLine
-from etcdfix.operations.change.run_tasks import RunRequest, Task, Workload, workload_of
+from etcdfix.operations.change.run_tasks import RunRequest, Task, workload_of
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import CLOSING_TYPES, Link, Operator, Result, Verb
 from etcdfix.remediation.audit.record_line import Event, parse_list
@@ -48,7 +47,7 @@ from etcdfix.remediation.preflight.expectation import (
 )
 from etcdfix.remediation.reconcile import open_intents_of, reconcile_intent
 from etcdfix.reports.plan_model import Decision, DeletionPlan, PlanDecision, PlanEntry
-from etcdfix.reports.planfile import plan_key
+from etcdfix.reports.planfile import decided_digest, plan_key
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_word, quote_command, safe_text
@@ -67,15 +66,11 @@ _OF_ONE_OBJECT: Final = re.compile(r"\(.*?\)|/\S+|\d+", re.DOTALL)
 class RunConfirmer(Protocol):
     """The person before a run, or the flags that stand for one."""
 
-    def confirm_count(self, group: str, number: int) -> bool:
-        """Say whether the number of objects of a group was typed back."""
+    def confirm_number(self, number: int, what: str) -> bool:
+        """Say whether a number was typed back; ``what`` says of what."""
         ...
 
-    def counted_besides(self, groups: Container[str]) -> Mapping[str, int]:
-        """Return the groups that were counted and are none of these, with their number, where that is not 0."""
-        ...
-
-    def confirm_protected(self, key: bytes) -> bool:
+    def confirm_key(self, key: bytes) -> bool:
         """Say whether the key of a protected object was typed back."""
         ...
 
@@ -89,8 +84,8 @@ class RunPreview(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         plan: The plan.
-        groups: How many objects of each group are to be dealt with, without protected ones.
-        protected: Those, one by one.
+        digest: Of the plan with its decisions, for ``--expect-plan``.
+        tasks: What is to be done, in the order of the plan.
         done: How many objects earlier runs dealt with.
         left_alone: To how many nothing is to be done.
         waiting: How many of these could be dealt with, if the plan were decided otherwise.
@@ -99,13 +94,22 @@ class RunPreview(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     plan: DeletionPlan
-    groups: Mapping[str, int]
-    protected: tuple[Task, ...]
+    digest: str
+    tasks: tuple[Task, ...]
     done: int
     left_alone: int
     waiting: int
     identity: ClusterIdentity
     warnings: tuple[str, ...]
+
+    def count(self, decision: Decision) -> int:
+        """Return how many objects are to be dealt with in this way."""
+        return sum(task.decision is decision for task in self.tasks)
+
+    @property
+    def protected(self) -> tuple[Task, ...]:
+        """What the cluster may depend on."""
+        return tuple(task for task in self.tasks if task.protected)
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,6 +200,13 @@ def run_plan(
         SourceError: etcd could not be asked; likewise.
     """
     step("check: plan")
+    decided = decided_digest(run.plan)
+    if request.expect_plan is not None and request.expect_plan != decided:
+        raise refuse(
+            Rule.PLAN,
+            "the contents or the decisions of the plan are not those that --expect-plan names",
+            hint="review it again with --dry-run, which prints its digest",
+        )
     again = request.again.plan(run.plan.report.path, str(request.plan_file))
     check_fits(
         run.plan,
@@ -222,29 +233,21 @@ def run_plan(
     run.begin(request.record_paths.log_path)
     work.settle(identity)
     load = workload_of(run.plan, run.decisions(), request, again)
-    shown = _preview(run.plan, load, identity, warnings)
-    told.preview(shown)
-    if not request.dry_run:
-        step("confirm")
-        _confirm(shown, load.tasks, confirmer)
-        for order in load.left_out:
-            run.note(RunLine(order=order, left_out=True))
-    return not load.tasks or work.through(load.tasks, progress)
-
-
-def _preview(
-    plan: DeletionPlan, load: Workload, identity: ClusterIdentity, warnings: tuple[str, ...]
-) -> RunPreview:
-    return RunPreview(
-        plan=plan,
-        groups=dict(Counter(task.group for task in load.tasks if not task.protected)),
-        protected=tuple(task for task in load.tasks if task.protected),
+    shown = RunPreview(
+        plan=run.plan,
+        digest=decided,
+        tasks=load.tasks,
         done=load.done,
         left_alone=load.left_alone,
         waiting=load.waiting,
         identity=identity,
         warnings=warnings,
     )
+    told.preview(shown)
+    if not request.dry_run:
+        step("confirm")
+        _confirm(shown, confirmer)
+    return not load.tasks or work.through(load.tasks, progress)
 
 
 def _check_log(run: RunFile, request: RunRequest) -> None:
@@ -257,32 +260,25 @@ def _check_log(run: RunFile, request: RunRequest) -> None:
         )
 
 
-def _confirm(shown: RunPreview, tasks: Iterable[Task], confirmer: RunConfirmer) -> None:
-    for declared in dict.fromkeys(task.declared for task in tasks if task.declared):
+def _confirm(shown: RunPreview, confirmer: RunConfirmer) -> None:
+    for declared in dict.fromkeys(task.declared for task in shown.tasks if task.declared):
         if not confirmer.confirm_lost(declared):
             raise refuse(Rule.NOT_CONFIRMED, "the lost key was not typed back; nothing was changed")
-    for group, number in shown.groups.items():
-        if not confirmer.confirm_count(group, number):
-            raise refuse(
-                Rule.NOT_CONFIRMED,
-                f"{number} was not typed back for {group}; nothing was changed",
-                hint="type the number at a terminal, or in a script: "
-                + quote_command(["--confirm-count", f"{group}={number}"]),
-            )
-    for group, number in confirmer.counted_besides(shown.groups).items():
+    deleted = shown.count(Decision.DELETE)
+    number, will_be = (deleted, "deleted") if deleted else (len(shown.tasks), "changed")
+    if number and not confirmer.confirm_number(number, f"the number of objects that will be {will_be}"):
         raise refuse(
             Rule.NOT_CONFIRMED,
-            f"--confirm-count gives {number} for {safe_text(group)}, of which 0 are left to do; nothing was changed",
-            hint="look at the preview: the groups that it shows are those to count",
+            f"{number}, the number of objects that would be {will_be}, was not typed back; nothing was changed",
+            hint="type it at a terminal; for scripts, --dry-run prints the command",
         )
     for task in shown.protected:
-        if not confirmer.confirm_protected(task.key):
-            word = key_word(task.key)
+        if not confirmer.confirm_key(task.key):
             raise refuse(
                 Rule.NOT_CONFIRMED,
                 f"{display(task.key)} is protected ({task.protected}), and was not typed back; nothing was changed",
-                hint=f"type the key at a terminal, or in a script: {quote_command(['--confirm-protected', word])}; to "
-                f"leave it as it is: {quote_command(['--leave-out', word])}",
+                hint="type it at a terminal; to leave it as it is: "
+                f"{quote_command(['--leave-out', key_word(task.key)])}",
             )
 
 

@@ -41,6 +41,7 @@ class RunRequest(ChangeRequest, frozen=True, kw_only=True):
 
     Attributes:
         plan_file: Where the plan is, as named.
+        expect_plan: The digest of the plan with its decisions; None for any.
         key_lost: ``TRANSFORMER[/KEY-ID]`` of each encryption key that is declared lost.
         leave_out: Keys to which nothing is to be done, whatever the plan says.
         rescued: Directory of objects that were saved from API servers; None for none.
@@ -50,11 +51,20 @@ class RunRequest(ChangeRequest, frozen=True, kw_only=True):
     """
 
     plan_file: Path
+    expect_plan: str | None = None
     key_lost: tuple[str, ...] = ()
     leave_out: tuple[bytes, ...] = ()
     rescued: Path | None = None
     encryption_config: Path | None = None
     again: RepeatedOptions = RepeatedOptions()
+
+    def command(self, digest: str) -> str:
+        """Return the command that does this in a script, if the plan has this digest."""
+        flags = [word for flag in self.accepted.as_flags() for word in flag.split(" ", 1)]
+        flags += [word for lost in self.key_lost for word in ("--declare-key-lost", lost)]
+        flags += [word for key in self.leave_out for word in ("--leave-out", key_word(key))]
+        flags += ["--rescued", str(self.rescued)] if self.rescued is not None else []
+        return self.again.run_plan(str(self.plan_file), *flags, "--yes", "--expect-plan", digest)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,12 +85,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     protected: str
 
     @property
-    def group(self) -> str:
-        """What it is confirmed with: ``delete/secrets/wrong-key/aescbc/v1/key2``."""
+    def resource(self) -> str:
+        """What it is one of."""
         entry = self.entry
-        resource = f"{entry.resource}.{entry.group}" if entry.group else entry.resource
-        key_id = f"/{entry.kms_key_id_sha256}" if entry.kms_key_id_sha256 else ""
-        return safe_text(f"{self.decision}/{resource}/{entry.cause}/{entry.transformer or 'none'}{key_id}")
+        return safe_text(f"{entry.resource}.{entry.group}" if entry.group else entry.resource)
 
     def needs_risk(self, risk: AcceptRisk) -> bool:
         """Say whether a risk that was accepted counts here: one of which the plan says nothing is a surprise."""
@@ -97,14 +105,12 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         done: How many objects earlier runs dealt with.
         left_alone: To how many nothing is to be done.
         waiting: How many of these could be dealt with, if the plan were decided otherwise.
-        left_out: Orders of the entries to which something would be done, had they not been left out.
     """
 
     tasks: tuple[Task, ...]
     done: int
     left_alone: int
     waiting: int
-    left_out: tuple[int, ...]
 
 
 def workload_of(
@@ -124,7 +130,6 @@ def workload_of(
     """
     leave_out = set(request.leave_out)
     tasks: list[Task] = []
-    left_out: list[int] = []
     done = left_alone = waiting = 0
     keys: set[bytes] = set()
     may_be_declared: set[str] = set()
@@ -139,10 +144,7 @@ def workload_of(
             done += 1
             continue
         what = Decision(decision.decision)
-        if key in leave_out and what is not Decision.NONE:
-            left_out.append(entry.order)
-            what = Decision.NONE
-        if what is Decision.NONE:
+        if what is Decision.NONE or key in leave_out:
             left_alone += 1
             waiting += len(decision_on(entry).allowed) > 1
             continue
@@ -157,9 +159,7 @@ def workload_of(
                 f"--declare-key-lost {declared} names no encryption key whose loss an object of the plan waits for",
                 hint="leave it out; needs, in the entries of the plan, says which flag each of them needs",
             )
-    return Workload(
-        tasks=tuple(tasks), done=done, left_alone=left_alone, waiting=waiting, left_out=tuple(left_out)
-    )
+    return Workload(tasks=tuple(tasks), done=done, left_alone=left_alone, waiting=waiting)
 
 
 def _wants_declaration(entry: PlanEntry) -> bool:

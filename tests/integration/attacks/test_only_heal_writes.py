@@ -17,6 +17,7 @@ import pytest
 from etcdfix.cli.root import cli
 from etcdfix.model import GroupResource
 from etcdfix.remediation.patcher import HEALED_AT
+from etcdfix.reports.planfile import decided_digest, load_plan
 from etcdfix.rescued import read_index
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.wire.etcd import ALARM, READ_METHODS
@@ -162,7 +163,7 @@ def _plan_run(cluster: LostKeyCluster) -> Iterator[Ran]:
     words += ["--accept-risk", "ends-cached-reads", *cluster.common()]
     yield cluster.run(*words)
     yield cluster.run(*words, "--dry-run")
-    yield cluster.run(*words, "--confirm-count", "delete/secrets/key-name-missing/aescbc/v1/key1=1")
+    yield cluster.run(*words, "--yes", "--expect-plan", decided_digest(load_plan(plan)))
 
 
 def _api(cluster: LostKeyCluster) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from etcdfix.remediation.preflight import deletion
 from etcdfix.testing.servers import EtcdServers
 from tests.support.change_runs import ACKNOWLEDGED, Ran, typing
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, namespace_object, provider, secret
-from tests.support.plan_runs import DECLARED, GROUP, MIXED_COUNTS, Planned, at_object, mixed
+from tests.support.plan_runs import DECLARED, LOST, Planned, at_object, mixed
 
 pytestmark = pytest.mark.etcd
 
@@ -23,7 +25,7 @@ def test_a_run_deletes_what_the_plan_decides(planned: Planned) -> None:
     assert planned.outcomes() == {"a": "", "b": "", "c": ""}
     assert {each["decision"] for each in planned.document()["decisions"]} == {"none"}  # the key may turn up
     planned.decide(a="delete", b="delete")
-    ran = planned.work(*DECLARED, "-o", "json", count=2)
+    ran = planned.work(*DECLARED, "-o", "json")
     assert ran.code == 0, ran
     document = json.loads(ran.out)
     assert [each["result"] for each in document["objects"]] == ["deleted", "deleted"]
@@ -60,7 +62,7 @@ def test_a_warning_of_a_check_is_told_once(planned: Planned, monkeypatch: pytest
         "check_alarms",
         lambda _cluster: ("an alarm is up: NOSPACE", f"{next(left)} other values (/registry/x, …) are lost"),
     )
-    ran = planned.work(*DECLARED, count=2)
+    ran = planned.work(*DECLARED)
     assert ran.code == 0, ran
     assert ran.err.count("warning: an alarm is up: NOSPACE") == 1
     assert ran.err.count("other values (/registry/x, …) are lost") == 1
@@ -75,59 +77,150 @@ def refused(ran: Ran, *words: str) -> None:
         assert word in ran.err, (word, ran.err)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        (),
-        ("--confirm-count", f"{GROUP}=3"),
-        ("--confirm-count", f"{GROUP}2=2"),
-        ("--confirm-count", "delete/secrets=2"),
-    ],
-)
-def test_a_count_that_is_not_the_groups(planned: Planned, given: tuple[str, ...]) -> None:
+def test_without_a_terminal_nothing_is_confirmed(planned: Planned) -> None:
     planned.furnish("a", "b")
     planned.make_plan(all="delete")
     plan = planned.plan.read_bytes()
     with planned.nothing_changes():
-        refused(planned.work(*DECLARED, *given), "2 was not typed back", GROUP)
+        refused(planned.work(*DECLARED, reviewed=False), "2, the number of objects that would be deleted")
+        refused(
+            planned.work(*DECLARED, "--expect-plan", planned.digest, reviewed=False), "was not typed back"
+        )
     assert planned.plan.read_bytes() == plan
     assert not Path(f"{planned.plan}.run").exists()
 
 
-def test_a_count_of_a_group_that_is_not_there(planned: Planned) -> None:
-    """Whoever gives a number for it expects objects of which the plan does not speak."""
+def test_yes_needs_the_digest_of_the_plan(planned: Planned) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    with planned.nothing_changes():
+        for more in ((), ("--dry-run",)):
+            ran = planned.work(*DECLARED, "--yes", *more, reviewed=False)
+            assert (ran.code, "--expect-plan" in ran.err) == (2, True), ran
+
+
+@pytest.mark.parametrize("digest", ["", "sha256:", "content", "shorter", "upper", "another"])
+def test_a_digest_that_is_not_the_plans(planned: Planned, digest: str) -> None:
+    """Also the digest of what the plan found, without what was decided."""
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    right = planned.digest
+    wrong = {
+        "content": planned.document()["content_sha256"],
+        "shorter": right[:-1],
+        "upper": right.upper(),
+        "another": f"sha256:{'0' * 64}",
+    }.get(digest, digest)
+    with planned.nothing_changes():
+        for more in ((), ("--dry-run",)):
+            ran = planned.work(*DECLARED, "--yes", "--expect-plan", wrong, *more, reviewed=False)
+            refused(ran, "not those that --expect-plan names")
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_plan_that_is_decided_otherwise_after_its_review(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch, typed: bool
+) -> None:
+    keys = planned.furnish("a", "b")
+    planned.make_plan(a="delete")
+    arguments = planned.arguments(*DECLARED)
+    planned.decide(b="delete")
+    with planned.nothing_changes(), typing(monkeypatch, LOST, "2"):
+        words = [word for word in arguments if word != "--yes"] if typed else arguments
+        refused(planned.run(*words), "not those that --expect-plan names")
+    planned.decide(b="none")
+    with typing(monkeypatch, LOST):
+        assert planned.run(*arguments).code == 0
+    assert planned.there(keys) == [False, True]
+
+
+def test_a_plan_made_anew_after_its_review(planned: Planned) -> None:
+    planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    arguments = planned.arguments(*DECLARED)
+    planned.put("shop/more", aescbc(secret("more"), KEY_2, "key2"))
+    planned.make_plan(all="delete")
+    with planned.nothing_changes():
+        refused(planned.run(*arguments), "not those that --expect-plan names")
+
+
+def test_the_review_prints_the_command(planned: Planned) -> None:
+    """Making the plan names the dry run, and that names the command for scripts, whose only capitals are the reason."""
     keys = planned.furnish("a", "b")
     planned.make_plan(all="delete")
-    other = "delete/configmaps/wrong-key/aescbc/v1/key2"
-    with planned.nothing_changes():
-        refused(planned.work(*DECLARED, "--confirm-count", f"{other}=50", count=2), f"50 for {other}", "0")
-    assert planned.work(*DECLARED, "--confirm-count", f"{other}=0", count=2).code == 0
-    assert planned.there(keys) == [False, False]
+    assert f"plan {planned.first_digest}; review it, then: etcdfix plan --run {planned.plan} " in planned.said
+    dry = planned.work(*DECLARED, "--leave-out", keys[1].decode(), "--dry-run", reviewed=False)
+    assert f"Digest       {planned.digest}, of the plan and its decisions" in dry.err
+    assert "To delete    1: 1 secrets" in dry.err
+    (line,) = re.findall("^In a script: etcdfix (.*)$", dry.out, re.MULTILINE)
+    words = shlex.split(line)
+    assert words[-3:] == ["--yes", "--expect-plan", planned.digest]
+    ran = planned.run(*words)
+    assert ran.code == 0, ran
+    assert planned.there(keys) == [False, True]
+    planned.agree()
 
 
-@pytest.mark.parametrize(("count", "code"), [("2", 0), ("3", 4), ("2 ", 4), ("", 4), ("y", 4)])
-def test_the_count_typed_at_a_terminal(
-    planned: Planned, monkeypatch: pytest.MonkeyPatch, count: str, code: int
+@pytest.mark.parametrize(("number", "code"), [("2", 0), ("3", 4), ("2 ", 4), ("", 4), ("y", 4)])
+def test_the_number_typed_at_a_terminal(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch, number: str, code: int
 ) -> None:
     keys = planned.furnish("a", "b")
     planned.make_plan(all="delete")
-    with typing(monkeypatch, "aescbc/v1/key2", count):
-        assert planned.work(*DECLARED).code == code
+    with typing(monkeypatch, LOST, number):
+        assert planned.work(*DECLARED, reviewed=False).code == code
     assert planned.there(keys) == [bool(code), bool(code)]
 
 
+def test_what_is_typed_is_the_number_of_deletions_where_there_are_any(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = mixed(planned)
+    planned.make_plan()
+    with planned.nothing_changes(), typing(monkeypatch, "3"):
+        refused(planned.work(reviewed=False), "1, the number of objects that would be deleted")
+    planned.decide(cut="none")
+    with planned.nothing_changes(), typing(monkeypatch, "0"):
+        refused(planned.work(reviewed=False), "2, the number of objects that would be changed")
+    with typing(monkeypatch, "2"):
+        assert planned.work(reviewed=False).code == 0
+    assert planned.there(keys) == [True] * 3
+    planned.decide(cut="delete")
+    with typing(monkeypatch, "1"):
+        assert planned.work(reviewed=False).code == 0
+    assert planned.there(keys) == [True, True, False]
+
+
+def test_a_run_that_goes_on_asks_for_what_is_left(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digest stays that of the review: what a run writes into the plan is not part of it."""
+    keys = planned.furnish("a", "b", "c")
+    planned.make_plan(all="delete")
+    arguments, digest = planned.arguments(*DECLARED), planned.digest
+
+    def end() -> None:
+        raise KeyboardInterrupt
+
+    at_object(monkeypatch, 2, end)
+    assert planned.run(*arguments).code == 130
+    monkeypatch.undo()
+    assert planned.there(keys) == [False, True, True]
+    assert planned.digest == digest
+    with planned.nothing_changes(), typing(monkeypatch, LOST, "3"):
+        refused(planned.work(*DECLARED, reviewed=False), "2, the number of objects that would be deleted")
+    monkeypatch.undo()
+    assert planned.run(*arguments).code == 0
+    assert planned.there(keys) == [False] * 3
+    assert planned.run(*arguments).code == 0  # nothing is left
+    planned.agree()
+
+
 def test_a_lost_key_that_is_mistyped(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with --yes: at a terminal its name is always typed."""
     planned.furnish("a", "b")
     planned.make_plan(all="delete")
-    with planned.nothing_changes(), typing(monkeypatch, "aescbc/v1/key1", "2"):
-        refused(planned.work(*DECLARED), "the lost key was not typed back")
-
-
-def test_yes_is_no_option_of_a_run(planned: Planned) -> None:
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
-    with planned.nothing_changes():
-        assert planned.work(*DECLARED, "--yes").code == 2
+    for reviewed in (False, True):
+        with planned.nothing_changes(), typing(monkeypatch, "aescbc/v1/key1", "2"):
+            refused(planned.work(*DECLARED, reviewed=reviewed), "the lost key was not typed back")
 
 
 def protected(planned: Planned) -> bytes:
@@ -143,13 +236,25 @@ def test_a_protected_object_is_typed_by_itself(planned: Planned, monkeypatch: py
     planned.make_plan(all="delete")
     accepted = (*DECLARED, "--accept-risk", "cluster-breaking")
     with planned.nothing_changes():
-        refused(planned.work(*DECLARED, count=2), "needs --accept-risk cluster-breaking", "--leave-out")
-        refused(planned.work(*accepted, count=3), "was not typed back")
-        refused(planned.work(*accepted, count=2), "is protected", "--confirm-protected")
-        with typing(monkeypatch, "aescbc/v1/key2", "2", key.decode().upper()):
-            refused(planned.work(*accepted), "is protected")
-    with typing(monkeypatch, "aescbc/v1/key2", "2", key.decode()):
-        assert planned.work(*accepted).code == 0
+        refused(planned.work(*DECLARED), "needs --accept-risk cluster-breaking", "--leave-out")
+        with typing(monkeypatch, LOST, "3", key.decode()):
+            refused(planned.work(*DECLARED, reviewed=False), "needs --accept-risk cluster-breaking")
+        with typing(monkeypatch, LOST, "2", key.decode()):
+            refused(planned.work(*accepted, reviewed=False), "3, the number")
+        with typing(monkeypatch, LOST, "3", key.decode().upper()):
+            refused(planned.work(*accepted, reviewed=False), "is protected")
+        with typing(monkeypatch, LOST, "3", "3"):
+            refused(planned.work(*accepted, reviewed=False), "is protected")
+    with typing(monkeypatch, LOST, "3", key.decode()):
+        assert planned.work(*accepted, reviewed=False).code == 0
+    assert planned.there([*keys, key]) == [False, False, False]
+
+
+def test_a_protected_object_in_a_script(planned: Planned) -> None:
+    keys = planned.furnish("a", "b")
+    key = protected(planned)
+    planned.make_plan(all="delete")
+    assert planned.work(*DECLARED, "--accept-risk", "cluster-breaking").code == 0
     assert planned.there([*keys, key]) == [False, False, False]
 
 
@@ -157,10 +262,10 @@ def test_a_protected_object_that_is_left_out(planned: Planned) -> None:
     keys = planned.furnish("a", "b")
     key = protected(planned)
     planned.make_plan(all="delete")
-    assert planned.work(*DECLARED, "--leave-out", key.decode(), count=2).code == 0
+    assert planned.work(*DECLARED, "--leave-out", key.decode()).code == 0
     assert planned.there([*keys, key]) == [False, False, True]
-    decided = {each["key"]: each["decision"] for each in planned.document()["decisions"]}
-    assert decided[key.decode()] == "none"
+    with planned.nothing_changes():  # it was left out of that run, and the plan still decides on it
+        refused(planned.work(*DECLARED), "needs --accept-risk cluster-breaking")
 
 
 # -- the plan
@@ -172,7 +277,7 @@ def test_decisions_that_are_none(planned: Planned) -> None:
     for word in ("remove", "", "restore", "repair", "DELETE"):
         planned.decide(a=word)
         with planned.nothing_changes():
-            ran = planned.work(*DECLARED, count=1)
+            ran = planned.work(*DECLARED)
         assert ran.code == 2, (word, ran)
         assert "allows delete, none" in ran.err
         assert len(ran.err.splitlines()) <= 3
@@ -181,7 +286,7 @@ def test_decisions_that_are_none(planned: Planned) -> None:
     document["decisions"][0]["decision"] = "restore"
     planned.plan.write_text(json.dumps(document))
     with planned.nothing_changes():
-        assert planned.work(*DECLARED, count=1).code == 2
+        assert planned.work(*DECLARED).code == 2
     assert planned.there(keys) == [True, True]
 
 
@@ -206,7 +311,7 @@ def test_a_plan_that_was_edited(planned: Planned, edit: str) -> None:
         decisions[0]["key"] = planned.key("shop/healthy-0").decode()
     planned.plan.write_text(json.dumps(document))
     with planned.nothing_changes():
-        ran = planned.work(*DECLARED, count=2)
+        ran = planned.work(*DECLARED)
     assert ran.code == (2 if edit == "entry" else 4), ran
 
 
@@ -229,8 +334,8 @@ def test_two_runs_at_once(planned: Planned) -> None:
     from etcdfix.operations.change.run_file import RunFile
 
     with planned.nothing_changes(), RunFile.open(planned.plan):
-        refused(planned.work(*DECLARED, count=2), "another run works through")
-    assert planned.work(*DECLARED, count=2).code == 0
+        refused(planned.work(*DECLARED), "another run works through")
+    assert planned.work(*DECLARED).code == 0
 
 
 def test_a_plan_behind_a_link(planned: Planned) -> None:
@@ -240,7 +345,7 @@ def test_a_plan_behind_a_link(planned: Planned) -> None:
     planned.plan.rename(real)
     planned.plan.symlink_to(real)
     with planned.nothing_changes():
-        assert planned.work(*DECLARED, count=2).code in {2, 4}
+        assert planned.work(*DECLARED).code in {2, 4}
 
 
 # -- what is live
@@ -252,7 +357,7 @@ def test_a_configuration_that_reads_them(planned: Planned) -> None:
     planned.make_plan(all="delete")
     planned.configure(provider("aescbc", key1=KEY_1, key2=KEY_2), IDENTITY)
     with planned.nothing_changes():
-        refused(planned.work(*DECLARED, count=2), "another encryption configuration")
+        refused(planned.work(*DECLARED), "another encryption configuration")
 
 
 @pytest.mark.parametrize("how", ["the key is found", "it is moved away"])
@@ -269,7 +374,7 @@ def test_a_configuration_that_somebody_changes_during_the_run(
             planned.configure(provider("aescbc", key1=KEY_1, key2=KEY_2), IDENTITY)
 
     at_object(monkeypatch, 2, change)
-    refused(planned.work(*DECLARED, count=3), "is not what it was when the run began", "make a new plan")
+    refused(planned.work(*DECLARED), "is not what it was when the run began", "make a new plan")
     assert planned.there(keys) == [False, False, True]
     planned.agree()
 
@@ -279,13 +384,12 @@ def test_a_declaration_of_what_is_done_does_not_hinder_the_rest(planned: Planned
     keys = planned.furnish("a", "b")
     broken = planned.put("shop/broken", b"k8s:enc:aescbc:v1:key1:short")
     planned.make_plan(all="delete")
-    assert planned.work(*DECLARED, "--leave-out", broken.decode(), count=2).code == 0
+    assert planned.work(*DECLARED, "--leave-out", broken.decode()).code == 0
     planned.decide(broken="delete")
-    group = "delete/secrets/value-truncated/aescbc/v1/key1"
     with planned.nothing_changes():
-        ran = planned.work(*DECLARED, "--declare-key-lost", "aescbc/v1/key9", count=1, group=group)
+        ran = planned.work(*DECLARED, "--declare-key-lost", "aescbc/v1/key9")
         refused(ran, "aescbc/v1/key9 names no encryption key")
-    ran = planned.work(*DECLARED, count=1, group=group)
+    ran = planned.work(*DECLARED)
     assert ran.code == 0, ran
     assert planned.there([*keys, broken]) == [False] * 3
     planned.agree()
@@ -296,7 +400,7 @@ def test_another_cluster_in_the_same_etcd(planned: Planned) -> None:
     planned.make_plan(all="delete")
     planned.put("kube-system", namespace_object("kube-system", "another-uid"), resource="namespaces")
     with planned.nothing_changes():
-        refused(planned.work(*DECLARED, count=2), "the plan is of the cluster")
+        refused(planned.work(*DECLARED), "the plan is of the cluster")
 
 
 def test_another_etcd_with_the_same_cluster(planned: Planned, etcd_servers: EtcdServers) -> None:
@@ -309,7 +413,7 @@ def test_another_etcd_with_the_same_cluster(planned: Planned, etcd_servers: Etcd
             other.put_all((stored.key, stored.value) for stored in source.current(planned.prefix.encode()))
         planned.endpoints = other.endpoint
         before = other.revision()
-        refused(planned.work(*DECLARED, count=2), "the plan is of another etcd")
+        refused(planned.work(*DECLARED), "the plan is of another etcd")
         assert other.revision() == before
     finally:
         other.stop()
@@ -326,7 +430,7 @@ def test_a_key_that_changed_since_the_plan(planned: Planned, now: str) -> None:
         planned.etcd.put(keys[1], aescbc(secret("b"), KEY_2, "key2"))
     else:
         planned.etcd.put(keys[1], healthy)
-    ran = planned.work(*DECLARED, "-o", "json", count=3)
+    ran = planned.work(*DECLARED, "-o", "json")
     assert ran.code == 4, ran
     document = json.loads(ran.out)
     assert document["stopped_at"] == keys[1].decode()
@@ -337,7 +441,7 @@ def test_a_key_that_changed_since_the_plan(planned: Planned, now: str) -> None:
     if now == "healthy":
         assert planned.stored(keys[1]) == healthy
     assert planned.outcomes() == {"a": "deleted", "b": "", "c": ""}
-    ran = planned.work(*DECLARED, "--leave-out", keys[1].decode(), count=1)
+    ran = planned.work(*DECLARED, "--leave-out", keys[1].decode())
     if now == "healthy":
         # Under the lost key nothing opens, but one failing value alone is no pattern: it is declared all the same.
         assert planned.stored(keys[1]) == healthy
@@ -355,7 +459,7 @@ def test_a_writer_that_has_the_lost_key(planned: Planned, monkeypatch: pytest.Mo
     planned.etcd.put(planned.key("shop/y"), aescbc(secret("y"), KEY_1, "key2"))
     planned.etcd.put(late, aescbc(secret("zz"), KEY_2, "key2"))
     planned.make_plan(all="delete")
-    ran = planned.work(*DECLARED, count=4, group=GROUP)
+    ran = planned.work(*DECLARED)
     assert ran.code == 4, ran
     assert planned.stored(late) is not None
     assert planned.there(keys) in ([False] * 3, [True] * 3)
@@ -376,7 +480,7 @@ def test_values_that_begin_to_open_under_the_lost_key(
         planned.etcd.put(keys[2], aescbc(secret("c"), KEY_1, "key2"))
 
     at_object(monkeypatch, 3, write)
-    ran = planned.work(*DECLARED, count=4)
+    ran = planned.work(*DECLARED)
     assert ran.code == 4, ran
     assert planned.there(keys) == [False, False, True, True]
     assert planned.stored(keys[2]) == aescbc(secret("c"), KEY_1, "key2")
@@ -389,7 +493,7 @@ def test_a_key_that_is_written_between_the_look_and_its_turn(
     keys = planned.furnish("a", "b", "c")
     planned.make_plan(all="delete")
     at_object(monkeypatch, 2, lambda: planned.etcd.put(keys[1], aescbc(secret("b"), KEY_2, "key2")))
-    refused(planned.work(*DECLARED, count=3), "stands at mod_revision")
+    refused(planned.work(*DECLARED), "stands at mod_revision")
     assert planned.there(keys) == [False, True, True]
     planned.agree()
 
@@ -400,7 +504,7 @@ def test_another_value_that_fails_in_the_middle(planned: Planned, monkeypatch: p
     planned.make_plan(all="delete")
     more = planned.key("shop/more")
     at_object(monkeypatch, 2, lambda: planned.etcd.put(more, aescbc(secret("more"), KEY_2, "key2")))
-    ran = planned.work(*DECLARED, count=3)
+    ran = planned.work(*DECLARED)
     assert ran.code == 0, ran
     assert "everything is looked at again" in ran.err
     assert planned.there([*keys, more]) == [False, False, False, True]
@@ -418,7 +522,7 @@ def test_kube_system_that_is_made_anew_in_the_middle(
         planned.put("kube-system", namespace_object("kube-system", "another-uid"), resource="namespaces")
 
     at_object(monkeypatch, 2, replace)
-    refused(planned.work(*DECLARED, count=3), "cluster")
+    refused(planned.work(*DECLARED), "cluster")
     assert planned.there(keys) == [False, True, True]
     planned.agree()
 
@@ -429,15 +533,15 @@ def test_kube_system_that_is_made_anew_while_somebody_types(
     """Which cluster it is counts when a key's turn comes, not when the run began."""
     keys = planned.furnish("a", "b")
     planned.make_plan(all="delete")
-    confirm = Terminal.confirm_count
+    confirm = Terminal.confirm_number
 
-    def after_a_while(self: Terminal, group: str, number: int) -> bool:
+    def after_a_while(self: Terminal, number: int, what: str) -> bool:
         planned.etcd.delete(planned.key("kube-system", "namespaces"))
         planned.put("kube-system", namespace_object("kube-system", "another-uid"), resource="namespaces")
-        return confirm(self, group, number)
+        return confirm(self, number, what)
 
-    monkeypatch.setattr(Terminal, "confirm_count", after_a_while)
-    refused(planned.work(*DECLARED, count=2), "cluster")
+    monkeypatch.setattr(Terminal, "confirm_number", after_a_while)
+    refused(planned.work(*DECLARED), "cluster")
     assert planned.there(keys) == [True, True]
     planned.agree()
 
@@ -480,7 +584,7 @@ def test_ctrl_c_finishes_the_key_at_hand(
             return found
 
         monkeypatch.setattr(AuditLog, "append_draft", appended)
-    ran = planned.work(*DECLARED, count=3)
+    ran = planned.work(*DECLARED)
     assert ran.code == 130, ran
     assert planned.there(keys) == [False, False, True]
     planned.agree()
@@ -489,7 +593,7 @@ def test_ctrl_c_finishes_the_key_at_hand(
     assert "The same command goes on from there." in ran.out
     assert "Stopped at" not in ran.out  # b is done
     monkeypatch.undo()
-    assert planned.work(*DECLARED, count=1).code == 0
+    assert planned.work(*DECLARED).code == 0
     planned.agree()
     assert planned.there(keys) == [False] * 3
 
@@ -502,9 +606,9 @@ def test_a_plan_proposes_what_destroys_least_and_the_run_does_it(planned: Planne
     planned.make_plan()
     decided = {each["key"]: each["decision"] for each in planned.document()["decisions"]}
     assert decided == {flipped.decode(): "repair", earlier.decode(): "restore", cut.decode(): "delete"}
-    dry = planned.work(*MIXED_COUNTS, "--dry-run", "-o", "json")
+    dry = planned.work("--dry-run", "-o", "json")
     assert dry.code == 0, dry
-    ran = planned.work(*MIXED_COUNTS, "-o", "json")
+    ran = planned.work("-o", "json")
     assert ran.code == 0, ran
     assert planned.outcomes() == {"flipped": "repaired", "earlier": "restored", "cut": "deleted"}
     with planned.cluster() as cluster:
@@ -514,7 +618,7 @@ def test_a_plan_proposes_what_destroys_least_and_the_run_does_it(planned: Planne
             assert cluster.examiner.examine(stored).verdict.outcome == "readable"
     assert planned.stored(cut) is None
     assert len(planned.kept()) == 3
-    planned.work(*MIXED_COUNTS)
+    planned.work()
     assert {event.annotations.outcome for event in planned.events() if event.annotations.outcome} == {
         "repaired", "restored", "deleted",
     }  # fmt: skip
@@ -523,8 +627,7 @@ def test_a_plan_proposes_what_destroys_least_and_the_run_does_it(planned: Planne
 def test_a_reviewer_who_decides_otherwise(planned: Planned) -> None:
     flipped, earlier, cut = mixed(planned)
     planned.make_plan(flipped="none", earlier="delete", cut="none")
-    group = "delete/secrets/value-truncated/aesgcm/v1/key1"
-    assert planned.work(count=1, group=group).code == 0
+    assert planned.work().code == 0
     assert planned.there([flipped, earlier, cut]) == [True, False, True]
 
 
@@ -548,7 +651,7 @@ def test_an_earlier_revision_that_was_compacted_meanwhile(planned: Planned) -> N
     _flipped, earlier, cut = mixed(planned)
     planned.make_plan()
     planned.etcd.compact()
-    ran = planned.work(*MIXED_COUNTS, "-o", "json")
+    ran = planned.work("-o", "json")
     assert ran.code in {4, 5}, ran
     assert json.loads(ran.out)["stopped_at"] == earlier.decode()
     assert planned.stored(earlier) == b"k8s:enc:aesgcm:v1:key1:short"
@@ -576,8 +679,8 @@ def test_a_dependent_that_makes_a_key_protected_in_the_middle(
         return "a webhook of everything needs it" if done == 2 else look(assessment)  # type: ignore[arg-type]
 
     monkeypatch.setattr(deletion, "_breaking", breaking)
-    accepted = ("--accept-risk", "cluster-breaking", "--confirm-protected", key.decode())
-    ran = planned.work(*DECLARED, *accepted, "-o", "json", count=3)
+    accepted = ("--accept-risk", "cluster-breaking")
+    ran = planned.work(*DECLARED, *accepted, "-o", "json")
     assert ran.code == 4, ran
     document = json.loads(ran.out)
     assert document["refusal"]["rule"] == "cluster-breaking"
@@ -610,14 +713,14 @@ def test_a_disk_that_is_full_when_an_outcome_is_written_down(
         return real(step, name, action)  # type: ignore[arg-type]
 
     monkeypatch.setattr(run_file, "announced", announced)
-    ran = planned.work(*DECLARED, count=3)
+    ran = planned.work(*DECLARED)
     assert ran.code == 4, ran
     assert "No space left" in ran.err
     assert "DELETED" in ran.out
     gone = planned.there(keys).count(False)
     assert 1 <= gone <= 2
     monkeypatch.undo()
-    ran = planned.work(*DECLARED, count=3 - gone)
+    ran = planned.work(*DECLARED)
     assert ran.code == 0, ran
     planned.agree()
     assert planned.outcomes() == dict.fromkeys("abc", "deleted")
@@ -648,12 +751,12 @@ def test_a_place_that_takes_no_more(planned: Planned, monkeypatch: pytest.Monkey
         monkeypatch.setattr(log_module, "announced", fails(durable.announced, 3))
     else:
         monkeypatch.setattr(durable, "announced", fails(durable.announced, 2 if where == "backup" else 1))
-    ran = planned.work(*DECLARED, count=3)
+    ran = planned.work(*DECLARED)
     assert ran.code == 4, ran
     assert planned.there(keys) == ([False] * 3 if where == "plan" else [False, True, True])
     monkeypatch.undo()
     left = 0 if where == "plan" else 2
-    ran = planned.work(*(DECLARED if left else ()), count=left)
+    ran = planned.work(*(DECLARED if left else ()))
     assert ran.code == 0, ran
     planned.agree()
     assert planned.outcomes() == dict.fromkeys("abc", "deleted")
@@ -676,14 +779,14 @@ def test_why_a_run_stopped_is_told_where_the_plan_cannot_be_written_either(
     monkeypatch.setattr(durable, "announced", announced)
     at_object(monkeypatch, 2, lambda: planned.etcd.put(keys[1], aescbc(secret("b"), KEY_2, "key2")))
     refused(
-        planned.work(*DECLARED, count=3),
+        planned.work(*DECLARED),
         "stands at mod_revision",
         "does not say yet what was done",
         "No space left",
     )
     assert planned.there(keys) == [False, True, True]
     monkeypatch.undo()
-    assert planned.work(*DECLARED, "--leave-out", keys[1].decode(), count=1).code == 0
+    assert planned.work(*DECLARED, "--leave-out", keys[1].decode()).code == 0
     planned.agree()
 
 
@@ -695,21 +798,21 @@ def test_what_stands_beside_the_plan_is_of_another(planned: Planned) -> None:
         beside.write_bytes(raw)
         beside.chmod(0o600)
         with planned.nothing_changes():
-            refused(planned.work(*DECLARED, count=2), str(beside))
+            refused(planned.work(*DECLARED), str(beside))
         assert beside.read_bytes() == raw
     beside.write_bytes(b'{"plan":"sha')  # torn: it was killed
-    assert planned.work(*DECLARED, count=2).code == 0
+    assert planned.work(*DECLARED).code == 0
     planned.agree()
 
 
 def test_the_runs_of_one_plan_are_recorded_in_one_log(planned: Planned) -> None:
     planned.furnish("a", "b")
     planned.make_plan(a="delete")
-    assert planned.work(*DECLARED, count=1).code == 0
+    assert planned.work(*DECLARED).code == 0
     planned.decide(b="delete")
     first, planned.log = planned.log, planned.log.with_name("other.jsonl")
     with planned.nothing_changes():
-        refused(planned.work(*DECLARED, count=1), str(first))
+        refused(planned.work(*DECLARED), str(first))
 
 
 def test_a_snapshot_is_no_source_of_a_run(planned: Planned) -> None:
@@ -728,7 +831,7 @@ def test_kine_is_no_source_of_a_run(planned: Planned) -> None:
     planned.furnish("a", "b")
     planned.make_plan(all="delete")
     with planned.nothing_changes():
-        ran = planned.work(*DECLARED, "--kine", str(planned.folder / "state.db"), count=2)
+        ran = planned.work(*DECLARED, "--kine", str(planned.folder / "state.db"))
     assert ran.code == 2, ran
     assert "--kine" in ran.err
 
@@ -741,7 +844,7 @@ def test_an_old_plan_has_no_decisions(planned: Planned) -> None:
         del document[field]
     planned.plan.write_text(json.dumps(document))
     with planned.nothing_changes():
-        refused(planned.work(*DECLARED, count=2), "of a release without decisions", "make a new one")
+        refused(planned.work(*DECLARED), "of a release without decisions", "make a new one")
     key = planned.key("shop/a")
     assert planned.delete(key, "--plan", str(planned.plan), *DECLARED).code == 0
 
@@ -770,7 +873,7 @@ def test_a_plan_that_is_made_anew_during_its_run(planned: Planned, monkeypatch: 
         planned.make_plan()
 
     at_object(monkeypatch, 2, replace)
-    refused(planned.work(*DECLARED, count=2), "was replaced by another plan while it was worked through")
+    refused(planned.work(*DECLARED), "was replaced by another plan while it was worked through")
     assert planned.document()["content_sha256"] != newer["content_sha256"]
     assert planned.there(keys) == [False, False]
     beside = Path(f"{planned.plan}.run")
@@ -785,9 +888,9 @@ def test_a_decision_that_is_made_during_the_run_counts_for_the_next(
     keys = planned.furnish("a", "b")
     planned.make_plan(a="delete")
     at_object(monkeypatch, 1, lambda: planned.decide(b="delete"))
-    assert planned.work(*DECLARED, count=1).code == 0
+    assert planned.work(*DECLARED).code == 0
     assert planned.there(keys) == [False, True]
     monkeypatch.undo()
-    assert planned.work(*DECLARED, count=1).code == 0
+    assert planned.work(*DECLARED).code == 0
     assert planned.there(keys) == [False, False]
     planned.agree()

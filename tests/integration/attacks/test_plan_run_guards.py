@@ -17,7 +17,7 @@ from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.reconcile import reconcile_intent
 from tests.support.lossy_etcd import TXN, LossyProxy
 from tests.support.objects import namespace_object
-from tests.support.plan_runs import DECLARED, MIXED_COUNTS, Planned, mixed, not_written
+from tests.support.plan_runs import DECLARED, Planned, mixed, not_written
 
 pytestmark = pytest.mark.etcd
 
@@ -49,7 +49,7 @@ def test_a_signal_ends_it_after_the_key_at_hand(
     keys = planned.furnish("a", "b")
     planned.make_plan(all="delete")
     at_record(monkeypatch, 1, lambda: os.kill(os.getpid(), sent))
-    ran = planned.work(*DECLARED, count=2)
+    ran = planned.work(*DECLARED)
     assert ran.code == code, ran
     assert planned.there(keys) == [False, True]
     assert planned.outcomes() == {"a": "deleted", "b": ""}
@@ -69,7 +69,7 @@ def test_the_time_of_the_whole_run_goes_on_from_key_to_key(
         return change(self, cluster, task, log)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module._Work, "_change", changed)
-    assert planned.work(*DECLARED, "--timeout", "1h", count=3).code == 0
+    assert planned.work(*DECLARED, "--timeout", "1h").code == 0
     assert 3600 > left[0] > left[1] > left[2] > 0
     left.clear()
     assert planned.work(*DECLARED).code == 0
@@ -88,7 +88,7 @@ def test_a_timeout_that_is_over_ends_it_between_two_keys(
             signal.raise_signal(signal.SIGALRM)
 
     monkeypatch.setattr(module._Work, "_require_same_configuration", over)
-    ran = planned.work(*DECLARED, "--timeout", "1h", "-o", "json", count=2)
+    ran = planned.work(*DECLARED, "--timeout", "1h", "-o", "json")
     assert ran.code == 3, ran
     document = json.loads(ran.out)
     assert (document["left"], document["exit_code"]) == (1, 3)
@@ -102,7 +102,7 @@ def test_a_repair_that_is_not_read_back_as_written(planned: Planned, monkeypatch
     planned.make_plan()
     order = [each["key"] for each in planned.document()["decisions"]]
     monkeypatch.setattr(repair_module, "_read_back", lambda *_: (True, "it is not what was written"))
-    ran = planned.work(*MIXED_COUNTS, "-o", "json")
+    ran = planned.work("-o", "json")
     assert ran.code == 3, ran
     document = json.loads(ran.out)
     assert document["stopped_at"] == flipped.decode()
@@ -110,7 +110,7 @@ def test_a_repair_that_is_not_read_back_as_written(planned: Planned, monkeypatch
     assert document["left"] == len(after)
     assert planned.outcomes()["flipped"] == "repaired"
     assert [planned.outcomes()[key.rpartition("/")[2]] for key in after] == [""] * len(after)
-    text = planned.work(*MIXED_COUNTS) if not after else None
+    text = planned.work() if not after else None
     assert text is None or "--leave-out" not in text.out
     assert planned.stored(earlier) is not None or planned.stored(cut) is not None
 
@@ -122,7 +122,7 @@ def test_an_answer_of_etcd_that_is_lost(planned: Planned, monkeypatch: pytest.Mo
     with LossyProxy(planned.etcd.endpoint) as proxy:
         planned.endpoints = proxy.endpoint
         at_record(monkeypatch, 3, lambda: proxy.lost.add(TXN))
-        ran = planned.work(*DECLARED, "-o", "json", count=3)
+        ran = planned.work(*DECLARED, "-o", "json")
         assert ran.code == 3, ran
         document = json.loads(ran.out)
         assert [each["result"] for each in document["objects"]] == ["deleted", "applied-or-gone"]
@@ -130,7 +130,7 @@ def test_an_answer_of_etcd_that_is_lost(planned: Planned, monkeypatch: pytest.Mo
         assert planned.there(keys) == [False, False, True]
         assert planned.outcomes() == {"a": "deleted", "b": "", "c": ""}
         proxy.lost.clear()
-        assert planned.work(*DECLARED, count=1).code == 0
+        assert planned.work(*DECLARED).code == 0
     planned.agree()
     assert planned.outcomes() == {"a": "deleted", "b": "applied-or-gone", "c": "deleted"}
 
@@ -142,7 +142,7 @@ def test_a_dry_run_settles_nothing(planned: Planned, monkeypatch: pytest.MonkeyP
     planned.furnish("a", "b")
     planned.make_plan(all="delete")
     not_written(monkeypatch, 2)
-    assert planned.work(*DECLARED, count=2).code == 3
+    assert planned.work(*DECLARED).code == 3
     monkeypatch.undo()
     plan, records = planned.plan.read_bytes(), len(planned.events())
     with planned.nothing_changes():
@@ -157,13 +157,13 @@ def test_an_open_intent_of_another_cluster(planned: Planned, monkeypatch: pytest
     keys = planned.furnish("a", "b")
     planned.make_plan(all="delete")
     not_written(monkeypatch, 2)
-    assert planned.work(*DECLARED, count=2).code == 3
+    assert planned.work(*DECLARED).code == 3
     monkeypatch.undo()
     planned.etcd.delete(planned.key("kube-system", "namespaces"))
     planned.put("kube-system", namespace_object("kube-system", "another-uid"), resource="namespaces")
     planned.furnish("a", "b")
     planned.make_plan(all="delete")
-    ran = planned.work(*DECLARED, count=2)
+    ran = planned.work(*DECLARED)
     assert ran.code == 0, ran
     assert planned.there(keys) == [False, False]
     assert planned.run("audit", "verify", str(planned.log)).code == 3
@@ -178,14 +178,14 @@ def test_a_plan_whose_file_is_called_like_another(planned: Planned) -> None:
     planned.put("shop/more", b"k8s:enc:aescbc:v1:key1:short")
     planned.make_plan(a="delete", b="delete", more="none")
     assert planned.document()["content_sha256"] != digest
+    arguments = planned.arguments(*DECLARED)
     named = planned.plan.rename(planned.folder / f"plan ({digest})")
-    arguments = planned.arguments(*DECLARED, count=2)
     ran = planned.run(*(str(named) if word == str(planned.plan) else word for word in arguments))
     assert ran.code == 0, ran
     assert planned.furnish("a", "b") == keys
     first.rename(planned.plan)
     with planned.nothing_changes():
-        ran = planned.work(*DECLARED, count=2)
+        ran = planned.work(*DECLARED)
     assert ran.code == 4, ran
     assert "stands at mod_revision" in ran.err
     assert planned.outcomes() == {"a": "", "b": ""}
@@ -198,14 +198,10 @@ def test_what_was_put_back_and_not_recorded(
 ) -> None:
     """Where somebody has written it since, nobody can tell who put it back: it is looked at once more."""
     flipped, earlier, _cut = mixed(planned)
-    name, key, count = (
-        ("earlier", earlier, MIXED_COUNTS[3])
-        if decision == "restore"
-        else ("flipped", flipped, MIXED_COUNTS[1])
-    )
+    name, key = ("earlier", earlier) if decision == "restore" else ("flipped", flipped)
     planned.make_plan(**{"all": "none", name: decision})
     not_written(monkeypatch, 2)
-    assert planned.work("--confirm-count", count).code == 3
+    assert planned.work().code == 3
     monkeypatch.undo()
     stored = planned.stored(key)
     if not written_again:
@@ -215,7 +211,7 @@ def test_what_was_put_back_and_not_recorded(
         return
     assert stored is not None
     planned.etcd.put(key, stored)
-    ran = planned.work("--confirm-count", count)
+    ran = planned.work()
     assert ran.code == 4, ran
     assert "was settled: applied-or-gone" in ran.err
     assert "readable" in ran.err or "stands at mod_revision" in ran.err
@@ -231,7 +227,7 @@ def test_an_intent_that_cannot_be_settled(
     keys = planned.furnish("a", "b")
     planned.make_plan(all="delete")
     not_written(monkeypatch, 2)
-    assert planned.work(*DECLARED, count=2).code == 3
+    assert planned.work(*DECLARED).code == 3
     monkeypatch.undo()
     settle = reconcile_intent
 
@@ -241,7 +237,7 @@ def test_an_intent_that_cannot_be_settled(
 
     monkeypatch.setattr(module, "reconcile_intent", unsettled)
     with planned.nothing_changes():
-        ran = planned.work(*DECLARED, count=1)
+        ran = planned.work(*DECLARED)
     assert ran.code == 4, ran
     assert f"what became of {keys[0].decode()} is not known: etcd does not answer" in ran.err
     became = "stays open" if result is Result.UNKNOWN else "was settled: anomaly"
@@ -256,7 +252,7 @@ def test_open_intents_of_others_are_left_to_others(planned: Planned, monkeypatch
     monkeypatch.undo()
     keys = planned.furnish("a", "b")
     planned.make_plan(all="delete")
-    ran = planned.work(*DECLARED, count=2)
+    ran = planned.work(*DECLARED)
     assert ran.code == 0, ran
     assert "the open intent" not in ran.err
     assert planned.there(keys) == [False, False]
@@ -269,14 +265,14 @@ def test_what_another_plan_did_is_nothing_of_this_one(
     """Each key is deleted by hand or by another plan, and made again: a record of that settles nothing here."""
     keys = planned.furnish("a", "b")
     planned.make_plan(all="delete")
-    assert planned.work(*DECLARED, count=2).code == 0
+    assert planned.work(*DECLARED).code == 0
     again = planned.furnish("a", "b")
     assert again == keys
     planned.make_plan(all="delete")
     assert planned.outcomes() == {"a": "", "b": ""}
     dry = planned.work(*DECLARED, "--dry-run", "-o", "json")
     assert json.loads(dry.out)["done_before"] == 0
-    ran = planned.work(*DECLARED, "-o", "json", count=2)
+    ran = planned.work(*DECLARED, "-o", "json")
     assert ran.code == 0, ran
     assert json.loads(ran.out)["done_before"] == 0
     assert planned.there(keys) == [False, False]
@@ -285,7 +281,7 @@ def test_what_another_plan_did_is_nothing_of_this_one(
 def test_a_dry_run_of_a_plan_that_was_begun_tells_what_is_done(planned: Planned) -> None:
     planned.furnish("a", "b")
     planned.make_plan(all="delete")
-    assert planned.work(*DECLARED, "--leave-out", planned.key("shop/b").decode(), count=1).code == 0
+    assert planned.work(*DECLARED, "--leave-out", planned.key("shop/b").decode()).code == 0
     planned.decide(b="delete")
     before = planned.plan.read_bytes()
     ran = planned.work(*DECLARED, "--dry-run", "-o", "json")

@@ -53,7 +53,7 @@ def test_killed_at_every_step(
         keys = planned.furnish("a", "b")
         planned.make_plan(all="delete")
         child = subprocess.run(
-            [sys.executable, "-c", _CHILD, str(at), *planned.arguments(*DECLARED, count=2)],
+            [sys.executable, "-c", _CHILD, str(at), *planned.arguments(*DECLARED)],
             capture_output=True,
             check=False,
         )
@@ -61,7 +61,7 @@ def test_killed_at_every_step(
         assert lived or child.returncode == -signal.SIGKILL, child
         deaths += not lived
         left = planned.there(keys).count(True)
-        ran = planned.work(*(DECLARED if left else ()), count=left)
+        ran = planned.work(*(DECLARED if left else ()))
         assert ran.code == 0, (at, ran)
         assert planned.there(keys) == [False, False]
         planned.agree()
@@ -100,7 +100,7 @@ def test_etcd_that_dies_midway(
         return change(self, cluster, task, log)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module._Work, "_change", changed)
-    ran = planned.work(*DECLARED, "--command-timeout", "1s", "--dial-timeout", "1s", count=3)
+    ran = planned.work(*DECLARED, "--command-timeout", "1s", "--dial-timeout", "1s")
     assert ran.code == 5, ran
     assert planned.outcomes() == {"a": "deleted", "b": "", "c": ""}
     assert "Stopped at" in ran.out

@@ -12,9 +12,9 @@ from tests.support.plan_runs import DECLARED, Planned
 pytestmark = pytest.mark.etcd
 
 
-def refuses(planned: Planned, *arguments: str, count: int = 1) -> None:
+def refuses(planned: Planned, *arguments: str) -> None:
     with planned.nothing_changes():
-        ran = planned.work(*DECLARED, *arguments, count=count)
+        ran = planned.work(*DECLARED, *arguments)
     assert ran.code == 4, ran
     assert "has no record by which a run over this plan did that" in ran.err, ran
     assert "\x1b" not in ran.err
@@ -31,7 +31,7 @@ def test_an_outcome_that_was_edited_in(planned: Planned, outcome: str, arguments
     refuses(planned, *arguments)
     document["decisions"][0]["outcome"] = ""
     planned.plan.write_text(json.dumps(document))
-    assert planned.work(*DECLARED, count=2).code == 0
+    assert planned.work(*DECLARED).code == 0
     assert planned.there(keys) == [False, False]
     planned.agree()
 
@@ -39,7 +39,7 @@ def test_an_outcome_that_was_edited_in(planned: Planned, outcome: str, arguments
 def test_an_outcome_that_was_edited_into_a_plan_that_was_begun(planned: Planned) -> None:
     planned.furnish("a", "b")
     planned.make_plan(a="delete")
-    assert planned.work(*DECLARED, count=1).code == 0
+    assert planned.work(*DECLARED).code == 0
     document = planned.document()
     for wrong in ("restored", "applied-or-gone"):
         document["decisions"][0]["outcome"] = wrong
@@ -65,7 +65,7 @@ def test_an_outcome_in_the_file_beside_the_plan(planned: Planned) -> None:
 def test_an_audit_log_that_knows_nothing_of_the_runs(planned: Planned, gone: str) -> None:
     keys = planned.furnish("a", "b")
     planned.make_plan(a="delete")
-    assert planned.work(*DECLARED, count=1).code == 0
+    assert planned.work(*DECLARED).code == 0
     planned.decide(b="delete")
     if gone == "removed":
         for path in planned.log.parent.iterdir():

@@ -44,7 +44,7 @@ def test_a_snapshot_of_the_same_etcd_that_is_restored_in_the_middle(
 
     monkeypatch.setattr("etcdfix.cli.plan_run.run_plan", partial(run_plan, step=step))
     try:
-        ran = planned.work(*DECLARED, "--command-timeout", "5s", count=3)
+        ran = planned.work(*DECLARED, "--command-timeout", "5s")
         assert ran.code == 4, ran
         assert "it was put back to an older state, or another one answers" in ran.err
         # In the middle of a change nothing can be seen but by what it comes to.
@@ -70,7 +70,7 @@ def test_what_was_done_before_a_snapshot_was_restored_is_looked_at_again(
     planned.make_plan(a="delete", b="delete")
     snapshot = tmp_path / "snapshot.db"
     first.etcdctl("snapshot", "save", snapshot)
-    assert planned.work(*DECLARED, count=2).code == 0
+    assert planned.work(*DECLARED).code == 0
     assert planned.outcomes()["a"] == "deleted"
     second = etcd_servers.start(snapshot=snapshot, token="other" if later == "another id" else "put-back")
     planned.etcd, planned.endpoints = second, second.endpoint
@@ -80,8 +80,8 @@ def test_what_was_done_before_a_snapshot_was_restored_is_looked_at_again(
             second.put(b"elsewhere", str(turn).encode())
     if later == "gone on and written":
         second.put(keys[0], b"k8s:enc:aescbc:v1:key2:" + bytes(64))
-    ran = planned.work(*DECLARED, *accepted, "--dry-run", count=2)
-    second_run = planned.work(*DECLARED, *accepted, count=2)
+    ran = planned.work(*DECLARED, *accepted, "--dry-run")
+    second_run = planned.work(*DECLARED, *accepted)
     if later == "gone on and written":
         assert (ran.code, second_run.code) == (4, 4)
         assert planned.there(keys) == [True, True, True]

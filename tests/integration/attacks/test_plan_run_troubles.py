@@ -62,7 +62,7 @@ def test_a_file_system_that_is_full(planned: Planned, where: str, least: int) ->
             size = os.statvfs(disk)
             ballast = disk / "ballast"
             ballast.write_bytes(bytes(max(size.f_bavail * size.f_frsize - room * 1024, 0)))
-            ran = planned.work(*(DECLARED if left else ()), count=left)
+            ran = planned.work(*(DECLARED if left else ()))
             ballast.unlink()
             codes.append(ran.code)
             done = {name for name, key in zip("abc", keys, strict=True) if planned.stored(key) is None}
@@ -93,7 +93,7 @@ def test_an_outcome_that_the_log_does_not_take(
     keys = planned.furnish("a", "b", "c")
     planned.make_plan(all="delete")
     not_written(monkeypatch, 2 * of)
-    ran = planned.work(*DECLARED, "-o", "json", count=3)
+    ran = planned.work(*DECLARED, "-o", "json")
     assert ran.code == 3, ran
     document = json.loads(ran.out)
     assert document["stopped_at"] == keys[of - 1].decode()
@@ -101,7 +101,7 @@ def test_an_outcome_that_the_log_does_not_take(
     assert planned.there(keys) == [number >= of for number in range(3)]
     assert verified(planned) == 3
     monkeypatch.undo()
-    ran = planned.work(*DECLARED, count=3 - of)
+    ran = planned.work(*DECLARED)
     assert ran.code == 0, ran
     planned.agree()
     became = planned.outcomes()
@@ -117,7 +117,7 @@ def test_a_syslog_that_goes_away_in_the_middle_stops_nothing(
     planned.make_plan(all="delete")
     with PlayedSyslog(planned.folder / "syslog") as syslog:
         at_object(monkeypatch, 2, syslog.close)
-        ran = planned.work(*DECLARED, "--audit-syslog", str(syslog.path), count=3)
+        ran = planned.work(*DECLARED, "--audit-syslog", str(syslog.path))
     assert ran.code == 0, ran
     assert (ran.out + ran.err).count("did not take the head of the audit log") == 1
     planned.agree()
@@ -156,7 +156,7 @@ def test_an_api_server_that_changes_in_the_middle(
 
     at_object(monkeypatch, 2, change)
     asked = ("--declare-key-lost", LOST, "--kubeconfig", str(api.kubeconfig(planned.folder)))
-    ran = planned.work(*asked, "-o", "json", count=3)
+    ran = planned.work(*asked, "-o", "json")
     assert ran.code == 4, ran
     document = json.loads(ran.out)
     assert document["stopped_at"] == keys[1].decode()
@@ -200,12 +200,7 @@ def test_a_repair_of_which_two_would_do(planned: Planned) -> None:
     plan = sealed(msgspec.structs.replace(plan, entries=[entry, forged], decisions=[decision, more]))
     with planned.plan.open("wb") as stream:
         write_plan_json(stream, plan)
-    first, second = (
-        f"repair/secrets/{cause}"
-        for cause in ("ciphertext-damaged/aesgcm/v1/key1", "key-renamed/aesgcm/v1/key3")
-    )
-    counts = ("--confirm-count", f"{first}=1", "--confirm-count", f"{second}=1")
-    ran = planned.work(*counts, "--accept-risk", "unproven-repair", "-o", "json")
+    ran = planned.work("--accept-risk", "unproven-repair", "-o", "json")
     assert ran.code == 4, ran
     document = json.loads(ran.out)
     assert document["refusal"]["rule"] == "several-repairs", document["refusal"]["message"]
@@ -225,10 +220,10 @@ def test_two_runs_over_one_plan_at_once(planned: Planned, monkeypatch: pytest.Mo
     said: list[Ran] = []
 
     def rival() -> None:
-        said.append(planned.run(*planned.arguments(*DECLARED, count=3)))
+        said.append(planned.run(*planned.arguments(*DECLARED)))
 
     at_object(monkeypatch, 2, rival)
-    assert planned.work(*DECLARED, count=3).code == 0
+    assert planned.work(*DECLARED).code == 0
     (second,) = said
     assert second.code == 4
     assert "another run works through" in second.err
@@ -237,13 +232,13 @@ def test_two_runs_over_one_plan_at_once(planned: Planned, monkeypatch: pytest.Mo
     assert sorted(backup.content.key_base64 for backup in planned.kept()) == sorted(keys)
 
 
-def of_copy(planned: Planned, log: Path, *arguments: str, count: int | None) -> list[str]:
+def of_copy(planned: Planned, log: Path, *arguments: str) -> list[str]:
     """Copy the plan where there is no copy yet; return the arguments that work through it."""
     copy = planned.folder / "copy.json"
     if not copy.exists():
         shutil.copy(planned.plan, copy)
     instead = {str(planned.plan): str(copy), str(planned.log): str(log)}
-    return [instead.get(word, word) for word in planned.arguments(*arguments, count=count)]
+    return [instead.get(word, word) for word in planned.arguments(*arguments)]
 
 
 def test_two_copies_of_one_plan_with_one_log(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,15 +246,15 @@ def test_two_copies_of_one_plan_with_one_log(planned: Planned, monkeypatch: pyte
     keys = planned.furnish("a", "b", "c")
     planned.make_plan(all="delete")
     said: list[Ran] = []
-    rival = of_copy(planned, planned.log, *DECLARED, count=3)
+    rival = of_copy(planned, planned.log, *DECLARED)
     at_object(monkeypatch, 2, lambda: said.append(planned.run(*rival)))
-    assert planned.work(*DECLARED, count=3).code == 0
+    assert planned.work(*DECLARED).code == 0
     (second,) = said
     assert second.code == 4
     assert "another process holds it" in second.err
     planned.agree()
     with planned.nothing_changes():
-        again = planned.run(*of_copy(planned, planned.log, "-o", "json", count=None))
+        again = planned.run(*of_copy(planned, planned.log, "-o", "json"))
     assert again.code == 0, again
     assert json.loads(again.out)["done_before"] == 3
     assert sorted(backup.content.key_base64 for backup in planned.kept()) == keys
@@ -271,9 +266,9 @@ def test_two_copies_of_one_plan_with_a_log_each(planned: Planned, monkeypatch: p
     planned.make_plan(all="delete")
     other = planned.log.with_name("other.jsonl")
     said: list[Ran] = []
-    rival = of_copy(planned, other, *DECLARED, count=3)
+    rival = of_copy(planned, other, *DECLARED)
     at_object(monkeypatch, 2, lambda: said.append(planned.run(*rival)))
-    ran = planned.work(*DECLARED, count=3)
+    ran = planned.work(*DECLARED)
     assert ran.code == 0, ran
     (second,) = said
     assert second.code == 4
@@ -286,9 +281,9 @@ def test_two_copies_of_one_plan_with_a_log_each(planned: Planned, monkeypatch: p
     planned.log = planned.log.with_name("third.jsonl")
     planned.make_plan(all="delete")
     said.clear()
-    rival = of_copy(planned, planned.log.with_name("fourth.jsonl"), *DECLARED, count=3)
+    rival = of_copy(planned, planned.log.with_name("fourth.jsonl"), *DECLARED)
     at_object(monkeypatch, 1, lambda: said.append(planned.run(*rival)))
-    ran = planned.work(*DECLARED, count=3)
+    ran = planned.work(*DECLARED)
     assert (ran.code, said[0].code) == (4, 0), (ran, said)
     assert planned.there(keys) == [False] * 3
     assert planned.outcomes() == dict.fromkeys("abc", "")

@@ -81,7 +81,7 @@ def test_what_was_done_is_on_disk_before_the_next_key_and_becomes_part_of_the_pl
         assert [line["order"] for line in lines[1:]] == [2]
         assert (run.audit_log, path.read_bytes()) == (str(LOG), before)
         assert [decision.outcome for decision in run.decisions()] == ["", "deleted", ""]
-        run.note(RunLine(order=3, left_out=True))
+        run.note(RunLine(order=3, detail="unknown: no answer"))
         run.finish()
         assert beside(path).read_bytes() == b""
         assert run.audit_log == str(LOG)
@@ -91,7 +91,7 @@ def test_what_was_done_is_on_disk_before_the_next_key_and_becomes_part_of_the_pl
     plan = load_plan(path)
     assert outcomes(path) == ["deleted", "deleted", ""]
     assert [(each.decision, each.record, each.detail) for each in plan.decisions][1:] == [
-        ("none", 4, "as wanted"), ("none", 0, ""),
+        ("none", 4, "as wanted"), ("delete", 0, "unknown: no answer"),
     ]  # fmt: skip
     assert plan.audit_log == str(LOG)
 

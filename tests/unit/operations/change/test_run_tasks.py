@@ -10,7 +10,7 @@ import pytest
 
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.graph.model import Risk, RiskReason
-from etcdfix.operations.change.run_tasks import RunRequest, Task, Workload, paired, workload_of
+from etcdfix.operations.change.run_tasks import RunRequest, Workload, paired, workload_of
 from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.reports.plan_model import Decision, DeletionPlan, PlanEntry, decision_on
@@ -79,14 +79,14 @@ def test_what_is_decided_is_done_in_the_order_of_the_plan(empty: DeletionPlan) -
         (1, "delete"), (2, "repair"), (3, "restore"),
     ]  # fmt: skip
     # The one that waits may be deleted; what is refused may not.
-    assert (found.done, found.left_alone, found.waiting, found.left_out) == (1, 2, 1, ())
+    assert (found.done, found.left_alone, found.waiting) == (1, 2, 1)
 
 
 def test_what_is_left_out_is_left_alone(empty: DeletionPlan) -> None:
     plan = plan_of(empty, entry(1), entry(2), entry(3), _3="none")
     found = work(plan, asked(leave_out=(b"/registry/secrets/shop/web-1", b"/registry/secrets/shop/web-3")))
     assert [task.entry.order for task in found.tasks] == [2]
-    assert (found.left_alone, found.left_out) == (2, (1,))
+    assert found.left_alone == 2
     assert "does not list /registry/secrets/shop/x" in refused(
         plan, asked(leave_out=(b"/registry/secrets/shop/x",))
     )
@@ -97,7 +97,7 @@ def test_what_is_done_needs_nothing_any_more_and_may_be_left_out(empty: Deletion
     done = [msgspec.structs.replace(plan.decisions[0], outcome="deleted")]
     plan = msgspec.structs.replace(plan, decisions=done)
     found = work(plan, asked(leave_out=(b"/registry/secrets/shop/web-1",)))
-    assert (found.tasks, found.done, found.left_out) == ((), 1, ())
+    assert (found.tasks, found.done) == ((), 1)
 
 
 def test_a_key_that_stands_there_twice(empty: DeletionPlan) -> None:
@@ -251,15 +251,3 @@ def test_a_risk_counts_only_for_whom_the_plan_says_needs_it(empty: DeletionPlan)
         counts(needs=["--accept-risk cluster-breaking"]) == always
     )  # who is protected is confirmed one by one
     assert counts(protected="it is in kube-system") == {*always, "cluster-breaking"}
-
-
-def test_what_a_group_is_called() -> None:
-    def group(**change: Any) -> str:
-        each = entry(1, **change)
-        return Task(entry=each, decision=Decision.DELETE, key=b"x", declared="", protected="").group
-
-    assert group() == "delete/secrets/key-name-missing/aescbc/v1/lost"
-    assert group(group="apps", resource="deployments").startswith("delete/deployments.apps/")
-    assert group(transformer="kms/v2/prov", kms_key_id_sha256=KEY_ID).endswith(f"/kms/v2/prov/{KEY_ID}")
-    assert group(transformer="").endswith("/none")
-    assert "\x1b" not in group(transformer="aescbc/v1/\x1b[31m")

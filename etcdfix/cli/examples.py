@@ -189,7 +189,6 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "report diff": (
         ("What is new since last night", "etcdfix report diff monday.json tuesday.json"),
         ("The same, for a program", "etcdfix report diff monday.json tuesday.json -o json"),
-        ("The same, as tests for CI", "etcdfix report diff monday.json tuesday.json -o junit --output-file new.xml"),
     ),
     "version": (
         ("Which version this is, and what it knows", "etcdfix version"),

@@ -27,7 +27,7 @@ WHOLE: Final = "everything in scope was examined"
 READABLE: Final = "every value can be read"
 NO_RESOURCE: Final = "(no resource)"
 
-FAILURES: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT})
+_FAILURES: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT})
 
 
 class JUnitReporter(Reporter):
@@ -37,7 +37,7 @@ class JUnitReporter(Reporter):
         self._stream = stream
         self._document = JUnitDocument()
         self._header: Header | None = None
-        self._counted: Collection[str] = FAILURES | {Outcome.UNDETERMINED}
+        self._counted: Collection[str] = _FAILURES | {Outcome.UNDETERMINED}
         self._warnings = 0
         self._undetermined = 0
 
@@ -75,7 +75,7 @@ class JUnitReporter(Reporter):
         if finding.outcome in {outcome.value for outcome in Outcome} - set(self._counted):
             return CaseState.SKIPPED, "not counted (--fail-on): "
         # One that nobody knows is taken as undetermined, as reports ask of whoever reads them.
-        return (CaseState.FAILURE if finding.outcome in FAILURES else CaseState.ERROR), ""
+        return (CaseState.FAILURE if finding.outcome in _FAILURES else CaseState.ERROR), ""
 
     def end(self, conclusion: Conclusion) -> None:
         """Write the document."""

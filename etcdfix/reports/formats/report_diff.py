@@ -102,14 +102,7 @@ def _said(finding: DiffedFinding) -> str:
     return safe_text(fit(text))
 
 
-def _write_junit(report: ReportDiff, stream: BinaryIO, _max_rows: int) -> None:
-    from etcdfix.reports.formats.junit_diff import write_junit  # noqa: PLC0415 - only this form loads XML
-
-    write_junit(report, stream)
-
-
 DIFF_FORMATS: Final[Mapping[str, Callable[[ReportDiff, BinaryIO, int], None]]] = {
     "table": write_table,
     "json": write_rows_json,
-    "junit": _write_junit,
 }

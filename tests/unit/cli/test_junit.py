@@ -11,7 +11,6 @@ import pytest
 from etcdfix.cli import scan as scan_module
 from etcdfix.cli.root import run
 from etcdfix.errors import EndedEarly
-from etcdfix.reports.formats.junit_diff import NOTHING_NEW
 from etcdfix.reports.formats.junit_scan import NAME, READABLE, WHOLE
 from etcdfix.reports.formats.junit_what_if import NOTHING_LOST
 from tests.support.collecting import ALPHA
@@ -131,23 +130,6 @@ def test_no_key_below_the_prefix_is_red(command: Run) -> None:
     code, out = command("scan", *READ, "--etcd-prefix", "/nowhere", "-o", "junit")
     assert code == 5
     assert read_junit(out).of(NAME)[WHOLE].state == "error"
-
-
-def test_two_nights(command: Run, tmp_path: Path) -> None:
-    first, second = tmp_path / "first.json", tmp_path / "second.json"
-    command("scan", *READ, "pods", "-o", "json", "--output-file", first, "--revision", "400")
-    command("scan", *READ, "pods", "-o", "json", "--output-file", second)
-    code, out = command("report", "diff", first, second, "-o", "junit")
-    found = read_junit(out)
-    assert (code, found.is_red) == (1, True)
-    assert any(case.message.startswith("new: ") for case in found.of("pods").values())
-    code, out = command("report", "diff", second, second, "-o", "junit")
-    assert (code, read_junit(out).is_red) == (0, False)
-    saved = tmp_path / "diff.json"
-    command("report", "diff", first, second, "-o", "json", "--output-file", saved)
-    code, out = command("report", "render", saved, "-o", "junit")
-    assert code == 0
-    assert read_junit(out).of("etcdfix report diff")[NOTHING_NEW].state == "failure"
 
 
 @pytest.mark.parametrize(

@@ -80,21 +80,6 @@ def test_the_last_stage_makes_nothing_and_takes_what_was_built() -> None:
     assert the_last("ENV").startswith("PATH=/opt/etcdfix/bin:")
 
 
-def test_only_what_the_wheel_is_made_of_goes_in() -> None:
-    """Nothing that lies about in a checkout: no report, no configuration, no .git."""
-    copied = [rest.split()[:-1] for word, rest in stages()[0] if word == "COPY"]
-    sources = {source for row in copied for source in row}
-    assert sources == {"pyproject.toml", "README.md", "LICENSE", "docs/causes", "etcdfix", *LOCKS}
-    assert "ADD" not in {word for word, _ in instructions()}
-    ignored = (DEPLOY / "Containerfile.dockerignore").read_text().split("\n")
-    assert {line.removeprefix("!") for line in ignored if line.startswith("!")} == sources
-    assert ignored.index("*") < min(ignored.index(f"!{source}") for source in sources)
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
-    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    needed = {*wheel["packages"], *wheel["force-include"], project["project"]["readme"]}
-    assert needed | set(project["project"]["license-files"]) <= sources
-
-
 def of_pip(command: str) -> tuple[set[str], list[str], set[str]] | None:
     """Return the flags, the values of ``-r`` and the other words of a pip that takes packages; None for another."""
     words = shlex.split(command)
@@ -147,27 +132,6 @@ def test_all_that_is_installed_is_pinned_by_its_digest() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
     assert project["build-system"]["requires"] == ["hatchling"]
     assert re.search("^hatchling==", (REPOSITORY / LOCKS[0]).read_text(), re.MULTILINE)
-
-
-@pytest.mark.parametrize(
-    ("command", "is_unpinned"),
-    [
-        ("pip install click", True),
-        ("python -m pip install -r docs/release/requirements.txt", True),
-        ("python -m pip install --require-hashes -r other.txt", True),
-        ("python -m pip install --require-hashes -r docs/release/requirements.txt click", True),
-        ("python -m pip wheel --no-deps --wheel-dir /wheels .", True),
-        ("python -m pip wheel --no-deps --no-index --wheel-dir /wheels .", True),
-        ("python -m pip --python /opt/e/bin/python install --only-binary :all: /wheels/*.whl", True),
-        ("python -m pip install --no-index /wheels/*.whl", True),
-        ("python -m pip install --require-hashes -r docs/release/requirements.txt", False),
-        ("python -m pip install --no-deps --no-index /wheels/*.whl", False),
-        ("python -m pip check", False),
-        ("python -m venv --without-pip /opt/etcdfix", False),
-    ],
-)
-def test_what_is_not_pinned_is_known(command: str, is_unpinned: bool) -> None:
-    assert unpinned(command) is is_unpinned
 
 
 @pytest.mark.parametrize("path", sorted(DEPLOY.iterdir()), ids=lambda path: path.name)

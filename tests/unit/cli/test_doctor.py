@@ -12,23 +12,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import yaml
 from jsonschema import Draft202012Validator
 
 from etcdfix.cli.root import run
 from etcdfix.reports.schema import SCHEMAS
-from etcdfix.testing.certificates import CertificateAuthority
-from etcdfix.wire.etcd import ALARM, MEMBER_LIST, READ_METHODS, STATUS, message
+from etcdfix.wire.etcd import ALARM, MEMBER_LIST, STATUS, message
 from tests.support.audit_logs import own_directory, write_log
 from tests.support.cluster_index_runs import HOSTILE, assert_harmless
 from tests.support.collecting import ALPHA
 from tests.support.doctoring import lease
-from tests.support.etcd_proxy import RANGE, Refusal
-from tests.support.kubernetes_api import KubernetesAPI
+from tests.support.etcd_proxy import RANGE
 from tests.support.objects import (
     KEY_1,
     KEY_2,
-    KUBE_SYSTEM_UID,
     aescbc,
     configuration_yaml,
     namespace_object,
@@ -38,11 +34,6 @@ from tests.support.objects import (
 from tests.support.scripted_etcd import Call, ScriptedEtcd
 
 pytestmark = pytest.mark.usefixtures("no_variables")
-
-NAMES = [
-    "reach", "tls", "configuration", "cluster", "version", "members", "learner", "alarms", "space", "version", "clock",
-    "revision", "keys", "keys", "backup-dir", "audit-log", "audit-log",
-]  # fmt: skip
 
 
 class Ran(NamedTuple):
@@ -131,23 +122,6 @@ def doctor(etcd: ScriptedEtcd, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     return Doctor(etcd, own_directory(tmp_path / "own"), capfd)
 
 
-def test_nothing_to_say(doctor: Doctor) -> None:
-    before = sorted(doctor.folder.iterdir())
-    ran = doctor()
-    assert ran.states == [(name, "ok") for name in NAMES]
-    assert ran.code == 0
-    assert ran.document["source"]["kube_system_uid"] == KUBE_SYSTEM_UID
-    assert ran.document["counts"] == {"ok": len(NAMES), "warn": 0, "fail": 0, "unknown": 0}
-    assert {call.path for call in doctor.etcd.calls} <= set(READ_METHODS)
-    assert sorted(doctor.folder.iterdir()) == before
-    table = doctor(form="table").out
-    assert table.splitlines()[:2] == [
-        f"OK: {len(NAMES)} ok, 0 warn, 0 fail, 0 unknown",
-        "Nothing to do.",
-    ]
-    assert yaml.safe_load(doctor(form="yaml").out)["kind"] == "DoctorReport"
-
-
 def test_a_warning_alone_is_0_and_what_cannot_be_told_is_3(doctor: Doctor) -> None:
     doctor.etcd.store.put(b"compact_rev_key", b"junk")
     ran = doctor()
@@ -185,11 +159,6 @@ def test_an_etcd_that_is_not_there_is_a_failure_and_what_rests_on_it_is_unknown(
     assert table.splitlines()[1] == "Next, for reach: is etcd running, and is it this port"
 
 
-def test_one_endpoint_of_two(doctor: Doctor) -> None:
-    ran = doctor(source=["--endpoints", f"127.0.0.1:1,{doctor.etcd.endpoint}"])
-    assert (ran.code, ran.of("reach"), ran.of("keys")) == (1, ["fail", "ok"], ["ok", "ok"])
-
-
 def test_endpoints_of_two_clusters(doctor: Doctor) -> None:
     with ScriptedEtcd(cluster_id=0xC2) as other:
         healthy(other)
@@ -221,23 +190,6 @@ def test_an_etcd_that_hangs_once_it_is_reached(doctor: Doctor) -> None:
     assert ran.of("keys") == ["unknown"]
 
 
-def test_who_may_read_nothing(doctor: Doctor) -> None:
-    healthy(doctor.etcd, Range=Refusal("PERMISSION_DENIED", "etcdserver: permission denied"))
-    ran = doctor()
-    assert (ran.code, ran.of("cluster"), ran.of("keys"), ran.of("members")) == (
-        1,
-        ["fail"],
-        ["unknown"],
-        ["ok"],
-    )
-
-
-def test_one_question_that_is_refused_leaves_the_others(doctor: Doctor) -> None:
-    healthy(doctor.etcd, Alarm=Refusal("PERMISSION_DENIED", "etcdserver: permission denied"))
-    ran = doctor()
-    assert (ran.code, ran.of("alarms"), ran.of("keys")) == (3, ["unknown"], ["ok", "ok"])
-
-
 def test_hostile_names_of_members_leases_and_keys(doctor: Doctor) -> None:
     header = message("ResponseHeader")(cluster_id=0xC1, member_id=1)
     member = message("Member")(ID=2, name=HOSTILE, clientURLs=[HOSTILE])
@@ -259,52 +211,10 @@ def test_hostile_names_of_members_leases_and_keys(doctor: Doctor) -> None:
         assert "<script>" in ran.out
 
 
-def test_places_and_the_log(doctor: Doctor) -> None:
-    write_log(doctor.log)
-    assert doctor().of("audit-log") == ["ok", "ok"]
-    raw = doctor.log.read_bytes()
-    doctor.log.write_bytes(raw[: len(raw) // 2])
-    ran = doctor("--backup-dir", str(doctor.folder / "missing"))
-    assert (ran.code, ran.of("audit-log"), ran.of("backup-dir")) == (1, ["ok", "fail"], ["ok", "fail"])
-    assert (
-        f"mkdir -m 0700 {doctor.folder}/missing"
-        in doctor("--backup-dir", str(doctor.folder / "missing"), form="table").out
-    )
-
-
 def test_paths_that_are_not_unicode(doctor: Doctor) -> None:
     odd = os.fsdecode(os.fsencode(doctor.folder) + b"/\xff\x1b[31m")
     for form in ("table", "json", "yaml"):
         assert doctor("--backup-dir", odd, form=form).code == 1
-
-
-def test_the_kubeconfig(doctor: Doctor, authority: CertificateAuthority, tmp_path: Path) -> None:
-    with KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as api:
-        words = ["--kubeconfig", str(api.kubeconfig(tmp_path)), "--context", "here"]
-        ran = doctor(*words)
-        assert (ran.code, ran.of("kubeconfig")) == (0, ["ok", "ok"])
-        api.uid = "another"
-        ran = doctor(*words)
-        assert (ran.code, ran.of("kubeconfig")) == (1, ["fail"])
-        ran = doctor(*words, source=["--endpoints", "127.0.0.1:1"])
-        assert ran.of("kubeconfig") == ["unknown", "ok"]
-
-
-def test_a_snapshot_leaves_out_what_makes_no_sense(doctor: Doctor) -> None:
-    source = ["--snapshot", str(ALPHA / "snapshot.db.gz"), "--no-encryption"]
-    ran = doctor(*source[2:], source=source[:2])
-    assert ran.code == 1
-    assert list(dict.fromkeys(name for name, _ in ran.states)) == [
-        "reach", "configuration", "cluster", "version", "revision", "keys", "backup-dir", "audit-log",
-    ]  # fmt: skip
-    assert ran.of("reach") == ["ok"]
-    ran = doctor(source=["--snapshot", str(doctor.folder / "missing")])
-    assert (ran.code, ran.of("reach"), ran.of("keys")) == (1, ["fail"], ["unknown"])
-    assert "clock" not in dict(ran.states)
-
-
-def test_an_old_revision_says_nothing_of_the_time(doctor: Doctor) -> None:
-    assert doctor("--revision", "4").of("clock") == []
 
 
 @pytest.mark.parametrize(
@@ -367,10 +277,3 @@ def test_the_report_goes_to_a_file_and_over_no_input(doctor: Doctor, tmp_path: P
     assert doctor("--output-file", str(doctor.config)).code == 2
     write_log(doctor.log)
     assert doctor("--output-file", str(doctor.log)).code == 2
-
-
-def test_help_says_what_is_written(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["doctor", "--help"]) == 0
-    told = " ".join(capfd.readouterr().out.split())
-    assert "It only reads etcd" in told
-    assert "a probe that is removed again at once" in told

@@ -18,7 +18,6 @@ from etcdfix.cli.program import PLUGIN, PROGRAM
 from etcdfix.cli.root import run
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.verify import read_records
-from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.collecting import ALPHA
 from tests.support.memory_source import MemorySource
 from tests.support.objects import (
@@ -126,78 +125,11 @@ def test_words_that_make_no_sense(get: Run, arguments: list[str], words: str, hi
     assert bool(hint) == ("  next: " in err)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words", "hint"),
-    [
-        (["configmaps", "nix"], "configmaps 'nix': not found in namespace default", "-A all of them"),
-        (
-            ["configmaps", "a", "b", "-n", "shop"],
-            "configmaps 'a', 'b': not found in namespace shop",
-            "-A looks in",
-        ),
-        (["configmaps", "nix", "-A"], "configmaps 'nix': not found in any namespace", ""),
-        (["nodes", "nix"], "nodes 'nix': not found\n", ""),
-        (["/registry/configmaps/shop/nix"], "nothing is stored under /registry/configmaps/shop/nix", ""),
-        (
-            ["/registry/configmaps/shop"],
-            "nothing is stored under",
-            "a prefix of keys like /registry/configmaps/sh",
-        ),
-        (["/registry/nix", "--raw"], "nothing is stored under /registry/nix", ""),
-        (["pods", "--etcd-prefix", "/kubernetes.io"], "no pods", "check --etcd-prefix"),
-    ],
-)
-def test_nothing_found(get: Run, arguments: list[str], words: str, hint: str) -> None:
-    code, out, err = get(*arguments)
-    assert (code, out) == (5, "")
-    assert words in err
-    assert hint in err
-    assert ("next:" in err) is bool(hint)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["pods"], "no pods in namespace default"),
-        (["pods", "-A"], "no pods in any namespace"),
-        (["nodes"], "no nodes\n"),
-    ],
-)
-def test_a_list_may_be_empty(get: Run, arguments: list[str], words: str) -> None:
-    code, out, err = get(*arguments, "-o", "json")
-    assert (code, json.loads(out)["items"]) == (0, [])
-    assert words in err
-    for output in ("yaml", "name", "table"):
-        code, out, err = get(*arguments, "-o", output)
-        assert (code, out) == (0, "")
-        assert words in err
-
-
-def test_some_found(get: Run) -> None:
-    code, out, err = get("configmaps", "settings", "nix")
-    assert code == 3
-    assert "settings" in out
-    assert "configmaps 'nix': not found in namespace default" in err
-
-
 @pytest.mark.parametrize("arguments", [["configmaps", "nix"], ["configmaps", "settings"]])
 def test_a_source_with_holes_is_incomplete(get: Run, arguments: list[str]) -> None:
     code, _out, err = get(*arguments, source=MemorySource(HOLDS, problems=["page 7 cannot be read"]))
     assert code == 3
     assert "incomplete: page 7 cannot be read" in err
-
-
-def test_a_healthy_object_needs_no_words(get: Run) -> None:
-    code, out, err = get("configmaps", "settings")
-    assert (code, err) == (0, "")
-    assert out.startswith("apiVersion: v1\nkind: ConfigMap\nmetadata:\n")
-
-
-def test_a_decrypt_failure_shows_nothing_and_says_what_to_do(get: Run) -> None:
-    code, out, err = get("secrets", "broken", "-n", "shop", "-o", "json")
-    assert (code, out) == (1, "")
-    assert "/registry/secrets/shop/broken: decrypt-failure (value-truncated)" in err
-    assert "next: " in err
 
 
 def test_without_configuration_it_is_undetermined(get: Run) -> None:
@@ -206,14 +138,6 @@ def test_without_configuration_it_is_undetermined(get: Run) -> None:
     assert "undetermined (no-configuration)" in err
     command = shlex.split(err.splitlines()[-1])
     assert command == ["etcdfix", "scan", "--encryption-config", "FILE", "/registry/secrets/shop/web"]
-
-
-def test_what_is_left_is_said_to_be_just_that(get: Run) -> None:
-    code, out, err = get("/registry/configmaps/shop/cut")
-    assert code == 1
-    assert "kind: Salvage" in out
-    assert err.startswith("etcdfix: NOT THE OBJECT")
-    assert "decode-failure (value-truncated)" in err
 
 
 def test_a_list_says_one_line_for_each_that_is_missing(get: Run) -> None:
@@ -228,30 +152,11 @@ def test_a_list_says_one_line_for_each_that_is_missing(get: Run) -> None:
     assert [step.strip().split()[-1] for step in steps] == ["needs", "configmaps"]
 
 
-def test_the_table_tells_it_all_itself(get: Run) -> None:
-    for form in ([], ["-o", "table"]):
-        code, out, err = get("configmaps", "-A", *form)
-        assert code == 1
-        assert len(out.splitlines()) == 4
-        severity, restart, *steps = err.splitlines()  # and what that means for the cluster
-        assert severity.startswith("etcdfix: BREAKS-NOW: unless cached, LISTs of configmaps fail")
-        assert restart.startswith("etcdfix: DO NOT RESTART AN API SERVER: ")
-        assert [step.strip().split()[-1] for step in steps] == ["needs", "configmaps"]
-
-
 def test_many_are_a_table_and_one_is_a_document(get: Run) -> None:
     for many in (["cm"], ["cm", "settings", "nix"], ["cm/settings", "-A"], ["cm,ns"]):
         assert get(*many)[1].startswith("NAMESPACE "), many
     for one in (["cm/settings"], ["cm", "settings"], ["/registry/configmaps/default/settings"]):
         assert get(*one)[1].startswith("apiVersion: v1\n"), one
-
-
-def test_masking_is_said_once(get: Run) -> None:
-    code, out, err = get("secrets", "web", "plain", "-n", "shop", "-o", "yaml")
-    assert code == 0
-    assert out.count("bytes masked") == 2
-    assert err == "etcdfix: 2 values masked: do not pipe this into kubectl; --reveal shows them\n"
-    assert out.count("resourceVersion: masked") == 2
 
 
 KUBECONFIG = """
@@ -306,15 +211,6 @@ def test_revealing_has_no_variable(get: Run, monkeypatch: pytest.MonkeyPatch) ->
     assert "bytes masked" in out
 
 
-def test_strangers_are_said_to_be_strangers(get: Run) -> None:
-    code, out, err = get("compact_rev_key")
-    assert (code, "revision: 589" in out) == (0, True)
-    assert "no object of the API" in err
-    code, out, err = get("/other/thing")
-    assert (code, out) == (3, "")
-    assert "/other/thing: no object that etcdfix can show, 1 byte" in err
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -345,16 +241,6 @@ def test_a_namespace_of_the_environment_does_not_hinder_a_key(
     assert (code, out) == (0, "configmap/settings\n")
 
 
-@pytest.mark.parametrize(("count", "more"), [(20, ""), (21, "and 1 more"), (33, "and 13 more")])
-def test_many_that_are_broken_are_counted_in_the_end(get: Run, count: int, more: str) -> None:
-    holds = {f"/registry/configmaps/shop/{n:02}": config_map("cut")[:-9] for n in range(count)}
-    code, _out, err = get("configmaps", "-A", "-o", "yaml", source=MemorySource(holds))
-    lines = err.splitlines()
-    assert code == 1
-    assert sum("decode-failure" in line for line in lines) == 20
-    assert (lines[20] == f"etcdfix: {more}; -o table lists all") is bool(more)
-
-
 def test_an_object_of_another_identity_is_not_for_kubectl(get: Run) -> None:
     key = "/registry/configmaps/shop/settings"
     code, out, err = get(key, source=MemorySource({key: config_map("other")}))
@@ -364,15 +250,6 @@ def test_an_object_of_another_identity_is_not_for_kubectl(get: Run) -> None:
     code, out, err = get("configmaps", "-A", "-o", "yaml", source=MemorySource({key: config_map("other")}))
     assert (code, "resourceVersion: identity-mismatch" in out) == (1, True)
     assert err.splitlines()[0].endswith("; not for kubectl: it has no resourceVersion")
-
-
-def test_damage_outside_of_managed_fields_is_told_first(tmp_path: Path, get: Run) -> None:
-    entry = block(1, b"kubectl") + block(2, b"Update") + block(6, b"FieldsV1") + block(7, block(1, b'{"f'))
-    body = block(1, object_meta(b"r-1", b"shop") + block(17, entry)) + block(2, block(1, b"{")) + b"\x18\x01"
-    key = "/registry/controllerrevisions/shop/r-1"
-    source = MemorySource({key: unknown(b"apps/v1", b"ControllerRevision", body)})
-    code, out, _err = get(key, "-o", "json", source=source)
-    assert (code, json.loads(out)["damage"]["field_path"]) == (1, "data")
 
 
 class _Terminal:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import base64
 import os
-import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import SourceError
 from tests.support.cluster_index_runs import HOSTILE, Runner, assert_harmless
 from tests.support.impact_objects import BROKEN, Cluster, owner
 from tests.support.kep2639 import CASES, build
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.memory_source import MemorySource, stored
-from tests.support.objects import IDENTITY, KEY_1, aescbc, configuration_yaml, provider, secret
+from tests.support.objects import IDENTITY, configuration_yaml
 from tests.support.pages import Page
 
 SECRET_WORD = "never-to-be-shown"
@@ -37,27 +35,6 @@ def web(*, pods: int = 2) -> tuple[Cluster, str]:
     for number in range(pods):
         cluster.pod(f"web-1-{number}", owners=(owner("ReplicaSet", "web-1"),))
     return cluster, key
-
-
-def test_what_is_at_stake_and_the_grade_come_first_and_the_way_out_last(impact: Runner) -> None:
-    cluster, key = web()
-    ran = impact(cluster, key)
-    lines = ran.out.splitlines()
-    assert ran.code == 1
-    assert lines[0].startswith("BREAKS-NOW: unless cached, LISTs of deployments fail")
-    assert lines[1].startswith("DO NOT RESTART AN API SERVER: ")
-    assert lines[2].startswith("Next: ")
-    assert lines[3].startswith(f"  etcdfix copies {key} ")
-    assert lines[4] == f"RISK HIGH: losing {key}"
-    assert lines[5] == "  high  the garbage collector deletes 3 dependents: 2 pods, 1 replicasets.apps"
-    tree = [line for line in lines if "cascade-deleted (Background)" in line]
-    assert [line.index(line.strip()) for line in tree] == [4, 6, 6]
-    steps = lines[lines.index("What to do next") :]
-    assert steps[2].strip() == "etcdctl snapshot save FILE"
-    assert [line for line in steps if "etcdfix delete" in line and line.endswith("--dry-run")]
-    assert ran.err == ""
-    elsewhere = impact(cluster, key, "--endpoints", "one:1,two:2", "--cacert", "ca").out
-    assert "  etcdctl --endpoints one:1 --cacert ca snapshot save FILE" in elsewhere
 
 
 def test_the_tree_of_the_document_is_flat_and_in_order(impact: Runner) -> None:
@@ -107,18 +84,6 @@ def test_cases_of_kep_2639(impact: Runner, name: str) -> None:
     assert {u["template"] for g in report["users"] for u in g["users"]} <= {case.template}
 
 
-def test_users_of_a_secret_and_whether_its_absence_stops_them(impact: Runner) -> None:
-    cluster = Cluster()
-    key = cluster.break_(cluster.secret("db"))
-    cluster.pod("needs", spec={"volumes": [{"name": "v", "secret": {"secretName": "db"}}]})
-    cluster.pod("likes", spec={"volumes": [{"name": "v", "secret": {"secretName": "db", "optional": True}}]})
-    ran = impact(cluster, key)
-    assert "Users: 2 objects, 2 references; 1 object cannot go on without it" in ran.out
-    assert re.search(r"pods shop/likes +goes on: optional", ran.out)
-    assert re.search(r"pods shop/needs +STOPS: pods wait in ContainerCreating", ran.out)
-    assert "the KEP would hold a deletion back" in ran.out
-
-
 def test_readable_gone_and_unknown(impact: Runner, tmp_path: Path) -> None:
     cluster = Cluster()
     cluster.pod("web", spec={"volumes": [{"name": "v", "secret": {"secretName": "gone"}}]})
@@ -166,56 +131,6 @@ def test_a_source_that_breaks_off(impact: Runner) -> None:
     assert ran.code == 3
 
 
-def test_another_prefix(impact: Runner) -> None:
-    cluster, key = web()
-    ran = impact(cluster, key, "--etcd-prefix", "/kubernetes.io")
-    assert (ran.code, ran.out) == (5, "")
-    assert "no key starts with /kubernetes.io/" in ran.err
-    assert "Kubernetes keys seem to be under /registry" in ran.err
-    ran = impact(MemorySource(), key)
-    assert "check --etcd-prefix" in ran.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "name exactly one object"),
-        (["/registry/a", "--key-base64", "YQ=="], "name exactly one object"),
-        (["--key-base64", "%"], "--key-base64: not base64"),
-        (["secrets"], "'secrets' names no object"),
-        (["secret/a/b"], "'secret/a/b' names no object"),
-        (["secret/a", "-n", ""], "'' is no name of a namespace"),
-        (["secret/a", "-n", "a/b"], "'a/b' is no name of a namespace"),
-        (["/registry/a", "-n", "shop"], "-n and -A go with a RESOURCE"),
-        (["/registry/a", "-A"], "-n and -A go with a RESOURCE"),
-        (["--key-base64", "YQ==", "-n", "shop"], "-n and -A go with a RESOURCE"),
-        (["/registry/a", "-o", "yaml"], "'yaml' is not one of"),
-        (["/registry/a", "--max-rows", "0"], "--max-rows"),
-    ],
-)
-def test_words_that_make_no_sense(impact: Runner, arguments: list[str], words: str) -> None:
-    ran = impact(Cluster(), *arguments)
-    assert (ran.code, ran.out) == (2, "")
-    assert words in ran.err
-
-
-def test_the_namespace_that_is_going(impact: Runner) -> None:
-    cluster, key = web()
-    cluster.namespace("shop", terminating=True)
-    ran = impact(cluster, key)
-    assert "namespace  Terminating since 2026-03-01T10:00:00Z" in ran.out
-    assert impact(cluster, key, "-o", "json").document["namespace_terminating"] == "2026-03-01T10:00:00Z"
-
-
-def test_kinds_with_consequences_of_their_own(impact: Runner) -> None:
-    cluster = Cluster()
-    pod = cluster.pod("web", spec={"nodeName": "node-7", "containers": [{"name": "main", "image": "i"}]})
-    assert "runs on node node-7" in impact(cluster, pod).out
-    claim = cluster.break_(cluster.key("persistentvolumeclaims", "shop", "data"))
-    ran = impact(cluster, claim)
-    assert re.search(r"kubernetes.io/pvc-protection +LEAKS .*\(possible: usual for its kind\)", ran.out)
-
-
 # --------------------------------------------------------------------------------- deletions through the API
 
 
@@ -248,35 +163,6 @@ def test_an_ordinary_deletion_is_forecast(
     assert table.splitlines()[0] == f"RISK {risk.upper()}: deleting {key}"
     cascade = f" --cascade={policy[1]}" if policy else ""
     assert f"kubectl delete configmaps top -n shop{cascade} --dry-run=server" in table
-
-
-def test_what_the_api_cleans_up_is_not_said_to_be_left_behind(impact: Runner) -> None:
-    cluster = Cluster()
-    cluster.secret("s")
-    definition = cluster.define("example.com", "Widget")
-    cluster.add("example.com/v1", "Widget", "w", "shop")
-    volume = cluster.add("v1", "PersistentVolume", "pv", finalizers=("kubernetes.io/pv-protection",))
-    cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec={"volumeName": "pv"})
-    service = cluster.add(
-        "v1", "Service", "web", "shop", finalizers=("service.kubernetes.io/load-balancer-cleanup",)
-    )
-    namespace = cluster.namespace("shop")
-    said = {
-        definition: ("its 1 custom resources are deleted with it", "all its objects are deleted first"),
-        volume: (
-            "reclaim policy Delete",
-            "persistentvolumeclaims shop/data is bound to it: it stays Terminating",
-        ),
-        service: ("its cloud load balancer is removed", "the load balancer is removed first"),
-        namespace: ("objects in it are deleted with it", "etcdfix namespace NAME shows what holds it up"),
-    }
-    for key, sentences in said.items():
-        out = impact(cluster, key).out
-        for sentence in sentences:
-            assert sentence in out, key
-        for lie in ("left behind", "stay in etcd", "nobody deletes", "is skipped", "LEAKS"):
-            assert lie not in out, key
-        assert f"losing {key}" in impact(cluster, cluster.break_(key)).out
 
 
 def test_what_the_api_cannot_delete(impact: Runner) -> None:
@@ -318,17 +204,6 @@ def test_what_the_api_cannot_delete(impact: Runner) -> None:
         MemorySource(cluster.values, problems=["page 7 is damaged"]), gone, "--policy", "orphan", "-o", "json"
     )
     assert ran.document["deletion"]["possible"] is None
-
-
-def test_the_word_of_the_api_will_do(impact: Runner) -> None:
-    cluster = Cluster()
-    ran = impact(cluster, cluster.add("v1", "ConfigMap", "c", "shop"), "--policy", "Orphan", "-o", "json")
-    assert ran.document["deletion"]["policy"] == "Orphan"
-
-
-def test_a_policy_that_is_none(impact: Runner) -> None:
-    ran = impact(Cluster(), "/registry/a/b", "--policy", "Foreground!")
-    assert (ran.code, ran.out) == (2, "")
 
 
 @pytest.mark.parametrize("form", ["table", "json", "html"])
@@ -404,14 +279,6 @@ def test_no_contents_in_any_form(impact: Runner) -> None:
 # ------------------------------------------------------------------------------------------ encryption and KMS
 
 
-def test_encrypted_users_count(impact: Runner, tmp_path: Path) -> None:
-    config = tmp_path / "config.yaml"
-    config.write_bytes(configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY))
-    key = "/registry/secrets/shop/web"
-    ran = impact(MemorySource({key: aescbc(secret("web"))}), key, "--encryption-config", str(config))
-    assert ran.code == 0
-
-
 @pytest.fixture
 def plugin(tmp_path: Path) -> Iterator[KMSPlugin]:
     with KMSPlugin("v2", f"@etcdfix-test-{os.getpid()}-{tmp_path.name}", {"kek-1": b"1" * 32}) as running:
@@ -455,15 +322,6 @@ def test_no_command_for_a_name_that_would_not_survive_a_shell(impact: Runner, na
     assert [remedy["command"] for remedy in ran.document["remedies"]] == [""]
 
 
-def test_a_source_error_has_its_words(impact: Runner) -> None:
-    cluster, key = web()
-    records = [stored(k, v) for k, v in cluster.values.items()]
-    ran = impact(MemorySource(records, fails_after=0, failure=SourceError("etcd is gone")), key)
-    assert (ran.code, ran.out) == (5, "")
-    assert "etcd is gone" in ran.err
-    assert BROKEN in cluster.values.values()
-
-
 # ----------------------------------------------------------------------------------------------------- a way back
 
 
@@ -495,49 +353,3 @@ def test_a_crd_that_is_gone_while_its_objects_are_stored(impact: Runner) -> None
     cluster.values = {key: value for key, value in cluster.values.items() if "/widgets/" not in key}
     cluster.pod("p")
     assert impact(cluster, definition).code == 5  # nothing of it is stored
-
-
-@pytest.mark.parametrize("form", ["table", "html"])
-def test_what_a_deletion_sets_off_beside_its_dependents(impact: Runner, form: str) -> None:
-    cluster = Cluster()
-    key = cluster.break_(cluster.secret("lost"))
-    cluster.secret("left", "pay", owners=(owner("Deployment", "gone"),))
-    cluster.namespace("old", terminating=True)
-    cluster.add("v1", "ConfigMap", "c", "old")
-    ran = impact(cluster, key, "-o", form)
-    assert "once it is gone, secrets can be listed again, and the garbage collector catches up" in ran.out
-    assert (
-        "namespace old, which is being deleted, then finishes, and all that is left in it goes: 1 object"
-        in ran.out
-    )
-    assert "secrets pay/left" in ran.out
-    dependents = impact(cluster, key, "-o", "json").document["dependents"]
-    assert (dependents["namespaces"], dependents["listable"], dependents["unlistable"]) == (
-        ["old"],
-        ["secrets"],
-        {},
-    )
-    assert [entry["object"]["name"] for entry in dependents["caught_up"]] == ["left"]
-    cluster.break_(cluster.secret("second", "pay"))
-    dependents = impact(cluster, key, "-o", "json").document["dependents"]
-    assert (dependents["namespaces"], dependents["caught_up"], dependents["unlistable"]) == (
-        [],
-        [],
-        {"secrets": 1},
-    )
-    assert dependents["warnings"] == []
-    cluster.add("v1", "ConfigMap", "c", "shop", owners=(owner("Secret", "lost", api_version="v1"),))
-    (note,) = impact(cluster, key, "-o", "json").document["dependents"]["warnings"]
-    assert "one that starts while no API server is ready exits" in note
-
-
-def test_orphan_may_delete_later(impact: Runner) -> None:
-    cluster = Cluster()
-    key = cluster.add("apps/v1", "Deployment", "d", "shop")
-    cluster.secret("s", owners=(owner("Deployment", "d"),))
-    assert "Orphan" not in impact(cluster, key).out
-    cluster.break_(cluster.secret("lost"))
-    ran = impact(cluster, key)
-    assert "with Orphan, its dependents of types that cannot be listed (1) keep their reference" in ran.out
-    assert "are deleted as soon as their type can be listed" in ran.out
-    assert "with Orphan: if one of 1 that cannot be read depends on it" in ran.out

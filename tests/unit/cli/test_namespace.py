@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from tests.support.cluster_index_runs import HOSTILE, Runner, assert_harmless
 from tests.support.impact_objects import NOW, Cluster, owner
-from tests.support.memory_source import MemorySource, stored
+from tests.support.memory_source import MemorySource
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
@@ -51,19 +50,6 @@ def condition(name: str, status: str, reason: str, message: str) -> dict[str, st
 
 def deletions(report: dict[str, Any]) -> list[dict[str, str]]:
     return [step for step in report["plan"] if step["command"].startswith("etcdfix delete ")]
-
-
-def test_one_that_is_well(namespace: Runner) -> None:
-    ran = namespace(shop(terminating=False), "shop")
-    assert ran.code == 0
-    assert ran.out.startswith("Namespace shop is Active; every object in it can be read\n")
-    assert ran.out.endswith("Nothing has to be done now.\n")
-
-
-def test_one_that_goes(namespace: Runner) -> None:
-    ran = namespace(shop(), "shop")
-    assert ran.code == 0
-    assert f"Namespace shop is Terminating since {NOW}; nothing that can be read holds it up" in ran.out
 
 
 def test_an_unreadable_object_is_named_and_removed_first(namespace: Runner) -> None:
@@ -129,20 +115,6 @@ def test_no_object_is_deleted_before_its_own_way_out(namespace: Runner) -> None:
         assert (own[0] in {"copies", "repair"}, own[-1]) == (True, "delete"), key
 
 
-def test_conditions_of_the_last_try_are_called_that(namespace: Runner) -> None:
-    cluster = Cluster()
-    failed = condition("NamespaceDeletionContentFailure", "True", "ContentDeletionFailed", "1 remaining")
-    status = {"phase": "Terminating", "conditions": [failed]}
-    cluster.namespace("shop", terminating=True, status=status)
-    cluster.add("v1", "ConfigMap", "settings", "shop")
-    ran = namespace(cluster, "shop")
-    assert ran.code == 1
-    assert ran.out.startswith(
-        f"NAMESPACE shop IS STUCK: Terminating since {NOW}, by its conditions, which are those of the last try; "
-        "nothing that can be read holds it up\n"
-    )
-
-
 def test_unreadable_pods_go_before_everything_else(namespace: Runner) -> None:
     cluster = shop()
     cluster.break_(cluster.secret("a-lost"))
@@ -189,17 +161,6 @@ def test_a_domain_is_no_reason_to_take_a_finalizer_off(namespace: Runner) -> Non
     assert not [step for step in report["plan"] if "cyclic" in step["action"]]
 
 
-def test_finalizers_without_a_cycle(namespace: Runner) -> None:
-    cluster = shop()
-    cluster.secret("held", finalizers=("example.com/guard",), terminating=True)
-    report = namespace(cluster, "shop", "-o", "json").document
-    assert report["state"] == "stuck"
-    assert "example.com/guard (1 object)" in report["plan"][0]["action"]
-    assert report["plan"][0]["command"] == "kubectl get secrets held -n shop -o yaml"
-    blocker = report["stages"][-2]["blockers"][0]
-    assert (blocker["reason"], blocker["terminating_since"]) == ("finalizers", NOW)
-
-
 def test_finalizers_of_others_on_the_namespace(namespace: Runner) -> None:
     cluster = Cluster()
     cluster.namespace("shop", terminating=True, finalizers=("example.com/account",))
@@ -221,40 +182,6 @@ def test_spec_finalizers_of_others_go_through_finalize_alone(namespace: Runner) 
     )
     assert "kubectl replace --raw /api/v1/namespaces/shop/finalize -f FILE" in ran.out
     assert "has metadata.finalizers" not in ran.out
-
-
-def test_conditions_and_missing_apis(namespace: Runner) -> None:
-    cluster = Cluster()
-    status = {
-        "phase": "Terminating",
-        "conditions": [
-            condition("NamespaceDeletionDiscoveryFailure", "True", "DiscoveryFailed", "groups: " + "x" * 400),
-            condition("NamespaceContentRemaining", "False", "ContentRemoved", "all removed"),
-        ],
-    }
-    cluster.namespace("shop", terminating=True, status=status)
-    cluster.add("v1", "ConfigMap", "settings", "shop")
-    unavailable = {"conditions": [condition("Available", "False", "MissingEndpoints", "no endpoints")]}
-    metrics = {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": "v1beta1.metrics.k8s.io", "uid": "uid-metrics"},
-        "status": unavailable,
-    }
-    key = cluster.key("apiregistration.k8s.io/apiservices", "", "v1beta1.metrics.k8s.io")
-    cluster.values[key] = json.dumps(metrics).encode()
-    cluster.add("example.com/v1", "Widget", "w", "shop")
-    ran = namespace(cluster, "shop")
-    assert ran.code == 1
-    assert f"NamespaceDeletionDiscoveryFailure: DiscoveryFailed since {NOW}" in ran.out
-    assert "x" * 301 not in ran.out
-    assert "ContentRemoved" not in ran.out
-    assert "kubectl get apiservices v1beta1.metrics.k8s.io -o yaml" in ran.out
-    plan = namespace(cluster, "shop", "-o", "json").document["plan"]
-    assert "bring back the CustomResourceDefinition widgets.example.com" in plan[0]["action"]
-    assert "kubectl get customresourcedefinitions" not in ran.out
-    conditions = namespace(cluster, "shop", "-o", "json").document["conditions"]
-    assert [c["problem"] for c in conditions] == [True, False]
 
 
 def test_the_namespace_object_itself(namespace: Runner) -> None:
@@ -548,43 +475,6 @@ def test_a_namespace_object_that_could_not_be_judged_freezes_nothing_for_certain
     )
 
 
-def test_many_blockers_are_counted_and_not_all_shown(namespace: Runner) -> None:
-    cluster = shop()
-    for number in range(130):
-        cluster.break_(cluster.key("secrets", "shop", f"lost-{number:03}"))
-    ran = namespace(cluster, "shop", "--max-rows", "3")
-    assert "130 objects in it cannot be read or judged" in ran.out
-    assert "… 127 of 130 not shown" in ran.out
-    report = namespace(cluster, "shop", "-o", "json").document
-    assert (len(report["stages"][0]["blockers"]), report["stages"][0]["blocker_count"]) == (100, 130)
-    assert sum("etcdfix delete" in step["command"] for step in report["plan"]) == 20
-    assert any(step["action"].startswith("Then 110 more objects") for step in report["plan"])
-
-
-def test_kube_system_wants_more(namespace: Runner) -> None:
-    cluster = Cluster()
-    cluster.namespace("kube-system")
-    cluster.break_(cluster.key("configmaps", "kube-system", "coredns"))
-    report = namespace(cluster, "kube-system", "-o", "json").document
-    assert report["state"] == "active-with-blockers"
-    assert "--accept-risk cluster-breaking" in deletions(report)[0]["note"]
-
-
-def test_nobody_of_that_name(namespace: Runner) -> None:
-    ran = namespace(shop(), "pay")
-    assert (ran.code, ran.out) == (5, "")
-    assert "namespace 'pay': not found" in ran.err
-    assert "next: these are Terminating: shop" in ran.err
-    assert namespace(shop(), "a/b").code == 2
-    assert namespace(shop(), "").code == 2
-    assert namespace(shop(), "shop", "--etcd-prefix", "/elsewhere").code == 5
-
-
-def test_a_source_that_breaks_off(namespace: Runner) -> None:
-    records = [stored(k, v) for k, v in shop().values.items()]
-    assert namespace(MemorySource(records, fails_after=1), "shop").code == 3
-
-
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_hostile_names_act_upon_nothing(namespace: Runner, form: str) -> None:
     cluster = shop()
@@ -607,36 +497,6 @@ def test_hostile_names_act_upon_nothing(namespace: Runner, form: str) -> None:
 # ------------------------------------------------------------------------------------------- on a real etcd
 
 
-def test_a_pod_on_a_node_that_is_gone(namespace: Runner) -> None:
-    cluster = shop()
-    cluster.add("v1", "Node", "n1", status={"conditions": [{"type": "Ready", "status": "Unknown"}]})
-    pod = cluster.pod("web", spec={"nodeName": "n1"}, terminating=True)
-    cluster.pod("db", spec={"nodeName": "n2"}, terminating=True, finalizers=("example.com/x",))
-    ran = namespace(cluster, "shop")
-    assert ran.code == 1
-    assert ran.out.startswith(
-        f"NAMESPACE shop IS STUCK: Terminating since {NOW}: 2 pods that no kubelet ends (2 past the grace period)\n"
-    )
-    assert (
-        f"past its grace period since {NOW}, on node n1, whose Node object is there and not ready: nobody ends it"
-        in ran.out
-    )
-    assert (
-        "on node n2, which has no Node object: the pod garbage collector forces it away within a minute"
-        in ran.out
-    )
-    report = namespace(cluster, "shop", "-o", "json").document
-    (step,) = [step for step in report["plan"] if step["key"] == pod]
-    assert step["command"] == "kubectl delete pod web -n shop --grace-period=0 --force --dry-run=server"
-    assert "bring its kubelet back, or nobody ends the pod" in step["note"]
-    (first,) = [step for step in report["plan"] if step["number"] == 1]
-    assert "It also has finalizers, which go first: example.com/x." in first["note"]
-    assert "be sure that they do not run" in first["note"]
-    assert "without --dry-run=server" in first["note"]
-    assert "forces it away within a minute; finalizers go first: example.com/x" in ran.out
-    assert "kubectl delete pod" not in namespace(shop(terminating=False), "shop").out
-
-
 def test_a_pod_that_is_told_to_go_is_named_whoever_told_it(namespace: Runner) -> None:
     cluster = shop(terminating=False)
     pod = cluster.pod("web", spec={"nodeName": "n1"}, terminating=True)
@@ -646,28 +506,6 @@ def test_a_pod_that_is_told_to_go_is_named_whoever_told_it(namespace: Runner) ->
     plan = namespace(cluster, "shop", "-o", "json").document["plan"]
     assert [step["key"] for step in plan] == [pod, None]
     assert plan[0]["command"] == "kubectl delete pod web -n shop --grace-period=0 --force --dry-run=server"
-
-
-def test_what_would_hold_it_and_is_in_order_now(namespace: Runner) -> None:
-    cluster = shop(terminating=False)
-    cluster.pod("web", spec={"nodeName": "n1"})
-    ran = namespace(cluster, "shop")
-    assert ran.code == 1
-    assert ran.out.startswith(
-        "Namespace shop is Active, but could not be deleted: 1 pod that no kubelet ends\n"
-    )
-    assert ran.out.endswith(
-        "Nobody deletes it now, so nothing has to be done; what would hold it stands above.\n"
-    )
-
-
-def test_pods_that_no_kubelet_ends_are_counted(namespace: Runner) -> None:
-    cluster = shop()
-    for number in range(23):
-        cluster.pod(f"web-{number:02}", spec={"nodeName": "n1"})
-    plan = namespace(cluster, "shop", "-o", "json").document["plan"]
-    assert sum("End pods" in step["action"] for step in plan) == 20
-    assert "Then 3 more pods" in [step["action"] for step in plan]
 
 
 def test_what_cannot_be_read_elsewhere_comes_first(namespace: Runner) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -60,29 +59,6 @@ def test_without_configuration_the_scan_is_incomplete(scan: Run) -> None:
     assert out.splitlines() == ["/registry/secrets/shop/broken", "/registry/secrets/shop/web"]
 
 
-def test_nothing_wrong(scan: Run, config: str) -> None:
-    code, out, _err = scan("--encryption-config", config, "-n", "pay", "-o", "status")
-    assert (code, out) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "keys"),
-    [
-        (["secrets"], 3),
-        (["secrets", "-n", "shop"], 2),
-        (["secrets", "--namespace", "shop", "--namespace", "pay"], 3),
-        (["/registry/secrets/shop/web"], 1),
-        (["/registry/secrets/shop/we"], 0),
-        (["--key-base64", base64.b64encode(b"/registry/secrets/shop/web").decode()], 1),
-        ([], 4),
-    ],
-)
-def test_scope(scan: Run, config: str, arguments: list[str], keys: int) -> None:
-    _code, out, err = scan(*arguments, "--encryption-config", config, "-o", "json")
-    assert json.loads(out)["summary"]["keys"] == keys
-    assert ("no key matches the given name" in err) is (keys == 0)
-
-
 def test_output_file(scan: Run, config: str, tmp_path: Path) -> None:
     target = tmp_path / "report.json"
     code, out, err = scan("--encryption-config", config, "-o", "json", "--output-file", str(target))
@@ -98,46 +74,6 @@ def test_output_file_that_cannot_be_written(scan: Run, tmp_path: Path) -> None:
     assert (code, out) == (2, "")
     assert "--output-file" in err
     assert "No such file or directory" in err
-
-
-def test_baseline(scan: Run, config: str, tmp_path: Path) -> None:
-    report = str(tmp_path / "report.json")
-    scan("--encryption-config", config, "-o", "json", "--output-file", report)
-    code, out, _err = scan("--encryption-config", config, "--baseline", report)
-    assert code == 0
-    assert "Known from the baseline: 1 of 1 finding." in out
-    code, _out, err = scan("--baseline", config)
-    assert code == 2
-    assert "is not a report of etcdfix" in err
-
-
-def test_max_causes(scan: Run) -> None:
-    _code, out, _err = scan("--max-causes", "1")
-    assert re.search(
-        r"^shown: 1 of \d+ findings; see all with -o json, or --max-causes \d+$", out, re.MULTILINE
-    )
-    assert "too many errors" not in out  # what an API server says of its own list
-    code, _out, err = scan("--max-causes", "0")
-    assert code == 2
-    assert "--max-causes" in err
-
-
-def test_a_wrong_prefix_is_said_loudly(scan: Run) -> None:
-    code, _out, err = scan("--etcd-prefix", "/kubernetes.io")
-    assert code == 5
-    assert err.splitlines() == [
-        "etcdfix: NOTHING WAS EXAMINED: no key starts with /kubernetes.io/",
-        "  next: Kubernetes keys seem to be under /registry; give it with --etcd-prefix",
-    ]
-    code, _out, err = scan(source=MemorySource({"x": b""}))
-    assert code == 5
-    assert "check --etcd-prefix" in err
-
-
-def test_what_the_source_lost_is_said(scan: Run, config: str) -> None:
-    source = MemorySource(HOLDS, problems=["page 7\x1b[2J cannot be read"])
-    code, _out, err = scan("--encryption-config", config, "-o", "name", source=source)
-    assert (code, err) == (3, "etcdfix: incomplete: page 7\\x1b[2J cannot be read\n")
 
 
 @pytest.mark.parametrize(
@@ -271,22 +207,10 @@ def test_a_namespace_that_cannot_be_one_is_a_usage_error(scan: Run, namespace: s
     assert "is no name of a namespace" in err
 
 
-def test_a_namespace_that_does_not_exist_is_never_success(scan: Run, config: str) -> None:
-    code, out, err = scan("--encryption-config", config, "-n", "nowhere", "-o", "json")
-    assert code == 5
-    assert err.startswith("etcdfix: NOTHING WAS EXAMINED: no key matches the given name")
-    assert json.loads(out)["complete"] is False
-
-
 def test_a_revision_at_which_nothing_was_there_is_named(scan: Run) -> None:
     code, _out, err = scan("--revision", "3", source=MemorySource())
     assert code == 5
     assert "no key starts with /registry/ at revision 3" in err
-
-
-def test_a_resource_without_objects_is_said(scan: Run) -> None:
-    code, _out, err = scan("pods")
-    assert (code, err) == (0, "etcdfix: no key is in this scope (the storage prefix itself holds keys)\n")
 
 
 def test_remedies_can_be_pasted_and_name_no_password(scan: Run, config: str) -> None:

@@ -20,7 +20,6 @@ from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.reports.formats.machine import document_text
 from etcdfix.reports.model import ChangeReport
-from etcdfix.reports.origin import shown_word
 from etcdfix.text.commands import RepeatedOptions
 
 A = TypeVar("A", bound=Account[Any])
@@ -39,17 +38,15 @@ class Teller:
         verb: What is done.
         output: As named by ``-o``.
         dry_run: Nothing is to be changed.
-        cluster_name: As given by ``--cluster-name``.
 
     Attributes:
         key: Which etcd key, as soon as that is known.
     """
 
-    def __init__(self, verb: Verb, output: str, *, dry_run: bool, cluster_name: str | None = None) -> None:
+    def __init__(self, verb: Verb, output: str, *, dry_run: bool) -> None:
         self._verb = verb
         self._output = output
         self._dry_run = dry_run
-        self._cluster_name = shown_word(cluster_name or "")
         self._told = False
         self.key: bytes | None = None
 
@@ -92,14 +89,12 @@ class Teller:
             show_outcome(lines)
             return code
         try:
-            name = self._cluster_name
             report = outcome_report(
                 self._verb,
                 self.key,
                 done,
                 outcome,
                 again,
-                cluster_name=name,
                 exit_code=code,
                 unread=unread,
             )
@@ -120,8 +115,7 @@ class Teller:
             say_lines(lines)
 
     def _refusal(self, error: EtcdfixError) -> ChangeReport:
-        name = self._cluster_name
-        return refusal_report(self._verb, self.key, error, cluster_name=name, dry_run=self._dry_run)
+        return refusal_report(self._verb, self.key, error, dry_run=self._dry_run)
 
 
 def tell_run(

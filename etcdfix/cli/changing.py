@@ -108,9 +108,7 @@ def open_change(
     """
     require_reason(options)
     require_output()
-    with Teller(
-        verb, options["output"], dry_run=options["dry_run"], cluster_name=options["cluster_name"]
-    ) as teller:
+    with Teller(verb, options["output"], dry_run=options["dry_run"]) as teller:
         api = api_access(options)
         key = teller.key = named()
         inputs = adapt(gather_inputs(options, key=key))

@@ -45,7 +45,6 @@ from etcdfix.operations.change.heal_lines import (
 )
 from etcdfix.operations.change.heal_look import LeftAlone
 from etcdfix.operations.opening import open_cluster
-from etcdfix.reports.origin import shown_word
 from etcdfix.reports.saved_report import SavedReport, load_report
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import display
@@ -129,7 +128,7 @@ def command(
         raise click.UsageError("--expect-mod-revision and --expect-value-sha256 are about one KEY")
     if from_report is not None:
         refuse_namespace(options)
-    account = HealAccount(dry_run=options["dry_run"], cluster_name=shown_word(options["cluster_name"] or ""))
+    account = HealAccount(dry_run=options["dry_run"])
     return tell_run(
         options["output"],
         account,

@@ -27,14 +27,12 @@ from etcdfix.operations.opening import Inputs, load_encryption
 from etcdfix.reports.origin import shown_word
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
-from etcdfix.text.safetext import safe_text
 from etcdfix.workers.jobs import MOST_JOBS
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
     from etcdfix.inputs.manifest import Manifest
 
-_LONGEST_NAME = 253
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -122,9 +120,6 @@ _source_options = (
     _option("--etcd-prefix", metavar="PREFIX", help="The API server's --etcd-prefix.  [default: /registry]"),
     _option("--revision", type=click.IntRange(min=0), default=0, metavar="N",
             help="Read at this revision instead of the newest."),
-    _option("--cluster-name", metavar="NAME",
-            help="What this cluster is called: written into reports, backups and the audit log. Names nothing that is "
-                 "checked."),
 )  # fmt: skip
 source_options = option_group(_snapshot_option, _kine_option, *_source_options)
 """Where the data is, for what only reads."""
@@ -258,7 +253,6 @@ def gather_inputs(
         notices=tuple(notices),
         main_endpoints="" if main == connection["endpoints"] else main,
         salvage=bool(options.get("salvage")),
-        cluster_name=_cluster_name(options.get("cluster_name")),
         main_named=bool(options.get("main_endpoints")),
         overrides=overrides,
         each_from_its_own=each_from_its_own,
@@ -267,18 +261,6 @@ def gather_inputs(
         manifest=options.get("manifest"),
         origins=origins_of(options, manifest, options.get("manifest"), own),
     )
-
-
-def _cluster_name(name: str | None) -> str:
-    if not name:
-        return ""
-    shown = shown_word(name)
-    if len(shown) > _LONGEST_NAME or safe_text(shown) != shown:
-        raise ConfigurationError(
-            f"--cluster-name is not a name of at most {_LONGEST_NAME} printable characters",
-            hint="--cluster-name prod-eu-1",
-        )
-    return shown
 
 
 def _kms_endpoints(texts: Sequence[str]) -> dict[str, str]:

@@ -41,7 +41,6 @@ from etcdfix.operations.change.run_plan import Ran, RunPreview, run_plan
 from etcdfix.operations.change.run_tasks import RunRequest, Task
 from etcdfix.operations.opening import open_cluster
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.reports.origin import shown_word
 from etcdfix.reports.planfile import plan_key
 from etcdfix.scope import ScopeRequest
 from etcdfix.text.commands import ACKNOWLEDGEMENT
@@ -144,7 +143,6 @@ def command(
     account = RunAccount(
         plan_file=plan_file,
         dry_run=options["dry_run"],
-        cluster_name=shown_word(options["cluster_name"] or ""),
     )
 
     def work() -> bool:

@@ -224,7 +224,6 @@ def _inputs_of(report: SavedReport | None, etcd_prefix: str) -> Inputs:
         revision=0,
         encryption_config=Path(configuration.path) if configuration is not None else None,
         kubernetes_minor=parse_kubernetes_version(scope.kubernetes_version),
-        cluster_name=source.cluster_name,
     )
 
 

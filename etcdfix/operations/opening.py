@@ -56,7 +56,6 @@ class Inputs(msgspec.Struct, frozen=True):
         salvage: Read the whole pages of a broken snapshot.
         main_endpoints: Comma list of the etcd that holds namespace kube-system, where it may be another one; else "".
         main_named: A flag named it, not only a manifest.
-        cluster_name: What people call the cluster, for reports and records; "" where nobody said.
         manifest: The static-pod manifest that was read, or None.
         origins: Where endpoints, certificates and configuration were named, a line each.
         overrides: Resources that have an etcd of their own, to its endpoints; None where nobody says which.
@@ -77,7 +76,6 @@ class Inputs(msgspec.Struct, frozen=True):
     salvage: bool = False
     main_endpoints: str = ""
     main_named: bool = False
-    cluster_name: str = ""
     overrides: dict[str, tuple[str, ...]] | None = None
     each_from_its_own: bool = False
     kine: Path | None = None
@@ -143,7 +141,6 @@ class Inputs(msgspec.Struct, frozen=True):
             source=tuple(source),
             layout=(
                 *(() if self.etcd_prefix == DEFAULT_PREFIX else ("--etcd-prefix", self.etcd_prefix)),
-                *(("--cluster-name", self.cluster_name) if self.cluster_name else ()),
                 *self._overrides_words,
             ),
             reading=tuple(reading),
@@ -195,14 +192,11 @@ def open_source(inputs: Inputs, *, say: Say) -> Source:
             inputs.snapshot,
             revision=inputs.revision,
             salvage=inputs.salvage,
-            cluster_name=inputs.cluster_name,
         )
     if inputs.kine is not None:
         from etcdfix.sources.kine import KineSource  # noqa: PLC0415 - same
 
-        return KineSource(
-            inputs.kine, revision=inputs.revision, cluster_name=inputs.cluster_name, on_notice=say
-        )
+        return KineSource(inputs.kine, revision=inputs.revision, on_notice=say)
     if not inputs.each_from_its_own:
         return _open_etcd(inputs, say)
     from etcdfix.sources.several import SeveralSources  # noqa: PLC0415 - few clusters have several
@@ -234,7 +228,6 @@ def _open_etcd(inputs: Inputs, say: Say) -> LiveSource:
         connection,
         revision=inputs.revision,
         storage_prefix=StorageLayout(inputs.etcd_prefix).prefix_bytes,
-        cluster_name=inputs.cluster_name,
         on_notice=say,
     )
 

@@ -24,7 +24,6 @@ class ListedBackup(msgspec.Struct, frozen=True, kw_only=True):
         value_size: Their number.
         mod_revision: Of the value.
         cluster_uid: uid of namespace kube-system; null where unknown.
-        cluster_name: What the operator called the cluster (``--cluster-name``); null where nobody said.
         audit_log: The log that it says it belongs to.
         intent: Sequence of its intent there.
         log: What the log that was looked at says: ``listed``, ``unlisted``, ``another-log``, ``unconfirmed`` (its
@@ -44,7 +43,6 @@ class ListedBackup(msgspec.Struct, frozen=True, kw_only=True):
     value_size: int
     mod_revision: int
     cluster_uid: str | None
-    cluster_name: str | None
     audit_log: str
     intent: int
     log: str

@@ -65,7 +65,6 @@ class HealReport(Document, frozen=True, kw_only=True):
     """What a run of ``heal`` came to.
 
     Attributes:
-        cluster_name: What ``--cluster-name`` said; "" where nobody said any.
         dry_run: No API server was asked to write anything.
         objects: Those that were dealt with, in that order; what is healed stays healed where the run stopped later.
         left_alone: Keys that were named and need something else, or nothing.
@@ -79,7 +78,6 @@ class HealReport(Document, frozen=True, kw_only=True):
     """
 
     kind: str = "HealReport"
-    cluster_name: str = ""
     dry_run: bool
     objects: list[HealedObject]
     left_alone: list[LeftAloneKey]

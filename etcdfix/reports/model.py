@@ -36,8 +36,8 @@ class Tool(msgspec.Struct, frozen=True):
 class ReportSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where the data came from. ``path`` for a snapshot, ``endpoints`` for a live etcd.
 
-    ``cluster_name`` is what ``--cluster-name`` said; it is left out where nobody said any. ``file_modified_at`` stands
-    there for a snapshot: when its file was last written, which is when it was made unless the file was copied since.
+    ``file_modified_at`` is there for a snapshot: when its file was last written. That is when it was made, unless the
+    file was copied since.
     """
 
     type: str
@@ -51,7 +51,6 @@ class ReportSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     sha256: str | None
     etcd_version: str | None
     integrity: str = ""
-    cluster_name: str = ""
     file_modified_at: str = ""
 
 
@@ -481,7 +480,6 @@ class ChangeReport(Document, frozen=True, kw_only=True):
         command: ``delete``, ``restore``, ``reencrypt`` or ``repair``.
         key: Etcd key as it is shown; null where none was named as it has to be.
         key_base64: The key itself, where it is not plain text; else null.
-        cluster_name: What ``--cluster-name`` said; "" where nobody said any.
         dry_run: Nothing was to be changed.
         result: ``deleted``, ``restored``, ``reencrypted``, ``repaired``; ``dry-run`` where that would go ahead;
             ``refused`` where a rule forbids it and ``failed`` where something else came in between: then nothing was
@@ -503,7 +501,6 @@ class ChangeReport(Document, frozen=True, kw_only=True):
     command: str
     key: str | None
     key_base64: str | None
-    cluster_name: str = ""
     dry_run: bool
     result: str
     refusal: Refusal | None = None

@@ -58,7 +58,6 @@ def shown_source(description: SourceDescription, kube_system_uid: str | None) ->
         sha256=description.sha256,
         etcd_version=description.etcd_version,
         integrity=description.integrity,
-        cluster_name=description.cluster_name,
         file_modified_at=timestamp(datetime.fromtimestamp(description.file_modified_at, UTC))
         if description.file_modified_at is not None
         else "",

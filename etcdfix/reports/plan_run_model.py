@@ -40,7 +40,6 @@ class PlanRunReport(Document, frozen=True, kw_only=True):
     """What a run over a plan came to.
 
     Attributes:
-        cluster_name: What ``--cluster-name`` said; "" where nobody said any.
         dry_run: Nothing was to be changed.
         plan: Path of the plan.
         plan_sha256: Digest of its contents and decisions, for ``--expect-plan``; "" where it did not come that far.
@@ -63,7 +62,6 @@ class PlanRunReport(Document, frozen=True, kw_only=True):
     """
 
     kind: str = "PlanRunReport"
-    cluster_name: str = ""
     dry_run: bool
     plan: str
     plan_sha256: str = ""

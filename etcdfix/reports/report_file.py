@@ -60,7 +60,6 @@ class _Source(msgspec.Struct):
     revision: int = 0
     kube_system_uid: str | None = None
     sha256: str | None = None
-    cluster_name: str = ""
     file_modified_at: str = ""
 
 

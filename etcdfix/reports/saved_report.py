@@ -40,7 +40,6 @@ class ReportedSource(msgspec.Struct, frozen=True):
     endpoints: list[str] | None = None
     kube_system_uid: str | None = None
     revision: int = 0
-    cluster_name: str = ""
 
 
 class ReportedConfiguration(msgspec.Struct, frozen=True):

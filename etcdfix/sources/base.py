@@ -42,7 +42,6 @@ class SourceDescription(msgspec.Struct, frozen=True):
         etcd_version: As told by the server or the file; None where unknown.
         limited_to: All that may be read of it, where that is not everything; "" otherwise.
         integrity: One sentence about the trailer: verified, wrong, or absent; "" for a live etcd.
-        cluster_name: What people call the cluster; "" where nobody said.
         file_modified_at: When a snapshot file was last written, in seconds since 1970; None for what is no such file.
     """
 
@@ -57,7 +56,6 @@ class SourceDescription(msgspec.Struct, frozen=True):
     etcd_version: str | None
     integrity: str = ""
     limited_to: str = ""
-    cluster_name: str = ""
     file_modified_at: float | None = None
 
 

@@ -62,7 +62,6 @@ class KineSource(Closing):
         path: ``state.db``; its ``-wal`` is looked for beside it.
         revision: To read at; 0 for the newest. Below the compacted one, what is still known is read, and called
             incomplete.
-        cluster_name: What people call the cluster.
         on_notice: Told, in one sentence each, what a person should know.
 
     Raises:
@@ -76,11 +75,9 @@ class KineSource(Closing):
         path: Path,
         *,
         revision: int = 0,
-        cluster_name: str = "",
         on_notice: Callable[[str], None] = _ignore,
     ) -> None:
         self._path = path
-        self._cluster_name = cluster_name
         self._on_notice = _each_once(on_notice)
         self._problems = ProblemList()
         self._learned: set[bytes] = set()
@@ -119,7 +116,7 @@ class KineSource(Closing):
             NotAKineFile: The file is gone, or is not kine's any more.
             SourceError: It cannot be read, or there is no room for the copy.
         """
-        return KineSource(self._path, cluster_name=self._cluster_name, on_notice=self._on_notice)
+        return KineSource(self._path, on_notice=self._on_notice)
 
     @property
     def path(self) -> Path:
@@ -153,7 +150,6 @@ class KineSource(Closing):
             sha256=f"sha256:{copy.sha256()}",
             etcd_version=None,
             integrity=integrity,
-            cluster_name=self._cluster_name,
         )
 
     def pages(self, prefix: bytes) -> Iterator[Page]:

@@ -58,7 +58,6 @@ class LiveSource(Closing):
         connection: How to reach it.
         revision: Revision to read at; 0 for the newest at the time of the first read.
         storage_prefix: Where the user may not read everything, a look at everything is one at this prefix.
-        cluster_name: What people call the cluster.
         on_notice: Told, in one sentence each, what a person should know while work goes on.
         of_member: Id of the member whose own copy is read: serializably, and no other member's answer counts. 0 for
             what the cluster agreed on. The history of a key is that of the cluster in either case.
@@ -76,13 +75,11 @@ class LiveSource(Closing):
         *,
         revision: int = 0,
         storage_prefix: bytes = b"",
-        cluster_name: str = "",
         on_notice: Callable[[str], None] = _ignore,
         of_member: int = 0,
     ) -> None:
         self._connection = connection
         self._of_member = of_member
-        self._cluster_name = cluster_name
         self._on_notice = on_notice
         self._asked_revision = revision
         self._revision = revision
@@ -129,7 +126,6 @@ class LiveSource(Closing):
             sha256=None,
             etcd_version=self._client.current_version() or None,
             limited_to=display(self._everything),
-            cluster_name=self._cluster_name,
         )
 
     def current(self, prefix: bytes) -> Iterator[StoredValue]:

@@ -60,7 +60,6 @@ class SnapshotSource(Closing):
         path: From ``etcdctl snapshot save``, or a copy of ``member/snap/db``; gzip is unpacked.
         revision: Main revision to read at; 0 for the newest.
         salvage: Read every whole leaf page, whatever leads to it, and call the result incomplete.
-        cluster_name: What people call the cluster.
 
     Raises:
         NotASnapshot: No such file, no file, empty, text, without a valid meta page, or not etcd's.
@@ -71,10 +70,7 @@ class SnapshotSource(Closing):
         SourceError: The file cannot be opened or unpacked.
     """
 
-    def __init__(
-        self, path: Path, *, revision: int = 0, salvage: bool = False, cluster_name: str = ""
-    ) -> None:
-        self._cluster_name = cluster_name
+    def __init__(self, path: Path, *, revision: int = 0, salvage: bool = False) -> None:
         self._salvage = salvage
         self._path = path
         self._problems = ProblemList()
@@ -226,7 +222,6 @@ class SnapshotSource(Closing):
             sha256=f"sha256:{integrity.sha256}" if integrity.sha256 is not None else None,
             etcd_version=self._etcd_version,
             integrity=sentence,
-            cluster_name=self._cluster_name,
             file_modified_at=self._file.modified_at,
         )
 

@@ -61,7 +61,6 @@ GROUNDS = Grounds(
     warnings=("TLS checks are off",),
     server_answers=(RecordedAnswer("https://10.0.0.1:6443", "500"),),
     peek=("protobuf header: 0 wrong bits",),
-    cluster_name="prod",
 )
 
 

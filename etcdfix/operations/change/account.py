@@ -33,13 +33,11 @@ class Account(msgspec.Struct, Generic[D], kw_only=True):
 
     Attributes:
         dry_run: Nothing is to be changed.
-        cluster_name: What people call the cluster, "" where nobody said.
         objects: What became of each, in the order in which they were dealt with.
         again: Options that commands must repeat; None where it ended before they were read.
     """
 
     dry_run: bool
-    cluster_name: str
     objects: list[D] = []
     again: RepeatedOptions | None = None
 
@@ -71,7 +69,6 @@ class Account(msgspec.Struct, Generic[D], kw_only=True):
         return {
             "tool": TOOL,
             "generated_at": timestamp(),
-            "cluster_name": self.cluster_name,
             "dry_run": self.dry_run,
             "refusal": None if error is None else refusal_by(error),
             **(audit_fields(self.last) if self.last is not None else {}),

@@ -116,11 +116,9 @@ def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
 
 
 def cluster_lines(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Iterator[str]:
-    source = cluster.source.describe()
     where = safe_text(", ".join(cluster.where))
     accepted = "" if identity.is_known else " (accepted)"
-    name = f"{safe_text(source.cluster_name)}, " if source.cluster_name else ""
-    yield f"Cluster      {name}{safe_text(identity.describe())}{accepted}{keys}, at {where}"
+    yield f"Cluster      {safe_text(identity.describe())}{accepted}{keys}, at {where}"
     for number, origin in enumerate(cluster.origins):
         yield f"{'' if number else 'Named by':<13}{safe_text(origin)}"
     if cluster.no_encryption:

@@ -22,7 +22,6 @@ def outcome_report(
     outcome: ChangeOutcome,
     again: RepeatedOptions,
     *,
-    cluster_name: str,
     exit_code: int,
     unread: bool = False,
 ) -> ChangeReport:
@@ -34,14 +33,12 @@ def outcome_report(
         done: What it is called when all goes well.
         outcome: What it came to.
         again: Options that commands must repeat.
-        cluster_name: What people call the cluster, "" where nobody said.
         exit_code: Of the command.
         unread: As in :func:`~etcdfix.operations.change.preview.follow_ups`.
     """
     return _report(
         verb,
         key,
-        cluster_name=cluster_name,
         dry_run=outcome.result is None,
         revision=outcome.revision or None,
         **outcome_fields(outcome),
@@ -51,22 +48,18 @@ def outcome_report(
     )
 
 
-def refusal_report(
-    verb: Verb, key: bytes | None, error: EtcdfixError, *, cluster_name: str, dry_run: bool
-) -> ChangeReport:
+def refusal_report(verb: Verb, key: bytes | None, error: EtcdfixError, *, dry_run: bool) -> ChangeReport:
     """Return why a change was not made.
 
     Args:
         verb: What was to be done.
         key: Which etcd key; None where none was named as it has to be.
         error: What was raised.
-        cluster_name: As above.
         dry_run: Nothing was to be changed.
     """
     return _report(
         verb,
         key,
-        cluster_name=cluster_name,
         dry_run=dry_run,
         result="refused" if isinstance(error, RemediationRefused) else "failed",
         refusal=refusal_by(error),

@@ -149,7 +149,6 @@ def _row(file: FoundFile, account: Account | None, log: Path) -> ListedBackup:
         value_size=content.value_size,
         mod_revision=content.mod_revision,
         cluster_uid=content.cluster.kube_system_uid,
-        cluster_name=(content.grounds.cluster_name or None) if content.grounds is not None else None,
         audit_log=intent.audit_log,
         intent=intent.sequence,
         log=_standing(file, account, listed, log),

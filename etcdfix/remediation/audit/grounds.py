@@ -43,7 +43,6 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
         warnings: TLS checks off, a password without TLS: one sentence each.
         server_answers: Of the API servers that were asked for the object, in the order of asking.
         cluster: Which cluster it was, and what says so; None in a record of before that was told.
-        cluster_name: What the operator calls it (``--cluster-name``), "" where nobody said.
         peek: What was seen without checking tag or padding, one line of evidence each.
         disk_of_etcd: Device that holds the backups and also etcd's data on this machine; unset for none.
     """
@@ -60,6 +59,5 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     server_answers: tuple[RecordedAnswer, ...] = ()
     cluster: ClusterIdentity | None = None
-    cluster_name: str = ""
     peek: tuple[str, ...] = ()
     disk_of_etcd: str | msgspec.UnsetType = msgspec.UNSET

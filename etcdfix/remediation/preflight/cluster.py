@@ -204,7 +204,6 @@ def grounds_of(
             for each in servers.answers
         ),
         cluster=identity,
-        cluster_name=cluster.source.describe().cluster_name,
         peek=peek_lines(found),
     )
 

@@ -94,7 +94,7 @@ def _row(backup: ListedBackup) -> tuple[str, ...]:
         holds = "PLAINTEXT SECRET" if backup.stored_as_plaintext else "enveloped Secret"
     cells = (
         holds, backup.made_at[:19] + "Z", backup.command, backup.outcome or "-", backup.log, str(backup.intent),
-        str(backup.value_size), backup.cluster_name or backup.cluster_uid or "unknown", backup.key,
+        str(backup.value_size), backup.cluster_uid or "unknown", backup.key,
     )  # fmt: skip
     return tuple(map(_shown, cells))
 

@@ -178,7 +178,6 @@ def _properties(header: Header, conclusion: Conclusion) -> dict[str, str]:
         "scope": " ".join(header.scope.limits) or "everything",
         "complete": str(conclusion.complete).lower(),
         "severity": conclusion.summary.severity or "",
-        "cluster_name": source.cluster_name,
         "source_type": source.type,
         "source": where,
         "revision": str(source.revision),

@@ -82,8 +82,7 @@ def scan_introduction(header: Header, source: ReportSource) -> list[str]:
         lines.append(f"  {source.sha256}" + (f" ({safe_text(source.integrity)})" if source.integrity else ""))
     cluster = f"cluster {source.cluster_id} · " if source.cluster_id else ""
     uid = safe_text(source.kube_system_uid) if source.kube_system_uid else "unknown"
-    name = f"{safe_text(source.cluster_name)} · " if source.cluster_name else ""
-    lines.append(f"  {name}{cluster}kube-system uid {uid}")
+    lines.append(f"  {cluster}kube-system uid {uid}")
     if header.encryption_config:
         config = header.encryption_config
         lines.append(f"  encryption configuration {safe_text(config.path)} ({config.sha256})")

@@ -6,7 +6,6 @@ import base64
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import re
 import socket
@@ -226,21 +225,6 @@ def test_no_socket_for_the_connection_that_writes(
 
 def digest_of(value: bytes) -> str:
     return f"sha256:{hashlib.sha256(value).hexdigest()}"
-
-
-def test_the_name_of_the_cluster_stands_in_preview_report_backup_and_record(registry: Registry) -> None:
-    key = registry.key("shop/broken")
-    ran = registry.delete(key, "--cluster-name", "prod-eu-1", "-o", "json")
-    assert f"Cluster      prod-eu-1, kube-system uid {UID}" in ran.err
-    report = json.loads(ran.out)
-    assert report["cluster_name"] == "prod-eu-1"
-    (undo,) = (each["command"] for each in report["follow_ups"] if each["what"] == "Undo")
-    assert "--cluster-name prod-eu-1" in undo
-    grounds = registry.kept()[0].content.grounds
-    assert grounds is not None
-    assert grounds.cluster_name == "prod-eu-1"
-    for event in registry.events():
-        assert json.loads(event.annotations.grounds)["cluster_name"] == "prod-eu-1"
 
 
 def test_lease_stands_in_the_backup(registry: Registry) -> None:

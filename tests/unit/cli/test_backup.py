@@ -22,7 +22,7 @@ from etcdfix.remediation.backup import prune
 from etcdfix.remediation.backup.file import encode_content, encode_document, read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX
 from etcdfix.reports.schema import SCHEMAS
-from tests.support.audit_logs import GROUNDS, own_directory
+from tests.support.audit_logs import own_directory
 from tests.support.backups import PLAINTEXT, Ground
 from tests.support.syslogs import PlayedSyslog
 
@@ -159,12 +159,6 @@ class TestList:
         code, _, err = backup(capfd, ground, "list", "--backup-dir", str(ground.folder / "nothing"))
         assert code == 5
         assert "No such file" in err
-
-    def test_the_name_of_its_cluster(self, capfd: Captured, ground: Ground) -> None:
-        ground.change(grounds=msgspec.structs.replace(GROUNDS, cluster_name="blue"))
-        _, found = document(capfd, ground, "backup-list", "list")
-        assert {(row["cluster_uid"], row["cluster_name"]) for row in found["backups"]} == {("d4c1", "blue")}
-        assert "  blue  " in backup(capfd, ground, "list")[1]
 
 
 def findings(found: dict[str, Any], which: str = "findings") -> list[str]:

@@ -15,7 +15,6 @@ from etcdfix.cli import scan as scan_module
 from etcdfix.cli.root import COMMANDS, cli, run
 from etcdfix.cli.scan import command
 from etcdfix.reports.formats import SCAN_FORMATS
-from tests.support.collecting import ALPHA
 from tests.support.memory_source import MemorySource
 from tests.support.objects import aescbc, namespace_object, secret
 
@@ -244,26 +243,3 @@ def test_outcomes_that_nothing_can_have(scan: Run, text: str) -> None:
     code, out, err = scan("--fail-on", text)
     assert (code, out) == (2, "")
     assert "no outcome that a scan could fail on" in err
-
-
-def test_how_a_cluster_is_called(capfd: pytest.CaptureFixture[str]) -> None:
-    words = [
-        "scan",
-        "--snapshot",
-        str(ALPHA / "snapshot.db.gz"),
-        "--cluster-name",
-        "prod é",
-        "namespaces",
-        "-o",
-    ]
-    run([*words, "json"])
-    assert json.loads(capfd.readouterr().out)["source"]["cluster_name"] == "prod é"
-    run([*words, "table"])
-    assert "prod é" in capfd.readouterr().out
-
-
-@pytest.mark.parametrize("name", ["a\nb", "\x1b[31m", "x" * 254])
-def test_names_that_no_cluster_has(scan: Run, name: str) -> None:
-    code, _, err = scan("--cluster-name", name)
-    assert code == 2
-    assert "is not a name of at most 253 printable characters" in err

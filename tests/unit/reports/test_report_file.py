@@ -191,7 +191,6 @@ def test_lines_of_two_reports_are_none(tmp_path: Path, more: str, said: str) -> 
     [
         ({"revision": 1001}, "its end is of another scan than its head"),
         ({"sha256": "sha256:" + "1" * 64}, "its end is of another scan than its head"),
-        ({"cluster_name": "west"}, "its end is of another scan than its head"),
         ({"kube_system_uid": "another"}, "its end is of another scan than its head"),
         ({"type": "etcd", "revision": 999}, "its end is of another scan than its head"),
         ({"segments": [], "single_revision": False, "etcd_version": None, "cluster_id": "1"}, ""),

@@ -23,7 +23,7 @@ def account(result: Result | None, **fields: Any) -> Account[One]:
     """Return what a run has told that dealt with one object."""
     outcome = ChangeOutcome(result=result, detail="", audit_log=Path("/log"), head=Link(3, "ab"), **fields)
     again = RepeatedOptions(source=("--endpoints", "e:2379"))
-    return Account(dry_run=result is None, cluster_name="c", objects=[One(outcome)], again=again)
+    return Account(dry_run=result is None, objects=[One(outcome)], again=again)
 
 
 def test_what_is_open_is_settled_as_after_a_single_change() -> None:
@@ -43,7 +43,7 @@ def test_an_early_end_changed_something_unless_it_was_a_dry_run(result: Result |
 
 def test_an_early_end_before_the_first_object_has_no_result() -> None:
     ending = EndedEarly("ended by SIGTERM", 143, 5)
-    before = Account[One](dry_run=False, cluster_name="")
+    before = Account[One](dry_run=False)
     assert before.ended(ending) is ending
     assert list(before.last_lines()) == []
     assert before.common_fields(None, 5)["follow_ups"] == []

@@ -31,9 +31,7 @@ def healed(result: Result | None = Result.HEALED, **fields: Any) -> Healed:
 
 def account(*objects: Healed, **fields: Any) -> HealAccount:
     """Return what a run has told."""
-    return HealAccount(
-        **{"dry_run": False, "cluster_name": "", "objects": [*objects], "again": AGAIN, **fields}
-    )
+    return HealAccount(**{"dry_run": False, "objects": [*objects], "again": AGAIN, **fields})
 
 
 def test_nothing_of_a_name_reaches_the_terminal_as_it_is() -> None:

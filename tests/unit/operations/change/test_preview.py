@@ -36,7 +36,6 @@ HOSTILE = "\x1b[2J\u202e"
 CLUSTER = cast(
     "Cluster",
     SimpleNamespace(
-        source=SimpleNamespace(describe=lambda: SimpleNamespace(cluster_name="")),
         where=("a:1", "b:2"),
         no_encryption=False,
         origins=(),

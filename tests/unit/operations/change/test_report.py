@@ -29,7 +29,5 @@ HEAD = Link(3, bytes(32).hex())
 def test_what_a_document_says(
     outcome: ChangeOutcome, fields: tuple[str, bool, int | None, str | None]
 ) -> None:
-    told = outcome_report(
-        Verb.DELETE, b"/a", Result.DELETED, outcome, RepeatedOptions(), cluster_name="x", exit_code=3
-    )
+    told = outcome_report(Verb.DELETE, b"/a", Result.DELETED, outcome, RepeatedOptions(), exit_code=3)
     assert (told.result, told.dry_run, told.revision, told.audit_log_head) == fields

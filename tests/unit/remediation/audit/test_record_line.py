@@ -115,7 +115,6 @@ def test_what_it_rests_on_stands_in_intent_and_outcome() -> None:
         "server_answers": [{"server": "https://10.0.0.1:6443", "answer": "500"}],
         "cluster": None,
         "peek": ["protobuf header: 0 wrong bits"],
-        "cluster_name": "prod",
     }
     assert intent.grounds == GROUNDS
 

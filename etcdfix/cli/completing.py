@@ -9,7 +9,6 @@ import contextlib
 from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
-from typing import Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -39,26 +38,6 @@ def _completer(words: Callable[[click.Context], Iterable[tuple[str, str]]]) -> C
     return complete
 
 
-def comma_list(words: Callable[[], Iterable[tuple[str, str]]]) -> Completer:
-    """Return what completes the last word of a comma list.
-
-    Args:
-        words: Returns every word, with what it means.
-    """
-
-    def complete(
-        _context: click.Context, _parameter: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        earlier, comma, last = incomplete.rpartition(",")
-        return [
-            CompletionItem(f"{earlier}{comma}{word}", help=meaning or None)
-            for word, meaning in words()
-            if word.startswith(last)
-        ]
-
-    return complete
-
-
 @_completer
 def types(_context: click.Context) -> Iterable[tuple[str, str]]:
     """Complete the beginnings of ``TYPE/NAME``."""
@@ -74,8 +53,14 @@ def _resources() -> list[tuple[str, str]]:
     return sorted(found.items())
 
 
-resources: Final = comma_list(_resources)
-"""Completes resources of known releases, those of groups with their group."""
+def resources(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the last resource of a comma list: those of known releases, with their group."""
+    earlier, comma, last = incomplete.rpartition(",")
+    return [
+        CompletionItem(f"{earlier}{comma}{word}", help=kind)
+        for word, kind in _resources()
+        if word.startswith(last)
+    ]
 
 
 def causes_or_types(

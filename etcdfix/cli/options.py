@@ -127,8 +127,7 @@ target_options = option_group(_snapshot_option, *_source_options)
 """Where the data is, for what may change it: nothing writes to kine."""
 
 reading_options = option_group(
-    _option("--encryption-config", "--encryption-provider-config", "encryption_config", type=FILE,
-            metavar="FILE", help="The EncryptionConfiguration of the API servers."),
+    _option("--encryption-config", type=FILE, metavar="FILE", help="The EncryptionConfiguration of the API servers."),
     _option("--no-encryption", is_flag=True, default=None,
             help="This cluster encrypts nothing at rest, so there is no EncryptionConfiguration."),
     _option("--kms-endpoint", "kms_endpoints", metavar="NAME=unix:///PATH", multiple=True,

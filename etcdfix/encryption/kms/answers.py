@@ -81,7 +81,6 @@ class PluginReport(msgspec.Struct, frozen=True):
         api_version: ``v1`` or ``v2``.
         name: Of the provider.
         endpoint: Where it was asked: as configured, or what overrides that.
-        overridden: The endpoint is not the configuration's.
         state: How it stood at the end.
         message: Why the state is not ``ok``; "" when it is, or nothing was asked.
         calls: RPCs sent, health and retries included.
@@ -96,7 +95,6 @@ class PluginReport(msgspec.Struct, frozen=True):
     api_version: str
     name: str
     endpoint: str
-    overridden: bool = False
     state: PluginState = PluginState.NOT_ASKED
     message: str = ""
     calls: int = 0

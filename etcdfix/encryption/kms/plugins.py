@@ -128,7 +128,6 @@ class KMSPlugins(Closing):
                     provider.api_version,
                     provider.name,
                     endpoint,
-                    overridden=provider.name in self._endpoints,
                     max_rate=self._max_rate,
                 ),
                 patience_seconds=self._patience_seconds,

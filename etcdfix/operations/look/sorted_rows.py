@@ -27,11 +27,10 @@ class SortedRows(Generic[V]):
 
     Args:
         kind: Type of the rows, a ``msgspec.Struct``.
-        memory_bytes: What is more goes to a temporary file.
     """
 
-    def __init__(self, kind: type[V], *, memory_bytes: int = _MEMORY_BYTES) -> None:
-        self._records = SortedRecords(max_bytes=memory_bytes)
+    def __init__(self, kind: type[V]) -> None:
+        self._records = SortedRecords(max_bytes=_MEMORY_BYTES)
         finalize(self, self._records.close)
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(kind).decode

@@ -357,24 +357,6 @@ class LogHistory:
         assert place is not None
         return self._log.segment_of(place).path.parent
 
-    def places_of(self, key: bytes) -> list[tuple[int, int]]:
-        """Return entry and number of every put of a key, oldest first; no value is read."""
-        if self.agreement.kinship is Kinship.OTHER_HISTORY:
-            return []
-        return [
-            (record.entry, record.number)
-            for record in self._trace.of_key(key)
-            if record.kind is WriteKind.PUT and not record.keeps_value
-        ]
-
-    def value_at(self, entry: int, number: int) -> bytes:
-        """Return the value of a put, by :meth:`places_of`.
-
-        Raises:
-            SourceError: The log cannot be read any more.
-        """
-        return self._trace.value_of(entry, number)
-
     @property
     def problems(self) -> list[str]:
         """Reasons why what is given is not everything: one sentence each."""

@@ -44,7 +44,6 @@ class WriteAheadLog(Closing):
             entries=sum(len(run.places) for run in runs),
             superseded=entries.superseded,
             segments=len(entries.segments),
-            size_bytes=entries.size,
             gaps=tuple(entries.gaps()),
         )
 

@@ -115,7 +115,6 @@ class LogDescription(msgspec.Struct, frozen=True, kw_only=True):
         entries: How many entries count.
         superseded: How many were replaced by a later leader, and do not count.
         segments: How many files.
-        size_bytes: What was read of them.
         gaps: What is missing between first and last.
     """
 
@@ -127,7 +126,6 @@ class LogDescription(msgspec.Struct, frozen=True, kw_only=True):
     entries: int
     superseded: int
     segments: int
-    size_bytes: int
     gaps: tuple[LogGap, ...]
 
 

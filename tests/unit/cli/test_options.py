@@ -123,10 +123,6 @@ def test_other_variables_and_flags_win() -> None:
     assert (inputs.etcd_prefix, inputs.kubernetes_minor) == ("/y", 20)
 
 
-def test_the_api_servers_own_flag_name_is_understood() -> None:
-    assert gather("--encryption-provider-config", "e.yaml").encryption_config == Path("e.yaml")
-
-
 def test_an_empty_prefix_is_a_prefix(manifest: str) -> None:
     assert gather("--etcd-prefix", "").etcd_prefix == ""
     assert gather("--etcd-prefix", "", "--manifest", manifest).etcd_prefix == ""

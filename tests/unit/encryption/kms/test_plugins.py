@@ -90,7 +90,6 @@ def test_nothing_happens_before_the_first_question(plugin: KMSPlugin, open_plugi
         api_version=plugin.api_version,
         name="prov",
         endpoint=plugin.endpoint,
-        overridden=False,
         state=PluginState.NOT_ASKED,
         message="",
         calls=0,
@@ -221,7 +220,7 @@ def test_an_endpoint_can_be_overridden(plugin: KMSPlugin, open_plugins: Open) ->
     plugins = open_plugins(endpoints={"prov": plugin.endpoint, "porv": "unix:///@x", "a": "unix:///b"})
     assert plugins.plugin_for(provider).unwrap(a_key(plugin)) == DEK
     report = report_of(plugins)
-    assert (report.endpoint, report.overridden) == (plugin.endpoint, True)
+    assert report.endpoint == plugin.endpoint
 
 
 @pytest.mark.parametrize(

@@ -571,7 +571,6 @@ def test_a_report_is_a_value(start: Start, tmp_path: Path) -> None:
         api_version="v2",
         name="prov",
         endpoint="unix:///x",
-        overridden=False,
         state=PluginState.OK,
         message="",
         calls=2,
